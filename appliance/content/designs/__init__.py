@@ -1,1 +1,1 @@
-"""Email designs and the merge language: pure functions that know no database rows."""
+"""Email designs and the merge language: functions that neither read nor write the database."""

@@ -1,7 +1,8 @@
-"""A parsed Liquid template: checked, with each output encoded for its position, and ready to be filled.
+"""Compile Liquid templates: check the variables and filters, encode each output for its position in HTML, and render.
 
-`merge` compiles and caches templates. It imports this module when it first needs the Liquid library. All code loads the
-library through this module: its parts import each other, so two threads must not start at two ends of it.
+`merge.parse_template` compiles and caches templates, and imports this module on first use. Where the Liquid library may
+not be loaded yet, import this module instead: the modules of the library import each other, so two threads that begin
+with different ones could deadlock.
 """
 
 import re
@@ -55,10 +56,11 @@ from appliance.content.designs.merge import (
     scan_tags,
 )
 
-# Addresses with merge tags are read once, in order, for the text before each tag.
+# Checks of addresses that contain merge tags: a single pass finds the text before each tag.
 #
-# Logic tags may leave text out, so the text before a tag is not always there. Until the host of an address has surely
-# ended, no combination of texts may form another scheme, and no data of a contact may become part of the host.
+# Logic tags (`if`, `for` and others) may leave text out, so an address can begin in several ways. Until the host has
+# ended in all of them, the remaining text must not form a forbidden scheme such as `javascript:`, and a contact's data
+# must not become part of the host.
 
 MAX_ADDRESS_CHARACTERS = 2_000
 HOSTLESS_SCHEME = re.compile(r"(?:mailto|tel|sms):", re.IGNORECASE)
@@ -75,7 +77,7 @@ _BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
 
 
 class AddressError(Exception):
-    """A fault of an address or an attribute: a message and its index."""
+    """An error in an attribute or address: its message, and its index in the source."""
 
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
@@ -83,14 +85,21 @@ class AddressError(Exception):
 
 
 class AddressPrefix(NamedTuple):
-    """The text before a tag in an address, optional parts included, and whether the host has surely ended."""
+    """The literal text before an output in an address, with the text of conditions included.
+
+    `has_host` is whether the host has ended before the output whichever conditions apply, or the address needs no host.
+    """
 
     text: str
     has_host: bool
 
 
 def read_prefixes(html: str, start: int, end: int) -> dict[int, AddressPrefix]:
-    """Return the address text before each output tag, by the index of the tag; raises AddressError."""
+    """Return the address text before each output tag of `html[start:end]`, by the index of the tag.
+
+    Raises AddressError if the address is longer than `MAX_ADDRESS_CHARACTERS`, if it may form a forbidden scheme, or if
+    a logic tag follows literal text before the host has ended.
+    """
     prefixes: dict[int, AddressPrefix] = {}
     text = run_text = ""
     is_sure = has_logic = begins_with_tag = False
@@ -120,20 +129,23 @@ def read_prefixes(html: str, start: int, end: int) -> dict[int, AddressPrefix]:
 
 
 def has_host_ended(text: str) -> bool:
-    """Return whether the host of an address has ended, or its scheme has no host."""
+    """Return whether an address contains its whole host already, or has a scheme without a host, such as `mailto:`."""
     return HOSTLESS_SCHEME.match(text) is not None or _END_OF_HOST.search(_TO_HOST.sub("", text, count=1)) is not None
 
 
 def _has_safe_scheme(run: str) -> bool:
-    """Return whether a text within an address can only form the allowed schemes."""
+    """Return whether literal text of an address contains no scheme other than the allowed ones.
+
+    A port (`host:8080`) is not a scheme.
+    """
     lead = _END_OF_HOST.split(run, maxsplit=1)[0]
     return ":" not in lead or _SCHEME.match(lead) is not None or _PORT.match(lead) is not None
 
 
 def check_blocks(html: str, start: int, end: int) -> None:
-    """Raise AddressError if a block begins within an attribute and ends outside of it, or the other way around.
+    """Raise AddressError unless every block tag within `html[start:end]`, an attribute value, begins and ends there.
 
-    Leaving such a block out would remove the end of the attribute, and make text a part of the element.
+    A condition that spans the end of an attribute could leave out its closing quote, and text would become attributes.
     """
     open_blocks: list[str] = []
     for tag in MERGE_TAG.finditer(html, start, end):
@@ -153,7 +165,7 @@ def check_blocks(html: str, start: int, end: int) -> None:
         raise AddressError(f"{open_blocks[-1]}: a block within an attribute must end there", start)
 
 
-# Which variables have a value wherever the content of a block is shown.
+# Conditions guarantee values: within `{% if contact.city %}` the variable `contact.city` is known to have a value.
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
@@ -161,7 +173,7 @@ _COMPARISONS = (ContainsExpression, GeExpression, GtExpression, LeExpression, Lt
 
 
 def iterate_branches(node: Any) -> list[tuple[Any, Names]]:
-    """Return the child nodes, each with the variables that have a value where it is shown."""
+    """Return the child nodes of a node, each with the variables that are known to have a value inside it."""
     if not isinstance(node, IfNode | UnlessNode):
         return [(child, NO_NAMES) for child in node.children(None)]
     holds = isinstance(node, IfNode)
@@ -175,7 +187,7 @@ def iterate_branches(node: Any) -> list[tuple[Any, Names]]:
 
 
 def names_with_value(condition: Any, holds: bool) -> Names:
-    """Return the variables that have a value if a condition is true, or false."""
+    """Return the variables that are known to have a value if a condition is true (`holds`) or false (not `holds`)."""
     if isinstance(condition, BooleanExpression):
         return names_with_value(condition.expression, holds)
     if isinstance(condition, LogicalNotExpression):
@@ -191,7 +203,10 @@ def names_with_value(condition: Any, holds: bool) -> Names:
 
 
 def _compared_names(condition: Any, is_same: bool) -> Names:
-    """Return the variables that have a value if two operands are equal, or not."""
+    """Return the variables that are known to have a value if the operands of a comparison are equal, or unequal.
+
+    `is_same` says which. Only comparisons with a non-empty literal text or with nil tell anything.
+    """
     for side, other_side in ((condition.left, condition.right), (condition.right, condition.left)):
         if isinstance(other_side, Nil):
             return NO_NAMES if is_same else _path_name(side)
@@ -206,10 +221,11 @@ def _path_name(expression: Any) -> Names:
 
 # Encoding of values by their position in HTML.
 #
-# Values are always escaped. Within an address they are encoded as one part of it. An address that begins with a value
-# must have an allowed scheme. Within styles a value is reduced to a word. Logic tags are not changed.
+# Every value is HTML-escaped. Within an address it is also percent-encoded. A value at the beginning of an address must
+# have an allowed scheme, else it is replaced. Within styles, characters with a meaning in CSS are removed. Logic tags
+# stay unchanged.
 
-# The roots of contact data, which may not decide where a link leads.
+# The first names of variables with a contact's data, which must not decide the host of a link.
 RECIPIENT_ROOTS = ("contact", "first_name", "last_name", "email")
 
 _LINKS = ("href", "action", "formaction", "xlink:href")
@@ -220,7 +236,10 @@ _NO_PREFIX = AddressPrefix("", False)
 
 
 class Output(NamedTuple):
-    """An output tag: its index, the roots of its variables, its node, and the blocks around it."""
+    """An output tag: its index in the source, the first names of its variables, its node, and the ids of its blocks.
+
+    `blocks` lists the enclosing blocks from the outermost to the innermost.
+    """
 
     offset: int
     roots: frozenset[str]
@@ -229,7 +248,10 @@ class Output(NamedTuple):
 
 
 class _Region(NamedTuple):
-    """A range of HTML in which escaping is not enough: `href`, `src` or `style`."""
+    """A range of HTML whose values need more than escaping.
+
+    `kind` is `href` for a link, `src` for the address of a picture, or `style` for CSS.
+    """
 
     start: int
     end: int
@@ -237,7 +259,11 @@ class _Region(NamedTuple):
 
 
 def encode_outputs(html: str, nodes: list[Any], is_address: bool = False) -> None:
-    """Encode every output for its position; raises AddressError. `whole` is for a source that is one address."""
+    """Add an encoding filter to every output in a link, picture address or style; raises AddressError.
+
+    `nodes` are the nodes of the template parsed from `html`; they are changed in place. `is_address` means that the
+    whole source is one link address.
+    """
     masked = markup.mask_tags(html)
     all_outputs = sorted(iterate_outputs(nodes), key=lambda output: output.offset)
     regions = [_Region(0, len(html), "href")] if is_address else sorted(_iterate_regions(html, masked))
@@ -260,7 +286,11 @@ def encode_outputs(html: str, nodes: list[Any], is_address: bool = False) -> Non
 def iterate_outputs(
     nodes: list[Any], bound: Mapping[str, frozenset[str]] = MappingProxyType({}), blocks: tuple[int, ...] = ()
 ) -> Iterator[Output]:
-    """Yield all outputs of a template; a loop variable has the roots of what the loop iterates over."""
+    """Yield all outputs of a template.
+
+    `bound` maps the loop variables in scope to the first names of the variables that their loops iterate over. `blocks`
+    are the ids of the enclosing blocks.
+    """
     for node in nodes:
         if isinstance(node, OutputNode):
             yield Output(node.token.start_index, _expression_roots(node.expression, bound), node, blocks)
@@ -274,7 +304,7 @@ def iterate_outputs(
 
 
 def _expression_roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return the roots of all variables of an expression, including the arguments of filters."""
+    """Return the first names of all variables in an expression, including those in arguments of filters."""
     roots: set[str] = set()
     if isinstance(expression, Path):
         name = str(expression.head())
@@ -310,11 +340,15 @@ def _iterate_style_regions(masked: str, start: int, end: int) -> Iterator[_Regio
 
 
 def _encode_output(output: Output, kind: str, prefix: AddressPrefix, earlier: list[Output]) -> None:
-    """Encode an output within an address, given the outputs before it."""
+    """Add the encoding filter to an output in an address; `earlier` are the outputs before it in the same address.
+
+    Raises AddressError if a contact's data could become part of the host.
+    """
     root = next((root for root in RECIPIENT_ROOTS if root in output.roots), None)
     if root is not None and not prefix.has_host:
         raise AddressError(f"{root}: a contact's data may not say where a link leads", output.offset)
-    # After an output that is always shown, this one cannot begin the address.
+    # An earlier output whose blocks all enclose this one is shown whenever this one is, so this one is not at the
+    # beginning.
     if not prefix.text and not any(
         earlier_output.blocks == output.blocks[: len(earlier_output.blocks)] for earlier_output in earlier
     ):
@@ -335,12 +369,17 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class CompiledTemplate:
-    """A compiled template; it may be filled many times and by several threads."""
+    """A compiled template, which several threads may render at once.
+
+    Creating it raises MergeError if the source cannot be parsed, exceeds a limit, or uses a forbidden variable, filter
+    or address. `variables` are the dotted names of the variables, sorted. `defaults` are pairs of a variable and its
+    default, see `_find_defaults`. `size` is the approximate memory in bytes.
+    """
 
     def __init__(self, source: str, context: Context) -> None:
         self.context = context
         self.source = source
-        self.size = scan_tags(source)  # approximate bytes
+        self.size = scan_tags(source)
         environment = liquid_environment(context in ("html", "url"))
         try:
             self._template = environment.from_string(source)
@@ -367,14 +406,14 @@ class CompiledTemplate:
 
     @property
     def pieces(self) -> list[Piece] | None:
-        """The fixed texts and outputs, or None for a template that needs the Liquid library."""
+        """Fixed texts, outputs and conditions in order; None if only the Liquid library can render the template."""
         return None if self._splice is None else self._splice.pieces
 
     def _check_variables(self, analysis: TemplateAnalysis) -> None:
         for variables in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
             for variable in variables:
                 if not isinstance(variable.segments[0], str):
-                    # The name of the variable would depend on data of the contact.
+                    # In `[contact.city].name`, a contact's data would decide which variable is read.
                     raise MergeError(
                         "a value must begin with its name", *line_and_column(self.source, variable.span.index)
                     )
@@ -388,9 +427,10 @@ class CompiledTemplate:
                 raise MergeError(f"unknown filter '{name}'", *line_and_column(self.source, uses[0].index))
 
     def render(self, values: Mapping[str, Any], until: float | None = None) -> str:
-        """Fill the template; raises MergeError past a limit, or if a filter cannot process a value.
+        """Render the template with the merge values; raises MergeError past a limit, or if a filter rejects a value.
 
-        `until` is the deadline of the message that this is a part of (`merge.render_deadline`).
+        `until` is the deadline of the whole message, as processor time of the thread; None allows the full time
+        (`merge.render_deadline`). In the context `header`, control characters and line ends become spaces.
         """
         until = render_deadline() if until is None else until
         text = self._splice.fill(values, until) if self._splice is not None else None
@@ -402,7 +442,10 @@ class CompiledTemplate:
         return _CONTROL.sub(" ", text).strip()
 
     def render_whole(self, values: Mapping[str, Any], until: float | None = None) -> str:
-        """Fill the template by the Liquid library, as `render` does where splicing is not possible."""
+        """Render the template with the Liquid library, for templates or values that `SpliceTemplate` does not support.
+
+        Raises MergeError.
+        """
         try:
             return render_template(self._template, values, render_deadline() if until is None else until)
         except LiquidError as error:
@@ -412,7 +455,11 @@ class CompiledTemplate:
 
 
 def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return each use of a variable with its default; None if it has no default."""
+    """Return each use of a variable in an output with its default: None if it has no default and may be empty.
+
+    The default is empty for an output that a condition hides from contacts without a value. Variables that no output
+    uses follow, each once, with an empty default.
+    """
     defaults: list[tuple[str, str | None]] = []
     pending = [(node, NO_NAMES) for node in nodes]
     while pending:
@@ -423,10 +470,9 @@ def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str |
             name = str(expression.left) if isinstance(expression.left, Path) else ""
             if name in names:
                 default = _find_default(expression)
-                # The block around the output hides it from contacts without a value.
                 defaults.append((name, "" if default is None and name in names_known else default))
     shown_names = {name for name, _ in defaults}
-    # Variables that are only tested or iterated over need no value.
+    # Variables used only in conditions and loops need no value.
     return (*defaults, *((name, "") for name in names if name not in shown_names))
 
 
@@ -443,5 +489,5 @@ def _to_merge_error(error: LiquidError) -> MergeError:
         return MergeError(message)
     start = error.token.start_index
     source = error.token.source
-    # The library reports a negative index when it reached the end of the source.
+    # The library reports a negative index for an error at the end of the source.
     return MergeError(message, *line_and_column(source, start if start >= 0 else len(source)))

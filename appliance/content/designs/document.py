@@ -1,4 +1,7 @@
-"""Design documents: their sections and kinds, validation, and their description for `/templates/spec`."""
+"""Design documents: read and validate their sections, give them keys for the editor, and describe them for the API.
+
+`describe_designs` is the response of `/templates/spec`. The kinds of sections are in `sections`.
+"""
 
 import hashlib
 import json
@@ -14,14 +17,18 @@ from appliance.content.designs.sections import BY_NAME, KINDS
 MAX_SECTIONS = 200
 MAX_COLUMN_SECTIONS = 50
 MAX_COLUMN_LEVELS = 2
-# The limit with columns included; a message has no room for more.
+# The maximum of all sections, including those in columns.
 MAX_TOTAL_SECTIONS = 1_000
-# The names that other products and older documents use.
+# Property names of other products and of older documents, with our names.
 ALIASES = (("html", "content"), ("label", "text"))
 
 
 class Section(NamedTuple):
-    """A section of a document: its kind (None if unknown), its properties, and its path."""
+    """A section of a document: its kind (None if unknown), type, properties and styles.
+
+    `path` is its position in the document (`sections[2].props.columns[0].sections[1]`). `id` is the document's own id,
+    which need not be unique.
+    """
 
     kind: Kind | None
     type: str
@@ -32,13 +39,16 @@ class Section(NamedTuple):
 
 
 def get_sections(document: Any) -> list[Any]:
-    """Return the raw sections of a document."""
+    """Return the unvalidated top-level sections of a document, or an empty list if it has none."""
     sections = document.get("sections") if isinstance(document, dict) else None
     return sections if isinstance(sections, list) else []
 
 
 def read_section(raw: dict[str, Any], path: str) -> Section:
-    """Return a raw section with its kind: by its type, else by its properties (docs/decisions.md#11)."""
+    """Read a section of a document. Its kind follows from its type, or without a type from its properties.
+
+    The rules are in docs/decisions.md#11. Property aliases become the names that the kind declares.
+    """
     props = raw.get("props")
     props = dict(props) if isinstance(props, dict) else {}
     styles = raw.get("styles")
@@ -53,7 +63,7 @@ def read_section(raw: dict[str, Any], path: str) -> Section:
 
 
 def _apply_aliases(props: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Return properties under the names that their kind declares."""
+    """Return the properties with aliases (`ALIASES`, and `url`) replaced by the names that the kind declares."""
     known_names = {name for prop in kind.props for name in (prop.name, *prop.aliases)}
     address = next((name for name in ("href", "src") if name in known_names), "href")
     for alias, name in (*ALIASES, ("url", address)):
@@ -63,7 +73,10 @@ def _apply_aliases(props: dict[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def _infer_kind(props: dict[str, Any]) -> Kind | None:
-    """Return the first kind that the properties match (docs/decisions.md#11)."""
+    """Return the first kind that the properties match exactly, else the first that they match loosely, else None.
+
+    The order and the properties are those of docs/decisions.md#11.
+    """
     for alias, name in (*ALIASES, ("url", "href" if "text" in props or "label" in props else "src")):
         if alias in props and name not in props:
             props = props | {name: props[alias]}
@@ -72,7 +85,7 @@ def _infer_kind(props: dict[str, Any]) -> Kind | None:
 
 
 def walk_sections(document: Any) -> Iterator[Section]:
-    """Yield every section, including those in columns, in the order of reading."""
+    """Yield every section in reading order, including those in columns."""
     yield from _walk_list(get_sections(document), "sections", 0)
 
 
@@ -92,7 +105,10 @@ def _walk_list(raw: list[Any], path: str, level: int) -> Iterator[Section]:
 
 
 def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
-    """Call `add` (path, message) for every error that no document may have."""
+    """Validate a document; calls `add(path, message)` for every error.
+
+    Unknown kinds of sections are no errors. Beyond a limit of the whole document, only that error is reported.
+    """
     raw = document.get("sections", [])
     if not isinstance(raw, list):
         add("sections", "is invalid")
@@ -128,7 +144,7 @@ def _validate_sections(raw: list[Any], path: str, level: int, add: Callable[[str
         for prop in STYLES:
             validate_value(prop, prop.get_value(section.styles), f"{item_path}.styles.{prop.name}", add)
         if section.kind is None:
-            continue  # the properties of an unknown kind are stored unchanged, and block sending
+            continue  # properties of unknown kinds are stored unchanged; preflight refuses to send them
         for prop in section.kind.all_props():
             validate_value(prop, prop.get_value(section.props), f"{item_path}.props.{prop.name}", add)
         if section.kind.name == "columns":
@@ -155,31 +171,33 @@ def _validate_columns(section: Section, level: int, add: Callable[[str, str], No
 
 
 def find_unknown(document: Any) -> list[Section]:
-    """Return the sections of unknown kinds."""
+    """Return the sections whose kind is unknown."""
     return [section for section in walk_sections(document) if section.kind is None]
 
 
 def add_footer(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with the footer that the law requires."""
+    """Return a copy of a document with a footer at the end that holds the postal address and the unsubscribe link."""
     footer = {"type": "footer", "props": {"preferences": False, "view_in_browser": False}}
     return {**document, "sections": [*get_sections(document), footer]}
 
 
 def to_canonical_json(document: Any) -> str:
-    """Return a document as text; equal documents have equal texts."""
+    """Return a document as JSON with sorted keys, so that equal documents give equal texts."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-# Section keys for editors, safe in addresses, HTML and scripts. The ids of documents are no keys: documents are stored
-# as they came, so ids may be duplicates, numbers, or any text.
+# Section keys for the editor: unique, and safe in addresses, HTML and scripts. The ids in a document cannot serve,
+# because documents are stored as received, and their ids may be duplicates, numbers, or arbitrary text.
 
 _SAFE_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Entry(NamedTuple):
-    """A section with its position in a list of siblings; `parent` is the key of the columns around it.
+    """A section with its key and its position in the document.
 
-    `raw` and `siblings` are parts of the document itself, so changing them changes the document.
+    `parent` is the key of the enclosing columns section, empty at the top level; `column` is the index of the column
+    and `position` the index among `siblings`. `level` counts the enclosing columns sections. `raw` and `siblings` are
+    parts of the document itself: changing them changes the document.
     """
 
     key: str
@@ -193,7 +211,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name that its author gave to the section, else the label of its kind."""
+        """The author's name for the section, or the label of its kind."""
         name = self.section.props.get("name")
         has_name = self.section.kind is not None and "name" not in {prop.name for prop in self.section.kind.props}
         if has_name and isinstance(name, str) and name.strip():
@@ -202,7 +220,11 @@ class Entry(NamedTuple):
 
 
 def list_entries(design: Any) -> list[Entry]:
-    """Return every section, including those in columns, in the order of reading."""
+    """Return every section in reading order, including those in columns, each with a unique key.
+
+    The key is the section's id if it is safe and not used before, else a hash that stays the same for the same
+    document.
+    """
     raw_entries = list(_walk_entries(get_sections(design), "sections", "", 0, 0))
     taken_keys = {entry.key for entry in raw_entries}
     named_entries: list[Entry] = []
@@ -237,24 +259,24 @@ def _walk_entries(raw: list[Any], path: str, parent: str, column: int, level: in
             for number, inner in enumerate(get_columns(raw_section)):
                 inner_path = f"{section.path}.props.columns[{number}].sections"
                 if isinstance(inner, dict) and isinstance(inner.get("sections"), list):
-                    # The parent is its `id()` until all keys are known.
+                    # Until `list_entries` has chosen the keys, `parent` is the `id()` of the enclosing section.
                     yield from _walk_entries(inner["sections"], inner_path, str(id(raw_section)), number, level + 1)
 
 
 def get_columns(raw: dict[str, Any]) -> list[Any]:
-    """Return the raw columns of a section."""
+    """Return the unvalidated columns of a section, or an empty list if it has none."""
     props = raw.get("props")
     columns = props.get("columns") if isinstance(props, dict) else None
     return columns if isinstance(columns, list) else []
 
 
 def find_section(section_entries: list[Entry], key: str) -> Entry | None:
-    """Return the section with a key, or None."""
+    """Return the entry with a key, or None."""
     return next((entry for entry in section_entries if entry.key == key), None)
 
 
 def find_top_key(section_entries: list[Entry], key: str) -> str:
-    """Return the key of the outermost section around a section, which may be itself."""
+    """Return the key of the top-level section that encloses a section; for a top-level section, its own key."""
     entry = find_section(section_entries, key)
     while entry is not None and entry.parent:
         key = entry.parent
@@ -262,9 +284,9 @@ def find_top_key(section_entries: list[Entry], key: str) -> str:
     return key
 
 
-# The description of designs as data, for scripts that write documents and for the editor.
+# The description of design documents, for API clients and the editor.
 
-# The order of a palette.
+# The order of the kinds in the editor's palette.
 _PALETTE_ORDER = (
     "header", "hero", "heading", "text", "image", "split", "button", "list", "quote", "columns", "product",
     "product_grid", "gallery", "coupon", "video", "divider", "spacer", "social", "html", "footer",
@@ -272,7 +294,10 @@ _PALETTE_ORDER = (
 
 
 def describe_designs() -> dict[str, Any]:
-    """Return the kinds with their properties, the theme, the common properties and the limits."""
+    """Describe design documents for API clients and the editor.
+
+    The keys are `kinds` (in the order of the palette), `theme`, `common`, `styles`, `colours` and `limits`.
+    """
     first = [name for name in _PALETTE_ORDER if name in BY_NAME]
     return {
         "kinds": [BY_NAME[name].describe() for name in (*first, *(name for name in BY_NAME if name not in first))],

@@ -1,4 +1,4 @@
-"""Section kinds: the properties that they declare, how values are validated and read, and the view of a template."""
+"""Section kinds: how their properties are declared, validated and read, and the view that their templates render."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ from appliance.content.designs.theme import (
     render_table,
 )
 
-# A property is declared once, for validation, errors, `/templates/spec`, the editor and the text part.
+# A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
-# `validate_value` refuses what no document may hold. `read_value` is lenient: it accepts values such as `"24px"` or an
-# address without `https://`, and falls back to the default with an advice, so that no script loses a whole document
-# over a detail.
+# `validate_value` refuses values that must not be stored. `read_value` is lenient: it accepts values such as `"24px"`
+# or an address without `https://`, and replaces an unusable value by the default with an advice, so that a detail does
+# not cost an API client the whole document.
 
 PropKind = Literal[
     "line", "text", "rich", "html", "url", "image", "colour", "number", "choice", "flag", "items", "group", "sections",
@@ -36,16 +36,20 @@ PropKind = Literal[
 _MAX_CHARACTERS = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
 _NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
-# The schemes of links; pictures may only have the first two.
+# The allowed schemes of links. Addresses of pictures may only have the first two.
 SCHEMES = ("http", "https", "mailto", "tel", "sms")
 _BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
 
-# A callback that receives an advice about a value.
+# A callback that takes the message of an advice about a value.
 Note = Callable[[str], None]
 
 
 class Prop(Struct, frozen=True, kw_only=True):
-    """The declaration of one property of a section."""
+    """The declaration of one property of a section.
+
+    `minimum` and `maximum` are the limits of a number, or of the number of entries in a list. `fields` are the
+    properties of a group or list entry.
+    """
 
     name: str
     kind: PropKind
@@ -58,12 +62,12 @@ class Prop(Struct, frozen=True, kw_only=True):
     unit: str = ""
     fields: tuple["Prop", ...] = ()
     aliases: tuple[str, ...] = ()
-    # Which default texts count as placeholders (`starters.find_placeholders`): "own" texts of sections and starters,
-    # a "title" only in a section, a "label" ("Learn more", "Unsubscribe") never.
+    # Whether an unchanged default text counts as a placeholder (`starters.find_placeholders`): "own" always does, a
+    # "title" only if it is the default of the section and not a starter's text, a "label" such as "Learn more" never.
     wording: Literal["own", "title", "label"] = "own"
 
     def describe(self) -> dict[str, Any]:
-        """Return the declaration in the form of `/templates/spec`."""
+        """Return the declaration as `/templates/spec` shows it; empty entries are left out."""
         spec: dict[str, Any] = {"name": self.name, "kind": self.kind, "label": self.label, "default": self.default}
         if self.kind in ("number", "items", "sections"):
             spec |= {"minimum": self.minimum, "maximum": self.maximum}
@@ -77,7 +81,10 @@ class Prop(Struct, frozen=True, kw_only=True):
         return spec
 
     def get_value(self, values: Any) -> Any:
-        """Return the value of this property under its name or an alias."""
+        """Return the first value under the property's name or an alias that is not None.
+
+        None means that there is no such value, or `values` is not a dict.
+        """
         if not isinstance(values, dict):
             return None
         return next((values[name] for name in (self.name, *self.aliases) if values.get(name) is not None), None)
@@ -94,7 +101,7 @@ def text(name: str, label: str, default: str | None = None, **more: Any) -> Prop
 
 
 def rich(name: str, label: str, default: str | None = None, **more: Any) -> Prop:
-    """Declare rich text with merge tags."""
+    """Declare rich text (paragraphs, emphasis, links and lists as HTML) with merge tags."""
     return Prop(name=name, kind="rich", label=label, default=default, **more)
 
 
@@ -109,18 +116,18 @@ def image(name: str, label: str, **more: Any) -> Prop:
 
 
 def colour(name: str, label: str, default: str | None = None, **more: Any) -> Prop:
-    """Declare a colour; None uses that of the theme."""
+    """Declare a colour; a default of None means the colour of the theme."""
     return Prop(name=name, kind="colour", label=label, default=default, **more)
 
 
 def number(name: str, label: str, default: float | None, minimum: float, maximum: float, **more: Any) -> Prop:
-    """Declare a number within limits, in pixels by default."""
+    """Declare a number within limits; the unit is pixels unless `unit` is given."""
     return Prop(name=name, kind="number", label=label, default=default, minimum=minimum, maximum=maximum,
                 **{"unit": "px", **more})  # fmt: skip
 
 
 def choice(name: str, label: str, *options: str, **more: Any) -> Prop:
-    """Declare a choice; the first option is the default."""
+    """Declare a choice; the first option is the default unless `default` is given."""
     return Prop(name=name, kind="choice", label=label, options=options, **{"default": options[0], **more})
 
 
@@ -130,19 +137,22 @@ def flag(name: str, label: str, default: bool = False, **more: Any) -> Prop:
 
 
 def items(name: str, label: str, fields: tuple[Prop, ...], maximum: int, minimum: int = 0, **more: Any) -> Prop:
-    """Declare a list of entries with the same fields."""
+    """Declare a list of entries that each have the given fields; `minimum` and `maximum` limit their number."""
     return Prop(
         name=name, kind="items", label=label, fields=fields, minimum=minimum, maximum=maximum, default=[], **more
     )
 
 
 def group(name: str, label: str, fields: tuple[Prop, ...], **more: Any) -> Prop:
-    """Declare a group of properties."""
+    """Declare a property that consists of several fields, such as the text and link of a button."""
     return Prop(name=name, kind="group", label=label, fields=fields, **more)
 
 
 def validate_value(prop: Prop, value: Any, path: str, add: Callable[[str, str], None]) -> None:
-    """Call `add` (path, message) for every error that no document may have."""
+    """Validate the value of a property; calls `add(path, message)` for every error.
+
+    The values of sections in columns and of filters are not validated here.
+    """
     if value is None or prop.kind in ("sections", "filters"):
         return
     if prop.kind == "items":
@@ -179,7 +189,7 @@ def _validate_fields(
 
 
 def _to_group(prop: Prop, value: Any) -> Any:
-    """Return a group as a dict; a plain text is the value of its first field."""
+    """Return the value of a group as a dict; a string becomes the value of its first field."""
     return {prop.fields[0].name: value} if isinstance(value, str) else value
 
 
@@ -199,7 +209,11 @@ def _validate_text(prop: Prop, value: str, path: str, add: Callable[[str, str], 
 
 
 def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]) -> Any:
-    """Return the value for the template, or the default; `is_tag` tests whether a text begins with a merge tag."""
+    """Return a value in the form that templates use, or the default if it is missing or unusable.
+
+    An unusable value is reported to `note`, except an invalid list or group. `is_tag` tests whether a text begins with
+    a merge tag, which is protected by a token at this point.
+    """
     if value is None or value == "":
         return prop.default
     if prop.kind == "items":
@@ -220,7 +234,7 @@ def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]
 def read_values(
     fields: tuple[Prop, ...], values: dict[str, Any], note: Note, is_tag: Callable[[str], bool]
 ) -> SimpleNamespace:
-    """Return a namespace with an attribute for each property."""
+    """Return a namespace with the value of each property (`read_value`) as an attribute."""
     return SimpleNamespace(**{field.name: read_value(field, field.get_value(values), note, is_tag) for field in fields})
 
 
@@ -238,8 +252,12 @@ def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str 
 
 
 def normalize_address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
-    """Return the address with a scheme, or None if an email may not link to it."""
-    # Editors insert line ends into long addresses.
+    """Return an address with a scheme, or None if its scheme is not in `schemes`.
+
+    A host without a scheme gets `https://`. A merge tag at the beginning is allowed, and `#anchor` if `schemes` are
+    those of links. Line ends and outer white space are removed.
+    """
+    # Some text editors insert line ends into long addresses.
     address = "".join(value.split("\n")).strip()
     if is_tag(address) or (address.startswith("#") and schemes == SCHEMES):
         return address
@@ -270,7 +288,7 @@ def _read_number(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> float
 
 def _read_choice(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
     word = str(value).strip().lower()
-    # Other products and other kinds of English spell these words differently.
+    # Accept American spellings and the words of other products.
     word = {"color": "colour", "centre": "centered", "center": "centered", "yes": "true"}.get(word, word) \
         if word not in prop.options else word  # fmt: skip
     return word if word in prop.options else None
@@ -289,7 +307,7 @@ _READERS: dict[str, Callable[[Prop, Any, Callable[[str], bool]], Any]] = {
 }  # fmt: skip
 
 
-# The properties that every section has besides its own (docs/decisions.md#11).
+# The properties that sections of every kind have (docs/decisions.md#11).
 COMMON = (
     choice("align", "Alignment", "left", "center", "right", default=None),
     choice("hide_on", "Hide on", "none", "phone", "desktop"),
@@ -321,9 +339,11 @@ _RICH_STYLES = {
 
 
 class View:
-    """A section as its template sees it: `props` holds every property as read; colours and sizes are resolved.
+    """A section as its template reads it: `props` has every property with its default; colours and sizes are resolved.
 
-    `keep` replaces HTML that MJML may not touch by a token. `render_inner` renders the sections of a column.
+    `width` is in pixels. `is_nested` means that the section is in a column. `keep` replaces HTML by a token, so that
+    MJML does not process it. `render_inner` renders the sections of a column, given their raw list, the width and the
+    path.
     """
 
     def __init__(
@@ -333,22 +353,25 @@ class View:
         self.props, self.theme, self.look, self.keep, self.render_inner = props, theme, look, keep, render_inner
         self.width, self.is_nested = width, is_nested
         self.is_rtl = False
-        # Whether the section has the colour of the page instead of that of cards, in light and dark mode.
+        # Whether the background is that of the page, instead of the background of cards, in light and dark mode.
         self.is_on_page = False
-        # Whether the background and padding of the section are drawn around it already.
+        # Whether the surrounding table cell already has the section's background and padding.
         self.is_boxed = False
         self.padding: tuple[int, int, int, int] = (0, 0, 0, 0)
         self.background: str | None = None
         self.classes: list[str] = []
         self.path = ""
-        # Tests whether a text contains merge tags.
+        # Whether a text contains merge tags; the rendering sets the function.
         self.has_tags: Callable[[str], bool] = lambda text: False
-        # Content that the HTML and the text of this section share, so that it is rendered once.
+        # Rendered content that the HTML and the text both need; only the columns use it.
         self.cache: Any = None
 
     @property
     def cell_padding(self) -> str:
-        """Return the padding of a cell as CSS; only a section within a column needs one."""
+        """Return the padding of a table cell as CSS.
+
+        It is zero unless the section is in a column and the surrounding cell does not have the padding already.
+        """
         if not self.is_nested or self.is_boxed:
             return "0"
         top, _, bottom, _ = self.padding
@@ -356,77 +379,86 @@ class View:
 
     @property
     def background_colour(self) -> str:
-        """Return the colour behind the text of this section."""
+        """Return the colour behind the text: the section's background, else that of the page or of cards."""
         return self.background or (self.theme.light.page if self.is_on_page else self.theme.light.card)
 
     @property
     def surface_class(self) -> str:
-        """Return the CSS class by which dark mode changes the background of this section."""
+        """Return the CSS class of the background in dark mode; empty if the author chose the background."""
         return self.colour_class("page" if self.is_on_page else "card")
 
     @property
     def text_colour(self) -> str:
-        """Return the colour of ordinary text."""
+        """Return the theme's text colour if it is readable on the background, else white or nearly black."""
         return readable_colour(self.background_colour, self.theme.light.text)
 
     @property
     def muted_colour(self) -> str:
-        """Return the colour of secondary text."""
+        """Return the colour of secondary text, readable on the background."""
         if self.background is None:
             return self.theme.light.muted
         return ensure_contrast(mix_colours(self.text_colour, self.background_colour, 0.3), self.background_colour)
 
     @property
     def content_width(self) -> float:
-        """Return the width of the content, in pixels."""
+        """Return the width of the content in pixels, without the horizontal padding; at least 40."""
         padding = 0 if self.is_nested and not self.is_boxed else self.padding[1] + self.padding[3]
         return max(self.width - padding, 40)
 
     def align_or(self, default: str) -> str:
-        """Return the alignment of the section, else the default; "left" means the side on which text begins."""
+        """Return the alignment of the section, or else the default.
+
+        The default "left" means the side on which text begins: the right one for languages written from right to left.
+        """
         return str(self.props.align or (self.start_side if default == "left" else default))
 
     @property
     def start_side(self) -> str:
-        """Return the side on which text begins."""
+        """Return the side on which text begins, "left" or "right"."""
         return "right" if self.is_rtl else "left"
 
     def table(self, mjml: str) -> str:
-        """Return the content of a column as an HTML table for a cell."""
+        """Return the MJML content of a column as an HTML table, for cells in which MJML allows no columns."""
         return render_table(mjml, self.theme, "rtl" if self.is_rtl else "ltr")
 
     def resolve_colour(self, value: str | None, fallback: str) -> str:
-        """Return a colour of the document as `#rrggbb`."""
+        """Return a colour of the document as `#rrggbb`, or the fallback if it is empty or invalid."""
         return self.theme.colour(value, fallback)
 
     def text_colour_on(self, background: str) -> str:
-        """Return a colour for text on a background."""
+        """Return white or nearly black, whichever has more contrast on the background."""
         return readable_colour(background)
 
     def colour_class(self, name: str, value: Any = None) -> str:
-        """Return the CSS class by which dark mode changes a colour; empty if the author chose the colour."""
+        """Return the CSS class `c-<name>` by which dark mode changes a colour.
+
+        It is empty if the author chose the colour (`value`) or the background, which dark mode does not change.
+        """
         return f"c-{name}" if value is None and self.background is None else ""
 
     def to_sizes(self, value: str | None, default: str) -> str:
-        """Return one to four sizes as CSS, else the default."""
+        """Return one to four sizes in pixels as CSS, each at most 96.
+
+        A missing or malformed value gives the default.
+        """
         if value is None or not _PIXEL_SIZES.match(str(value).strip()):
             return default
         return " ".join(f"{min(96.0, float(word.removesuffix('px'))):g}px" for word in str(value).split())
 
     def rich_html(self, html: str | None) -> str:
-        """Return sanitized rich text with explicit margins and link colours, which mail clients need."""
+        """Return rich or plain text as sanitized HTML with the explicit margins and link colours that clients need."""
         if not html:
             return ""
         cleaned = sanitizer.clean_text(html if markup.is_html(html) else markup.text_to_html(html))
         cleaned = _RICH_TAG.sub(self._styled, cleaned)
-        # The padding of the section follows the last paragraph, so its own margin is removed.
+        # Remove the margin of the last paragraph, because the padding of the section follows.
         last = cleaned.rfind("margin:0 0 14px")
         if last >= 0 and not cleaned[last:].partition(">")[2].partition("</")[2].partition(">")[2].strip():
             cleaned = f"{cleaned[:last]}margin:0{cleaned[last + 15 :]}"
         return cleaned
 
     def inline_html(self, html: str | None) -> str:
-        """Return sanitized rich text; a single paragraph is returned without its element."""
+        """Return rich text as sanitized HTML, without the paragraph element if there is only one paragraph."""
         cleaned = self.rich_html(html)
         inner = cleaned.removeprefix('<p style="margin:0">').removesuffix("</p>")
         return cleaned if "<p" in inner else inner
@@ -442,33 +474,39 @@ class View:
 
     @property
     def accent_colour(self) -> str:
-        """Return the brand colour, or the text colour if the brand colour is hard to see on the background."""
+        """Return the brand colour, or the text colour if the brand colour is hard to see on the background.
+
+        The limit is a contrast ratio of 1.6.
+        """
         brand = self.theme.light.brand
         return brand if contrast_ratio(brand, self.background_colour) >= 1.6 else self.text_colour
 
     @property
     def link_colour(self) -> str:
-        """Return the colour of links in ordinary text."""
+        """Return the colour of links: the brand colour, with enough contrast on the background."""
         return ensure_contrast(self.theme.light.brand, self.background_colour)
 
     def plain_text(self, html: str | None) -> str:
-        """Return rich text as plain text."""
+        """Return rich or plain text as plain text without outer white space."""
         if not html:
             return ""
         return markup.html_to_text(html if markup.is_html(html) else markup.text_to_html(html)).strip()
 
 
 class InnerContent(NamedTuple):
-    """The rendered content of a column: MJML and text."""
+    """The rendered sections of a column, as MJML and as plain text."""
 
     mjml: str
     text: str
 
 
 class Kind(NamedTuple):
-    """A kind of section.
+    """A kind of section; its template is `sections/<name>.mjml`.
 
-    Its template is `sections/<name>.mjml`: the content of one column, or complete `mj-section`s if `whole` is set.
+    The template renders the content of one column, or complete `mj-section` elements if `is_whole`. `is_in_columns`
+    means that columns may contain the kind, `is_on_page` that its default background is that of the page. `padding` is
+    in pixels: top, right, bottom, left. `text` returns the plain text of a section. `matches` recognises a section
+    without a type by its properties.
     """
 
     name: str
@@ -480,19 +518,22 @@ class Kind(NamedTuple):
     is_in_columns: bool = False
     is_on_page: bool = False
     padding: tuple[int, int, int, int] = (12, 32, 12, 32)
-    # Yields advice about a section as (code, message).
+    # Yields pairs of a code and a message for every advice about a section.
     advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())
     matches: Callable[[dict[str, Any]], bool] = lambda props: False
-    # Weaker evidence, tested only after `matches` of every kind.
+    # Recognises a section by less specific properties, if no kind's `matches` did.
     matches_loosely: Callable[[dict[str, Any]], bool] = lambda props: False
 
     def all_props(self) -> tuple[Prop, ...]:
-        """Return its own properties and the common ones that it does not override (such as the name of a product)."""
+        """Return the kind's own properties, then the common ones.
+
+        A common property with the name of an own one is left out, such as `name`, which is the name of a product.
+        """
         own_names = {prop.name for prop in self.props}
         return (*self.props, *(prop for prop in COMMON if prop.name not in own_names))
 
     def describe(self) -> dict[str, Any]:
-        """Return the declaration in the form of `/templates/spec`."""
+        """Return the declaration as `/templates/spec` shows it."""
         return {
             "type": self.name, "label": self.label, "icon": self.icon, "in_columns": self.is_in_columns,
             "props": [prop.describe() for prop in self.all_props()], "styles": [style.describe() for style in STYLES],

@@ -1,4 +1,4 @@
-"""The Liquid environment: allowed tags and filters, limits of a rendering, and a faster path for plain templates."""
+"""The Liquid environment: allowed tags and filters, limits of rendering, and a faster path for simple templates."""
 
 import re
 import time
@@ -30,16 +30,18 @@ from appliance.content.designs import merge
 from appliance.content.designs.merge import FILTERS, MAX_FILTERS, MAX_OUTPUT_BYTES, TAGS
 
 MAX_LOOP_ROUNDS = 100
-# The steps between two checks of the clock. A step is a lookup, a node, a filter, or this many characters of a value.
+# Rendering checks the clock after this many steps. A lookup, a node and a filter are a step each, and so are
+# `CHARACTERS_PER_STEP` characters of a value.
 STEPS_PER_CLOCK_CHECK = 32
 CHARACTERS_PER_STEP = 128
-# A condition has up to a hundred comparisons.
+# A condition counts as several steps, because it may contain up to 100 comparisons (`merge.MAX_OPERATORS`).
 STEPS_PER_CONDITION = 8
-# No browser would follow a longer address.
+# The limit of a value in an address or style. No browser would follow a longer address.
 MAX_PLACED_CHARACTERS = 16_384
 MAX_DATE_CHARACTERS = 100
 
-# The names of the internal encoding filters by position; templates cannot contain these names.
+# The names of the internal filters that encode a value for its position. They contain a space, so no template can use
+# them.
 AS_ADDRESS, AS_PICTURE, AS_PART, AS_QUERY, AS_STYLE = "as address", "as picture", "as part", "as query", "as style"
 
 _SAFE_SCHEME = re.compile(r"(?:https?://|mailto:|tel:|sms:)", re.IGNORECASE)
@@ -49,7 +51,10 @@ _DATE_WIDTH = re.compile(r"%[-_^#]*\d")
 
 
 class _LimitedContext(RenderContext):
-    """The context of one rendering: 100 iterations a loop, and a limit of processor time (docs/decisions.md#11)."""
+    """The Liquid context of one rendering, with limits of loops and processor time (docs/decisions.md#11).
+
+    `until` is the deadline, as processor time of the thread.
+    """
 
     __slots__ = ("_steps", "_until")
 
@@ -58,13 +63,16 @@ class _LimitedContext(RenderContext):
         self._until, self._steps = until, STEPS_PER_CLOCK_CHECK
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
-        """Raise LoopIterationLimitError for a loop that is too long; nested loops are limited by time."""
+        """Raise LoopIterationLimitError for a loop of more than `MAX_LOOP_ROUNDS`; counts one step.
+
+        The library multiplies the iterations of nested loops; here only the time limits them.
+        """
         if length > MAX_LOOP_ROUNDS:
             raise LoopIterationLimitError(f"a loop of more than {MAX_LOOP_ROUNDS} rounds", token=None)
         self.step()
 
     def get(self, path: list[object], *arguments: Any, **named: Any) -> Any:
-        """Look up a value within the time limit."""
+        """Look up a value, counting the steps; raises ResourceLimitError past the time limit."""
         if len(path) > STEPS_PER_CLOCK_CHECK:
             self.step(len(path))
         value = super().get(path, *arguments, **named)
@@ -72,7 +80,7 @@ class _LimitedContext(RenderContext):
         return value
 
     def filter(self, name: str, token: Token | None) -> Callable[..., object]:
-        """Return a filter whose calls count against the time limit and whose result has a size limit."""
+        """Return a filter that counts its steps and raises FilterArgumentError if its result is too long."""
         function = super().filter(name, token)
 
         def limited(value: Any, *arguments: Any, **named: Any) -> object:
@@ -85,7 +93,10 @@ class _LimitedContext(RenderContext):
         return limited
 
     def step(self, steps: int = 1) -> None:
-        """Count steps; raises ResourceLimitError past the time limit. Reading the clock costs more than most steps."""
+        """Count steps; raises ResourceLimitError past the time limit.
+
+        The clock is read only every `STEPS_PER_CLOCK_CHECK` steps, because reading it costs more than most steps.
+        """
         self._steps -= steps
         if self._steps <= 0:
             self._steps = STEPS_PER_CLOCK_CHECK
@@ -93,7 +104,7 @@ class _LimitedContext(RenderContext):
                 raise ResourceLimitError(merge.TOO_SLOW, token=None)
 
     def step_over(self, value: Any) -> None:
-        """Count the steps that processing a value may take."""
+        """Count the steps for processing a value, according to its length."""
         if isinstance(value, str):
             self.step(1 + len(value) // CHARACTERS_PER_STEP)
         else:
@@ -101,33 +112,36 @@ class _LimitedContext(RenderContext):
 
 
 def render_template(template: BoundTemplate, values: Mapping[str, Any], until: float) -> str:
-    """Render a template; raises LiquidError, also past the given processor time of the thread."""
+    """Render a template; raises LiquidError for an error or past a limit.
+
+    `until` is the deadline, as processor time of the thread.
+    """
     buffer = LimitedStringIO(MAX_OUTPUT_BYTES)
     template.render_with_context(_LimitedContext(template, globals=values, until=until), buffer)
     return buffer.getvalue()
 
 
 class _LimitedEnvironment(Environment):
-    """Liquid with our limits of depth; the limits of iterations, output and time apply during rendering."""
+    """A Liquid environment with limits of nesting; the limits of iterations, output and time apply during rendering."""
 
     block_nesting_limit = 8
     context_depth_limit = 16
 
 
 class _EscapedLiteral(StringLiteral):
-    """A literal text in a tag, which is escaped like any value; the library would treat it as safe HTML."""
+    """A literal text in a tag that is escaped like any other value; the library would treat it as safe HTML."""
 
     __slots__ = ()
 
     def evaluate(self, context: RenderContext) -> str:
-        """Return the text without the library's mark for safe HTML."""
+        """Return the text as an ordinary string, not marked as safe HTML."""
         if isinstance(context, _LimitedContext):
             context.step(1 + len(self.value) // CHARACTERS_PER_STEP)
         return self.value
 
 
 class _TimedBlock(BlockNode):
-    """The content of a block, which counts steps: it may take long without containing any variable."""
+    """A block that counts a step for each of its nodes, because it may take long without looking up a variable."""
 
     __slots__ = ()
 
@@ -139,19 +153,19 @@ class _TimedBlock(BlockNode):
 
 
 class _TimedWhen(MultiExpressionBlockNode):
-    """One `when` of a case, which counts steps: all of its values may be literals."""
+    """A `when` of a `case` that counts a step for each of its values, which may all be literals."""
 
     __slots__ = ()
 
     def render_to_output(self, context: RenderContext, buffer: TextIO) -> int:
-        """Render the block for each matching value within the time limit."""
+        """Render the block once for each matching value, within the time limit."""
         if isinstance(context, _LimitedContext):
             context.step(1 + len(self.expression.expressions))
         return super().render_to_output(context, buffer)
 
 
 class _TimedCondition(BooleanExpression):
-    """The condition of `if`, `elsif` and `unless`, which counts steps: it may compare only literals."""
+    """The condition of `if`, `elsif` or `unless`; it counts steps, because it may compare only literals."""
 
     __slots__ = ()
 
@@ -163,12 +177,15 @@ class _TimedCondition(BooleanExpression):
 
 
 class _BoundedContains(ContainsExpression):
-    """The `contains` operator; Python would iterate through a whole range for a number that is not an integer."""
+    """The operator `contains`, with a check of ranges that takes constant time.
+
+    Python would iterate over the whole range to search for a number that is not an integer.
+    """
 
     __slots__ = ()
 
     def evaluate(self, context: RenderContext) -> object:
-        """Return whether the left value contains the right value."""
+        """Return whether the left value contains the right one."""
         left = self.left.evaluate(context)
         if not isinstance(left, range):
             return super().evaluate(context)
@@ -179,7 +196,7 @@ class _BoundedContains(ContainsExpression):
 
 
 class _BoundedLoop(LoopExpression):
-    """The iteration of a loop, sliced by limit and offset without iterating over what is left out."""
+    """The iteration of a `for` loop; `limit` and `offset` are applied without iterating over the skipped items."""
 
     __slots__ = ()
 
@@ -210,7 +227,10 @@ class _BoundedLoop(LoopExpression):
 
 
 def prepare_nodes(nodes: list[Any]) -> None:
-    """Apply escaping and limits to a parsed template; raises LiquidSyntaxError for too many filters in one output."""
+    """Apply escaping and limits to the nodes of a parsed template, in place.
+
+    Raises LiquidSyntaxError for more than `MAX_FILTERS` filters in one output.
+    """
     pending, expressions = list(nodes), list[Any]()
     while pending:
         node = pending.pop()
@@ -239,7 +259,7 @@ def prepare_nodes(nodes: list[Any]) -> None:
 
 
 def _check_size(name: str, characters: int) -> None:
-    """Raise FilterArgumentError if the result of a filter would exceed the maximum output."""
+    """Raise FilterArgumentError if the result of a filter would be longer than the maximum output."""
     if characters > MAX_OUTPUT_BYTES:
         raise FilterArgumentError(f"{name}: the result would be too long", token=None)
 
@@ -265,13 +285,16 @@ def _join(value: Any, separator: Any = " ", *, context: Any) -> str:
     return between.join(parts)
 
 
-_join.with_context = True  # type: ignore[attr-defined]  # how the library knows it
+_join.with_context = True  # type: ignore[attr-defined]  # the library then passes `context`
 
 
 def _limit_result(function: Callable[..., Any], name: str, size: Callable[[str], int]) -> Callable[..., Any]:
-    """Return a filter of the library that is not called if its result would be too long."""
+    """Return a filter of the library that raises FilterArgumentError instead of creating a result that is too long.
 
-    @wraps(function)  # with its marks: what else the library passes to it
+    `size` returns an estimate of the length of the result for a text.
+    """
+
+    @wraps(function)  # copies the attributes by which the library knows which other arguments to pass
     def checked(value: Any, *arguments: Any, **named: Any) -> Any:
         text = value if isinstance(value, str) else "" if value is None else str(value)
         _check_size(name, size(text))
@@ -297,7 +320,7 @@ def _money(value: Any, currency: Any = "") -> str:
 
 
 def _encode_address(value: Any) -> str:
-    """Return an address with an allowed scheme, else `#`."""
+    """Return an address with its unsafe characters percent-encoded, or `#` if its scheme is not allowed."""
     text = str(value).strip()
     return _UNSAFE_CHARACTER.sub(lambda match: quote(match[0]), text) if _SAFE_SCHEME.match(text) else "#"
 
@@ -320,7 +343,7 @@ def _encode_style(value: Any) -> str:
 
 
 def _limit_value(encode: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return an encoding filter that refuses values longer than any address or style."""
+    """Return an encoding filter that raises FilterArgumentError for a value longer than `MAX_PLACED_CHARACTERS`."""
 
     def placed(value: Any) -> str:
         if isinstance(value, str) and len(value) > MAX_PLACED_CHARACTERS:
@@ -342,7 +365,7 @@ ENCODINGS: dict[str, Callable[[Any], str]] = {
 
 @cache
 def liquid_environment(autoescape: bool) -> Environment:
-    """Return the Liquid environment for HTML, in which values are escaped, or for other texts."""
+    """Return the cached Liquid environment, with `autoescape` for templates of HTML and addresses."""
     environment = _LimitedEnvironment(autoescape=autoescape, tolerance=Mode.STRICT)
     for name in list(environment.tags):
         if name not in TAGS:
@@ -356,7 +379,7 @@ def liquid_environment(autoescape: bool) -> Environment:
         if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
             raise FilterArgumentError("date: cannot use this format", token=None)
         if isinstance(value, str) and len(value) > MAX_DATE_CHARACTERS:
-            return value  # no date, and such a value is shown as it is
+            return value  # too long for a date; a value that is no date is shown unchanged
         return date(value, form, **named)
 
     for mark in ("with_environment", "with_context"):
@@ -370,29 +393,32 @@ def liquid_environment(autoescape: bool) -> Environment:
     return environment
 
 
-# Templates of plain outputs are filled without the library: fixed texts, and values between them.
+# The faster path: templates of fixed texts, simple outputs and simple conditions are filled without the library.
 #
-# Values pass through the library's own filters and escaping, so the result is the same. Whatever is not plain (lists,
-# errors, large values) is left to the library.
+# Values pass through the library's own filters and escaping, so the result is the same. Everything else, such as loops,
+# lists, large values and errors, is left to the library (NeedsLiquid).
 
 _PLAIN_FILTERS = ("default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", *ENCODINGS)
 _PLAIN_TYPES = (str, int, float, bool, type(None))
 _CONDITION_TYPES = (*_PLAIN_TYPES, dict, list)
-# These names have a special meaning if a value has no such key.
+# Names to which the library gives a special meaning if a value has no such key.
 _SPECIAL_NAMES = ("size", "first", "last")
 _BUILT_IN_NAMES = ("now", "today")
-# Longer values are filtered by the library, which checks the clock between filters.
+# Longer values are left to the library, which checks the clock between filters.
 MAX_FILTERED_CHARACTERS = 1_000
-# The number of values filled in between two checks of the clock.
+# The clock is checked each time that this many values are filled in.
 VALUES_PER_CLOCK_CHECK = 16
 
 
 class NeedsLiquid(Exception):
-    """A template or value that only the Liquid library can fill."""
+    """A template or value that only the Liquid library can process."""
 
 
 class Slot(NamedTuple):
-    """An output: its lookup, its filters, and a name that identifies equal slots."""
+    """An output of a template: how to look up its value, and its filters.
+
+    `is_escaped` means that the text is HTML-escaped. Slots with equal `name` give the same text for the same values.
+    """
 
     lookup: Callable[[Mapping[str, Any]], Any]
     filters: tuple[Callable[[Any], Any], ...]
@@ -400,7 +426,11 @@ class Slot(NamedTuple):
     name: tuple[Any, ...]
 
     def to_text(self, value: Any) -> str:
-        """Return the text for a value; raises NeedsLiquid."""
+        """Return the text of a value after its filters.
+
+        Raises NeedsLiquid for a list or dict and for filters of a long text, and LiquidError if a filter rejects the
+        value.
+        """
         if type(value) not in _PLAIN_TYPES and not isinstance(value, Undefined):
             raise NeedsLiquid
         for step in self.filters:
@@ -411,14 +441,17 @@ class Slot(NamedTuple):
 
 
 class ConditionPiece(NamedTuple):
-    """A condition: pieces shown if a value is present, and pieces shown otherwise."""
+    """A condition: `pieces` are shown if the value is present, `else_pieces` if not."""
 
     lookup: Callable[[Mapping[str, Any]], Any]
     pieces: "list[Piece]"
     else_pieces: "list[Piece]"
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the value is present; raises NeedsLiquid."""
+        """Return whether the value is present, as Liquid defines it: not missing, None or false.
+
+        Raises NeedsLiquid for a value of an unusual type.
+        """
         value = self.lookup(values)
         if type(value) not in _CONDITION_TYPES and not isinstance(value, Undefined):
             raise NeedsLiquid
@@ -429,24 +462,30 @@ Piece = str | Slot | ConditionPiece
 
 
 class SpliceTemplate:
-    """A template as pieces; raises NeedsLiquid for anything but plain outputs and conditions."""
+    """A template as a list of pieces: fixed texts, outputs and conditions.
+
+    Creating it raises NeedsLiquid if the template contains anything else.
+    """
 
     def __init__(self, nodes: list[Any], environment: Environment) -> None:
         self.pieces = _build_pieces(nodes, environment)
 
     def fill(self, values: Mapping[str, Any], until: float) -> str | None:
-        """Return the text, or None if only the library can fill the template."""
+        """Return the rendered text, or None if only the library can render it or report the error.
+
+        `until` is the deadline, as processor time of the thread.
+        """
         parts: list[str] = []
         try:
             _fill(self.pieces, values, parts, FillBudget(until))
         except (NeedsLiquid, LiquidError, TypeError, ValueError):
-            return None  # the library reports the error
+            return None  # the caller renders with the library, which reports the error
         text = "".join(parts)
         return text if len(text) * 4 <= MAX_OUTPUT_BYTES or len(text.encode()) <= MAX_OUTPUT_BYTES else None
 
 
 class FillBudget:
-    """The limits of one filling: values between checks of the clock, and size in all."""
+    """Counts the filled values and their size, to enforce the limits of output and processor time."""
 
     __slots__ = ("_size", "_until", "_values")
 
@@ -454,7 +493,7 @@ class FillBudget:
         self._until, self._values, self._size = until, 0, 0
 
     def take(self, size: int) -> None:
-        """Count a filled value of a size; raises NeedsLiquid past the limit of size or time."""
+        """Count a filled value and its number of characters; raises NeedsLiquid past a limit."""
         self._size += size
         self._values += 1
         if self._size > MAX_OUTPUT_BYTES or (
@@ -464,7 +503,7 @@ class FillBudget:
 
 
 def _normalize_line_ends(text: str) -> str:
-    # Normalize line ends as the library does.
+    # The library converts line ends in the same way.
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
@@ -495,7 +534,7 @@ def _build_pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
 
 
 def _look_up(path: tuple[str, ...], undefined: Undefined, values: Mapping[str, Any]) -> Any:
-    """Look up a value as the library does, through plain dictionaries only."""
+    """Return the value at a path, or `undefined` if it is missing; raises NeedsLiquid unless all parents are dicts."""
     value: Any = values
     for name in path:
         if type(value) is not dict:
@@ -533,7 +572,7 @@ def _build_slot(expression: Any, environment: Environment) -> Piece:
 
 
 def _filter_arguments(filter_: Any) -> tuple[str, ...]:
-    """Return the arguments of a filter; raises NeedsLiquid unless they are literal texts."""
+    """Return the arguments of a filter; raises NeedsLiquid unless all are literal texts without a name."""
     arguments: list[str] = []
     for argument in filter_.args:
         literal = getattr(argument, "value", None)
@@ -544,7 +583,10 @@ def _filter_arguments(filter_: Any) -> tuple[str, ...]:
 
 
 def _build_filter(name: str, arguments: tuple[str, ...], environment: Environment) -> Callable[[Any], Any]:
-    """Return a filter with its arguments bound, as the library binds them."""
+    """Return a filter with its arguments bound, as the library binds them.
+
+    Raises NeedsLiquid for a filter that is not in `_PLAIN_FILTERS` or needs the rendering context.
+    """
     if name not in _PLAIN_FILTERS:
         raise NeedsLiquid
     function = environment.filters[name]
@@ -556,7 +598,10 @@ def _build_filter(name: str, arguments: tuple[str, ...], environment: Environmen
 
 
 def _build_condition(node: Any, environment: Environment) -> Piece:
-    """Return the pieces of a condition; an `else` is allowed, more raises NeedsLiquid."""
+    """Return the pieces of an `if` with an optional `else`.
+
+    Raises NeedsLiquid if there is an `elsif` or the condition is more than one variable.
+    """
     if node.alternatives:
         raise NeedsLiquid
     look = _build_lookup(node.condition.expression, environment)
@@ -565,7 +610,7 @@ def _build_condition(node: Any, environment: Environment) -> Piece:
 
 
 def _build_block(block: Any, environment: Environment) -> list[Piece]:
-    # The library shows nothing of a block without text, not even its white space.
+    # The library shows nothing of a block that contains only white space.
     return (
         []
         if block.blank and environment.suppress_blank_control_flow_blocks

@@ -1,4 +1,4 @@
-"""The links of an email: numbering, tracking addresses, and the open pixel."""
+"""The links of an email: finding and numbering them, replacing them by tracking addresses, and the open pixel."""
 
 import re
 from bisect import bisect_right
@@ -16,19 +16,19 @@ _MAX_CHARACTERS = 20_000
 _ANCHOR = re.compile(r"<(a|area)(?=[\s/])", re.IGNORECASE)
 _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
-# An address in a text whose merge tags are masked.
+# An address in plain text whose merge tags are masked.
 _IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
-# Characters that are in no address and may touch one without a space: quotes, dots, East Asian punctuation.
+# Characters that no address contains, but that may follow one without a space: quotes, dots, East Asian punctuation.
 _PUNCTUATION = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
-# Characters that end a sentence and not an address.
+# Characters that at the end of an address belong to the sentence around it.
 _TRAILING_PUNCTUATION = ".,;:!?'*_"
 _OPENING_BRACKETS = {")": "(", "]": "["}
-# How many trailing characters are tried to find a known address.
+# The maximum number of shorter ends that are tried to find a known address.
 _MAX_TRAILING_CHARACTERS = 100
 
 
 class Link(NamedTuple):
-    """A link of a template: its number from 1, its address with merge tags, and its visible text."""
+    """A link of a template: its number from 1, its address with merge tags, and its visible text (`words`)."""
 
     number: int
     href: str
@@ -36,7 +36,7 @@ class Link(NamedTuple):
 
 
 class LinkPosition(NamedTuple):
-    """The position of a link's address in a source, and the address."""
+    """The range of a link's address in a source, and the address itself."""
 
     start: int
     end: int
@@ -44,10 +44,10 @@ class LinkPosition(NamedTuple):
 
 
 def find_links(html: str, text: str = "") -> tuple[Link, ...]:
-    """Return the links of HTML with merge tags; two links to the same address are two.
+    """Return the links of an email in the order of their numbers.
 
-    Links in conditional comments for Outlook repeat others and are not counted. Addresses that occur only in the text
-    part follow, each once.
+    Each link in the HTML counts, even if several have the same address, except those in comments, such as Outlook's
+    conditional ones. Addresses that only the plain text contains follow, each once and without visible text.
     """
     masked = markup.mask_comments(markup.mask_tags(html))
     links: list[Link] = []
@@ -68,12 +68,15 @@ def find_links(html: str, text: str = "") -> tuple[Link, ...]:
 
 
 def find_positions_in_html(html: str) -> list[LinkPosition]:
-    """Return the positions of link addresses in HTML, in the order of their numbers."""
+    """Return the positions of link addresses in HTML with merge tags, in the order of `find_links`."""
     return [place for _, place, _ in _iterate_anchors(html, markup.mask_comments(markup.mask_tags(html)))]
 
 
 def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[LinkPosition]:
-    """Yield the addresses in a text; a known address ends as known, another one before trailing punctuation."""
+    """Yield the positions of addresses in plain text.
+
+    An address ends where it equals one of `known_addresses`, else before trailing punctuation.
+    """
     masked = markup.mask_tags(text)
     for match in _IN_TEXT.finditer(masked):
         start, longest = match.span()
@@ -90,7 +93,10 @@ def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[Lin
 
 
 def _iterate_ends(masked: str, start: int, end: int) -> Iterator[int]:
-    """Yield possible ends of an address: the end, and before trailing punctuation or an unmatched closing bracket."""
+    """Yield the possible ends of an address, from the longest: before each trailing punctuation or closing bracket.
+
+    A closing bracket that has an opening one in the address belongs to it.
+    """
     count = {sign: masked.count(sign, start, end) for sign in "()[]"}
     yield end
     while end > start:
@@ -107,7 +113,7 @@ def _iterate_ends(masked: str, start: int, end: int) -> Iterator[int]:
 
 
 def _iterate_anchors(html: str, masked: str) -> Iterator[tuple[Element, LinkPosition, int]]:
-    """Yield each anchor with an address, the position of the address, and the index of the next anchor."""
+    """Yield each anchor that has an address, the position of the address, and the start of the next anchor."""
     anchors = list(markup.iterate_elements(masked, _ANCHOR))
     for index, anchor in enumerate(anchors):
         href = anchor.value("href")
@@ -123,8 +129,8 @@ def _iterate_anchors(html: str, masked: str) -> Iterator[tuple[Element, LinkPosi
 def decode_attribute(html: str, attribute: Attribute) -> str:
     """Return the value of an attribute as browsers read it, with merge tags unchanged.
 
-    In attributes a reference without a semicolon counts only if no word character follows: `&copy=1` begins a parameter
-    (HTML, 13.2.5.73), where a text would show ©.
+    In an attribute, a character reference without a semicolon does not count before `=`: `&copy=1` is a parameter, not
+    © (HTML, 13.2.5.73).
     """
     parts = markup.split_tags(html[attribute.start : attribute.end])
     return "".join(part if index % 2 else _REFERENCE.sub(_decode_reference, part) for index, part in enumerate(parts))
@@ -140,21 +146,21 @@ def _decode_reference(match: re.Match[str]) -> str:
 
 
 def _link_text(html: str, masked: str, anchor: Element, until: int) -> str:
-    """Return the text between the start and end tag of a link, with merge tags as they are."""
+    """Return the visible text of a link with merge tags unchanged; empty if it is not closed before `until`."""
     end = _CLOSE.search(masked, anchor.end, until)
     stop = end.start() if end else anchor.end
     return " ".join(markup.html_template_to_text(html[anchor.end : stop]).split())[:_MAX_LINK_TEXT_CHARACTERS]
 
 
-# Tracking: link addresses and the open pixel.
+# Tracking: the addresses of links and the open pixel.
 #
-# Everything but the token of a message is the same for all recipients, so it is literal text of the template. The
-# values of an address are not in the email; they are filled in when a recipient follows the link.
+# A tracking address consists of literal text, the same for all recipients, and the token of the message. The values of
+# the merge tags in the original address are filled in when a recipient follows the link.
 
-# The names of the message's tokens among the merge values.
+# The variables that contain the tracking tokens of a message.
 TRACK_ROOT, TRACK_CLICK, TRACK_OPEN = "track", "track.click", "track.open"
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
-# A literal host that ends before any merge tag.
+# An address whose host is complete before any merge tag.
 _LITERAL_HOST = re.compile(rf"https?://[^\s/?#\\{markup.MASK}]+(?:[/?#]|\Z)", re.IGNORECASE)
 _LOOP = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\b")
 _TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
@@ -162,7 +168,7 @@ _NO_NAMES: frozenset[str] = frozenset()
 
 
 def find_loop_variables(source: str) -> frozenset[str]:
-    """Return the loop variables of a template."""
+    """Return the names of the loop variables in a template."""
     return frozenset(match[1] for match in _LOOP.finditer(source)) if "{%" in source else _NO_NAMES
 
 
@@ -172,10 +178,10 @@ def has_literal_host(address: str) -> bool:
 
 
 def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
-    """Return whether a link may be tracked with any merge values.
+    """Return whether a link may be replaced by a tracking address; `bound` are the loop variables of the email.
 
-    Its host must be literal, so that data of contacts or callers never decides where a redirect leads. Its variables
-    must be known outside of the email, so loop variables are excluded.
+    The host must be literal, so that data of contacts or API clients never decides where a redirect leads. The
+    variables must be known outside of the email, so loop variables are excluded.
     """
     if not has_literal_host(address):
         return False
@@ -189,9 +195,11 @@ def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
 
 
 def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
-    """Return HTML and text with tracked links, given the addresses of an email by number (`find_links`).
+    """Return HTML and text with tracking addresses and the open pixel.
 
-    A link whose number has another address keeps its address.
+    `addresses` are those of `find_links`, in order of their numbers; `base` is the URL of the tracking server. A link
+    in the HTML whose number belongs to another address gets the number of the first link with its address. An address
+    that is not in `addresses` or may not be tracked stays.
     """
     bound = find_loop_variables(html) | find_loop_variables(text)
     numbers: dict[str, int] = {}
@@ -213,7 +221,7 @@ def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> 
 
 
 def _find_verbatim_ranges(source: str) -> list[tuple[int, int]]:
-    """Return the ranges of `raw` and `comment` blocks."""
+    """Return the ranges of the contents of `raw` and `comment` blocks."""
     ranges: list[tuple[int, int]] = []
     block, start = "", 0
     for tag in MERGE_TAG.finditer(source) if "{%" in source else ():
@@ -235,14 +243,14 @@ def _replace_addresses(source: str, positions: list[tuple[LinkPosition, int]], b
     for place, number in positions:
         range_index = bisect_right(verbatim, (place.start, len(source)))
         if range_index and place.start < verbatim[range_index - 1][1]:
-            continue  # no token is filled in there
+            continue  # merge tags do not work in `raw` and `comment` blocks
         parts += (source[position : place.start], f"{base}/c/{{{{ {TRACK_CLICK} }}}}-{number}")
         position = place.end
     return "".join((*parts, source[position:]))
 
 
 def _add_pixel(html: str, base: str) -> str:
-    """Append the pixel at the end, where clients request it last."""
+    """Insert the open pixel at the end of the body, so that mail clients load it last."""
     picture = (
         f'<img src="{base}/o/{{{{ {TRACK_OPEN} }}}}.gif" width="1" height="1" alt="" style="display:block;border:0">'
     )
@@ -251,5 +259,5 @@ def _add_pixel(html: str, base: str) -> str:
 
 
 def remove_pixel(html: str, base: str) -> str:
-    """Return a sent email without the pixel, so that viewing it here counts no open."""
+    """Return the HTML of a sent email without the open pixel, so that viewing it in Campanero counts no open."""
     return re.sub(rf'<img src="{re.escape(base)}/o/[^"<>]*"[^<>]*>', "", html)

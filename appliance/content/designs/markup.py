@@ -1,7 +1,8 @@
-"""Texts with merge tags: splitting, protecting, masking, and conversion between HTML and plain text.
+"""Texts with merge tags: splitting, protecting and masking the tags, and converting between HTML and plain text.
 
-MJML is XML and emails are HTML, and neither knows Liquid: a quote inside a tag would be escaped, a `<` would end it. So
-every tag is replaced by a token while a document is rendered, and restored at the end.
+MJML is XML and emails are HTML; neither knows Liquid, so a quote inside a merge tag would be escaped and a `<` would
+begin an element. Therefore every merge tag is replaced by a token while a document is rendered, and restored at the
+end.
 """
 
 import re
@@ -10,17 +11,17 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any, NamedTuple
 
-# Control characters, which no email needs and XML refuses.
+# Control characters, which no email needs and XML forbids.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
-# For sources that are known to be valid templates; `split_tags` handles any text.
+# This pattern is for sources that are known to be valid templates; `split_tags` handles any text in linear time.
 MERGE_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
-# The start of a merge tag, and the end that belongs to it.
+# The beginnings of merge tags, each with its end.
 _ENDS = {"{{": "}}", "{%": "%}"}
 _BEGIN = re.compile(r"\{[{%]")
 
 
 def split_tags(text: str) -> list[str]:
-    """Split a text at its merge tags, which are the parts with odd index; one pass, even if tags never end."""
+    """Split a text at its merge tags, which are the parts with odd index, in linear time for any text."""
     parts: list[str] = []
     position = cut = 0
     ends = dict(_ENDS)
@@ -39,26 +40,29 @@ def split_tags(text: str) -> list[str]:
 
 
 def remove_control_characters(text: str) -> str:
-    """Remove control characters."""
+    """Return a text without control characters; tabs and line ends stay."""
     return _CONTROL.sub("", text)
 
 
 class Tokens:
-    """The tokens that stand for merge tags and HTML in one document."""
+    """The tokens of one document, each of which replaces a merge tag or a piece of HTML until `restore`."""
 
     def __init__(self) -> None:
-        # The random prefix is created for each document, so that no author can write a token; none is in the output.
+        # The prefix is random for each document, so that no author can write a token. The output contains none.
         self._word = f"q{secrets.token_hex(8)}"
         self._kept: list[str] = []
         self._find = re.compile(f"{self._word}x(\\d+)z")
 
     def keep(self, text: str) -> str:
-        """Return a token that stands for a text until `restore`; tokens within the text are restored at once."""
+        """Return a new token that stands for a text until `restore`; earlier tokens within the text are resolved."""
         self._kept.append(self.restore(text))
         return f"{self._word}x{len(self._kept) - 1}z"
 
     def protect(self, value: Any) -> Any:
-        """Replace the merge tags of every string by tokens, and remove control characters."""
+        """Return a value with the merge tags in its strings replaced by tokens, and without control characters.
+
+        The value may be a string or nested dicts and lists; other values stay unchanged.
+        """
         if isinstance(value, str):
             value = remove_control_characters(value)
             if "{" not in value:
@@ -71,7 +75,7 @@ class Tokens:
         return value
 
     def unprotect(self, value: Any) -> Any:
-        """Return a part of a protected document in its original form."""
+        """Return a part of a protected document with its tokens replaced by the original texts."""
         if isinstance(value, str):
             return self.restore(value)
         if isinstance(value, dict):
@@ -87,28 +91,28 @@ class Tokens:
         return self._find.search(text) is not None
 
     def restore(self, text: str) -> str:
-        """Replace tokens by their texts, in one pass."""
+        """Return a text with its tokens replaced by the original texts; the replacements are not searched again."""
         return self._find.sub(self._text_of_token, text)
 
     def _text_of_token(self, match: re.Match[str]) -> str:
         number = match[1]
-        # Leave a number that is not a token.
+        # A number that no token has is not a token: leave it unchanged.
         return self._kept[int(number)] if len(number) < 10 and int(number) < len(self._kept) else match[0]
 
 
-# Positions in HTML with merge tags: elements and attributes, in one pass over the source.
+# Finding the positions of elements and attributes in HTML with merge tags, in one pass over the source.
 
-# The character that masks merge tags: no letter, no quote, no white space.
+# The character that masks merge tags. It is no letter, quote or white space, so it cannot end an attribute's value.
 MASK = "\ue000"
 _ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
 _ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
-# A start tag that surely contains no merge tag.
+# A start tag without merge tags. A tag that does not match may or may not contain one.
 _UNMARKED = re.compile(rf"<[^<>\"'{MASK}]*(?:\"[^\"<>{MASK}]*\"[^<>\"'{MASK}]*|'[^'<>{MASK}]*'[^<>\"'{MASK}]*)*>")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 class Attribute(NamedTuple):
-    """An attribute with the range of its value."""
+    """An attribute: its name in lower case, and the range of its value without quotes."""
 
     name: str
     start: int
@@ -116,7 +120,10 @@ class Attribute(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A start tag: its range, its attributes with values, and the number of all its attributes."""
+    """A start tag: its name in lower case, its range, and the attributes that have a value.
+
+    `attribute_count` includes the attributes without a value.
+    """
 
     name: str
     start: int
@@ -125,24 +132,25 @@ class Element(NamedTuple):
     attribute_count: int
 
     def value(self, name: str) -> Attribute | None:
-        """Return an attribute by name."""
+        """Return the first attribute with a name, or None."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
 
 def mask_tags(html: str) -> str:
-    """Return HTML with merge tags masked; all indexes stay the same."""
+    """Return HTML in which `MASK` replaces each character of merge tags, so that indexes stay the same."""
     return MERGE_TAG.sub(lambda match: MASK * len(match[0]), html)
 
 
 def mask_comments(html: str) -> str:
-    """Return HTML with comments masked; all indexes stay the same."""
+    """Return HTML in which spaces replace each character of comments, so that indexes stay the same."""
     return _COMMENT.sub(lambda match: " " * len(match[0]), html)
 
 
 def iterate_elements(html: str, names: re.Pattern[str] = _ELEMENT, only_marked: bool = False) -> Iterator[Element]:
-    """Yield the start tags of masked HTML, including those in comments, which Outlook reads.
+    """Yield the start tags of HTML with masked merge tags, including those in comments, which Outlook reads.
 
-    `only_marked` skips tags without merge tags, which is faster.
+    `names` matches the beginnings of the elements to find. `only_marked` skips start tags without merge tags, which is
+    faster.
     """
     position = 0
     while (match := names.search(html, position)) is not None:
@@ -162,7 +170,7 @@ def iterate_elements(html: str, names: re.Pattern[str] = _ELEMENT, only_marked: 
         yield Element(match[1].lower(), match.start(), position, tuple(attributes), attribute_count)
 
 
-# The plain text of HTML: readable, with links, without markup.
+# Conversion of HTML to plain text.
 
 _BLOCKS = {
     "p", "div", "section", "article", "header", "footer", "table", "tr", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6",
@@ -170,16 +178,20 @@ _BLOCKS = {
 }  # fmt: skip
 _HIDDEN = {"head", "style", "script", "title", "template"}
 _MAX_TAG_CHARACTERS = 4_000
-# Follows the hidden preview text, so that inboxes do not show the beginning of the email after it.
+# Invisible characters that follow a hidden preview text, so that inboxes do not show the beginning of the email after
+# it.
 PREVIEW_FILLER = "&#847;&zwnj;&nbsp;"
-# How much HTML is read for the preview text, and the maximum length of that text.
+# The maximum of HTML that is read for a preview text, and the maximum length of the preview text.
 MAX_PREVIEW_SOURCE_CHARACTERS, MAX_PREVIEW_CHARACTERS = 100_000, 140
 _HTML_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
 _TAG_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
 
 class _TextWriter:
-    """Collects the text of a document tag by tag."""
+    """Builds the plain text of an HTML document from its tags and texts, in order.
+
+    `keeps_links` adds the addresses of links, and brackets around alternative texts of pictures.
+    """
 
     def __init__(self, keeps_links: bool = True) -> None:
         self.parts: list[str] = []
@@ -202,7 +214,7 @@ class _TextWriter:
         elif tag == "li":
             self._item()
         elif tag == "a":
-            # Links cannot be nested: the link before has ended without its end tag.
+            # Links cannot be nested, so an open link has ended here without an end tag.
             self.link = (get_attribute(attributes, "href"), len(self.parts))
         elif tag == "img":
             alt = get_attribute(attributes, "alt")
@@ -236,7 +248,7 @@ class _TextWriter:
 
 
 def get_attribute(attributes: str, name: str) -> str:
-    """Return the value of an attribute of a start tag, or an empty string."""
+    """Return the value of an attribute, or an empty string; `attributes` is the text of a start tag after its name."""
     for match in _TAG_ATTRIBUTE.finditer(attributes[:_MAX_TAG_CHARACTERS]):
         if match[1].lower() == name:
             return unescape(match[2].strip("\"'")).strip()
@@ -244,7 +256,10 @@ def get_attribute(attributes: str, name: str) -> str:
 
 
 def _feed(html: str, writer: _TextWriter) -> None:
-    """Feed a document to the writer, in linear time for any input, which the standard parser does not guarantee."""
+    """Send the tags and texts of an HTML document to the writer.
+
+    The time is linear for any input, which Python's HTML parser does not guarantee.
+    """
     position = 0
     while True:
         begin = html.find("<", position)
@@ -271,7 +286,7 @@ def _feed(html: str, writer: _TextWriter) -> None:
 
 
 def html_to_text(html: str) -> str:
-    """Return HTML as text."""
+    """Return HTML without merge tags as plain text with links in parentheses, ending in one line end."""
     writer = _TextWriter()
     _feed(html, writer)
     text = "".join(writer.parts).replace("\xa0", " ")
@@ -281,19 +296,18 @@ def html_to_text(html: str) -> str:
 
 
 def extract_preview_text(html: str) -> str:
-    """Return the preview text of an email: its first words, beginning with the hidden preview text.
+    """Return the preview text of an email: its first words, up to `MAX_PREVIEW_CHARACTERS`.
 
-    The filler after a hidden preview text ends it.
+    A hidden preview text ends at its filler (`PREVIEW_FILLER`), so the words of the body do not follow it.
     """
     writer = _TextWriter(keeps_links=False)
-    # Emails may be large, and the beginning is enough.
     _feed(html.partition(PREVIEW_FILLER)[0][:MAX_PREVIEW_SOURCE_CHARACTERS], writer)
     preview = " ".join("".join(writer.parts).replace("\u200c", " ").split())
     return preview if len(preview) <= MAX_PREVIEW_CHARACTERS else preview[:MAX_PREVIEW_CHARACTERS].rstrip()
 
 
 def html_template_to_text(html: str) -> str:
-    """Return HTML as text with its merge tags unchanged."""
+    """Return HTML with merge tags as plain text with links in parentheses; the merge tags stay unchanged."""
     if "{" not in html:
         return html_to_text(remove_control_characters(html))
     tokens = Tokens()
@@ -301,13 +315,13 @@ def html_template_to_text(html: str) -> str:
 
 
 def is_html(body: str) -> bool:
-    """Return whether a body is HTML; a body without any tag is plain paragraphs (docs/decisions.md#11)."""
-    # Stopping at the next "<" keeps this linear for any input.
+    """Return whether a body contains an HTML tag; a body without one is plain text (docs/decisions.md#11)."""
+    # The pattern stops at the next "<", which keeps the search linear for any input.
     return re.search(r"<[a-zA-Z!/][^<>]*>", body) is not None
 
 
 def escape_text(text: str) -> str:
-    """Escape text for HTML, except its merge tags."""
+    """Escape `&`, `<` and `>` in a text outside of its merge tags."""
     parts = split_tags(text)
     return "".join(
         part if index % 2 else part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -316,7 +330,7 @@ def escape_text(text: str) -> str:
 
 
 def text_to_html(text: str) -> str:
-    """Return paragraphs of text as HTML, with merge tags unchanged."""
+    """Return plain text as HTML paragraphs, with line breaks and with merge tags unchanged."""
     escaped = escape_text(text)
     paragraphs = re.split(r"\n[ \t]*\n", escaped.replace("\r\n", "\n").strip("\n"))
     return "\n".join(f"<p>{paragraph.replace(chr(10), '<br>' + chr(10))}</p>" for paragraph in paragraphs)

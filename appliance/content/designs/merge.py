@@ -1,7 +1,7 @@
 """The merge language: a limited subset of Liquid (docs/decisions.md#11).
 
-Templates of users are only ever compiled here, never by Jinja2. Values are plain data and are never parsed. A context
-says where the result is used, so that values are encoded for it: `html`, `text`, `url`, or `header` (one line).
+Templates of users are compiled only here, never by Jinja. Values are plain data and are never parsed. The context of a
+template decides how values are encoded: `html`, `text`, `url` (one address), or `header` (one line).
 """
 
 import re
@@ -33,17 +33,17 @@ FILTERS = (
 )  # fmt: skip
 
 MAX_TAGS = 2_000
-# The limit for all tags of a template together: tags are parsed by a slower parser than the text around them.
+# The limit for all tags of a template together, because tags take much longer to parse than the text around them.
 MAX_TAG_CHARACTERS = 262_144
-# The limit outside of quotes: 1,000 characters take up to 5 ms to parse and 250 KB of memory, and the result is cached.
+# The limit for text outside of quotes in all tags: 1,000 characters take up to 5 ms to parse, and 250 KB in the cache.
 MAX_TAG_CODE_CHARACTERS = 32_768
-# The limits of one tag: the parser searches from each bracket to the end of the tag, and recurses at each operator.
+# The limits for one tag: the parser searches from each bracket to the end of the tag, and recurses at each operator.
 MAX_BRACKETS, MAX_OPERATORS = 20, 100
 MAX_OUTPUT_BYTES = 1_048_576
 MAX_FILTERS = 20
-# The limit of a filled subject or name; the template itself is shorter.
+# The limit of a rendered subject or sender name.
 MAX_HEADER_CHARACTERS = 10_000
-# The limit for all parts of one message together.
+# The limit of processor time for all parts of one message together.
 MAX_RENDER_SECONDS = 0.05
 # The limit of each cache, in bytes: the largest template takes 14 MB, an ordinary one 0.1 MB.
 MAX_CACHED_BYTES = 64 * 1024 * 1024
@@ -53,13 +53,13 @@ _TOO_MUCH_CODE = "the merge tags are too long (maximum is {} characters outside 
 _BEGIN = re.compile(r"\{[{%]")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _OPERATOR = re.compile(r"[=!<>]+|\b(?:and|or|contains)\b")
-# The two tags whose end the library's parser searches for in the whole rest of a template.
+# The two tags for which the library's parser searches the whole rest of the template for the end tag.
 _VERBATIM = re.compile(r"-?\s*(raw|doc)\s*-?")
 _END_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
 
 
 class MergeError(Exception):
-    """An error of a template, with line and column from 1."""
+    """An error of a template: a message and, if known, the line and column, both from 1."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
@@ -68,24 +68,25 @@ class MergeError(Exception):
         self.column = column
 
     def copy(self) -> "MergeError":
-        """Return a copy: a raised error keeps its traceback and frames alive."""
+        """Return a copy without a traceback; a raised error would keep its stack frames alive in the cache."""
         return MergeError(self.message, self.line, self.column)
 
     def describe(self) -> str:
-        """Return the message of a field error."""
+        """Return the message of a field error, with line and column if they are known."""
         position = f" (line {self.line}, column {self.column})" if self.line else ""
         return f"{self.message}{position}"
 
 
 def render_deadline() -> float:
-    """Return the processor time of this thread by which a message whose rendering begins now must be finished."""
+    """Return the deadline for rendering a message that begins now, as processor time of this thread in seconds."""
     return time.thread_time() + MAX_RENDER_SECONDS
 
 
 def scan_tags(source: str) -> int:
-    """Return the approximate size of a compiled template in bytes; raises MergeError for unclosed tags and past limits.
+    """Check the tags of a template in one pass, and return the approximate size of the compiled template in bytes.
 
-    One pass. The library's parser searches for the end of an unclosed tag again and again, so that a few kilobytes
+    Raises MergeError for an unclosed tag, and past a limit of tags, characters, brackets or operators. The check is
+    needed because the library's parser searches for the end of an unclosed tag repeatedly, so that a few kilobytes
     would take seconds. A template that passes is parsed in linear time.
     """
     count = position = characters = code = 0
@@ -114,9 +115,10 @@ def scan_tags(source: str) -> int:
 
 
 def _end_of_raw(source: str, begin: int, position: int, tag: str) -> int:
-    """Return the end of a `raw` block whose tag ends at a position; raises MergeError if it is unclosed, or for `doc`.
+    """Return the index after a `raw` block whose start tag, beginning at `begin`, ends at `position`.
 
-    Its content is literal text. Each unclosed tag would make the library search to the end of the template.
+    Raises MergeError if the block is unclosed, and for the tag `doc`, which is not allowed. The content is literal text
+    and is not scanned.
     """
     if tag == "doc":
         raise MergeError("unexpected tag 'doc'", *line_and_column(source, begin))
@@ -129,7 +131,7 @@ def _end_of_raw(source: str, begin: int, position: int, tag: str) -> int:
 def find_code_error(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS) -> str | None:
     """Return an error message if the merge tags of some texts are too long together, else None.
 
-    Text in quotes does not count. One pass, without parsing.
+    Text in quotes does not count. The tags are not parsed.
     """
     code = 0
     for text in texts:
@@ -137,7 +139,7 @@ def find_code_error(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS
         while match := _BEGIN.search(text, position):
             end = text.find("}}" if match[0] == "{{" else "%}", match.end())
             if end < 0:
-                break  # it is refused when it is parsed
+                break  # parsing it raises an error
             code += len(_QUOTED.sub('""', text[match.end() : end]))
             position = end + 2
             if code > maximum:
@@ -146,7 +148,10 @@ def find_code_error(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS
 
 
 def _check_tag(tag_text: str, source: str, begin: int) -> int:
-    """Return the characters of a tag outside of quotes; raises MergeError for too many brackets or operators."""
+    """Return the number of characters in a tag outside of quotes.
+
+    Raises MergeError for too many brackets or operators.
+    """
     unquoted = _QUOTED.sub('""', tag_text)
     if unquoted.count("(") + unquoted.count("[") > MAX_BRACKETS:
         raise MergeError(f"more than {MAX_BRACKETS} brackets in one tag", *line_and_column(source, begin))
@@ -156,7 +161,7 @@ def _check_tag(tag_text: str, source: str, begin: int) -> int:
 
 
 class RefusedTemplate(NamedTuple):
-    """The error of a template that cannot be compiled, cached like a template; `size` is approximate bytes."""
+    """The error of a template that cannot be compiled, cached like a template; `size` is in bytes, approximately."""
 
     error: MergeError
     size: int
@@ -168,7 +173,7 @@ def _size(parsed: "CompiledTemplate | RefusedTemplate") -> int:
 
 @cached(LRUCache(MAX_CACHED_BYTES, getsizeof=_size), lock=threading.Lock(), info=True)
 def parse_template(source: str | None, context: Context) -> "CompiledTemplate | RefusedTemplate":
-    """Return the compiled template or its error; both are cached."""
+    """Return a compiled template, or its error if it cannot be compiled; both are cached."""
     from appliance.content.designs.compiled_template import CompiledTemplate
 
     try:
@@ -178,7 +183,7 @@ def parse_template(source: str | None, context: Context) -> "CompiledTemplate | 
 
 
 def compile_template(source: str | None, context: Context) -> "CompiledTemplate":
-    """Compile a template; raises MergeError with line and column."""
+    """Return the compiled template from the cache or compile it; raises MergeError."""
     parsed = parse_template(source, context)
     if isinstance(parsed, RefusedTemplate):
         raise parsed.error.copy()
@@ -186,7 +191,7 @@ def compile_template(source: str | None, context: Context) -> "CompiledTemplate"
 
 
 def find_error(source: str | None, context: Context) -> str | None:
-    """Return the message of a field error for a template, or None if it is valid."""
+    """Return the message of a field error for an invalid template, or None if the template is valid."""
     if not source or ("{{" not in source and "{%" not in source):
         return None
     try:
@@ -197,18 +202,18 @@ def find_error(source: str | None, context: Context) -> str | None:
 
 
 def find_unknown_roots(names: list[str]) -> list[str]:
-    """Return the variables whose root is unknown; they render empty."""
+    """Return the variables whose first name is none of `ROOTS`; they render as empty text."""
     return [name for name in names if name.split(".")[0] not in ROOTS]
 
 
 def line_and_column(source: str, index: int) -> tuple[int, int]:
-    """Return line and column (from 1) of an index."""
+    """Return the line and column, both from 1, of an index in a text."""
     before = source[: max(index, 0)]
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
 def iterate_strings(value: Any) -> Iterator[str]:
-    """Yield every string in a document, in the order of reading."""
+    """Yield every string in nested dicts and lists, in order, without the keys."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -220,24 +225,25 @@ def iterate_strings(value: Any) -> Iterator[str]:
             waiting.extend(reversed(value))
 
 
-# Readable texts for lists and titles, where there is no contact to fill the merge tags.
+# Texts with merge tags for lists and titles, which have no contact whose values could be filled in.
 
 _BLOCK_TAG = re.compile(r"\{%-?\s*([a-z]+)")
 _OUTPUT_PATH = re.compile(r"\{\{-?\s*([A-Za-z][A-Za-z0-9_.]*)")
-# Titles of lists show no more.
+# Lists and titles show at most this much of a text.
 MAX_READABLE_CHARACTERS = 2_000
 
 
 def tag_label(name: str) -> str:
-    """Return the label of a merge tag: `contact.first_name` is First name."""
+    """Return the label of a merge tag: "First name" for `contact.first_name`."""
     return name.rpartition(".")[2].replace("_", " ").capitalize()
 
 
 @lru_cache(maxsize=2_048)
 def make_readable(text: str) -> str:
-    """Return a text with each merge tag as its default, else as its name in brackets: `Hi [First name]`.
+    """Return a text with each merge tag replaced by its default, else by its name in brackets: `Hi [First name]`.
 
-    Conditions show their first branch. A text that cannot be parsed is shown without its tags.
+    Conditions show their first branch, also in a text that cannot be compiled. White space is collapsed if the text has
+    tags; at most `MAX_READABLE_CHARACTERS` are read.
     """
     text = text[:MAX_READABLE_CHARACTERS]
     if "{{" not in text and "{%" not in text:
@@ -254,7 +260,7 @@ def make_readable(text: str) -> str:
 
 
 def _put_value(values: dict[str, Any], name: str, text: str) -> None:
-    """Set the text at a path; a name that is both a value and a path stays a path."""
+    """Set the text at a dotted path; if a name is both a value and the beginning of a path, the path wins."""
     *parents, last = name.split(".")
     for parent in parents:
         if not isinstance(values.get(parent), dict):
@@ -264,7 +270,10 @@ def _put_value(values: dict[str, Any], name: str, text: str) -> None:
 
 
 def _first_branches(parts: list[str]) -> Iterator[str]:
-    """Yield the text between tags, and each output by its name; only first branches of conditions."""
+    """Yield the text between tags, and the bracketed name of each output, of first branches of conditions only.
+
+    The tags are the parts with odd index (`markup.split_tags`).
+    """
     depth = skipped = 0
     for index, part in enumerate(parts):
         block = _BLOCK_TAG.match(part) if index % 2 else None
@@ -285,11 +294,11 @@ def _bracketed_name(tag: str) -> str:
     return f"[{tag_label(match[1])}]" if match else ""
 
 
-# The merge variables of a template, with default and sample values.
+# The variables of a template, with default and sample values.
 
-# The fields of a template that may contain variables.
+# The fields of a template that may contain variables, besides the design, and their contexts.
 VARIABLE_FIELDS: dict[str, Context] = {"subject": "header", "preheader": "text", "from_name": "header", "body": "html"}
-# The roots that we fill, which no contact can lack and no caller must provide.
+# The first names of variables that the service provides; no contact can lack them and no API client must send them.
 _PROVIDED_ROOTS = ("brand", "account", "campaign", "unsubscribe_url", "preferences_url", "view_url", "show")
 _SAMPLES = {
     "first_name": "Anna", "last_name": "Example", "email": "anna@example.org", "phone": "+15550100",
@@ -300,10 +309,11 @@ _SAMPLES = {
 
 
 def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[str, dict[str, Any]]:
-    """Return every variable of a template by name: `default`, `sample`, `required`.
+    """Return the variables of a template by name, each with the keys `default`, `sample` and `required`.
 
-    The default is the one of all uses; a variable is required if a use has no default. A text that cannot be parsed has
-    no variables.
+    Variables that the service provides are left out. The default is None if no use has one or the uses have different
+    ones. A variable is required if a use has no default. A text that cannot be parsed has no variables. An SMS has only
+    a body.
     """
     defaults: dict[str, set[str | None]] = {}
     for context, text in _collect_texts(document) if channel == "email" else [_body(document)]:
@@ -323,7 +333,7 @@ def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[
 
 
 def _body(document: Mapping[str, Any]) -> tuple[Context, str]:
-    """Return the text of an SMS."""
+    """Return the context and text of an SMS body."""
     return "text", document.get("body") or ""
 
 
@@ -341,11 +351,11 @@ def _describe_variable(name: str, all_defaults: set[str | None]) -> dict[str, An
 
 
 def find_sample(name: str) -> str | None:
-    """Return the sample of a well-known variable, such as a first name, or None."""
+    """Return the sample value of a well-known variable such as `first_name`, or None."""
     return _SAMPLES.get(name.rpartition(".")[2])
 
 
 def sample_value(name: str) -> str:
-    """Return a sample value for a variable."""
+    """Return a sample value for a variable: that of a well-known name, or of a name that it contains, else its name."""
     last = name.rpartition(".")[2]
     return _SAMPLES.get(last) or next((value for key, value in _SAMPLES.items() if key in last), last.replace("_", " "))

@@ -1,7 +1,7 @@
-"""Rendering of designs: document, theme and brand to HTML and text with merge tags, and advice.
+"""Render a design with its theme and brand to HTML and text with merge tags, and collect advice for its author.
 
-A pure function, the same for preview, test and send. Values are filled in afterwards (`merge`), so that one rendering
-serves all recipients.
+The result depends on the arguments alone, so that preview, test send and send are the same. Merge values are filled in
+afterwards (`merge`), so one rendering serves all recipients.
 """
 
 import hashlib
@@ -21,14 +21,15 @@ from appliance.content.designs.markup import Tokens, remove_control_characters
 from appliance.content.designs.theme import Look, Theme, is_right_to_left, parse_colour, resolve_theme, wrap_html
 from appliance.core import executable
 
-SECTION_MARK = "cn:"  # begins the comments of a marked rendering; a path follows
+SECTION_MARK = "cn:"  # begins each comment that marks a section for the canvas; the path of the section follows
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
-# Renderings of documents up to the first size are cached; larger ones than the second are refused: a request has 2 MiB.
+# Renderings of documents shorter than the first limit are cached. Documents longer than the second are not rendered; no
+# request can contain one, because its body is limited to 2 MiB.
 _MAX_CACHED_CHARACTERS, _MAX_CHARACTERS = 200_000, 2_500_000
 
 
 class Advice(NamedTuple):
-    """Advice about a part of a document: a code, a message, and a path."""
+    """An advice about a part of a document: its code, message, and the path of the part."""
 
     code: str
     message: str
@@ -36,7 +37,10 @@ class Advice(NamedTuple):
 
 
 class RenderedDesign(NamedTuple):
-    """A rendered design with merge tags; `conditions` holds filters by the name of the variable that shows a part."""
+    """A rendered design whose merge tags are still to be filled in.
+
+    `conditions` maps a variable under `show` to the filters of the contacts for whom it is true.
+    """
 
     html: str
     text: str
@@ -46,7 +50,7 @@ class RenderedDesign(NamedTuple):
 
 @cache
 def environment() -> Environment:
-    """Return the template environment of sections."""
+    """Return the Jinja environment with the templates of the section kinds."""
     templates = Environment(
         loader=executable.template_loader("appliance/content/designs/sections"), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False,
@@ -56,19 +60,20 @@ def environment() -> Environment:
 
 
 def _to_pixels(values: Any) -> str:
-    """Return a number or several as pixels."""
+    """Return a number, or several numbers separated by spaces, as CSS pixels."""
     return " ".join(f"{value:g}px" for value in (values if isinstance(values, list | tuple) else (values,)))
 
 
 def render_design(design: Any, look: Look, locale: str = "en", marked: bool = False) -> RenderedDesign:
-    """Render a document; recent renderings are cached. Never raises for any document.
+    """Render any document; an unreadable or too large one gives an empty email with an advice, never an exception.
 
-    `marked` adds comments for the editor's canvas that mark where each section begins and ends.
+    Recent renderings are cached (`_MAX_CACHED_CHARACTERS`). `marked` adds comments for the canvas that mark where each
+    section begins and ends.
     """
     try:
         text = document.to_canonical_json(design)
     except (RecursionError, TypeError, ValueError):
-        # Requests are validated, so only stored documents can be nested too deeply or not be JSON.
+        # Requests are validated; only a stored document can be nested too deeply or contain a value that is not JSON.
         return _render_empty(Advice("section", "the document cannot be read", "sections"), look, locale)
     if len(text) > _MAX_CHARACTERS:
         return _render_empty(Advice("too_large", "the document is larger than any request", "sections"), look, locale)
@@ -77,12 +82,12 @@ def render_design(design: Any, look: Look, locale: str = "en", marked: bool = Fa
 
 
 def _replace_surrogates(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which no email can carry."""
+    """Return a text with each unpaired surrogate replaced by U+FFFD, because emails cannot carry them."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _sanitize_look(look: Look) -> Look:
-    """Return the brand with its texts cleared of merge tags and its links validated."""
+    """Return the brand with no merge tags in its company name and links, and without links to forbidden schemes."""
 
     def to_words(value: Any) -> str:
         return re.sub(r"\{(?=[{%])", "{ ", remove_control_characters(value)) if isinstance(value, str) else ""
@@ -107,7 +112,7 @@ _render_cached = lru_cache(maxsize=64)(_render)
 
 
 class _Rendering:
-    """The state of one rendering."""
+    """One rendering of a document: its protected merge tags, and the advice, conditions and size so far."""
 
     def __init__(self, text: str, look: Look, locale: str, marked: bool = False) -> None:
         raw = json.loads(text)
@@ -121,14 +126,17 @@ class _Rendering:
         self.level = self.shown = self.size = 0
 
     def _resolve_logo(self, raw: dict[str, Any], theme: Theme) -> Theme:
-        """Return the theme with a valid logo address whose merge tags are protected."""
+        """Return the theme with the logo's address validated and its merge tags replaced by tokens.
+
+        Also advises about invalid theme colours.
+        """
         self._advise_theme(raw.get("theme"))
         url = theme.logo_url
         logo = normalize_address(self.tokens.protect(url), ("http", "https"), self.tokens.starts) if url else None
         return theme._replace(logo_url=logo)
 
     def _advise_theme(self, values: Any) -> None:
-        """Advise about invalid theme colours, which are replaced by those of the brand."""
+        """Add an advice for each invalid colour of the document's theme; rendering uses the brand's colour instead."""
         for prop in THEME:
             value = prop.get_value(values)
             usable = value in (None, "") or (isinstance(value, str) and parse_colour(value) is not None)
@@ -151,7 +159,10 @@ class _Rendering:
         )
 
     def _has_room(self, path: str) -> bool:
-        """Return whether the message has room for another section; advise about the first that has none."""
+        """Count a section, and return whether it fits into the limits of sections and size of a message.
+
+        The first section that does not fit gets an advice.
+        """
         self.shown += 1
         if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge.MAX_OUTPUT_BYTES:
             return True
@@ -164,7 +175,7 @@ class _Rendering:
         self.advice.append(Advice("unknown_section", f"a section of the kind {kind!r} cannot {action}", section.path))
 
     def _render_section(self, section: Section) -> tuple[str, str]:
-        """Return a section as MJML for the body, and as text."""
+        """Return a top-level section as MJML and as text; a section of an unknown kind is empty and gets an advice."""
         if section.kind is None:
             self._render_unknown(section, "be shown")
             return self._wrap_mark(section.path, ""), ""
@@ -175,7 +186,10 @@ class _Rendering:
         return self._wrap_mark(section.path, mjml), text
 
     def _wrap_mark(self, mark: str, mjml: str) -> str:
-        """Wrap MJML in the comments by which the canvas finds it."""
+        """Return MJML between comments by which the canvas finds it; unchanged unless `marked` is set.
+
+        `mark` is the path of a section or column, or `rows` for the whole email.
+        """
         begin, end = self.tokens.keep(f"<!--{SECTION_MARK}{mark}-->"), self.tokens.keep(f"<!--/{SECTION_MARK}-->")
         return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>" if self.marked else mjml
 
@@ -187,7 +201,10 @@ class _Rendering:
         return environment().get_template(f"{name}.mjml")
 
     def _wrap_conditions(self, section: Section, mjml: str, text: str) -> tuple[str, str]:
-        """Wrap a section in its conditions; the space after its text is within the condition."""
+        """Return MJML and text of a section inside a condition, if the section has filters (`show_if`).
+
+        The blank line after the text is inside the condition too, so that a hidden section leaves no gap.
+        """
         text = f"{text.strip()}\n\n" if text.strip() else ""
         filters = section.props.get("show_if")
         if not isinstance(filters, list) or not filters:
@@ -205,17 +222,17 @@ class _Rendering:
         layer = {"header": self.look.header, "footer": self.look.footer}.get(kind.name) or {}
         values = section.props
         if isinstance(layer, Mapping) and layer:
-            # The brand provides what the section does not set.
+            # The header or footer of the brand provides the values that the section does not set.
             own_values = {name: value for name, value in values.items() if value is not None}
             values = {**self.tokens.protect(dict(layer)), **own_values}
         props = read_values(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
         view = View(props, self.theme, self.look, self._keep_html, self._render_inner, width, self.level > 0)
-        # Reading the source costs more than writing the output.
+        # The texts of the source count twice, because reading them takes longer than writing the output.
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
         view.has_tags = self.tokens.has
         view.path, view.is_rtl = section.path, is_right_to_left(self.locale)
         view.padding = self._resolve_padding(section, kind)
-        # In whole sections a property of this name is the colour of the section, in others that of an element.
+        # In kinds with `is_whole`, this property is the background of the section; in others, that of an element.
         own_background = getattr(props, "background_color", None) if kind.is_whole else None
         ground = own_background or section.styles.get("background_color")
         ground = ground.strip() if isinstance(ground, str) else ""
@@ -240,7 +257,11 @@ class _Rendering:
         return self.tokens.keep(html)
 
     def _resolve_padding(self, section: Section, kind: Kind) -> tuple[int, int, int, int]:
-        """Return the padding in pixels as CSS orders it: top, right, bottom, left."""
+        """Return the padding in pixels, in the order of CSS: top, right, bottom, left.
+
+        One to four sizes are read as in CSS and limited to 0 to 96. An invalid padding gets an advice and the default
+        of the kind.
+        """
         raw = section.styles.get("padding")
         if raw is None or raw == "":
             return kind.padding
@@ -253,7 +274,10 @@ class _Rendering:
         return top, right, bottom, left
 
     def _render_inner(self, raw: list[Any], width: float, path: str) -> InnerContent:
-        """Render the sections of a column."""
+        """Render the sections of a column, `raw`, in a width in pixels; `path` is the path of the list.
+
+        A section that columns cannot contain is left out and gets an advice.
+        """
         self.level += 1
         parts, texts = [], []
         for index, raw_section in enumerate(raw):
@@ -272,7 +296,10 @@ class _Rendering:
         return InnerContent(self._wrap_mark(path, "\n".join(parts)), "".join(texts).strip())
 
     def _render_nested(self, section: Section, kind: Kind, width: float) -> tuple[str, str]:
-        """Return a section within a column as rows, in a separate cell if it has a colour, padding or conditions."""
+        """Return a section in a column as MJML and text.
+
+        A section with a background, padding or visibility on phones or desktops gets its own table row.
+        """
         view = self._build_view(section, kind, width)
         mjml = self._render_content(kind, view)
         if mjml.strip() and (view.is_boxed or view.classes):
@@ -289,6 +316,6 @@ class _Rendering:
 
 
 def document_theme(design: Mapping[str, Any], look: Look) -> Theme:
-    """Return the theme of a document."""
+    """Return the resolved theme of a document: its own values, else those of the brand, else the defaults."""
     theme = design.get("theme")
     return resolve_theme(theme if isinstance(theme, dict) else {}, look)

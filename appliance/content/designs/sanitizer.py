@@ -1,4 +1,4 @@
-"""Sanitizing of HTML by allow-list: rich texts, fragments, style rules and pasted documents (T03)."""
+"""Sanitize HTML by allow-lists: rich texts, fragments, style rules and pasted documents (docs/threats.md, T03)."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ _ATTRIBUTES = {
 }  # fmt: skip
 _TEXT_ATTRIBUTES = {"a": {"href", "title"}, "span": {"style"}, "p": {"style"}}
 _SCHEMES = {"http", "https", "mailto", "tel", "sms"}
-# The allowed CSS properties: none loads anything, contains expressions, or positions content over other content.
+# The allowed CSS properties: none of them loads a resource, runs code, or places an element over other content.
 _STYLES = {
     "background", "background-color", "border", "border-bottom", "border-collapse", "border-color", "border-left",
     "border-radius", "border-right", "border-spacing", "border-style", "border-top", "border-width", "color",
@@ -44,7 +44,7 @@ _STYLES = {
     "word-spacing",
 }  # fmt: skip
 _START_OR_END_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-# Elements without end tags, or that the next element of their kind ends.
+# Elements that have no end tag or whose end tag may be left out.
 _UNCLOSED_TAGS = {
     "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
 }  # fmt: skip
@@ -62,7 +62,10 @@ def _filter_attribute(tag: str, name: str, value: str) -> str | None:
 
 
 def _is_too_complex(html: str) -> bool:
-    """Return whether nesting or attributes exceed those of any email, since parsing takes quadratic time."""
+    """Return whether an element has too many attributes or elements are nested too deeply to be parsed quickly.
+
+    The limits are `_MAX_ATTRIBUTES` and `_MAX_DEPTH`, more than any email needs; parsing takes quadratic time.
+    """
     if any(element.attribute_count > _MAX_ATTRIBUTES for element in markup.iterate_elements(html)):
         return True
     depth, names = 0, Counter[str]()
@@ -86,7 +89,10 @@ def _to_plain_paragraphs(html: str) -> str:
 
 
 def clean_text(html: str) -> str:
-    """Return sanitized rich text: paragraphs, emphasis, links and lists."""
+    """Return sanitized rich text: paragraphs, emphasis, links and lists.
+
+    HTML that is too complex becomes plain paragraphs.
+    """
     if _is_too_complex(html):
         return _to_plain_paragraphs(html)
 
@@ -98,7 +104,10 @@ def clean_text(html: str) -> str:
 
 
 def clean_fragment(html: str, comments: bool = False) -> str:
-    """Return sanitized HTML of any kind; comments are kept only for a caller that checks them."""
+    """Return a sanitized HTML fragment, with tables, pictures and styles allowed.
+
+    HTML that is too complex becomes plain paragraphs. `comments` keeps the comments; the caller must check them.
+    """
     if _is_too_complex(html):
         return _to_plain_paragraphs(html)
 
@@ -110,13 +119,13 @@ def clean_fragment(html: str, comments: bool = False) -> str:
 
 
 def clean_css(text: str) -> str:
-    """Return style rules without those that load or run something."""
+    """Return style rules without those that load a resource or run code; empty if the braces are unbalanced."""
     rules = [part for part in re.split(r"(?<=\})", text.replace("<", "")) if not _CSS_URL.search(part)]
     cleaned = "".join(rules)
     return cleaned if cleaned.count("{") == cleaned.count("}") else ""
 
 
-# Rich text has one stored form for the output of all browsers.
+# Browsers write the same rich text differently; it is stored in one form.
 
 _SYNONYMS = {"b": "strong", "i": "em"}
 _SYNONYM_TAG = re.compile(r"<(/?)(b|i)(?=[\s>])")
@@ -125,7 +134,11 @@ _TRAILING_EMPTY_PARAGRAPHS = re.compile(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
 
 
 def normalize_rich_text(html: str) -> str:
-    """Return rich text in its stored form, with merge tags unchanged; plain text is returned as it is. Idempotent."""
+    """Return rich text in its stored form, with merge tags unchanged; text without HTML is returned as it is.
+
+    Sanitizes, replaces `b` and `i` by `strong` and `em`, and removes empty elements and trailing empty paragraphs. A
+    repeated call changes nothing.
+    """
     tokens = Tokens()
     text = tokens.protect(html)
     if not markup.is_html(text):
@@ -137,25 +150,26 @@ def normalize_rich_text(html: str) -> str:
     return tokens.restore(_TRAILING_EMPTY_PARAGRAPHS.sub("", normalized))
 
 
-# Pasted documents are sanitized, and their style rules are inlined with merge tags unchanged.
+# Pasted documents: sanitized, with their style rules inlined and their merge tags unchanged.
 #
-# Mail clients drop style blocks, so rules are written into elements; rules for small screens and dark mode stay in the
-# head. Nothing is read from files or the network. Any input gives an email, in bounded time.
+# Some mail clients drop style blocks, so rules are written into the `style` attributes of elements. Rules for small
+# screens and dark mode stay in the head. Nothing is read from files or the network. Any input gives an email, in
+# bounded time.
 
-# Style sheets: rules that can be inlined, and rules that only work in the head.
+# Style sheets: separating rules that can be inlined from rules that only work in the head.
 
 _CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
 _STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*(?:;|\Z)", re.IGNORECASE)
-# Pseudo-classes, attribute selectors and hacks for single clients cannot be inlined.
+# Selectors that cannot be inlined: pseudo-classes, attributes, and hacks for certain mail clients.
 _ONLY_IN_HEAD = re.compile(r":|\[|\.ExternalClass|^\s*u\s*\+")
 _KEPT_AT_RULES = ("@media", "@supports")
-# Enough for any email; matching time grows with the parts of a selector.
+# The time to match a selector grows with its parts; no email needs a longer one.
 _MAX_SELECTOR_CHARACTERS = 300
 _MAX_CHARACTERS = 100_000
 
 
 class StyleSheet(NamedTuple):
-    """Rules to inline, rules to keep in the head, and the number of selectors of the first."""
+    """The rules to inline, the rules to keep in the head, and the number of selectors of the rules to inline."""
 
     inline_rules: str
     head_rules: str
@@ -163,7 +177,10 @@ class StyleSheet(NamedTuple):
 
 
 def read_style_sheet(css: str) -> StyleSheet:
-    """Return the rules of a style sheet, without those that load or run something or do not end."""
+    """Read a style sheet; rules that are not closed, or that load a resource or run code, are left out.
+
+    At most `_MAX_CHARACTERS` are read.
+    """
     write: list[str] = []
     keep: list[str] = []
     selectors = 0
@@ -185,7 +202,7 @@ def read_style_sheet(css: str) -> StyleSheet:
 
 
 def _iterate_rules(css: str) -> Iterator[tuple[str, str]]:
-    """Yield the selectors and the block of each rule."""
+    """Yield each top-level rule as its selectors and its block with braces; a rule that is not closed is left out."""
     depth = start = block_start = 0
     for match in re.finditer(r"[{}]", css):
         if match[0] == "{":
@@ -201,13 +218,14 @@ def _iterate_rules(css: str) -> Iterator[tuple[str, str]]:
             start = match.end()
 
 
-# Conditional comments for Outlook (`<!--[if mso]>`) are kept if they contain only layout.
+# Conditional comments for Outlook (`<!--[if mso]>`) are kept if they contain only layout elements.
 #
-# They contain halves of tables, which no HTML parser can sanitize, so each tag is checked by itself.
+# They often contain only the start or end tags of tables, which an HTML parser cannot sanitize, so each tag is checked
+# separately.
 
 _CONDITIONAL_COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
 _CONDITION = re.compile(r"\[if [a-zA-Z0-9 .|&()!]{1,60}\]>(.*)<!\[endif\]\Z", re.DOTALL)
-# The two halves around content that all other clients show.
+# The comments that begin and end content for all clients other than Outlook.
 _CONDITION_HALF = re.compile(r"\[if !mso[a-zA-Z0-9 .|&()!]{0,40}\]><!(?:-- ?)?|<!\[endif\]", re.DOTALL)
 _CONDITIONAL_TAG = re.compile(
     r"/?((?:[vow]:)?[a-zA-Z][a-zA-Z0-9]*)((?:\s+[a-zA-Z][a-zA-Z:-]*=(?:\"[^\"<>]*\"|'[^'<>]*'))*)\s*/?>[^<>]*"
@@ -224,14 +242,17 @@ _MAX_CONDITIONAL_CHARACTERS = 5_000
 
 
 class ConditionalComments:
-    """The conditional comments of a document, replaced by tokens while the rest is sanitized."""
+    """The conditional comments of a document, replaced by tokens while the rest is sanitized.
+
+    Call `extract` before sanitizing and `restore` after it.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._words: set[str] = set()
 
     def extract(self, html: str) -> str:
-        """Replace the comments to keep by tokens, and remove the others."""
+        """Replace each conditional comment that contains only layout by a comment with a token; remove all others."""
         return _CONDITIONAL_COMMENT.sub(self._token, html)
 
     def _token(self, match: re.Match[str]) -> str:
@@ -242,7 +263,7 @@ class ConditionalComments:
         return f"<!--{word}-->"
 
     def restore(self, html: str) -> str:
-        """Return sanitized HTML with only the kept comments."""
+        """Return sanitized HTML without comments other than those that `extract` kept; their texts are still tokens."""
         return _CONDITIONAL_COMMENT.sub(lambda match: match[0] if match[1] in self._words else "", html)
 
     def _is_layout(self, comment: str) -> bool:
@@ -275,28 +296,28 @@ _HEAD = re.compile(r"<head\b[^<>]*>(.*?)(?:</head\s*>|(?=<body\b)|\Z)", re.IGNOR
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BODY_ELEMENT = re.compile(r"<body([^<>]*)>(.*)</body>", re.DOTALL)
 _LANGUAGE = re.compile(r"[A-Za-z0-9\-]{1,35}")
-# The attributes of a body are sanitized as those of a table, which has the same ones.
+# The attributes of a body are sanitized as those of a table, which allows the same ones.
 _TABLE_TAG = re.compile(r"<table([^<>]*)>")
-# Elements times selectors; beyond it the rules stay in the head.
+# The limit of elements times selectors; beyond it the rules are not inlined and stay in the head.
 _MAX_MATCHES = 1_000_000
-# The approximate limit of inlined styles; Gmail clips emails of a fortieth of it.
+# The approximate limit of inlined styles. Gmail clips an email at a fortieth of it.
 _MAX_WRITTEN_CHARACTERS = 4_000_000
 _NAME = re.compile(r"[\w-]+")
 
 
 class _DocumentParts(NamedTuple):
-    """The parts of a document."""
+    """The parts of a pasted document, not yet sanitized."""
 
-    root: str  # attributes of its html element
+    root: str  # the attributes of the html element
     title: str
-    body: str  # attributes of its body
-    conditions: str  # what of its head only Outlook reads
+    body: str  # the attributes of the body element
+    conditions: str  # the conditional comments of the head, for Outlook
     content: str
     sheet: StyleSheet
 
 
 class _CleanBody(NamedTuple):
-    """A sanitized body: attributes, content, and whether its rules are inlined."""
+    """A sanitized body: its attributes, its content, and whether the style rules are inlined."""
 
     attributes: str
     content: str
@@ -304,7 +325,10 @@ class _CleanBody(NamedTuple):
 
 
 def clean_document(html: str, locale: str = "en") -> str:
-    """Return a pasted document as sanitized HTML; a fragment stays a fragment."""
+    """Return a pasted document as a sanitized HTML document; a fragment without style rules stays a fragment.
+
+    `locale` is the language if the document has no valid `lang`.
+    """
     html = html.encode("utf-8", "replace").decode().replace("\x00", "")
     tokens = Tokens()
     comments = ConditionalComments(tokens)
@@ -324,7 +348,7 @@ def clean_document(html: str, locale: str = "en") -> str:
 
 
 def _uncomment_style(match: re.Match[str]) -> str:
-    # Old documents hide their style sheets in comments.
+    # Old documents put style rules in comments, to hide them from browsers without CSS.
     return match[0].replace("<!--", "").replace("-->", "")
 
 
@@ -348,7 +372,10 @@ def _html_attributes(attributes: str, locale: str) -> str:
 
 
 def _clean_body(parts: _DocumentParts) -> _CleanBody:
-    """Sanitize a body, inline its rules, and sanitize the result."""
+    """Sanitize the body, inline the style rules, and sanitize the result again.
+
+    The rules are not inlined if that would take too long or make the email too long, or if inlining fails.
+    """
     attributes, content = _clean_attributes(parts.body), clean_fragment(parts.content, comments=True)
     sheet = parts.sheet
     if (
@@ -369,9 +396,9 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
 
 
 def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:
-    """Return whether inlining the rules would make the email too long.
+    """Return whether inlined rules would exceed `_MAX_WRITTEN_CHARACTERS`.
 
-    The estimate: a rule matches as many elements as name the last class, id or tag of its selector.
+    The estimate assumes that a rule matches every occurrence of the last class, id or tag of its selector.
     """
     name_counts = Counter(_NAME.findall(content))
     element_count, characters = content.count("<"), 0

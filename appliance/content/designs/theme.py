@@ -1,4 +1,4 @@
-"""The look of an email: colours and fonts of document, brand and defaults, and the HTML and CSS around the sections."""
+"""The appearance of an email: colours and fonts from document, brand and defaults, and the HTML around the sections."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _THEME_COLOURS = ("theme:brand", "theme:text", "theme:bg")
 
 @lru_cache(maxsize=512)
 def parse_colour(value: str) -> str | None:
-    """Return a colour as `#rrggbb` from six or three digits or a CSS name; None for anything else."""
+    """Return a colour as `#rrggbb` from three or six hex digits or a CSS name, else None."""
     text = value.strip().lower()
     if _HEX.match(text):
         return text
@@ -32,44 +32,50 @@ def parse_colour(value: str) -> str | None:
 
 
 def is_colour(value: str) -> bool:
-    """Return whether a document may use this value as a colour (docs/decisions.md#11, Rendering)."""
+    """Return whether a document may use a value as a colour; `theme:` names are allowed (docs/decisions.md#11)."""
     return value.strip().lower() in _THEME_COLOURS or parse_colour(value) is not None
 
 
 def to_rgb(colour: str) -> tuple[int, int, int]:
-    """Return red, green and blue of `#rrggbb`, 0 to 255."""
+    """Return red, green and blue of `#rrggbb`, each 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 @lru_cache(maxsize=512)
 def luminance(colour: str) -> float:
-    """Return the relative luminance of `#rrggbb`, 0 (black) to 1 (WCAG 2.2, relative luminance)."""
+    """Return the relative luminance of `#rrggbb`, from 0 (black) to 1 (white), as WCAG 2.2 defines it."""
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
               for part in (part / 255 for part in to_rgb(colour))]  # fmt: skip
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def contrast_ratio(colour: str, other_colour: str) -> float:
-    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.2, contrast ratio)."""
+    """Return the contrast ratio of two colours, from 1 to 21, as WCAG 2.2 defines it."""
     light, dark = sorted((luminance(colour), luminance(other_colour)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
 def mix_colours(colour: str, other_colour: str, share: float) -> str:
-    """Return a mixture of two colours; `share` is the part of the second, 0 to 1."""
+    """Return a mixture of two colours; `share` is the share of the second one, from 0 to 1."""
     mixed = (round(a + (b - a) * share) for a, b in zip(to_rgb(colour), to_rgb(other_colour), strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
 def readable_colour(background: str, preferred: str | None = None) -> str:
-    """Return the preferred colour if it is readable on the background, else white or near black."""
+    """Return the preferred colour if its contrast on the background is at least 4.5.
+
+    Otherwise return white or nearly black, whichever has more contrast.
+    """
     if preferred is not None and contrast_ratio(preferred, background) >= 4.5:
         return preferred
     return max(("#ffffff", "#16181d"), key=lambda colour: contrast_ratio(colour, background))
 
 
 def ensure_contrast(colour: str, background: str, ratio: float = 4.5) -> str:
-    """Return the nearest colour with enough contrast on a background, by mixing in white or black."""
+    """Return a colour mixed with white or black, in steps of 5 %, until its contrast on the background suffices.
+
+    If no mixture does, return white or black.
+    """
     target = max(("#ffffff", "#000000"), key=lambda end_colour: contrast_ratio(end_colour, background))
     for step in range(21):
         mixed = mix_colours(colour, target, step / 20)
@@ -82,9 +88,9 @@ _FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
 _WIDTH = re.compile(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
 _SERIF = ("georgia", "times", "times new roman", "palatino", "garamond", "cambria", "merriweather", "playfair display")
 _MONO = ("courier", "courier new", "menlo", "monaco", "consolas")
-# Fonts of every system; clients use the first that they have.
+# The default fonts of the common systems; clients use the first one that is installed.
 SANS_STACK = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
-# The families offered in the editor: widely installed, or similar to their fallback.
+# The font families offered in the editor: widely installed, or similar to their fallback.
 FONTS = ("Arial", "Georgia", "Helvetica", "Tahoma", "Times New Roman", "Trebuchet MS", "Verdana", "Courier New")
 DEFAULT_WIDTH, MIN_WIDTH, MAX_WIDTH = 600, 480, 720
 # The radius of buttons by shape, in pixels.
@@ -92,7 +98,10 @@ BUTTON_RADII = {"rounded": 8, "square": 0, "pill": 40}
 
 
 class Look(NamedTuple):
-    """The parts of a brand that emails show."""
+    """The parts of a brand that an email shows.
+
+    `theme`, `header` and `footer` are default properties of the theme, the header section and the footer section.
+    """
 
     company_name: str = ""
     physical_address: str | None = None
@@ -102,14 +111,14 @@ class Look(NamedTuple):
     font_heading: str | None = None
     font_body: str | None = None
     logo_url: str | None = None
-    links: tuple[tuple[str, str], ...] = ()  # (platform or title, address)
+    links: tuple[tuple[str, str], ...] = ()  # pairs of (platform or title, address)
     theme: Mapping[str, Any] = {}
     header: Mapping[str, Any] = {}
     footer: Mapping[str, Any] = {}
 
 
 class Palette(NamedTuple):
-    """Colours by purpose, each `#rrggbb`."""
+    """The colours of an email by purpose, each as `#rrggbb`."""
 
     page: str
     card: str
@@ -126,7 +135,10 @@ DEFAULT_COLOURS = {"brand_color": "#3355dd", "text_color": "#22252b", "bg_color"
 
 
 class Theme(NamedTuple):
-    """A resolved theme: light and dark colours, font stacks, logo, width in pixels."""
+    """A resolved theme: light and dark colours, CSS font stacks, the address of the logo or None.
+
+    `width` is the width of the email and `radius` the corner radius of buttons, both in pixels.
+    """
 
     light: Palette
     dark: Palette
@@ -137,7 +149,10 @@ class Theme(NamedTuple):
     radius: int
 
     def colour(self, value: str | None, fallback: str) -> str:
-        """Return a colour of a document as `#rrggbb`, including `theme:` names."""
+        """Return a colour of a document, such as a CSS name or `theme:brand`, as `#rrggbb` of the light palette.
+
+        An empty or invalid value gives the fallback.
+        """
         if not value:
             return fallback
         named = {"theme:brand": self.light.brand, "theme:text": self.light.text, "theme:bg": self.light.page}
@@ -145,7 +160,11 @@ class Theme(NamedTuple):
 
 
 def resolve_theme(document: Mapping[str, Any], look: Look) -> Theme:
-    """Return the theme of a document."""
+    """Return the theme of a document.
+
+    Each value is the first one of: the document's theme, the brand's theme, the brand's other fields, the default.
+    Invalid colours and widths are skipped.
+    """
     layers: tuple[Mapping[str, Any], ...] = (document, look.theme, look._asdict())
 
     def first(name: str) -> str | None:
@@ -166,7 +185,7 @@ def resolve_theme(document: Mapping[str, Any], look: Look) -> Theme:
 
 
 def _clamp_width(value: Any) -> int | None:
-    """Return a width within the limits, or None if the value is not a width."""
+    """Return a width in pixels within `MIN_WIDTH` and `MAX_WIDTH`, or None if the value is not a number."""
     text = str(value).strip().lower().removesuffix("px") if not isinstance(value, bool) else ""
     return max(MIN_WIDTH, min(MAX_WIDTH, int(text.partition(".")[0]))) if _WIDTH.match(text) else None
 
@@ -174,7 +193,7 @@ def _clamp_width(value: Any) -> int | None:
 def _light_palette(brand: str, text: str, page: str) -> Palette:
     card = "#ffffff" if luminance(page) > 0.4 else mix_colours(page, "#ffffff", 0.08)
     text = text if contrast_ratio(text, card) >= 4.5 else readable_colour(card)
-    # Secondary text is on cards, and in the footer on the page.
+    # Secondary text appears on cards, and in the footer directly on the page.
     muted = ensure_contrast(ensure_contrast(mix_colours(text, card, 0.35), card), page)
     return Palette(
         page, card, text, muted, mix_colours(text, card, 0.85), brand, readable_colour(brand),
@@ -190,7 +209,7 @@ def _dark_palette(light: Palette) -> Palette:
 
 
 def font_stack(name: str | None) -> str:
-    """Return the font stack of a family; the system fonts if the name is malformed."""
+    """Return the CSS font stack of a family with a similar fallback; the system fonts if the name is malformed."""
     first = (name or "").split(",")[0].strip().strip("'\"")
     if not _FAMILY.match(first):
         return SANS_STACK
@@ -201,25 +220,25 @@ def font_stack(name: str | None) -> str:
     return f"'{first}', {fallback}" if " " in first else f"{first}, {fallback}"
 
 
-# The frame of an email: MJML to HTML, and what mail clients need beyond MJML.
+# The HTML document around the sections: conversion from MJML, and the styles that mail clients need in addition.
 #
-# Outlook renders with Word and ignores most CSS, so `mrml` writes tables for it. Gmail keeps one style block. Apple
-# Mail and Outlook.com have their own dark modes.
+# Outlook for Windows renders with Word and ignores most CSS, so `mrml` writes tables for it. Gmail keeps one style
+# block. Apple Mail and Outlook.com have different dark modes.
 
 _BREAKPOINT_PIXELS = 480
 # The ISO 639-1 codes of languages written from right to left.
 _RIGHT_TO_LEFT_LANGUAGES = ("ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv")
-# Markers around the rows of a column.
+# The texts by which `render_table` finds the rows of a column in the HTML.
 _ROWS_BEGIN, _ROWS_END = "qcolumnbegins", "qcolumnends"
 
 
 def is_right_to_left(locale: str) -> bool:
-    """Return whether a language is written from right to left."""
+    """Return whether the language of a locale, such as `ar` or `he-IL`, is written from right to left."""
     return locale[:2].lower() in _RIGHT_TO_LEFT_LANGUAGES and not locale[2:3].isalpha()
 
 
 def wrap_html(mjml: str, theme: Theme, locale: str) -> str:
-    """Return the complete HTML of sections in MJML, with a margin above and below."""
+    """Convert the MJML of the sections to a complete HTML document, with a margin above and below the sections."""
     language = re.sub(r"[^A-Za-z0-9\-]", "", locale)[:35] or "en"
     direction = "rtl" if is_right_to_left(locale) else "ltr"
     space = (
@@ -241,7 +260,7 @@ def wrap_html(mjml: str, theme: Theme, locale: str) -> str:
 @cache
 def _mrml_options() -> tuple[Any, Any]:
 
-    return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # its default links to fonts of a third party
+    return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # the default links to fonts of a third party
 
 
 def _mjml_to_html(mjml: str, theme: Theme, direction: str, attributes: str = "") -> str:
@@ -260,12 +279,12 @@ def _mjml_to_html(mjml: str, theme: Theme, direction: str, attributes: str = "")
     )
 
     html: str = mrml.to_html(source, *_mrml_options()).content
-    # Conditional comments for Outlook end and begin again between sections, which is redundant.
+    # Join the conditional comments for Outlook where one ends and the next one begins at once.
     return html.replace("<![endif]--><!--[if mso | IE]>", "")
 
 
 def render_table(mjml: str, theme: Theme, direction: str = "ltr") -> str:
-    """Return a column as an HTML table, for cells in which MJML allows no columns."""
+    """Convert the MJML content of a column to an HTML table, for cells in which MJML allows no columns."""
     if not mjml.strip():
         return ""
     column = f"<mj-column><mj-raw>{_ROWS_BEGIN}</mj-raw>{mjml}<mj-raw>{_ROWS_END}</mj-raw></mj-column>"
@@ -296,9 +315,12 @@ def _css(theme: Theme, direction: str) -> str:
 
 
 def _dark_css(theme: Theme) -> str:
-    """Return the style block for dark mode, separate because clients drop a block that they cannot parse completely."""
+    """Return the style block for dark mode.
+
+    It is separate, because clients drop a whole style block that they cannot parse.
+    """
     image_rules = ".d-light{display:none!important}.d-dark{display:block!important}"
-    # Outlook.com and its apps recolour emails and mark what they changed.
+    # Outlook.com and its apps change colours in dark mode, and mark the changed elements with `data-ogsc`.
     outlook = _dark_rules(theme.dark, "[data-ogsc] ")
     return f"@media (prefers-color-scheme:dark){{{_dark_rules(theme.dark, '')}{image_rules}}}{outlook}"
 

@@ -1,4 +1,7 @@
-"""All section kinds, in the order in which a section without a type is recognised (docs/decisions.md#11)."""
+"""All kinds of sections, in the order in which their `matches` are tested for a section without a type.
+
+The order is that of docs/decisions.md#11.
+"""
 
 from appliance.content.designs.kind import Kind
 from appliance.content.designs.sections import (

@@ -1,4 +1,4 @@
-"""A button, an outlined button, or a plain link; with an optional note below."""
+"""The button section: a filled or outlined button, or a link; with an optional note below."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from appliance.content.designs.kind import Kind, View, choice, colour, line, num
 
 
 def text(view: View) -> str:
-    """Return the text of the button, its link, and the note."""
+    """Return the button's label, its link, and the note."""
     note = f"\n{view.props.note}" if view.props.note else ""
     return f"{view.props.text}:\n{view.props.href or '#'}{note}"
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about unreadable colours and a missing link."""
+    """Advise about a missing link, and a label that is hard to read on the button's colour."""
     if not view.props.href:
         yield "link_missing", "a button leads nowhere"
     if view.props.text_color and view.props.style == "filled":

@@ -1,4 +1,4 @@
-"""Columns of sections, side by side on wide screens and stacked on phones."""
+"""The columns section: sections side by side on wide screens, and optionally stacked on phones."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,11 @@ _PRESETS = {"1:1": (50, 50), "1:2": (33.33, 66.67), "2:1": (66.67, 33.33), "1:1:
 
 
 def widths(view: View) -> list[float]:
-    """Return the widths of the columns in percent: their own, else those of the preset, else equal ones."""
+    """Return the widths of the columns in percent.
+
+    Their own widths apply if all are set and their sum is 98 to 102, else those of a preset for this number of columns,
+    else equal ones.
+    """
     columns = view.props.columns
     shares = [column.width for column in columns]
     if columns and all(shares) and 98 <= sum(shares) <= 102:
@@ -21,7 +25,7 @@ def widths(view: View) -> list[float]:
 
 
 def cells(view: View) -> list[tuple[float, InnerContent]]:
-    """Return each column rendered once, with its width in percent."""
+    """Return the width in percent and the rendered content of each column; each column is rendered only once."""
     if view.cache is None:
         view.cache = _cells(view)
     rendered: list[tuple[float, InnerContent]] = view.cache
@@ -39,7 +43,7 @@ def _cells(view: View) -> list[tuple[float, InnerContent]]:
 
 
 def table(view: View) -> str:
-    """Return columns within a column as a table that stacks on phones."""
+    """Return the columns as an HTML table, for columns within a column."""
     table_cells = []
     last = len(view.props.columns) - 1
     stack = ' class="c-stack"' if view.props.stack_on_phone else ""
@@ -55,12 +59,12 @@ def table(view: View) -> str:
 
 
 def text(view: View) -> str:
-    """Return the texts of the columns, one after another."""
+    """Return the texts of the columns, separated by blank lines."""
     return "\n\n".join(inner.text for _, inner in cells(view) if inner.text)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about fewer than two columns."""
+    """Advise about a section with fewer than two columns."""
     if len(view.props.columns) < 2:
         yield "section", "columns need at least two"
 

@@ -1,4 +1,4 @@
-"""A coupon: its code, what it gives, its last day, and where to use it."""
+"""The coupon section: a code with a description, the last day, and a button."""
 
 from collections.abc import Iterator
 from datetime import date, datetime
@@ -10,10 +10,10 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 
 
 def last_day(view: View) -> str:
-    """Return the last day in words; a text that is no date is returned unchanged."""
+    """Return the last day as text, such as "31 December 2026"; a text that is not a date is returned unchanged."""
     date_text = (view.props.expires_at or "").strip()
     try:
-        # A time is shown as the date that its author wrote; its time zone is ignored.
+        # Of a date with a time, the date is shown as written; the time zone is ignored.
         day = datetime.fromisoformat(date_text).date() if len(date_text) > 10 else date.fromisoformat(date_text)
     except ValueError:
         return date_text
@@ -21,12 +21,12 @@ def last_day(view: View) -> str:
 
 
 def expiry_line(view: View) -> str:
-    """Return the line about the last day, or an empty string."""
+    """Return the words before the last day and the last day, or an empty string if there is no last day."""
     return " ".join(part for part in (view.props.expires_text, last_day(view)) if part) if view.props.expires_at else ""
 
 
 def text(view: View) -> str:
-    """Return the code on a separate line, as it must be typed."""
+    """Return the description, the code on a separate line, the last day, and the button."""
     parts = [view.plain_text(view.props.text), f"    {view.props.code}" if view.props.code else "", expiry_line(view)]
     if view.props.button and view.props.button.text:
         parts.append(f"{view.props.button.text}:\n{view.props.button.href or '#'}")
@@ -34,7 +34,7 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a missing code and a missing link."""
+    """Advise about a missing code and a button without a link."""
     if not view.props.code:
         yield "section", "a coupon has no code"
     if view.props.button and view.props.button.text and not view.props.button.href:

@@ -1,4 +1,4 @@
-"""A horizontal line."""
+"""The divider section: a horizontal line."""
 
 from appliance.content.designs.kind import Kind, View, choice, colour, line, number
 

@@ -1,4 +1,7 @@
-"""The footer: sender, address and unsubscribe link. Name and address always come from the brand."""
+"""The footer section: company name, postal address, and links, such as the unsubscribe link.
+
+Name and address always come from the brand.
+"""
 
 from appliance.content.designs.kind import Kind, View, flag, items, line, rich, url
 
@@ -6,7 +9,7 @@ ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.phy
 
 
 def text(view: View) -> str:
-    """Return the text, the links, the address and the unsubscribe link."""
+    """Return the footer as text: the author's text and links, name and address, and the links for recipients."""
     lines = [view.plain_text(view.props.text)]
     lines += [f"{link.text}: {link.href}" for link in view.props.links if link.href]
     lines.append(ADDRESS)

@@ -1,4 +1,4 @@
-"""Several pictures, two or three in a row, two on phones."""
+"""The gallery section: up to six pictures, two or three in a row, and two in a row on phones."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ GAP = 8
 
 
 def text(view: View) -> str:
-    """Return the alternative text and link of each picture."""
+    """Return a line with the alternative text and link of each picture."""
     lines = [
         " ".join(part for part in (f"[{picture.alt}]" if picture.alt else "", picture.href) if part)
         for picture in view.props.items
@@ -17,7 +17,7 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about missing pictures and alternative texts."""
+    """Advise if no picture is chosen, or a chosen one has no alternative text."""
     if not any(picture.src for picture in view.props.items):
         yield "image_missing", "a picture is not chosen yet"
     if any(picture.src and not picture.alt for picture in view.props.items):

@@ -1,4 +1,4 @@
-"""The header: logo or name, and a few links."""
+"""The header section: a logo or a name, and up to four links."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from appliance.content.designs.kind import Kind, View, choice, colour, image, it
 
 
 def text(view: View) -> str:
-    """Return the name and the links."""
+    """Return the name, and the links on one line."""
     name = view.props.wordmark_text or view.props.logo_alt or view.look.company_name
     links = "  ".join(f"{link.text or link.href}: {link.href}" for link in view.props.links if link.href)
     return "\n".join(part for part in (name, links) if part)
@@ -19,7 +19,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 def logo(view: View) -> str | None:
-    """Return the logo of the section, else that of the theme unless the section has a wordmark."""
+    """Return the address of the section's logo; else None if it has a name instead, else the theme's logo."""
     return view.props.logo_url or (None if view.props.wordmark_text else view.theme.logo_url)
 
 

@@ -1,10 +1,10 @@
-"""A heading."""
+"""The heading section."""
 
 from appliance.content.designs.kind import Kind, View, choice, colour, line, number
 
 
 def text(view: View) -> str:
-    """Return the heading, underlined if it is of the first level."""
+    """Return the heading; one of level 1 is underlined."""
     heading = (view.props.text or "").strip()
     return f"{heading}\n{'=' * min(len(heading), 40)}" if view.props.level == "1" and heading else heading
 

@@ -1,4 +1,4 @@
-"""The opening of an email: a picture, or text on a picture; readable without pictures."""
+"""The hero section: a title and button with a picture above or behind; readable without the picture."""
 
 from collections.abc import Iterator
 
@@ -10,29 +10,32 @@ _UNSAFE = str.maketrans({"'": "%27", "(": "%28", ")": "%29", '"': "%22", "\\": "
 
 
 def background_colour(view: View) -> str:
-    """Return the colour behind the text while the picture is missing: that of the section, else nearly black."""
+    """Return the colour behind the text while the picture is not shown: the section's background, else nearly black."""
     return view.background or "#1d2126"
 
 
 def overlay_colour(view: View) -> str:
-    """Return the overlay that makes text on the picture readable: dark below light text, else light."""
+    """Return the translucent colour over the picture that makes the text readable, as CSS.
+
+    It is dark under white text, otherwise white.
+    """
     red, green, blue = theme.to_rgb("#0e1013" if text_colour(view) == "#ffffff" else "#ffffff")
     return f"rgba({red},{green},{blue},{view.props.overlay / 100:g})"
 
 
 def text_colour(view: View) -> str:
-    """Return the colour of text on the picture."""
+    """Return the colour of the text over the picture, white or nearly black."""
     return theme.readable_colour(background_colour(view))
 
 
 def background_url(view: View) -> str:
-    """Return the address of the picture escaped for CSS; empty if it has merge tags."""
+    """Return the address of the background picture, escaped for CSS; empty if it has merge tags."""
     url_text = view.props.background_url or ""
     return "" if view.has_tags(url_text) else url_text.translate(_UNSAFE)
 
 
 def text(view: View) -> str:
-    """Return the title underlined, the subtitle, and the link."""
+    """Return the title with an underline, the subtitle, and the button."""
     title = (view.props.title or "").strip()
     parts = [f"{title}\n{'=' * min(len(title), 40)}" if title else "", view.props.subtitle or ""]
     if view.props.cta_text:
@@ -41,7 +44,10 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a missing link, and text that only a picture would show."""
+    """Advise about a button without a link, and a picture above without a title.
+
+    Also about merge tags in the address of the picture behind the text, which is then left out.
+    """
     if view.props.cta_text and not view.props.cta_url:
         yield "link_missing", "a button leads nowhere"
     if view.props.background_url and not background_url(view):

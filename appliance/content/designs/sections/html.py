@@ -1,4 +1,4 @@
-"""Custom HTML, sanitized, for what no other kind can do."""
+"""The HTML section: sanitized HTML of the author, for content that no other kind can show."""
 
 from appliance.content.designs import sanitizer
 from appliance.content.designs.kind import Kind, Prop, View
@@ -6,12 +6,12 @@ from appliance.content.designs.kind import text as words
 
 
 def fragment(view: View) -> str:
-    """Return the sanitized HTML."""
+    """Return the author's HTML, sanitized."""
     return sanitizer.clean_fragment(view.props.html or "")
 
 
 def text(view: View) -> str:
-    """Return the given text, else the HTML as text."""
+    """Return the author's plain text, or else the HTML as plain text."""
     return view.props.plain_text or view.plain_text(view.props.html)
 
 

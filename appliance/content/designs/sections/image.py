@@ -1,4 +1,4 @@
-"""A picture with an optional link and an optional variant for dark mode."""
+"""The picture section: a picture with an optional link and an optional variant for dark mode."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ from appliance.content.designs.kind import Kind, View, flag, image, line, number
 
 
 def text(view: View) -> str:
-    """Return the alternative text and the link."""
+    """Return the alternative text, unless the picture is decorative, and the link."""
     alt_text = "" if view.props.decorative else f"[{view.props.alt}]" if view.props.alt else ""
     return f"{alt_text}\n{view.props.href}".strip() if view.props.href else alt_text
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a missing picture or alternative text."""
+    """Advise if no picture is chosen, or it has no alternative text and is not decorative."""
     if not view.props.src:
         yield "image_missing", "a picture is not chosen yet"
     elif not view.props.alt and not view.props.decorative:

@@ -1,4 +1,4 @@
-"""A list with bullets, numbers, check marks, or icons of the author."""
+"""The list section: items with bullets, numbers, check marks, or a character for each item."""
 
 from appliance.content.designs.kind import Kind, View, choice, items, line, rich
 
@@ -6,14 +6,14 @@ _SIGNS = {"bullet": "•", "check": "✓", "icon": "•"}
 
 
 def marker(view: View, number: int, icon: str | None) -> str:
-    """Return the marker of a list item."""
+    """Return the marker of a list item: its number, its own character (`icon`), or that of the style."""
     if view.props.style == "number":
         return f"{number}."
     return icon or _SIGNS[view.props.style] if view.props.style == "icon" else _SIGNS[view.props.style]
 
 
 def text(view: View) -> str:
-    """Return a line for each item, with its text below its title."""
+    """Return the items with "-" or their number; the text of an item is on the lines below its title."""
     lines = []
     for number, item in enumerate(view.props.items, 1):
         marker = f"{number}. " if view.props.style == "number" else "- "

@@ -1,4 +1,4 @@
-"""A product: picture, name, price, and a link."""
+"""The product section: a picture, the name, price and description of a product, and a link."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ FIELDS = (
 
 
 def to_text(view: View, product: SimpleNamespace) -> str:
-    """Return a product as text: name and price, description, link."""
+    """Return a product as text: name and prices, description, and the link of the button or else of the product."""
     price = product.price or ""
     if product.old_price:
         price = f"{price} (was {product.old_price})".strip()
@@ -35,7 +35,7 @@ def to_text(view: View, product: SimpleNamespace) -> str:
 
 
 def advise_product(product: Any) -> Iterator[tuple[str, str]]:
-    """Advise about a missing picture and a missing link."""
+    """Advise about a missing picture and a button without a link."""
     if not product.image_url:
         yield "image_missing", f"the product {product.name[:60]!r} has no picture"
     if product.button and product.button.text and not (product.button.href or product.href):

@@ -1,4 +1,4 @@
-"""Several products, two in a row."""
+"""The products section: up to six products, two in a row."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ GAP = 24
 
 
 def text(view: View) -> str:
-    """Return the products as text."""
+    """Return the products as text, separated by blank lines."""
     return "\n\n".join(product.to_text(view, entry) for entry in view.props.items)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about each product."""
+    """Advise about missing pictures and links of each product."""
     for product_item in view.props.items:
         yield from product.advise_product(product_item)
 

@@ -1,10 +1,10 @@
-"""A quotation and its author."""
+"""The quote section: a quotation, its author, and the author's role and picture."""
 
 from appliance.content.designs.kind import Kind, View, image, line, rich
 
 
 def text(view: View) -> str:
-    """Return the quotation as emails quote, with the author below."""
+    """Return the quotation with "> " before each line, then its author and the author's role."""
     lines = [f"> {line}".rstrip() for line in view.plain_text(view.props.text).splitlines()]
     attribution = ", ".join(part for part in (view.props.author, view.props.role) if part)
     return "\n".join(lines + ([f"-- {attribution}"] if attribution else []))

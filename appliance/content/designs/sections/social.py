@@ -1,4 +1,4 @@
-"""Links to social networks: badges drawn with letters, so that no picture is loaded from a third party."""
+"""The social links section: badges with letters, so that no picture is loaded from a third party."""
 
 import re
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from appliance.content.designs import theme
 from appliance.content.designs.kind import Kind, View, choice, items, line, number, url
 
-# Letters and colour by platform; other links are shown by name.
+# The letters, colour and name of each platform. A link to any other site is shown by its name.
 _PLATFORMS = {
     "facebook": ("f", "#1877f2", "Facebook"), "instagram": ("ig", "#c13584", "Instagram"),
     "x": ("X", "#14171a", "X"), "twitter": ("X", "#14171a", "X"), "linkedin": ("in", "#0a66c2", "LinkedIn"),
@@ -24,7 +24,7 @@ _SHORT = {"t": "telegram", "wa": "whatsapp", "youtu": "youtube", "fb": "facebook
 
 
 class Badge(NamedTuple):
-    """A link as a badge: letters (None shows the whole name), name, address and colour."""
+    """A link shown as a badge; if `letters` is None, the badge shows the whole name."""
 
     letters: str | None
     name: str
@@ -33,7 +33,7 @@ class Badge(NamedTuple):
 
 
 def badges(view: View) -> list[Badge]:
-    """Return the badges of the section, else those of the brand."""
+    """Return up to 12 badges for the links of the section, or else for those of the brand."""
     links = [(link.platform or "", link.url) for link in view.props.links if link.url]
     return [_badge(name, href) for name, href in links or view.look.links if href][:12]
 
@@ -52,19 +52,22 @@ def _badge(name: str, href: str) -> Badge:
 
 
 def badge_colours(view: View, badge: Badge) -> tuple[str, str, str, str]:
-    """Return CSS class, background, border and text colour of a badge."""
+    """Return the colours of a badge: CSS class for dark mode, background, border as CSS, and text.
+
+    A missing class, background or border is an empty string.
+    """
     plain = view.background is None
     if view.props.style == "outline":
         return ("c-ring" if plain else ""), "", f"border:1px solid {view.muted_colour}", view.text_colour
     if view.props.style == "ink":
         return ("c-ink" if plain else ""), view.text_colour, "", theme.readable_colour(view.text_colour)
-    # A nearly black badge would be invisible on a dark card.
+    # In dark mode a nearly black badge would be invisible, so its class changes its colour.
     dark = plain and theme.luminance(badge.colour) < 0.03
     return ("c-ink" if dark else ""), badge.colour, "", "#ffffff"
 
 
 def text(view: View) -> str:
-    """Return a line for each link."""
+    """Return a line with the name and address of each link."""
     return "\n".join(f"{badge.name}: {badge.href}" for badge in badges(view))
 
 

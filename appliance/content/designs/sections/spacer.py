@@ -1,10 +1,10 @@
-"""Empty space."""
+"""The spacer section: empty space of a given height."""
 
 from appliance.content.designs.kind import Kind, View, number
 
 
 def text(view: View) -> str:
-    """Return no text: paragraphs are separated anyway."""
+    """Return an empty string, because sections are separated by blank lines already."""
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A picture and text side by side; on phones the picture is above."""
+"""The split section: a picture and text side by side, and stacked on phones with the picture first."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ GAP = 24
 
 
 def column_widths(view: View) -> tuple[int, int]:
-    """Return the widths of picture and text, in percent."""
+    """Return the widths of the picture and of the text in percent."""
     return _SHARES[view.props.ratio]
 
 
 def text(view: View) -> str:
-    """Return title, text, and the link of the button."""
+    """Return the alternative text, the title, the text, and the button."""
     picture = f"[{view.props.alt}]" if view.props.alt else ""
     parts = [picture, (view.props.title or "").strip(), view.plain_text(view.props.text)]
     if view.props.button and view.props.button.text:
@@ -23,7 +23,7 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a missing picture, alternative text or link."""
+    """Advise about a missing picture, a missing alternative text, and a button without a link."""
     if not view.props.src:
         yield "image_missing", "a picture is not chosen yet"
     elif not view.props.alt:

@@ -1,10 +1,10 @@
-"""Paragraphs of rich text."""
+"""The text section: paragraphs and lists of rich text."""
 
 from appliance.content.designs.kind import Kind, View, colour, number, rich
 
 
 def text(view: View) -> str:
-    """Return paragraphs and lists without markup, with links beside their text."""
+    """Return the rich text as plain text, with the addresses of links in parentheses."""
     return view.plain_text(view.props.content)
 
 

@@ -1,4 +1,4 @@
-"""A video elsewhere: its still picture with a play bar. Nothing of the video is loaded."""
+"""The video section: a still picture that links to a video on another site; the video itself is not loaded."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from appliance.content.designs.kind import Kind, View, flag, image, line, url
 
 
 def text(view: View) -> str:
-    """Return the caption and the link."""
+    """Return the caption, or else "Video", and the link."""
     return f"[{view.props.caption or 'Video'}]\n{view.props.href or '#'}"
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a missing address, still picture or caption."""
+    """Advise about a missing link, and a missing still picture or caption."""
     if not view.props.href:
         yield "link_missing", "a video has no address"
     if not view.props.thumbnail:
