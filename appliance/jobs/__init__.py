@@ -1,1 +1,1 @@
-"""Background jobs, and the queue that runs them."""
+"""Background jobs, the queue that runs them, and their threads."""

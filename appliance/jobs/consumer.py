@@ -1,4 +1,4 @@
-"""Starts and stops the worker threads, and looks for due rows once a second (the pulse)."""
+"""Start and stop the worker threads, and look for due rows once a second (the pulse)."""
 
 import logging
 import threading
@@ -16,21 +16,25 @@ from appliance.storage.database import close_database
 
 log = logging.getLogger("campanero.pulse")
 
-# Sending, imports, audience snapshots, flows, webhooks and a backup may each occupy a thread for long; two do the rest.
+# Sending, imports, audience snapshots, flows, webhooks and a backup may each occupy a thread for a long time. The
+# remaining two threads run all other jobs.
 _WORKERS = 8
 
 
-# A pulse may wait for a lock on the database, but not this long.
+# A pulse may wait for a lock on the database, but one that takes longer than this counts as stuck.
 _MAX_PULSE_SECONDS = 60.0
 
 
-class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
+class _InProcess(Consumer):  # type: ignore[misc]  # Huey has no type annotations
     def _set_signal_handlers(self) -> None:
-        """Install nothing: the server handles the signals of this process."""
+        """Install no signal handlers, because the server handles the signals of this process."""
 
 
 class BackgroundWork:
-    """The background jobs of this process, started and stopped together."""
+    """The background jobs of this process with their threads.
+
+    `process` is the id of this process in the columns that name a worker.
+    """
 
     def __init__(self, process: str) -> None:
         self.jobs = Jobs(process)
@@ -42,36 +46,36 @@ class BackgroundWork:
         self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)
 
     def start(self) -> None:
-        """Start workers and pulse."""
+        """Start the worker threads and the pulse."""
         self._consumer.start()
         self._pulse.start()
 
     def _beat(self) -> None:
-        # The first pulse runs at once, because rows of an earlier process may be due.
+        # The first pulse runs at once, because rows that an earlier process left may be due.
         while not self._ending.is_set():
             try:
                 self.jobs.pulse()
                 self._beaten = time.monotonic()
                 progress.write_progress(Path(config.current().data_dir))
             except Unavailable as error:
-                log.debug("pulse: skipped: %s", error)  # the storage has logged the reason
+                log.debug("pulse: skipped: %s", error)  # the storage package logs the reason
             except Exception:
                 log.exception("pulse: run failed")
             self._ending.wait(1.0)
         close_database()
 
     def is_running(self) -> bool:
-        """Return whether all threads are alive and the pulse is not late."""
+        """Return whether all threads are alive and the last pulse is less than `_MAX_PULSE_SECONDS` ago."""
         workers = [thread for _, thread in self._consumer.worker_threads]
         is_late = time.monotonic() > self._beaten + _MAX_PULSE_SECONDS
         return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
 
     def renew(self) -> None:
-        """Replace the senders by new ones with the present configuration; returns at once."""
+        """Replace the email and SMS senders by new ones, which read the current configuration; returns at once."""
         threading.Thread(target=self.jobs.renew, name="renewing").start()
 
     def stop(self) -> None:
-        """Stop all jobs; open SMTP transactions may finish within 30 s."""
+        """Stop all jobs and wait for their threads; SMTP transactions in progress may finish within 30 s."""
         signals.clear_handlers()
         self._ending.set()
         self.jobs.stop()

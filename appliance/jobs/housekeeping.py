@@ -1,11 +1,12 @@
-"""Deletes expired rows every hour and at the start.
+"""Delete expired rows, hourly and at the start.
 
-Rows are found outside the writer and deleted in chunks: each is a transaction of a few milliseconds, followed by a
-pause of the same length for other writes. Events, webhooks and imports delete their own rows.
+Expired rows are found outside of the writer and deleted in batches. Each batch is a transaction of a few milliseconds,
+followed by a pause of the same length, so that other writes are not delayed. Events, webhook deliveries and imports
+have functions of their own packages for this.
 
-The database file is not made smaller. Deleted rows leave free pages that later rows fill, so the file keeps its largest
-size; `VACUUM` would block all writes while it copies the whole file, and the next import would grow it again. `ANALYZE`
-is not run either: each statement is written for its index, and statistics could change a plan on one machine alone.
+The database file does not shrink: deleted rows leave free pages, which later rows fill. `VACUUM` would block all writes
+while it copies the whole file, and the next import would enlarge the file again. `ANALYZE` is not run either, because
+each statement is written for its index, and statistics could change the query plan on a single machine.
 """
 
 import logging
@@ -32,7 +33,11 @@ _DAY_SECONDS = 86_400
 
 
 class Sweep(NamedTuple):
-    """A kind of expired rows: its name for the log, the functions that find and delete them, and the chunk size."""
+    """A kind of expired rows.
+
+    `description` is for the log. `list_expired` returns the ids of at most the given number of rows, `delete` deletes
+    rows in a write transaction and returns their number. `max_rows` is the size of a batch.
+    """
 
     description: str
     list_expired: Callable[[int], list[int]]
@@ -47,7 +52,7 @@ SWEEPS = (
     Sweep("old sign-ups", submissions.list_old, submissions.delete_confirmations),
     Sweep("batches of bulk actions", bulk_actions.find_expired_parts, bulk_actions.delete_parts, 20),
     Sweep("bulk actions", bulk_actions.find_expired, bulk_actions.delete),
-    # A chunk is small, because one message may occupy a hundred database pages.
+    # The batches are small, because a message may occupy a hundred database pages.
     Sweep("old messages of the built-in inbox", capture_inbox.list_expired, capture_inbox.delete, 20),
     Sweep("cleared messages of the built-in inbox", capture_inbox.list_cleared, capture_inbox.delete, 20),
 )
@@ -55,7 +60,10 @@ _lock = threading.Lock()
 
 
 def delete_expired(stopping: threading.Event) -> None:
-    """Delete expired rows; one thread at a time, until the service stops."""
+    """Delete the expired rows of all sweeps, until `stopping` is set.
+
+    Returns at once if another thread is deleting them already.
+    """
     if not _lock.acquire(blocking=False):
         return
     try:
@@ -76,7 +84,7 @@ def _delete_in_batches(sweep: Sweep, stopping: threading.Event) -> int:
         started = time.perf_counter()
         batch_count = transactions.write(sweep.delete, ids)
         if not batch_count:
-            # The query would return the same rows again; the next hourly run tries them again.
+            # None of these rows could be deleted, and the query would return them again; the next run tries again.
             break
         deleted_count += batch_count
         stopping.wait(time.perf_counter() - started)
@@ -84,7 +92,7 @@ def _delete_in_batches(sweep: Sweep, stopping: threading.Event) -> int:
 
 
 def _remove_leftover_uploads() -> None:
-    """Remove temporary directories of uploads that killed processes left."""
+    """Remove temporary upload directories older than a day that processes left when they were killed."""
     for directory in Path(tempfile.gettempdir()).glob(f"{media.UPLOAD_DIR_PREFIX}*"):
         try:
             status = directory.lstat()
@@ -96,7 +104,7 @@ def _remove_leftover_uploads() -> None:
 
 
 def prune_erased_and_finished() -> None:
-    """Remove erased contacts from stored imports, and payloads and deliveries that are no longer needed."""
+    """Remove erased contacts from stored imports, then unneeded message payloads and webhook deliveries, in batches."""
     removal.run_erasures()
     for delete_batch in (retries.prune_payloads, queue.prune_deliveries):
         while transactions.write(delete_batch):

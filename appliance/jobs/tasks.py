@@ -1,8 +1,9 @@
-"""Huey tasks, run on wake-ups: each processes the due rows of its tables.
+"""The tasks of Huey, which run on wake-ups; each processes all due rows of its tables.
 
-A task may run twice, or not at all, without harm. Two features of Huey do not fit. Its memory storage is polled, which
-would delay each send by up to the polling interval, so `BlockingMemoryStorage` wakes its readers. `lock_task` fails a
-second run; here one queued run per name is enough, and a wake-up during a run must still start another run.
+A task may run twice, or not at all, without harm. Two parts of Huey are replaced. Its memory storage is polled, which
+would delay every send by up to the polling interval; `BlockingMemoryStorage` wakes its readers instead. Its `lock_task`
+makes a second run fail, but here a wake-up during a run must cause another run; `Jobs` queues at most one more run of
+each name.
 """
 
 import collections
@@ -50,7 +51,10 @@ _FAILURES = Counter("job_failures_total", "Failed background jobs by name.", ("j
 
 
 class JobMetrics:
-    """The metrics of background jobs: how many are queued and running, and how often each failed."""
+    """The metrics of background jobs: how many of each name are waiting and running, and how often each failed.
+
+    `waiting` returns the names of the jobs that wait for a thread.
+    """
 
     def __init__(self, waiting: Callable[[], Collection[str]]) -> None:
         self._waiting = waiting
@@ -60,12 +64,12 @@ class JobMetrics:
         _JOB_COUNTS.set_function(self._collect_states)
 
     def register(self, name: str) -> None:
-        """Include a job in the metrics even while it is idle."""
+        """Add a job to the metrics, so that they contain it even before it first runs."""
         self._names.add(name)
 
     @contextmanager
     def track_run(self, name: str) -> Iterator[None]:
-        """Count a job as running during the block, and its failures except Unavailable."""
+        """Count a job as running during the block, and count an error other than Unavailable as a failure."""
         with self._lock:
             self._running[name] += 1
         try:
@@ -88,13 +92,13 @@ class JobMetrics:
             yield (name, "running"), running.get(name, 0)
 
 
-class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
-    """Huey's memory storage with readers that sleep until a task is queued; tasks carry no data."""
+class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no type annotations
+    """Huey's memory storage, with readers that sleep until a task is queued."""
 
     blocking = True
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        """Create an empty storage."""
+        """Create an empty storage; the arguments are those of Huey's MemoryStorage."""
         super().__init__(*arguments, **named)
         self._changed = threading.Condition(self._lock)
         self._closed = False
@@ -106,7 +110,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # its library
             self._changed.notify()
 
     def dequeue(self) -> bytes | None:
-        """Return the next task, after waiting up to a second for one."""
+        """Return the next task, waiting up to a second for one; None if there is none."""
         with self._changed:
             if not self._queue and not self._closed:
                 self._changed.wait(1.0)
@@ -114,7 +118,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # its library
             return task
 
     def wake_all(self) -> None:
-        """Wake all readers, because the process is ending."""
+        """Wake all readers and let them wait no more, because the process is ending."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -122,14 +126,15 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # its library
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
-# The pause between two runs of a job that every commit of a sender wakes, so that it does not slow sending.
+# The minimum time between the end of a run and the next run, in seconds. Every commit of a sender wakes the job
+# `flows`, which without a pause would slow down sending.
 _PAUSE_SECONDS = {"flows": 0.04}
-# A sender stops within this time after `stop`; hanging requests are ended earlier.
+# The maximum wait for the SMS sender to end after `stop`; its requests have shorter timeouts.
 _STOP_TIMEOUT_SECONDS = 27.0
 
 
 class Jobs:
-    """The tasks of this process, registered as handlers of wake-ups."""
+    """The background jobs of this process; each is registered as the handler of the wake-ups with its name."""
 
     def __init__(self, process: str) -> None:
         self.process = process
@@ -186,8 +191,9 @@ class Jobs:
         task = self.huey.task(name=name)(run)
 
         def enqueue() -> None:
-            # One waiting task of a name is enough, because it processes all due rows when it runs. If Huey has no
-            # pending task, none is waiting, even if `_queued` has the name: the queue may have been flushed.
+            # One waiting task of a name is enough, because it processes all due rows when it runs. `_queued` may
+            # contain a name that is not waiting any more, because Huey's queue was flushed; then Huey has no pending
+            # task.
             with self._queued_lock:
                 if name in self._paused or (name in self._queued and self.huey.pending_count()):
                     return
@@ -198,7 +204,10 @@ class Jobs:
         self._metrics.register(name)
 
     def _pause(self, name: str) -> None:
-        """Wait if the job ran a moment ago; wake-ups meanwhile are covered by the run that follows."""
+        """Sleep until the minimum time since the job's last run has passed; wake-ups are ignored meanwhile.
+
+        The run that follows processes what they announced.
+        """
         seconds = self._last_run_at.get(name, 0.0) + _PAUSE_SECONDS.get(name, 0.0) - time.monotonic()
         if seconds <= 0:
             return
@@ -211,7 +220,10 @@ class Jobs:
             self._paused.discard(name)
 
     def send_due_email(self) -> None:
-        """Send due messages; one run at a time, and a wake-up meanwhile wakes idle workers."""
+        """Send due email until none is left, then advance the campaigns; also wakes the SMS sender if SMS are due.
+
+        If another thread is sending, wake its idle workers and return.
+        """
         if self.sms_sender.is_due():
             self.sms_sender.wake()
         if not self._email_lock.acquire(blocking=False):
@@ -224,9 +236,10 @@ class Jobs:
         self.advance_campaigns()
 
     def renew(self) -> None:
-        """Replace the senders by new ones that read the configuration, once the old ones have ended.
+        """Replace the senders by new ones that read the current configuration, after the old ones have ended.
 
-        The old senders finish the messages they hold, so nothing is sent twice and nothing becomes uncertain.
+        The old senders finish the messages that they have claimed, so that nothing is sent twice or becomes uncertain.
+        They are not replaced if the process is stopping.
         """
         with self._renew_lock:
             self.email_sender.stop()
@@ -239,7 +252,7 @@ class Jobs:
         signals.wake("outbox")
 
     def stop(self) -> None:
-        """Stop all jobs; open transactions and requests may finish."""
+        """Ask all jobs to stop and return at once; SMTP transactions and requests in progress may finish."""
         with self._senders_lock:
             self._is_stopping = True
             self.email_sender.stop()
@@ -249,7 +262,7 @@ class Jobs:
         self.webhook_worker.stop()
 
     def advance_flows(self) -> None:
-        """Advance flows, and wake webhooks, because the wake-up means that events were written."""
+        """Advance flows, and wake the webhooks if there are any, because the wake-up means that events were written."""
         if webhook_queue.has_webhooks():
             signals.wake("webhooks")
         self.flow_worker.work()
@@ -263,39 +276,52 @@ class Jobs:
             lock.release()
 
     def run_preflights(self) -> None:
-        """Render drafts for all recipients; one run at a time, which also covers wake-ups meanwhile."""
+        """Render drafts for all their recipients, where a preflight has requested it (`campaigns.rehearsal`).
+
+        Returns at once if another run is active, which also covers the new requests.
+        """
         self._run_once(self._preflight_lock, rehearsal.run_pending)
 
     def check_links(self) -> None:
-        """Check the links of drafts; one run at a time, as it may wait long for responses."""
+        """Check the links of drafts, where a check was requested.
+
+        Returns at once if another run is active, which also covers the new requests; it may wait long for responses.
+        """
         self._run_once(self._links_lock, links.run_pending_checks)
 
     def check_domains(self) -> None:
-        """Check the DNS records of due domains; one run at a time, as it may wait long for responses."""
+        """Check the DNS records of sending domains that are due.
+
+        Returns at once if another run is active; it may wait long for responses.
+        """
         self._run_once(self._domains_lock, store.run_due_checks)
 
     def back_up(self) -> None:
-        """Make the backup that is due."""
+        """Create the scheduled backup if it is due."""
         create.run_scheduled_backup(self.importer.stopping)
 
     def recheck_quiet_hours(self) -> None:
-        """Check SMS that wait for the end of quiet hours again, after the quiet hours were changed."""
+        """Make SMS that are held for quiet hours due again, after the quiet hours were changed."""
         queue.recheck_held_sms()
         signals.wake("outbox")
 
     def run_bulk_actions(self) -> None:
-        """Run bulk actions."""
+        """Run the bulk actions that are due."""
         bulk_actions.run_due(self.importer.stopping)
 
     def delete_expired(self) -> None:
-        """Delete expired rows and old events."""
+        """Delete expired rows, unneeded payloads, old events and ignored runs of triggers."""
         housekeeping.delete_expired(self.importer.stopping)
         housekeeping.prune_erased_and_finished()
         retention.delete_expired(self.importer.stopping)
         triggers.prune_ignored_runs(self.importer.stopping)
 
     def advance_campaigns(self) -> None:
-        """Start due campaigns, release held ones, pause refused ones, and complete finished ones."""
+        """Start due campaigns, release those whose hold has ended, pause those with problems, and complete others.
+
+        Campaigns are paused if the transport keeps rejecting their messages, or by auto-pause. They are completed when
+        they have no open rows.
+        """
         for account_id, campaign_id in send.list_due():
             self._start(account_id, campaign_id)
         transactions.write(send.release_held_campaigns)
@@ -311,7 +337,11 @@ class Jobs:
 
     @staticmethod
     def _start(account_id: int, campaign_id: int) -> None:
-        """Start a scheduled campaign; one that fails waits for a person and does not stop others."""
+        """Start a scheduled campaign.
+
+        After an unexpected error it is paused until a user resumes it, so that it does not stop others. Raises
+        Unavailable.
+        """
         try:
             prepared = preflight.prepare_send(account_id, campaign_id)
             transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
@@ -322,7 +352,7 @@ class Jobs:
             transactions.write(states.pause_failed, account_id, campaign_id)
 
     def _is_cleanup_due(self) -> bool:
-        """Return whether an hour has passed since the last cleanup, and wake the cleanup then."""
+        """Wake the cleanup and return True if an hour has passed since it was last woken."""
         now = clock.now_ms()
         if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
@@ -332,7 +362,10 @@ class Jobs:
 
     @staticmethod
     def _check_storage() -> None:
-        """Measure the storage, and retry a write after a failure, so that sending resumes without other writes."""
+        """Measure the storage and checkpoint the database; raises Unavailable if the database cannot be written.
+
+        After a storage error, a write is tried first, so that sending resumes even if nothing else writes.
+        """
         disk_guard.measure()
         if disk_guard.write_blocker() is not None:
             transactions.write(settings.write_heartbeat)
@@ -343,7 +376,11 @@ class Jobs:
             raise disk_guard.to_storage_error(error) or error from None
 
     def pulse(self) -> None:
-        """Wake the jobs that have due rows; called once a second, so a lost wake-up delays a job by a second."""
+        """Wake the jobs that have due rows.
+
+        It is called once a second, so that a lost wake-up delays a job by a second at most. It also lifts expired
+        suppressions and stores when API keys were last used.
+        """
         self._check_storage()
         if suppressions.has_expired():
             transactions.write(suppressions.expire)

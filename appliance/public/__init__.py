@@ -1,6 +1,6 @@
 """Pages and links for recipients, which need no login, and webhooks of providers.
 
-Reading a page never changes consent (docs/decisions.md#16).
+Loading a page never changes consent (docs/decisions.md#16); only submitting it does.
 """
 
 from typing import Any
@@ -16,16 +16,19 @@ from appliance.storage.transactions import fetch
 _PICTURE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
-    # Webmail embeds the image in its own pages.
+    # Webmail services embed the picture in pages of another origin.
     "Cross-Origin-Resource-Policy": "cross-origin",
     "X-Robots-Tag": "noindex",
 }
-# The image of an id never changes.
+# The picture of an id never changes.
 _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
-    """Serve an image of emails and pages to anyone with its URL."""
+    """Serve an uploaded picture to anyone who knows its id.
+
+    The status is 304 if the browser has the picture in its cache, and 404 if it does not exist.
+    """
     tag = f'"{signed_id}"'
     known_tags = {value.strip().removeprefix("W/") for value in request.headers.get("if-none-match", "").split(",")}
     is_cached = bool(known_tags & {tag, "*"})
@@ -41,7 +44,8 @@ async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
 
 _READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _WEBHOOK_PREFIX = "/hooks/"
-# Path, methods and handler. The webhook handlers check the method themselves, after the path.
+# The path, methods and handler of each route. The webhook handlers check the method themselves, so that an unknown
+# webhook is 404 for every method.
 _ROUTES = (
     ("/u/<token:str>", _READ_METHODS, preferences.show_unsubscribe),
     ("/u/<token:str>", ("POST",), preferences.submit_unsubscribe),
@@ -62,13 +66,13 @@ _PATH_PREFIXES = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.URL_PAT
 
 
 def owns_path(path: str) -> bool:
-    """Return whether a path is for recipients, so that its errors are HTML pages."""
-    # The server has removed a trailing slash from the path.
+    """Return whether a path belongs to pages for recipients, so that its errors are HTML pages."""
+    # The path comes without a trailing slash, which the prefixes have.
     return f"{path}/".startswith(_PATH_PREFIXES)
 
 
 def owns_webhook_path(path: str) -> bool:
-    """Return whether a path is a provider webhook, so that its errors are JSON."""
+    """Return whether a path belongs to webhooks of providers, so that its errors are JSON."""
     return f"{path}/".startswith(_WEBHOOK_PREFIX)
 
 
@@ -89,7 +93,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 def error_page(status: int) -> HTTPResponse:
-    """Return the HTML page for an error status."""
+    """Return the HTML page for an error: the one for temporary failures from status 500, else "not found"."""
     return pages.unavailable_page() if status >= 500 else pages.not_found_page()
 
 

@@ -1,6 +1,6 @@
-"""Click and open tracking: redirects, the pixel, and the recording of hits.
+"""Click and open tracking: the redirects of links, the tracking pixel, and the recording of hits.
 
-The target of a link is stored; nothing in a request changes it.
+The target of a link is stored; nothing in a request can change it.
 """
 
 import asyncio
@@ -21,22 +21,25 @@ from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.tracking import hits
 from appliance.tracking.hits import Hit, HitLimiter, HitRequest
 
-# Hits are looked up and written in batches. A request is answered when its hit is on disk or after 250 ms, so that a
-# slow disk does not delay recipients. While batches are in flight, hits are collected for the next one, without a
-# timer.
+# Hits are looked up and written in batches. The response is sent when the hit is on disk, or after MAX_WAIT_SECONDS, so
+# that a slow disk does not delay recipients. Hits that arrive while `_MAX_BATCHES_IN_FLIGHT` batches are being
+# processed form the next batch; otherwise a batch begins at once.
 
 log = logging.getLogger("campanero.tracking")
 MAX_WAIT_SECONDS = 0.25
 _LOG_INTERVAL_SECONDS = 2.0
-# Further hits are redirected without being recorded.
+# Beyond this number of waiting hits, requests are redirected without being recorded.
 _MAX_PENDING_HITS = 20_000
 _MAX_BATCH_HITS = 250
-# While one batch is written, the next is looked up.
+# With two batches, the targets of one are looked up while the other is written.
 _MAX_BATCHES_IN_FLIGHT = 2
 
 
 class _PendingHit:
-    """A hit that is not yet recorded, with the future of its response."""
+    """A hit that is not stored yet, with the future that its response waits for.
+
+    `is_known` is whether `target` has been looked up; a target of None then means that the message does not exist.
+    """
 
     __slots__ = ("future", "hit_request", "is_known", "link", "target", "timer")
 
@@ -50,9 +53,9 @@ class _PendingHit:
 
 
 class HitRecorder:
-    """Records hits in batches; used on one event loop.
+    """Records hits in batches; all public methods are called on one event loop.
 
-    `early` counts responses sent before their hit was stored, `unrecorded` counts hits that were lost.
+    `early` counts the responses that were sent before their hit was stored, `unrecorded` the hits that were lost.
     """
 
     def __init__(self) -> None:
@@ -67,9 +70,10 @@ class HitRecorder:
         self._is_log_scheduled = False
 
     def record(self, link: LinkRequest, hit_request: HitRequest) -> "asyncio.Future[TrackedMessage | None]":
-        """Return a future of the target, or None if it does not exist; it completes when the hit is stored or late.
+        """Record a hit, and return a future of its message with the target of the link.
 
-        The future raises Unavailable if the target cannot be read.
+        The future completes when the hit is stored, or after MAX_WAIT_SECONDS if the target is known by then. Its
+        result is None if the message does not exist. It raises Unavailable if the target cannot be read.
         """
         loop = asyncio.get_running_loop()
         pending = _PendingHit(link, hit_request, loop.create_future())
@@ -82,16 +86,16 @@ class HitRecorder:
         return pending.future
 
     def close(self) -> None:
-        """Close the database connection and the thread."""
+        """Close the thread and its database connection, after the batches that it has begun."""
         self._thread.submit(close_database)
         self._thread.shutdown()
 
-    # -- on the loop ----------------------------------------------------------------------------------------------
+    # -- On the event loop ----------------------------------------------------------------------------------------
 
     def _schedule_batch(self) -> None:
         if self._pending and not self._is_scheduled and self._in_flight < _MAX_BATCHES_IN_FLIGHT:
             self._is_scheduled = True
-            # Requests of the same loop iteration join the batch.
+            # The batch begins later in the loop, so that requests that arrive at the same time join it.
             asyncio.get_running_loop().call_soon(self._submit_batch)
 
     def _submit_batch(self) -> None:
@@ -102,7 +106,7 @@ class HitRecorder:
         self._thread.submit(self._process_batch, batch, loop).add_done_callback(_log_failure)
 
     def _resolve_batch(self, batch: list[_PendingHit], error: BaseException | None) -> None:
-        """Complete the futures of a batch that was stored or has failed."""
+        """Complete the futures of a batch that was stored or has failed; without a target they raise the error."""
         for pending in batch:
             if pending.timer is not None:
                 pending.timer.cancel()
@@ -116,13 +120,13 @@ class HitRecorder:
         self._schedule_batch()
 
     def _handle_timeout(self, pending: _PendingHit) -> None:
-        """Respond to a request whose hit takes too long to be stored."""
+        """Release the response of a hit that was not stored within MAX_WAIT_SECONDS."""
         if pending.future.done():
             return
         if pending.is_known:
             self._release(pending)
         else:
-            # The hit waits behind a slow batch, so its target is looked up separately.
+            # The hit is still waiting for its batch, so its target is looked up separately.
             loop = asyncio.get_running_loop()
             self._thread.submit(self._find_alone, pending, loop).add_done_callback(_log_failure)
 
@@ -153,10 +157,10 @@ class HitRecorder:
         self._logged_counts = (self.early, self.unrecorded)
         log.warning("tracking: hits delayed early_responses=%s unrecorded=%s", early, unrecorded)
 
-    # -- in the thread --------------------------------------------------------------------------------------------
+    # -- In the thread --------------------------------------------------------------------------------------------
 
     def _process_batch(self, batch: list[_PendingHit], loop: asyncio.AbstractEventLoop) -> None:
-        """Look up the targets of a batch and submit its hits to the writer."""
+        """Look up the targets of a batch and hand its hits to the writer."""
         error: BaseException | None = None
         try:
             self._find_targets(batch)
@@ -182,7 +186,11 @@ class HitRecorder:
             pending.target, pending.is_known = targets.get(pending.link), True
 
     def _is_hit(self, pending: _PendingHit) -> bool:
-        """Return whether a hit should be recorded: its target exists, tracking is allowed, the limit is not reached."""
+        """Return whether a hit is to be stored.
+
+        It is not if the link has no target, if the contact's tracking is `none`, or if its message has too many hits
+        already.
+        """
         target = pending.target
         if target is None or not hits.is_tracked(target) or (pending.link.number is not None and target.url is None):
             return False
@@ -199,7 +207,10 @@ class HitRecorder:
     def _finish_write(
         self, batch: list[_PendingHit], hits_to_write: list[Hit], write: "Future[None]", loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Complete a batch after its write; if a hit broke the batch, write each hit individually."""
+        """Complete a batch after its write. If the write failed because of a hit, write the hits individually.
+
+        If the storage is unavailable, all hits of the batch are lost and counted as unrecorded.
+        """
         error = write.exception()
         if error is None:
             pass
@@ -241,14 +252,14 @@ def _log_failure(write: "Future[None]") -> None:
         log.error("tracking: batch failed", exc_info=error)
 
 
-# A transparent GIF of one pixel.
+# The tracking pixel: a transparent GIF of one pixel.
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
 _PIXEL_SUFFIX = ".gif"
 _MAX_AGENT_CHARACTERS, _MAX_REFERRER_CHARACTERS = 400, 500
 
 
 async def follow_link(request: Request, token: str) -> HTTPResponse:
-    """Redirect to the target of a link and record the click."""
+    """Record a click and redirect to the target of the link; an error page if the link is invalid or cannot be read."""
     click = links.read_click_token(token)
     if click is None:
         return pages.not_found_page()
@@ -262,7 +273,7 @@ async def follow_link(request: Request, token: str) -> HTTPResponse:
 
 
 async def serve_pixel(request: Request, token: str) -> HTTPResponse:
-    """Serve the tracking pixel, even if the open cannot be recorded."""
+    """Record an open and serve the tracking pixel, even if the open cannot be stored; 404 for an invalid token."""
     message_id = links.read_open_token(token.removesuffix(_PIXEL_SUFFIX)) if token.endswith(_PIXEL_SUFFIX) else None
     if message_id is None:
         return pages.not_found_page()
@@ -289,7 +300,7 @@ async def _record_hit(request: Request, link: LinkRequest) -> TrackedMessage | N
 
 
 def _get_recorder(request: Request) -> HitRecorder:
-    """Return the recorder of this server, creating it on first use."""
+    """Return the hit recorder of this server process, creating it on first use."""
     context = request.app.ctx
     if context.desk is None:
         context.desk = HitRecorder()

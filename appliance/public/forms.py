@@ -1,4 +1,4 @@
-"""The hosted page of a sign-up form at `/f/{public_key}`, and submissions from other websites."""
+"""The page of a sign-up form at `/f/{public_key}`, and form submissions from other websites."""
 
 import re
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from appliance.storage.models import Form
 from appliance.storage.transactions import fetch
 from appliance.tracking import page_style
 
-# No person reads and fills in a form faster.
+# A form that is submitted sooner after it was shown was not filled in by a person.
 MIN_FILL_MS = 700
 _SHOWN_AT_PURPOSE = "f"
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
 
 async def show_form(request: Request, token: str) -> HTTPResponse:
-    """Render the form."""
+    """Show the empty page of a sign-up form; an error page if the form does not exist or cannot be read."""
     try:
         form = await fetch(store.find_by_key, token)
         return await _form_page(form, {}, {}, crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8))
@@ -36,7 +36,11 @@ async def show_form(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_form(request: Request, token: str) -> HTTPResponse:
-    """Process a submission; errors are shown at their fields and the input is kept."""
+    """Process a submission from the form's own page, and redirect or show a note.
+
+    Invalid input shows the form again with the errors at their fields. A submission with a filled honeypot field is
+    dropped but gets the same response as a valid one.
+    """
     language = pages.detect_language(request)
     raw = {name: values[0] for name, values in pages.read_form(request).items() if values}
     try:
@@ -70,7 +74,10 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
 
 
 def _parse_submission(form: Form, raw: dict[str, str]) -> tuple[Submission | None, dict[str, str]]:
-    """Return the submission, or the phrase of the error by field."""
+    """Return the submission, or else the phrase of the error message by field name.
+
+    A form that was submitted too quickly (`MIN_FILL_MS`) has an error of `base`.
+    """
     try:
         submission = submissions.parse_submission(form, raw)
     except Invalid as error:
@@ -110,12 +117,16 @@ async def _form_page(
 
 
 def _origin_of(url: str | None) -> str:
-    """Return the origin of a URL for the `form-action` policy, which also limits where a form may redirect."""
+    """Return the origin of a URL, or an empty string if its host has unexpected characters.
+
+    It is for the policy `form-action`, which also limits the redirect after a submission.
+    """
     parts = urlsplit(url or "")
     return f"{parts.scheme}://{parts.netloc}" if _HOST_PATTERN.fullmatch(parts.netloc) else ""
 
 
-# The API variant for forms on other websites: a public key is enough, and a success is always `accepted`.
+# Submissions by the API, for forms on other websites. They need only the public key of the form, and every success has
+# the same response.
 
 _FORM_CONTENT_TYPES = ("application/json", "application/x-www-form-urlencoded")
 _MAX_FORM_FIELDS = 200
@@ -123,7 +134,7 @@ _MAX_FORM_BYTES = 65_536
 
 
 async def allow_form_submission(request: Request, public_key: str) -> HTTPResponse:
-    """Respond to the CORS preflight request of a page on another origin that embeds the form."""
+    """Respond to a CORS preflight request, from a page on another origin that contains the form. Raises NotFound."""
     form = await fetch(store.find_by_key, public_key)
     allowed = _build_cors_headers(request, form)
     if "Access-Control-Allow-Origin" in allowed:
@@ -133,13 +144,17 @@ async def allow_form_submission(request: Request, public_key: str) -> HTTPRespon
 
 
 def _build_cors_headers(request: Request, form: Form) -> dict[str, str]:
-    """Return the CORS headers for an origin that the form allows."""
+    """Return the CORS headers, which allow the origin of the request if the form lists it."""
     origin = (request.headers.get("origin") or "").lower()
     return {"Vary": "Origin"} | ({"Access-Control-Allow-Origin": origin} if origin in form.origins else {})
 
 
 async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
-    """Process a submission from another website; the response does not reveal whether the address is known."""
+    """Process a submission from another website; the response does not reveal whether the address is known.
+
+    A filled honeypot field gets the same response as a success. An HTML form is redirected if the form has a redirect
+    URL. Raises NotFound; all other errors become responses with CORS headers.
+    """
     form = await fetch(store.find_by_key, public_key)
     cors = _build_cors_headers(request, form)
     try:
@@ -148,7 +163,7 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
             submission = await fetch(submissions.parse_submission, form, raw)
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except Exception as error:
-        # Pages of allowed origins may read errors too.
+        # Error responses need the CORS headers too, so that scripts of allowed origins can read them.
         response = http.error_response(request, error)
         response.headers.update(cors)
         return response
@@ -159,7 +174,11 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
 
 
 def _parse_api_body(request: Request) -> tuple[bool, Mapping[str, Any]]:
-    """Return whether the body is an HTML form, and its fields. Raises ApiError for other content types."""
+    """Return whether the body is an HTML form (not JSON), and its fields.
+
+    Raises ApiError for another content type, a body that is too large, or one that cannot be parsed. Of repeated fields
+    of an HTML form, the first counts.
+    """
     content_type = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if content_type not in _FORM_CONTENT_TYPES:
         raise ApiError(415, "unsupported_media_type", f"Send the body as {' or '.join(_FORM_CONTENT_TYPES)}.")

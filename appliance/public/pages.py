@@ -1,4 +1,4 @@
-"""Rendering of pages for recipients in the style and language of the account, and the web version of messages."""
+"""Render the pages for recipients in the style and language of the account, and show the web version of messages."""
 
 import re
 import secrets
@@ -38,7 +38,7 @@ _TAG_PATTERN = re.compile(r"<[^<>]+>")
 
 @cache
 def get_environment() -> Environment:
-    """Return the Jinja environment of the pages for recipients."""
+    """Return the Jinja environment with the templates of the pages for recipients."""
     jinja_environment = Environment(
         loader=executable.template_loader("appliance/public/html"), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -57,9 +57,10 @@ def render_page(
     frames: str = "'none'",
     **values: Any,
 ) -> HTTPResponse:
-    """Render a page in the style `style`, or unstyled in the given language.
+    """Render the template `name` with the style of an account, or without a style in the given language.
 
-    `leads` is the origin that its form may redirect to, `frames` the origins that may embed it.
+    `leads` is the origin that the page's form may redirect to. `frames` are the origins that may embed the page,
+    separated by spaces.
     """
     nonce = secrets.token_urlsafe(16)
     language = style.language if style is not None else language
@@ -73,7 +74,7 @@ def render_page(
 
 
 def get_translator(language: str) -> Any:
-    """Return a function that formats a phrase in a language with escaped values."""
+    """Return a function that returns the text of a key in a language, with the given values filled in and escaped."""
     texts = recipient_texts.get_texts(language)
 
     def say(phrase: str, **values: Any) -> Markup:
@@ -83,7 +84,10 @@ def get_translator(language: str) -> Any:
 
 
 def _build_brand_css(style: PageStyle | None) -> Markup:
-    """Return the CSS of a brand; colors are `#rrggbb` and fonts come from a fixed list."""
+    """Return the CSS variables of a style.
+
+    Nothing is escaped: colours are `#rrggbb`, and the font is a validated font stack.
+    """
     if style is None:
         return Markup("")
     pairs = {
@@ -98,41 +102,44 @@ def _build_brand_css(style: PageStyle | None) -> Markup:
 
 
 def render_plain_text(language: str, *phrases: str, **values: Any) -> str:
-    """Return phrases as plain text, for the evidence of a consent."""
+    """Return the texts of some keys as plain text, as the page showed them, for the evidence of a consent."""
     texts = recipient_texts.get_texts(language)
     return " ".join(_TAG_PATTERN.sub("", texts[phrase]).format(**values) for phrase in phrases)
 
 
 def build_evidence(request: Request, source: str, text: str | None) -> Evidence:
-    """Return the consent evidence of an action on a page."""
+    """Return the consent evidence of a recipient's action on a page, with the IP address and user agent.
+
+    `text` is what the page said beside the button.
+    """
     return Evidence(source, "recipient", request.ctx.client, request.headers.get("user-agent"), text)
 
 
 def detect_language(request: Request) -> str:
-    """Return the preferred language of the browser, if it is supported, else English."""
+    """Return the first language that the browser prefers, if there are texts in it, else English."""
     preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
     return recipient_texts.language_of_locale(preferred.strip()[:20] or "en")
 
 
 def read_form(request: Request) -> Mapping[str, list[str]]:
-    """Return the fields of a submitted form, or an empty mapping for other bodies."""
+    """Return the values of each field of a submitted HTML form; empty for any other body."""
     posted = request.form
     return {name: posted.getlist(name) for name in posted} if posted else {}
 
 
 def not_found_page(status: int = 404, language: str = "en") -> HTTPResponse:
-    """Return the error page for invalid links and requests."""
+    """Return the error page for invalid links and invalid requests."""
     return render_page("note.html", None, status, language, heading="lost_heading", lead="lost_lead")
 
 
 def unavailable_page(language: str = "en") -> HTTPResponse:
-    """Return the error page for a temporary failure, after which nothing was changed."""
+    """Return the error page (503) for a temporary failure that changed nothing."""
     response = render_page("note.html", None, 503, language, heading="later_heading", lead="later_lead")
     response.headers["Retry-After"] = "5"
     return response
 
 
-# A message has inline styles and images; scripts are not allowed.
+# The web version of a message may have inline styles and images from anywhere, but no scripts.
 _MESSAGE_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation; "
     "default-src 'none'; style-src 'unsafe-inline'; img-src * data:; base-uri 'none'; frame-ancestors 'none'"
@@ -140,7 +147,7 @@ _MESSAGE_POLICY = (
 
 
 async def show_message(request: Request, token: str) -> HTTPResponse:
-    """Show the web version of a message."""
+    """Show the web version of a message; an error page if the link is invalid or the message cannot be rendered."""
     try:
         html = await fetch(render_message, token)
     except MergeError:
@@ -154,9 +161,10 @@ async def show_message(request: Request, token: str) -> HTTPResponse:
 
 
 def render_message(token: str) -> str | None:
-    """Return the HTML of a message as it was sent, or None for an invalid link or a deleted contact.
+    """Return the HTML of a message as it was sent, or None for an invalid token.
 
-    Raises MergeError for a message that could not be rendered.
+    None is also returned for a message of a campaign or flow whose contact was deleted. Raises MergeError if the
+    message cannot be rendered.
     """
     message_id = crypto.read_token(links.VIEW, token)
     message = Message.get_or_none(Message.id == message_id) if message_id is not None else None

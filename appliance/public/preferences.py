@@ -1,4 +1,4 @@
-"""Pages to unsubscribe (`/u/`), to change preferences (`/p/`) and to confirm by email (`/d/`)."""
+"""The pages to unsubscribe (`/u/`), to change preferences (`/p/`), and to confirm a sign-up or erasure (`/d/`)."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -16,12 +16,12 @@ from appliance.storage.transactions import commit, fetch
 from appliance.tracking import erasing, unsubscribes
 from appliance.tracking.unsubscribes import PreferenceChange, PreferenceChoices, PreferencesPage, UnsubscribePage
 
-# The values of the buttons.
+# The values of the buttons on the preferences page.
 _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
 
 
 async def show_preferences(request: Request, token: str) -> HTTPResponse:
-    """Show the preferences page; reading changes nothing."""
+    """Show the preferences page, without changing anything; an error page for an invalid token."""
     try:
         page = await fetch(unsubscribes.get_preferences_page, token)
     except Unavailable:
@@ -30,7 +30,7 @@ async def show_preferences(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_preferences(request: Request, token: str) -> HTTPResponse:
-    """Save preferences, undo an opt-out or request erasure, depending on the button."""
+    """Save the preferences, undo an opt-out, or request erasure, depending on the button that was pressed."""
     form = pages.read_form(request)
     language, button = pages.detect_language(request), form.get("act", [""])[0]
     actions = {_SAVE: _save_preferences, _UNDO: _undo_opt_out, _ERASE: _request_erasure}
@@ -69,10 +69,10 @@ def _parse_choices(form: Mapping[str, list[str]]) -> PreferenceChoices:
 
 
 def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
-    """Return the state of each checkbox that the page showed.
+    """Return whether each checkbox of a group is checked, by the id of its channel or list.
 
-    A box that was checked when the page was shown (`7-on`) and still is, is left out: a page that stayed open must not
-    revert an opt-out made since.
+    `{name}_shown` lists the checkboxes of the page with their states when it was shown, such as `7-on`. A box that was
+    checked then and still is, is left out, because a page that stayed open must not revert an opt-out made since.
     """
     ticked = set(form.get(name, []))
     states = {}
@@ -85,7 +85,7 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
 
 
 def _describe_changes(page: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
-    """Return the changes as sentences."""
+    """Return a sentence for each change, in the language of the page."""
     say = pages.get_translator(page.style.language)
     sentences = []
     for change in changes:
@@ -144,7 +144,7 @@ _DONE_PREFIXES = {"opt_in": "confirmed", "erase": "erased"}
 
 
 async def show_confirmation(request: Request, token: str) -> HTTPResponse:
-    """Show the confirmation page; only its button confirms."""
+    """Show the page with the button that confirms a sign-up or erasure; loading it confirms nothing."""
     try:
         page = await fetch(confirmations.load_page, token)
     except Unavailable:
@@ -153,7 +153,7 @@ async def show_confirmation(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
-    """Confirm a request; repeating it has no effect."""
+    """Confirm a sign-up or erasure; repeating it changes nothing. An expired or invalid token gets an error page."""
     language = pages.detect_language(request)
     if "1" not in pages.read_form(request).get("confirm", []):
         return pages.not_found_page(400, language)
@@ -196,7 +196,7 @@ ONE_CLICK = "List-Unsubscribe"
 
 
 async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
-    """Show the unsubscribe page; link scanners that read it change nothing."""
+    """Show the unsubscribe page; loading it changes nothing, so link scanners cannot unsubscribe anyone."""
     try:
         page = await fetch(unsubscribes.get_unsubscribe_page, token)
     except Unavailable:
@@ -209,7 +209,10 @@ async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
-    """Opt out by the button of the page or by one-click (RFC 8058, 3.1): no cookie, no redirect."""
+    """Opt the recipient out, by the button of the page or by one-click (RFC 8058, 3.1).
+
+    The request needs no cookie, and the response is no redirect.
+    """
     form = pages.read_form(request)
     one_click = "One-Click" in form.get(ONE_CLICK, [])
     language = pages.detect_language(request)

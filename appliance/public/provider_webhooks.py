@@ -1,4 +1,4 @@
-"""Webhooks of email and SMS providers; a request is acknowledged once it is stored (docs/decisions.md#15)."""
+"""Webhooks of email and SMS providers; a request is acknowledged after it is stored (docs/decisions.md#15)."""
 
 from sanic import HTTPResponse, Request
 from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
@@ -15,12 +15,12 @@ from appliance.settings import config
 from appliance.storage.transactions import commit
 from appliance.tracking import unsubscribes
 
-# Enough for a receipt or a percent-encoded SMS of 1,600 characters with metadata.
+# Enough for delivery receipts, or for a percent-encoded SMS of 1,600 characters with metadata.
 _MAX_SMS_BODY_BYTES = 65_536
 
 
 def _require_open_post(request: Request, is_open: bool) -> None:
-    """Raise NotFound for a webhook without a secret, and MethodNotAllowed for methods other than POST."""
+    """Raise NotFound if the webhook is not enabled (`is_open`), and MethodNotAllowed for methods other than POST."""
     if not is_open:
         raise NotFound
     if request.method != "POST":
@@ -28,7 +28,11 @@ def _require_open_post(request: Request, is_open: bool) -> None:
 
 
 async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
-    """Receive reports of an email provider, or of an SMS provider with one webhook."""
+    """Receive reports from an email provider, or from an SMS provider that has only one webhook.
+
+    Raises NotFound, MethodNotAllowed, NotAllowed for a forged request, Invalid, Unavailable, or MessageInFlight if a
+    report arrived before its message was recorded as sent.
+    """
     if providers.find_sms_provider(name) is not None:
         return await _receive_sms_webhook(request, name)
     _require_open_post(request, providers.is_enabled(name))
@@ -36,8 +40,8 @@ async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     payload = await providers.read_request(
         name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
     )
-    # All reports that can be stored are stored. The provider repeats the request for the others, and known reports do
-    # not count twice.
+    # Store all reports that can be stored now. After the error, the provider repeats the request for the others;
+    # reports that are stored already do not count twice.
     waiting = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
     for error in filter(None, waiting):
         raise error
@@ -52,16 +56,17 @@ def _record_reports(name: str, payload: HookPayload, body: bytes) -> MessageInFl
 
 
 async def receive_provider_webhook(request: Request, provider: str, name: str) -> HTTPResponse:
-    """Receive reports of a provider with several webhooks."""
+    """Receive reports from an SMS provider that has several webhooks, each with its own `name`."""
     return await _receive_sms_webhook(request, f"{provider}/{name}")
 
 
 async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
-    """Receive reports of an SMS provider, storing all of a request in one transaction."""
+    """Receive reports and incoming SMS from an SMS provider; all of a request are stored in one transaction."""
     _require_open_post(request, providers.is_sms_hook_enabled(hook))
     if len(request.body) > _MAX_SMS_BODY_BYTES:
         raise PayloadTooLarge(f"at most {_MAX_SMS_BODY_BYTES} bytes")
-    # The signature covers the public URL with path and query as received; the Host header is ignored.
+    # The signature covers the public URL with the path and query as received. The Host header is ignored, because the
+    # base URL is configured.
     target = request.raw_url.decode("latin-1")
     headers = {key.lower(): value for key, value in request.headers.items()}
     provider, contents = providers.read_sms_hook(

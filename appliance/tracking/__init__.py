@@ -1,1 +1,1 @@
-"""Track what recipients do: opens, clicks, unsubscribes, preferences and erasure requests."""
+"""Tracking of opens and clicks, and the unsubscribes, preferences and erasure requests of recipients."""

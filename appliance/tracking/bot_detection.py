@@ -1,7 +1,7 @@
-"""Distinguish people from machines by what was requested, when, and by which client.
+"""Tell opens and clicks by people from those by machines: by the request, its time, and the client that made it.
 
-A hit is judged together with all others of its message, so that the behaviour of a scanner at its fourth link also
-counts for its first. Mails contain no hidden links to trap machines: spam filters penalise them.
+A hit is judged together with all other hits of its message, so that the behaviour of a scanner at its fourth link also
+counts for its first. Emails contain no hidden links to detect machines, because spam filters penalise them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from appliance.events import user_agents
 
 HUMAN, MACHINE, UNSURE = "human", "machine", "unsure"
-# No person reads an email within this time after it was accepted.
+# A hit within this time after the mail server accepted the email is not by a person.
 TOO_SOON_MS = 3_000
-# More different links than a person follows within BURST_MS.
+# Clicks on more than MAX_BURST_LINKS different links within BURST_MS are by a machine.
 MAX_BURST_LINKS, BURST_MS = 3, 2_000
-# All links of an email with at least MIN_TOUR_LINKS links, followed within TOUR_MS.
+# Clicks on all links of an email within TOUR_MS are by a machine, if it has at least MIN_TOUR_LINKS links.
 MIN_TOUR_LINKS, TOUR_MS = 3, 10_000
-# Within this time, the same user agent at the same IP address is the same client.
+# Hits with the same user agent and IP address within this time are by the same client.
 SAME_CLIENT_MS = 60_000
 
 _REASON_OF_AGENT = {"scanner": "scanner_agent", "tool": "bare_agent"}
@@ -24,7 +24,11 @@ _REASON_OF_METHOD = {"HEAD": "head", "PREFETCH": "prefetch"}
 
 
 class ObservedHit(NamedTuple):
-    """A hit as it was observed; a prefetch announced by the browser has the method `PREFETCH`."""
+    """A hit as it was received.
+
+    `kind` is `open` or `click`, `number` the number of the link (None for an open), `at` a time in milliseconds.
+    `method` is that of HTTP, or `PREFETCH` if the browser announced a prefetch.
+    """
 
     at: int
     kind: str
@@ -35,14 +39,17 @@ class ObservedHit(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The judgement of a hit, with a reason where there is one."""
+    """The judgement of a hit: HUMAN, MACHINE or UNSURE, and a code of the reason (None for HUMAN)."""
 
     verdict: str
     reason: str | None
 
 
 def judge_hits(hits: Sequence[ObservedHit], sent_at: int | None, links: int) -> list[Verdict]:
-    """Return the verdicts for the hits of one message, in order of time; `links` is its number of links."""
+    """Return the verdict of each hit of a message; the hits must be all of it, sorted by time.
+
+    `links` is the number of links in the message.
+    """
     verdicts = [judge_hit(hit, sent_at) for hit in hits]
     for reason, group in (*_bursts(hits), *_tours(hits, links)):
         for index in group:
@@ -61,7 +68,10 @@ def judge_hits(hits: Sequence[ObservedHit], sent_at: int | None, links: int) -> 
 
 
 def judge_hit(hit: ObservedHit, sent_at: int | None) -> Verdict:
-    """Return the verdict for a hit by itself."""
+    """Return the verdict for a hit without regard to other hits of its message.
+
+    `sent_at` is the time in milliseconds at which the message was accepted, or None if it is unknown.
+    """
     method = _REASON_OF_METHOD.get(hit.method)
     if method is not None:
         return Verdict(MACHINE, method)
@@ -73,7 +83,7 @@ def judge_hit(hit: ObservedHit, sent_at: int | None) -> Verdict:
     if sent_at is not None and hit.at < sent_at + TOO_SOON_MS:
         return Verdict(MACHINE, "too_soon")
     if agent_class == "proxy":
-        # An image proxy fetches images when the reader opens the email, but never follows links.
+        # The image proxy of a mailbox provider fetches images when the email is opened, but never follows links.
         return Verdict(UNSURE, "image_proxy") if hit.kind == "open" else Verdict(MACHINE, "scanner_agent")
     return Verdict(HUMAN, None) if agent_class == "reader" else Verdict(UNSURE, "unknown_agent")
 
@@ -83,7 +93,7 @@ def _click_indexes(hits: Sequence[ObservedHit]) -> list[int]:
 
 
 def _windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Iterator[list[int]]:
-    """Yield for each click the clicks within `span` milliseconds after it."""
+    """Yield, for each click, the indexes of the clicks from it until `span` milliseconds later."""
     end = 0
     for start, index in enumerate(clicks):
         while end < len(clicks) and hits[clicks[end]].at <= hits[index].at + span:
@@ -112,12 +122,15 @@ def _tours(hits: Sequence[ObservedHit], links: int) -> Iterator[tuple[str, list[
 
 
 def _identifies_machine(hit: ObservedHit, verdict: Verdict) -> bool:
-    """Return whether a hit identifies a machine's client; Apple's user agent does not, because people share it."""
+    """Return whether a hit shows that its client is a machine.
+
+    A hit by Apple's prefetching does not, because people have the same user agent.
+    """
     return verdict.verdict == MACHINE and verdict.reason != "apple_prefetch" and hit.agent is not None
 
 
 def _is_same_client(hit: ObservedHit, machine_clients: list[tuple[str | None, str | None, int]]) -> bool:
-    """Return whether the client of a machine's hit also made this one, at about the same time."""
+    """Return whether one of the machines' clients made this hit too, within SAME_CLIENT_MS of its own hit."""
     return any(
         ip == hit.ip and agent == hit.agent and abs(at - hit.at) <= SAME_CLIENT_MS for ip, agent, at in machine_clients
     )

@@ -1,8 +1,8 @@
-"""Record opens, clicks and replies on messages, contacts and events, and correct them after new verdicts.
+"""Record opens, clicks and replies in messages, contacts and events, and correct them when verdicts change.
 
-`opened_at` and `clicked_at` are the times of the first hit that no machine made; a click counts as an open too, because
-the person has seen the mail, with or without its images. A contact's counts are numbers of messages: opens and clicks
-never exceed the messages sent. SMS have no opens, and the counts of a contact, which are for email, leave SMS out.
+`opened_at` and `clicked_at` of a message are the times of its first hits that were not by machines. A click counts as
+an open too, even if the images were never loaded. The counts of a contact are numbers of messages, so opens and clicks
+never exceed the messages sent. SMS have no opens; the counts of a contact are for email and leave SMS out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def current_ms() -> int:
 
 
 class _MessageState:
-    """The engagement of a message, as stored and with the changes to write."""
+    """The state of a message while hits are counted: its times of the first open and click, contact and address key."""
 
     __slots__ = ("clicked_at", "contact_id", "key", "opened_at")
 
@@ -51,7 +51,10 @@ class _MessageState:
 
 
 def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]) -> None:
-    """Count opens and clicks that no machine made."""
+    """Count the opens and clicks in messages and contacts, and verify the channels of people who clicked.
+
+    The caller leaves hits by machines out.
+    """
     if not hits:
         return
     ids = ",".join({str(message.message_id) for message, _, _ in hits})
@@ -90,10 +93,10 @@ def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]
     database.executemany(_VERIFY_CHANNEL, verified)
 
 
-# The events of opens and clicks: the requested link, the client, and the verdict with its reason.
+# The events of opens and clicks, with the link, the client, and the verdict with its reason.
 
 _encode = msgspec.json.Encoder().encode
-# Message id, kind, link number, and whether a machine made the hit
+# The message id, kind, link number, and whether a machine made the hit. Only the first hit with a key gets an event.
 EventKey = tuple[int, str, int | None, bool]
 _INSERT_EVENT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
@@ -104,14 +107,14 @@ _INSERT_EVENT = (
 
 
 def fetch_recorded_keys(messages: Iterable[int]) -> set[EventKey]:
-    """Return the keys of hits that have an event already."""
+    """Return the keys of the hits of some messages for which an event exists already."""
     ids = ",".join(map(str, messages))
     query = "SELECT message_id, kind, number, verdict = 'machine' FROM hit WHERE event_id IS NOT NULL AND message_id IN"
     return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{query} ({ids})")} if ids else set()
 
 
 class HitEvent(NamedTuple):
-    """A hit to record as an event."""
+    """A judged hit, with what its event needs."""
 
     message: TrackedMessage
     hit: ObservedHit
@@ -120,7 +123,7 @@ class HitEvent(NamedTuple):
 
 
 def record_hit_events(hits: Sequence[HitEvent]) -> list[int]:
-    """Write the events of hits and return their ids."""
+    """Insert the events of hits and return their ids, in the order of the hits. Flows are woken after the commit."""
     if not hits:
         return []
     after_commit(lambda: signals.wake("flows"))
@@ -167,9 +170,9 @@ def _source_name(message: TrackedMessage) -> str | None:
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
-# Corrections: later hits may show that earlier hits of a message came from a machine, or from a person.
+# Corrections: a later hit may show that earlier hits of the message were by a machine.
 
-# Events that count as the last interaction of a contact, besides opens and clicks
+# The events that count as an interaction of the contact, besides opens and clicks.
 _ACTIVITY_EVENTS = "('email_replied', 'form_submitted', 'double_opt_in_confirmed', 'message', 'keyword')"
 _LAST_HITS = (
     "SELECT max(CASE WHEN h.kind = 'click' AND m.channel = 'email' THEN h.at END), "
@@ -182,7 +185,7 @@ _LAST_EVENT = (
 
 
 class StoredHit(NamedTuple):
-    """A hit that is stored."""
+    """A row of the table `hit`; the verdict is None until it is judged, `event_id` None unless it has an event."""
 
     id: int
     observed: ObservedHit
@@ -191,27 +194,31 @@ class StoredHit(NamedTuple):
 
 
 class VerdictChange(NamedTuple):
-    """A stored hit with its new verdict."""
+    """A stored hit, and the verdict that replaces its own."""
 
     hit: StoredHit
     verdict: Verdict
 
 
 def read_stored_hit(row: tuple[Any, ...]) -> StoredHit:
-    """Return a stored hit from its row.
+    """Return a stored hit from a row.
 
-    Columns: id, message, at, kind, number, method, ip, user_agent, verdict, reason, event_id.
+    The columns are id, message id, at, kind, number, method, ip, user agent, verdict, reason, event id; more are
+    ignored.
     """
     return StoredHit(row[0], ObservedHit(*row[2:8]), None if row[8] is None else Verdict(row[8], row[9]), row[10])
 
 
 def find_changes(judged: Iterable[tuple[StoredHit, Verdict]]) -> list[VerdictChange]:
-    """Return the hits whose verdict changed."""
+    """Return the hits whose new verdict or reason differs from the stored one."""
     return [VerdictChange(hit, verdict) for hit, verdict in judged if hit.verdict != verdict]
 
 
 def apply_changes(message: TrackedMessage, changed: list[VerdictChange]) -> None:
-    """Write changed verdicts with their consequences: events, marks of the message, counts of the contact."""
+    """Write changed verdicts of a message's hits.
+
+    Also corrects the data of their events, the message's times of the first open and click, and the contact's counts.
+    """
     database = connection()
     for hit, verdict in changed:
         database.execute(
@@ -232,7 +239,7 @@ def _was_machine(hit: StoredHit) -> bool:
 
 
 def _record_missing_events(message: TrackedMessage) -> None:
-    """Record events for hits that are now the first of their kind."""
+    """Record events for judged hits whose key has no event, since a verdict changed from or to MACHINE."""
     recorded = fetch_recorded_keys([message.message_id])
     query = (
         "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
@@ -250,7 +257,7 @@ def _record_missing_events(message: TrackedMessage) -> None:
 
 
 def _find_link_url(key: EventKey) -> str | None:
-    """Return the target of a link, from another event of it."""
+    """Return the target of a hit's link as another event of the same link recorded it, or None."""
     url = scalar(
         "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "
         "WHERE h.message_id = ? AND h.kind = ? AND h.number IS NOT DISTINCT FROM ? AND h.event_id IS NOT NULL LIMIT 1",
@@ -260,7 +267,11 @@ def _find_link_url(key: EventKey) -> str | None:
 
 
 def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
-    """Update the message and its contact from the stored hits."""
+    """Recalculate the first open and click of a message, and the counts and last times of its contact.
+
+    `machine_times` are the times of hits that are now known to be by machines; a channel verified by one of them
+    becomes unverified.
+    """
     previous = fetch_one("SELECT opened_at, clicked_at, contact_id FROM message WHERE id = ?", (message.message_id,))
     if previous is None:
         return
@@ -292,7 +303,7 @@ def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
         (more_opens, more_clicks, last_open, last_click, last_hit, last_event, contact_id),
     )
     for moment in machine_times:
-        # The address had been verified by this click.
+        # If a click at this time verified the channel, it was not by a person.
         run(
             "UPDATE channel SET verified_at = NULL, updated_at = ? WHERE contact_id = ? AND verified_at = ?",
             (now, contact_id, moment),
@@ -303,7 +314,10 @@ def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
 
 
 def record_reply(message_id: int, source: str) -> bool:
-    """Record a reply, which verifies the address (docs/decisions.md#9). Returns False if the message is gone."""
+    """Record a reply to a message, which verifies the address (docs/decisions.md#9).
+
+    `source` says where the reply came from. Returns False if the message or its recipient was deleted.
+    """
     require_write_transaction()
     message_row = fetch_one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))
     if message_row is None:

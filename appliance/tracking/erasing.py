@@ -1,7 +1,7 @@
-"""Handle erasure requests: made on the preferences page, confirmed by email, then carried out at once.
+"""Erasure requests of recipients: made on the preferences page, confirmed by email, then carried out at once.
 
-If no email can be sent, the request is recorded in the activity and the audit log, and the team erases the contact by
-the API.
+If no confirmation email can be sent, the request is only recorded in the contact's activity and the audit log, and the
+team has to erase the contact.
 """
 
 from typing import Literal
@@ -27,7 +27,11 @@ RequestState = Literal["mailed", "noted"]
 
 
 def request_erasure(token: str, evidence: Evidence) -> RequestState | None:
-    """Record an erasure request and ask for confirmation by email, once a day. Returns None for invalid tokens."""
+    """Record an erasure request and queue the confirmation email, at most once a day for an address.
+
+    Returns "mailed" if the email was queued, and "noted" if no email can be sent. Returns None if the token is invalid
+    or the contact no longer exists. A repeated request gets the outcome of the first.
+    """
     require_write_transaction()
     message = unsubscribes.find_preferences_message(token)
     channel = find_channel(message) if message is not None else None
@@ -73,7 +77,10 @@ def _find_recent_request(channel: Channel) -> Confirmation | None:
 
 
 def _find_mailbox(channel: Channel) -> Channel | None:
-    """Return the channel for the confirmation: the one that the link was sent to, or another that email reaches."""
+    """Return the email channel for the confirmation, or None if all are suppressed.
+
+    The channel that the link was sent to is preferred.
+    """
     channels = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (channel.contact_id, channel.id))
     return next((candidate for candidate in channels if candidate.suppression is None), None)
 
@@ -88,7 +95,7 @@ def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> M
 
 
 def confirm_erasure(confirmation: Confirmation, evidence: Evidence) -> None:
-    """Erase the contact of a confirmed request; does nothing if the contact is gone already."""
+    """Erase the contact of an erasure request and mark the request as confirmed; a deleted contact is no error."""
     require_write_transaction()
     channel = Channel.get_or_none(
         Channel.account == confirmation.account_id, Channel.kind == confirmation.kind, Channel.key == confirmation.key
@@ -113,7 +120,7 @@ def _audit(account_id: int, contact_id: int, action: str, ip: str | None) -> Non
 
 
 def has_open_request(account_id: int, contact_id: int) -> bool:
-    """Return whether a contact has an unconfirmed erasure request."""
+    """Return whether an erasure request of a contact is not confirmed yet."""
     return (
         Confirmation.select()
         .join(Channel, on=(Channel.kind == Confirmation.kind) & (Channel.key == Confirmation.key))

@@ -1,9 +1,10 @@
-"""Store requests for pixels and links, and judge later whether a person or a machine made them.
+"""Store requests for tracking pixels and links, and judge later whether a person or a machine made them.
 
-A hit is stored at once, as it was received. It is judged a moment later, together with the hits around it (`HitJudge`),
-and recorded once: one event for the first open of a message and for the first click of each link, separately for people
-and machines, so that fifty opens of an email count as one. A contact with `aggregate` tracking is counted anonymously;
-one with `none` leaves no trace, also for email that was sent before the choice.
+A hit is stored at once as it was received, and judged a moment later together with the other hits of its message
+(`HitJudge`). Judging records an event for the first open of a message and for the first click of each link, separately
+for people and machines, so that fifty opens of an email give one event. Hits of a contact with `aggregate` tracking are
+stored without the contact and client. Hits of a contact with `none` are not stored, even if the email was sent before
+that choice.
 """
 
 import logging
@@ -25,7 +26,8 @@ from appliance.tracking import bot_detection, engagement
 from appliance.tracking.bot_detection import MACHINE, ObservedHit, Verdict
 from appliance.tracking.engagement import HitEvent, StoredHit
 
-# More hits than a person causes for one message, and the number of messages that are counted in memory.
+# The limit of stored hits for a message, more than a person causes, and the maximum number of messages whose hits are
+# counted in memory.
 MAX_HITS_PER_MESSAGE, _MAX_COUNTED_MESSAGES = 1_000, 100_000
 _stored_ip = lru_cache(maxsize=4_096)(addresses.anonymize_ip)
 _INSERT_HIT = (
@@ -37,7 +39,7 @@ _SELECT_HITS = (
     "WHERE message_id IN ({ids}) AND at > ? ORDER BY at, id"
 )
 _UPDATE_VERDICT = "UPDATE hit SET verdict = ?, reason = ?, event_id = ? WHERE id = ?"
-# For contacts who chose anonymous tracking after the hit was stored.
+# For hits of contacts who chose anonymous tracking after the hit was stored.
 _ANONYMIZE = (
     "UPDATE hit SET message_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL, verdict = ?, reason = ? "
     "WHERE id = ?"
@@ -45,7 +47,11 @@ _ANONYMIZE = (
 
 
 class HitRequest(NamedTuple):
-    """A requested pixel or link as received, with texts truncated to a maximum length."""
+    """A request for a tracking pixel or link, with its texts already truncated.
+
+    `number` is the number of the link, or None for the pixel. `agent` is the user agent, `at` the time in milliseconds.
+    `method` is that of HTTP, or `PREFETCH` for a prefetch that the browser announced.
+    """
 
     number: int | None
     method: str
@@ -56,27 +62,30 @@ class HitRequest(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A request with the message that it belongs to."""
+    """A request for a tracking pixel or link of a known message."""
 
     request: HitRequest
     message: TrackedMessage
 
 
 class MessageHits(NamedTuple):
-    """A message whose hits are to be judged, with the targets of its links."""
+    """A message whose hits are to be judged; `urls` are the targets of its links by number (None for the pixel)."""
 
     message: TrackedMessage
     urls: Mapping[int | None, str | None]
 
 
 class HitLimiter:
-    """A limit of stored hits for each message; used by one thread. Further requests are redirected but not stored."""
+    """Counts the hits of each message in memory, to store at most `MAX_HITS_PER_MESSAGE`; for use by one thread.
+
+    The counts start again at zero when `_MAX_COUNTED_MESSAGES` messages were counted.
+    """
 
     def __init__(self) -> None:
         self._counts = Counter[int]()
 
     def allows(self, message_id: int) -> bool:
-        """Count a hit and return whether it may be stored."""
+        """Count a hit of a message and return whether it may be stored."""
         if len(self._counts) >= _MAX_COUNTED_MESSAGES:
             self._counts.clear()
         self._counts[message_id] += 1
@@ -84,18 +93,18 @@ class HitLimiter:
 
 
 def is_tracked(message: TrackedMessage) -> bool:
-    """Return whether hits of a message are stored at all."""
+    """Return whether hits of a message are stored: the contact's tracking is not `none`."""
     return message.tracking != "none"
 
 
 def store_hits(batch: Sequence[Hit]) -> None:
-    """Store hits as they were received."""
+    """Store hits without judging them, in the current write transaction; anonymous hits get their verdict at once."""
     require_write_transaction()
     connection().executemany(_INSERT_HIT, [_hit_row(hit) for hit in batch])
 
 
 def record_hits(batch: Sequence[Hit]) -> None:
-    """Store hits and judge them at once, without waiting for later ones."""
+    """Store hits and judge them at once, in the current write transaction, without waiting for later hits."""
     store_hits(batch)
     hits_by_message: dict[int, MessageHits] = {}
     for hit in batch:
@@ -111,9 +120,11 @@ def record_hits(batch: Sequence[Hit]) -> None:
 
 
 def judge_stored_hits(cases: Sequence[MessageHits], first: int, last: int) -> int:
-    """Judge the hits of messages within a time range and write the results; return their number.
+    """Judge the stored hits of some messages, write the verdicts, and return the number of new hits until `last`.
 
-    Verdicts of earlier hits are corrected if later ones change them.
+    Hits after `last` stay unjudged. Hits from before `first`, by SAME_CLIENT_MS at most, are judged again, and their
+    verdicts corrected if they have changed. New hits of contacts who have restricted tracking since are deleted or
+    anonymised.
     """
     require_write_transaction()
     stored: dict[int, list[tuple[StoredHit, str | None]]] = {case.message.message_id: [] for case in cases}
@@ -141,7 +152,10 @@ def _judge_message(
     case: MessageHits, stored_hits: list[tuple[StoredHit, str | None]], last: int, new: list[tuple[int, HitEvent]],
     changed: list[tuple[TrackedMessage, list[engagement.VerdictChange]]],
 ) -> int:  # fmt: skip
-    """Judge the hits of one message together; return how many were new."""
+    """Judge the hits of a message together and return the number of new ones until `last`.
+
+    Adds the new hits with their verdicts to `new`, and changed verdicts of earlier hits to `changed`.
+    """
     message = case.message
     verdicts = bot_detection.judge_hits([hit.observed for hit, _ in stored_hits], message.accepted_at, message.links)
     judged_before, new_count = [], 0
@@ -159,7 +173,10 @@ def _judge_message(
 
 
 def _drop_withdrawn(message: TrackedMessage, stored_hits: Iterable[StoredHit], last: int) -> int:
-    """Delete or anonymise hits of a recipient who has opted out of tracking since."""
+    """Delete or anonymise the unjudged hits of a contact whose tracking is not `full` any more; return their number.
+
+    They are deleted if the tracking is `none`, and anonymised if it is `aggregate`.
+    """
     pending = [hit for hit in stored_hits if hit.verdict is None and hit.observed.at <= last]
     for hit in pending:
         if is_tracked(message):
@@ -170,7 +187,10 @@ def _drop_withdrawn(message: TrackedMessage, stored_hits: Iterable[StoredHit], l
 
 
 def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
-    """Write verdicts with their events and counts."""
+    """Write the verdicts of new hits, record the events of first opens and clicks, and count those not by machines.
+
+    `new` are pairs of a hit's id and its event.
+    """
     recorded = engagement.fetch_recorded_keys({hit_event.message.message_id for _, hit_event in new})
     first_events: list[HitEvent] = []
     positions: list[int | None] = []
@@ -218,20 +238,23 @@ def _hit_row(hit: Hit) -> tuple[Any, ...]:
 
 
 def _anonymous_verdict(request: HitRequest, kind: str, message: TrackedMessage) -> Verdict:
-    """Return the verdict for an anonymous hit from the hit alone, since its client is not stored."""
+    """Return the verdict of an anonymous hit.
+
+    It is judged by itself when it is stored, because its client is not stored.
+    """
     return bot_detection.judge_hit(
         ObservedHit(request.at, kind, request.number, request.method, None, request.agent), message.accepted_at
     )
 
 
-# Judging: a hit waits until the hits around it have arrived too, because scanners are recognised by them.
+# Judging waits for WAIT_MS after a hit, because scanners are recognised by the hits that follow.
 #
-# So flows do not react to a click that is revoked a second later. Waiting hits are in the table, where the next process
-# finds them after a crash.
+# Otherwise flows would react to clicks that turn out to be by machines a second later. Waiting hits are rows of the
+# table `hit`, so that they are judged after a crash too.
 
-# The burst of a machine is complete after this time.
+# After this time, all hits of a machine's burst have arrived.
 WAIT_MS = bot_detection.BURST_MS + 500
-# Hits in the future come from a clock that was set back since; they are judged at once.
+# A hit further in the future was stored before the clock was set back, and is judged at once.
 _FUTURE_MS = 60_000
 _BATCH_SIZE = 50
 _GIVE_UP = (
@@ -242,7 +265,7 @@ _IS_DUE = "verdict IS NULL AND (at <= ? OR at > ?)"
 
 
 def has_due_hits() -> bool:
-    """Return whether hits are due to be judged."""
+    """Return whether stored hits are due to be judged."""
     return fetch_one(f"SELECT 1 FROM hit WHERE {_IS_DUE} LIMIT 1", _due_bounds(clock.now_ms())) is not None
 
 
@@ -251,14 +274,17 @@ def _due_bounds(now: int) -> tuple[int, int]:
 
 
 class HitJudge:
-    """A worker that judges due hits, in one thread at a time."""
+    """The job that judges due hits; only one thread at a time runs it."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Judge until nothing is due, in short transactions."""
+        """Judge due hits in batches of a transaction each, until none is due or `stopping` is set.
+
+        Returns at once if another thread is running it.
+        """
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -267,7 +293,7 @@ class HitJudge:
                 started = time.perf_counter()
                 if not _judge_batch(targets):
                     return
-                # A pause as long as the batch leaves the writer to other jobs.
+                # A pause as long as the batch leaves half of the writer's time to other jobs.
                 self.stopping.wait(time.perf_counter() - started)
         finally:
             self._lock.release()
@@ -281,7 +307,7 @@ def _judge_batch(targets: LinkResolver) -> int:
     )
     if not due:
         return 0
-    # Fills the cache of parsed user agents before the write transaction.
+    # Fill the cache of parsed user agents now, so that parsing does not prolong the write transaction.
     for agent in {row[3] for row in due}:
         user_agents.parse_device(agent)
     cases: dict[int, MessageHits] = {}
@@ -304,8 +330,10 @@ def _judge_batch(targets: LinkResolver) -> int:
 
 
 def _judge_separately(case: MessageHits, first: int, last: int) -> int:
-    """Judge the hits of one message; after an error they are marked as unsure and not counted, so that they do not
-    block others.
+    """Judge the hits of one message and return their number.
+
+    After an error the hits get the verdict `unsure` without being counted, so that they do not block others. Raises
+    Unavailable.
     """
     try:
         return transactions.write(_judge_cases, [case], first, last)
@@ -319,7 +347,7 @@ def _judge_separately(case: MessageHits, first: int, last: int) -> int:
 def _judge_cases(cases: list[MessageHits], first: int, last: int) -> int:
     require_write_transaction()
     count = judge_stored_hits(cases, first, last) if cases else 0
-    # Hits of contacts that were erased since cannot be judged any more.
+    # Hits lose their message when the contact is erased, and cannot be judged after that.
     return count + run(
         "UPDATE hit SET verdict = 'unsure', reason = 'erased' WHERE verdict IS NULL AND message_id IS NULL "
         "AND at BETWEEN ? AND ?",
@@ -327,9 +355,9 @@ def _judge_cases(cases: list[MessageHits], first: int, last: int) -> int:
     )
 
 
-# Judging again by the present rules: new knowledge about machines corrects earlier counts.
+# Judging all stored hits again after a change of the rules, to correct verdicts and counts.
 
-# Messages in one transaction, and hits of one message that are judged, the latest first
+# The number of messages in a transaction, and the maximum of hits of a message that are judged again, the latest ones.
 _REJUDGE_BATCH_SIZE, _MAX_REJUDGED_HITS = 50, 1_000
 _SELECT_JUDGED = (
     "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id FROM "
@@ -338,9 +366,10 @@ _SELECT_JUDGED = (
 
 
 def rejudge_all(since: int = 0) -> tuple[int, int]:
-    """Judge the hits of all messages since a moment again; return the number of messages and of changed hits.
+    """Judge the hits of all messages with a hit since `since` (milliseconds) again, by the present rules.
 
-    Anonymous hits keep their verdicts: nothing is stored by which they could be judged again.
+    Returns the number of messages and the number of changed verdicts. Anonymous hits keep their verdicts, because what
+    was known about their clients is not stored. Each batch is a transaction.
     """
     targets = LinkResolver()
     message_count = changed = last = 0

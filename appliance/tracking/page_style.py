@@ -1,4 +1,4 @@
-"""The appearance of an account on recipients' pages: name, colours, language."""
+"""The appearance of an account's pages for recipients: name, language, colours, font and logo."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,10 @@ from appliance.tracking import recipient_texts
 
 
 class PageStyle(NamedTuple):
-    """The style of all recipients' pages of an account; the logo is always one of our own uploads."""
+    """The appearance of an account's pages for recipients.
+
+    `language` is a key of `recipient_texts.LANGUAGE_NAMES`. `logo` is the signed id of an uploaded picture, or None.
+    """
 
     company: str
     language: str
@@ -21,7 +24,7 @@ class PageStyle(NamedTuple):
 
 
 def get_page_style(account_id: int) -> PageStyle:
-    """Return the page style of an account."""
+    """Return the appearance of an account's pages, from its brand."""
     account = Account.get_by_id(account_id)
     brand = brands.get(account_id)
     theme_values = theme.resolve_theme({}, brands.build_look(brand))
@@ -43,7 +46,7 @@ def _uploaded_logo(brand: Brand) -> str | None:
 
 
 def mask_address(address: str) -> str:
-    """Return a masked address that its owner recognises: `a…a@e…e.org`."""
+    """Return an email address or phone number that only its owner recognises, such as `a…a@e…e.org`."""
     if "@" not in address:
         return f"{address[:3]}…{address[-2:]}"
     local, _, domain = address.partition("@")

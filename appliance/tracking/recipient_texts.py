@@ -1,6 +1,6 @@
-"""The texts of recipients' pages and system emails, in the language of the account.
+"""The texts of pages and system emails for recipients, in the languages that an account may choose.
 
-`{address}` and such are filled in by pages, `{{ brand.company_name }}` and such by mails.
+Pages fill in values such as `{address}`, emails merge tags such as `{{ brand.company_name }}`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _ENGLISH = {
     "back_lead": "<b>{address}</b> gets newsletters from {company} again.",
     "close": "You can close this page.",
     "choose": "Choose what you get",
-    # The same page for SMS.
+    # The unsubscribe page for SMS.
     "leave_heading_sms": "Stop these text messages?",
     "leave_lead_sms": "<b>{address}</b> will get no more offers and news by SMS from {company}.",
     "left_lead_sms": "<b>{address}</b> gets no more offers and news by SMS from {company}. Messages you "
@@ -443,16 +443,16 @@ _FRENCH = {
 _LANGUAGES: dict[str, Mapping[str, str]] = {"en": _ENGLISH, "de": _GERMAN, "es": _SPANISH, "fr": _FRENCH}
 
 
-# The languages that recipients may read, each by its own name
+# The supported languages, each with its name in that language.
 LANGUAGE_NAMES = {"en": "English", "de": "Deutsch", "es": "Español", "fr": "Français"}
 
 
 def language_of_locale(locale: str) -> str:
-    """Return the language of a locale, or English if there are no texts for it."""
+    """Return the language of a locale such as `de-AT`, or English if there are no texts in its language."""
     short = locale.replace("_", "-").partition("-")[0].lower()
     return short if short in _LANGUAGES else "en"
 
 
 def get_texts(language: str) -> Mapping[str, str]:
-    """Return the texts of a language that `language_of_locale` returned."""
+    """Return the texts in a language by key; raises KeyError unless `language_of_locale` returned the language."""
     return _LANGUAGES[language]

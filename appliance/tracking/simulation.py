@@ -1,7 +1,7 @@
-"""Simulate the recipient, or the recipient's server or phone, of a captured message.
+"""Simulate what the recipient of a captured message, the recipient's mail server or phone does.
 
-Integrations and flows can be tried without real recipients: counters, suppressions, opt-outs and events follow as for a
-real message, and those of a test message are marked as tests.
+With it, integrations and flows can be tried without real recipients. Counts, suppressions, opt-outs and events change
+as they do for a real message; events of a test message are marked as tests.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from appliance.storage.transactions import commit, require_write_transaction
 from appliance.tracking import bot_detection, engagement, hits, unsubscribes
 from appliance.tracking.hits import Hit, HitRequest
 
-# The phone of the recipient of a captured SMS and its network, through the same functions as real messages.
+# The recipient of a captured SMS, the phone and its network. The actions call the same functions as real reports.
 
-# Receipts of the network: a status, and the reason in Twilio's codes, which most providers use
+# The delivery receipts by action: the status, the error code of Twilio, which most providers use, and the text.
 _RECEIPTS = {
     "deliver": ("delivered", None, ""),
     "fail": ("undelivered", "30008", "Unknown error (simulated)"),
@@ -34,7 +34,7 @@ _RECEIPTS = {
 }
 _SMS_TEXTS = {"stop": "STOP", "start": "START", "help": "HELP", "reply": "Thank you!"}
 SMS_ACTIONS = (*_RECEIPTS, *_SMS_TEXTS)
-# Messages on the screen of the phone before the selected one, and after it
+# The maximum number of sent messages on the phone's screen before the selected one, and after it.
 _MAX_SHOWN = 12
 _SELECT_CAPTURED = (
     "SELECT received_at, source, id FROM captured_message WHERE account_id = ? AND channel = 'sms' AND rcpt_to = ?"
@@ -48,7 +48,10 @@ _NO_LIMIT_MS = 2**62
 
 
 class ThreadMessage(NamedTuple):
-    """A message on a simulated phone: time, text, and the captured message (None for incoming ones)."""
+    """A message on a simulated phone: its time in milliseconds and text, as the phone's owner sees it.
+
+    `captured_id` is the id of a captured message that we sent; None for a message of the owner.
+    """
 
     at: int
     text: str
@@ -56,9 +59,10 @@ class ThreadMessage(NamedTuple):
 
 
 def get_thread(captured: CapturedMessage) -> list[ThreadMessage]:
-    """Return the messages that a phone shows around a captured SMS, oldest first, sent and received.
+    """Return the messages that a phone shows around a captured SMS, sent and received, oldest first.
 
-    As on a phone, each of our senders has its own thread.
+    The thread has only messages of the same sender, at most `_MAX_SHOWN` sent ones on each side, and at most twice as
+    many received ones.
     """
     thread_key = (captured.account_id, captured.rcpt_to, captured.mail_from, captured.id)
     since = capture_inbox.get_cleared_id(captured.account_id)
@@ -78,7 +82,10 @@ def get_thread(captured: CapturedMessage) -> list[ThreadMessage]:
 
 
 def simulate_sms(message: Message, action: str, reply: str | None) -> Callable[[], Any]:
-    """Return the function that writes an action of SMS_ACTIONS. Raises Invalid for an empty reply."""
+    """Return a function that applies an action of `SMS_ACTIONS`, to be called in a write transaction.
+
+    `reply` is the text of the action `reply`; None sends a default text. Raises Invalid for an empty reply.
+    """
     if action in _RECEIPTS:
         return lambda: _apply_receipt(message, Receipt(message.provider_id or "", *_receipt_fields(message, action)))
     text = _SMS_TEXTS[action] if reply is None or action != "reply" else reply
@@ -98,23 +105,23 @@ def _receipt_fields(message: Message, action: str) -> tuple[str, int, str | None
 def _apply_receipt(message: Message, receipt: Receipt) -> None:
     require_write_transaction()
     if scalar("SELECT status FROM message WHERE id = ?", (message.id,)) == "sending":
-        # The SMS is captured before its row is written; the caller retries until the row is written
+        # An SMS is captured shortly before its row is updated; the caller retries until it is.
         raise MessageInFlight
     delivery_reports.apply_receipt(message.provider, receipt)
 
 
 SIMULATION_SOURCE = "capture"
 _MAX_LINKS = 60
-# A message is captured a moment before its row says that it was sent
+# The retries while the row of a captured message does not say yet that it was sent.
 _MAX_TRIES, _PAUSE_SECONDS = 40, 0.05
-# A captured message may be opened before its row says that it was sent; the row is written within this time.
+# The maximum time until the row of a captured message says that it was sent.
 _MAX_STORE_DELAY_MS = 10_000
 Action = Literal[
     "open", "click", "deliver", "bounce", "soft_bounce", "fail", "complain", "unsubscribe", "reply", "stop", "start",
     "help",
 ]  # fmt: skip
 _EMAIL_ACTIONS, _SMS_ONLY_ACTIONS = ("open", "complain"), ("fail", "stop", "start", "help")
-# The user agent of a person
+# A user agent that bot detection takes for a person's.
 _AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _REPORTS: dict[str, tuple[ReportKind, int | None, str | None, str]] = {
     "deliver": ("delivered", None, None, ""),
@@ -125,7 +132,7 @@ _REPORTS: dict[str, tuple[ReportKind, int | None, str | None, str]] = {
 
 
 class Simulate(Struct):
-    """An event to simulate for a captured message; `link` is the number of the clicked link, starting at 1.
+    """An event to simulate for a captured message; `link` is the number of the clicked link, from 1.
 
     `text` is the reply to an SMS. `open` and `complain` are for email only; `fail`, `stop`, `start` and `help` are for
     SMS only.
@@ -137,14 +144,17 @@ class Simulate(Struct):
 
 
 class SimulatedAction(NamedTuple):
-    """An action that is ready to be written."""
+    """An action that has been validated; `write` applies it in a write transaction."""
 
     message: Message
     write: Callable[[], Any]
 
 
 def prepare_action(account_id: int, captured_id: int, request: Simulate) -> SimulatedAction:
-    """Prepare an action. Raises NotFound, or Invalid if it cannot happen to this message."""
+    """Validate an action for a captured message.
+
+    Raises NotFound, or Invalid if the message does not allow the action.
+    """
     row = capture_inbox.get(account_id, captured_id)
     message = Message.get_or_none(Message.account == account_id, Message.id == row.message_id)
     if message is None or message.recipient_key is None:
@@ -170,7 +180,7 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
 
 
 async def perform_action(play: SimulatedAction) -> None:
-    """Write an action. Raises Unavailable if that is not possible now."""
+    """Apply an action; retries while the captured message is still being recorded as sent. Raises Unavailable."""
     for tries_left in range(_MAX_TRIES, -1, -1):
         try:
             await commit(play.write)
@@ -182,7 +192,7 @@ async def perform_action(play: SimulatedAction) -> None:
 
 
 def list_links(message: Message) -> list[tuple[int, str]]:
-    """Return the tracked links of a message as (number, URL)."""
+    """Return the number and URL of each tracked link of a message, at most `_MAX_LINKS`, by number."""
     targets = LinkResolver()
     first_link = targets.resolve([LinkRequest(message.id, 1)]).get(LinkRequest(message.id, 1))
     if first_link is None:
@@ -205,7 +215,7 @@ def _build_hit(message: Message, request: Simulate) -> Hit:
     message_link = LinkResolver().resolve([link_request]).get(link_request)
     if message_link is None or (number is not None and message_link.url is None):
         raise Invalid({"link": ["must exist"]})
-    # The hit is dated later, since no person reads a mail as soon as a simulation is run
+    # The hit gets a later time, because a hit right after sending would be taken for a machine's.
     earliest = (message_link.accepted_at or 0) + bot_detection.TOO_SOON_MS
     if message_link.sent_at is None:
         earliest += _MAX_STORE_DELAY_MS

@@ -1,4 +1,4 @@
-"""Unsubscribe requests and preference changes of recipients, by page, one-click POST (RFC 8058), or email."""
+"""Unsubscribes and preference changes by recipients: by page, by one-click POST (RFC 8058), or by email."""
 
 from typing import NamedTuple
 
@@ -14,30 +14,30 @@ from appliance.tracking.page_style import PageStyle
 
 
 class UnsubscribePage(NamedTuple):
-    """The data of an unsubscribe page; nothing in it names the person in full."""
+    """The data of an unsubscribe page; it does not contain the full address."""
 
     message_id: int
-    kind: str  # of the address: email, phone
-    masked_address: str | None  # None if the recipient was erased since
+    kind: str  # of the address: email or phone
+    masked_address: str | None  # None if the recipient was erased
     style: PageStyle
     subscribed: bool
     can_undo: bool
 
 
 def find_message(token: str) -> Message | None:
-    """Return the message of an unsubscribe token, or None if the token is invalid."""
+    """Return the message of an unsubscribe link's token, or None if the token is invalid."""
     message_id = crypto.read_token(links.UNSUBSCRIBE, token)
     return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
 def find_message_by_address(token: str) -> Message | None:
-    """Return the message of the token in an unsubscribe address (`unsubscribe+<token>@`), or None."""
+    """Return the message of a token from an unsubscribe address (`unsubscribe+<token>@…`), or None if it is invalid."""
     message_id = crypto.read_hex_token(links.LEAVE, token, 16)
     return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
 def get_unsubscribe_page(token: str) -> UnsubscribePage | None:
-    """Return the page of a token, or None; changes nothing."""
+    """Return the data of the unsubscribe page for a token, or None if it is invalid. Changes nothing."""
     message = find_message(token)
     if message is None:
         return None
@@ -53,9 +53,12 @@ def get_unsubscribe_page(token: str) -> UnsubscribePage | None:
 def opt_out(
     token: str, source: str, ip: str | None = None, user_agent: str | None = None, text: str | None = None
 ) -> bool:
-    """Opt the address of a message out of all marketing, idempotently. Returns False if the token is invalid.
+    """Opt the address of a message out of all marketing; repeating it changes nothing.
 
-    `source` is `one_click`, `link`, or `mailto` with the token of an unsubscribe address.
+    Returns False for an invalid token.
+
+    `source` is `one_click`, `link`, `mailto` (with the token of an unsubscribe address), or the name of the provider or
+    simulation that reported the opt-out. The opt-out of an address without a contact is stored too.
     """
     require_write_transaction()
     message = find_message_by_address(token) if source == "mailto" else find_message(token)
@@ -71,7 +74,10 @@ def opt_out(
 
 
 def find_channel(message: Message) -> Channel | None:
-    """Return the channel that a message went to, or None; the message's links belong to the contact who has it now."""
+    """Return the channel with the address that a message was sent to, or None if no contact has the address.
+
+    The address may have moved to another contact since; the links in the message then apply to that contact.
+    """
     if message.recipient_key is None:
         return None
     return Channel.get_or_none(
@@ -82,12 +88,12 @@ def find_channel(message: Message) -> Channel | None:
 
 
 def channel_kind(message: Message) -> str:
-    """Return the kind of address that a message went to."""
+    """Return the kind of address that a message was sent to: `phone` or `email`."""
     return "phone" if message.channel == "sms" else "email"
 
 
 def _remember_opt_out(message: Message) -> None:
-    """Store the opt-out of an address whose contact was deleted, in case it comes back."""
+    """Store the opt-out of an address without a contact, in case the address is added again."""
     assert message.recipient_key is not None
     kind = channel_kind(message)
     OptOut.insert(
@@ -96,25 +102,28 @@ def _remember_opt_out(message: Message) -> None:
     ).on_conflict_replace().execute()  # fmt: skip
 
 
-# The preferences page, to which every message has a link.
+# The preferences page, to which messages link.
 
 
 class ChannelChoice(NamedTuple):
-    """A channel of the recipient on the preferences page."""
+    """A channel of the recipient on the preferences page.
+
+    `blocked` means that a complaint or erasure prevents opting in on this page.
+    """
 
     id: int
     kind: str
     masked_address: str
     subscribed: bool
     blocked: bool
-    reachable: bool  # mail to it is not suppressed
+    reachable: bool  # not suppressed for any reason
 
 
 class PreferencesPage(NamedTuple):
-    """The data of the preferences page; without a contact there is nothing to choose."""
+    """The data of the preferences page; if there is no contact, `contact_id` is None and nothing can be chosen."""
 
     message_id: int
-    kind: str  # of the address that the link came to: email, phone
+    kind: str  # of the address that the message was sent to: email or phone
     account_id: int
     style: PageStyle
     contact_id: int | None
@@ -125,12 +134,15 @@ class PreferencesPage(NamedTuple):
 
     @property
     def has_mailbox(self) -> bool:
-        """Return whether an email that confirms a request can be sent."""
+        """Whether a confirmation email can be sent to one of the channels."""
         return any(channel.kind == "email" and channel.reachable for channel in self.channels)
 
 
 class PreferenceChoices(NamedTuple):
-    """The submitted choices for the channels and lists of the page; None keeps the tracking."""
+    """The choices submitted on the preferences page: whether subscribed, by channel id and by list id.
+
+    Channels and lists that are missing stay as they are. `tracking=None` leaves tracking unchanged.
+    """
 
     channels: dict[int, bool]
     lists: dict[int, bool]
@@ -138,7 +150,11 @@ class PreferenceChoices(NamedTuple):
 
 
 class PreferenceChange(NamedTuple):
-    """A change: `channel`, `list` or `tracking`, its name, and whether it is on."""
+    """A change of preferences.
+
+    `kind` is `channel`, `list` or `tracking`. `name` is the kind of the channel and its masked address, the name of the
+    list, or the new tracking. `is_on` is whether the recipient is subscribed now (True for tracking).
+    """
 
     kind: str
     name: str
@@ -146,13 +162,13 @@ class PreferenceChange(NamedTuple):
 
 
 def find_preferences_message(token: str) -> Message | None:
-    """Return the message of a preferences token, or None if the token is invalid."""
+    """Return the message of a preferences link's token, or None if the token is invalid."""
     message_id = crypto.read_token(links.PREFERENCES, token)
     return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
 def get_preferences_page(token: str) -> PreferencesPage | None:
-    """Return the page of a token, or None; changes nothing."""
+    """Return the data of the preferences page for a token, or None if it is invalid. Changes nothing."""
     message = find_preferences_message(token)
     if message is None:
         return None
@@ -175,7 +191,7 @@ def get_preferences_page(token: str) -> PreferencesPage | None:
 
 
 def _tracking_of(contact: Contact) -> Tracking:
-    tracking: Tracking = contact.tracking  # type: ignore[assignment]  # no other is ever written
+    tracking: Tracking = contact.tracking  # type: ignore[assignment]  # the column contains only these values
     return tracking
 
 
@@ -192,7 +208,10 @@ def _channel_choice(channel: Channel) -> ChannelChoice:
 
 
 def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence) -> list[PreferenceChange] | None:
-    """Apply the choices and return the changes, or None if the token is invalid or the contact is gone."""
+    """Apply the choices in the current write transaction and return the changes.
+
+    Returns None if the token is invalid or the contact no longer exists. Sets `message_id` and `test` of the evidence.
+    """
     require_write_transaction()
     message = find_preferences_message(token)
     channel = find_channel(message) if message is not None else None
@@ -204,7 +223,7 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
         for contact_channel in _fetch_channels(channel.contact_id)
         if (change := _apply_channel_choice(contact_channel, choices, evidence)) is not None
     ]
-    # Read again, because the channel may just have been changed.
+    # Fetch the channel again, because its choice may have changed it.
     channel = CHANNELS.find("id = ?", (channel.id,))[0]
     for offer in consent.fetch_list_offers(channel.account_id, channel.contact_id):
         is_wanted = choices.lists.get(offer.id, offer.is_member)
@@ -231,9 +250,10 @@ def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence
 
 
 def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
-    """Undo an opt-out. Returns False if only a new sign-up helps, and None if the token is invalid.
+    """Undo an opt-out; repeating it changes nothing.
 
-    Repeating it changes nothing.
+    Returns False if a complaint or erasure prevents it, so that only a new sign-up helps. Returns None if the token is
+    invalid or the contact no longer exists.
     """
     require_write_transaction()
     message = find_preferences_message(token)
@@ -249,7 +269,7 @@ def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
 
 
 def _mark_verified(channel: Channel) -> None:
-    """Mark a channel as verified: its owner has acted on a message to it."""
+    """Mark a channel as verified, because its owner has acted on a message to it."""
     if channel.verified_at is None:
         channel.verified_at = channel.updated_at = clock.now_ms()
         CHANNELS.save(channel)

@@ -1,1 +1,1 @@
-"""Re-encoding of uploaded pictures in a child process; knows no database rows."""
+"""Re-encoding of uploaded pictures in a child process, without access to the database."""

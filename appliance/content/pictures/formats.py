@@ -1,4 +1,4 @@
-"""Picture formats: detection, limits checked before decoding, and the messages to the child process that decodes."""
+"""Picture formats: detection, limits that are checked before decoding, and messages to and from the child process."""
 
 import re
 import socket
@@ -11,22 +11,23 @@ from msgspec import Struct
 
 Format = Literal["PNG", "JPEG", "GIF", "WEBP"]
 MAX_PIXELS = 25_000_000
-# A long thin picture has few pixels, but scaling takes memory and time for each pixel of its longest side.
+# A long, thin picture has few pixels, but scaling takes memory and time in proportion to its longest side.
 MAX_SIDE = 10_000
-# Each scan of a progressive JPEG takes a few bytes and as long as decoding the whole; encoders write about ten.
+# A scan of a progressive JPEG may have only a few bytes, but takes as long as decoding the whole picture. Encoders
+# write about ten scans.
 MAX_SCANS = 50
-# The WebP library holds every pixel three times while it decodes.
+# The limit for WebP is lower, because its library holds every pixel three times while it decodes.
 MAX_WEBP_PIXELS = 10_000_000
 TOO_MANY_PIXELS = f"has too many pixels (maximum is {MAX_PIXELS:,})"
 _ANIMATED, _EXTENDED, _LOSSLESS, _LOSSY = 0x02, b"VP8X", b"VP8L", b"VP8 "
 
 
 class UnusablePicture(Exception):
-    """A file that is no usable picture; the message follows the name of its field."""
+    """A file that cannot be used as a picture; the message is a field error, such as "is empty"."""
 
 
 class Picture(NamedTuple):
-    """A picture as it is served."""
+    """A picture after re-encoding, as it is stored and served; width and height are in pixels."""
 
     content: bytes
     content_type: str
@@ -35,7 +36,7 @@ class Picture(NamedTuple):
 
 
 class WebPHeader(NamedTuple):
-    """The header of a WebP file."""
+    """The properties of a WebP file that its header contains; width and height are in pixels."""
 
     width: int
     height: int
@@ -44,7 +45,7 @@ class WebPHeader(NamedTuple):
 
 
 def detect_format(content: bytes) -> Format:
-    """Return the format of a file; raises UnusablePicture for all but PNG, JPEG, GIF and WebP."""
+    """Return the format of a file by its first bytes; raises UnusablePicture unless it is PNG, JPEG, GIF or WebP."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if content.startswith(b"\xff\xd8\xff"):
@@ -63,7 +64,7 @@ def detect_format(content: bytes) -> Format:
 
 
 def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS, max_side: int = MAX_SIDE) -> None:
-    """Raise UnusablePicture for a picture whose pixels would exhaust the memory."""
+    """Raise UnusablePicture if a side is zero or too long, or if the picture has too many pixels to decode."""
     if width < 1 or height < 1:
         raise UnusablePicture("is broken")
     if max(width, height) > max_side:
@@ -76,14 +77,17 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS, max_side: 
         )
 
 
-# Pillow reads the fill bytes before a marker (ITU T.81, B.1.1.2) one by one: 4 MB of them take four seconds. Cameras
-# pad their notes with the same byte, so some of it is allowed.
+# Pillow reads the fill bytes before a marker (ITU T.81, B.1.1.2) one by one: 4 MB of them take four seconds. Some are
+# allowed, because cameras pad their metadata with the same byte.
 MAX_FILL_BYTES = 131_072
 _FILL = re.compile(rb"\xff{1024,}")
 
 
 def check_jpeg(content: bytes) -> None:
-    """Raise UnusablePicture for a JPEG that would be decoded many times over."""
+    """Raise UnusablePicture for a JPEG that would take too long to decode.
+
+    The limits are `MAX_SCANS` and `MAX_FILL_BYTES`.
+    """
     if content.count(b"\xff\xda") > MAX_SCANS:
         raise UnusablePicture(f"has too many scans (maximum is {MAX_SCANS}): save it as a JPEG again")
     if sum(len(run) for run in _FILL.findall(content)) > MAX_FILL_BYTES:
@@ -91,7 +95,10 @@ def check_jpeg(content: bytes) -> None:
 
 
 def check_png(content: bytes) -> None:
-    """Raise UnusablePicture for a PNG of several colour profiles: each may unpack to a megabyte, and one is allowed."""
+    """Raise UnusablePicture for a PNG with more than one colour profile.
+
+    Each profile may decompress to a megabyte.
+    """
     profiles, place = 0, 8
     while place + 8 <= len(content):
         size, name = struct.unpack_from(">I4s", content, place)
@@ -102,7 +109,10 @@ def check_png(content: bytes) -> None:
 
 
 def read_webp_header(content: bytes) -> WebPHeader:
-    """Return the header of a WebP, since its library allocates all pixels before their number can be checked."""
+    """Return the header of a WebP file; raises UnusablePicture if it is malformed.
+
+    The size must be known before decoding, because the WebP library allocates memory for all pixels at once.
+    """
     name, head = content[12:16], content[20:30]
     if len(head) < 10:
         raise UnusablePicture("is cut off")
@@ -120,7 +130,7 @@ def read_webp_header(content: bytes) -> WebPHeader:
 
 
 def _webp_chunks(content: bytes) -> list[bytes]:
-    """Return the chunk names of a WebP."""
+    """Return the names of the first 100 chunks of a WebP file."""
     names: list[bytes] = []
     place = 12
     while place + 8 <= len(content) and len(names) < 100:
@@ -130,35 +140,35 @@ def _webp_chunks(content: bytes) -> list[bytes]:
     return names
 
 
-# The messages between the service and the child process: a length, then MessagePack.
+# The messages between the service and the child process: the length as four bytes, then MessagePack.
 
 _LENGTH = struct.Struct(">I")
 
 
 class ConvertTask(Struct, tag="remake"):
-    """Re-encode an uploaded picture for emails."""
+    """The task to re-encode an uploaded picture for emails; `full_size` keeps its width."""
 
     content: bytes
     full_size: bool = False
 
 
 class ShrinkTask(Struct, tag="shrink"):
-    """Make a thumbnail of one of our pictures; `side` is its maximum width and height in pixels."""
+    """The task to make a thumbnail of a stored picture; `side` is the maximum of its width and height in pixels."""
 
     content: bytes
     side: int
 
 
 class FindColoursTask(Struct, tag="find-colours"):
-    """Find the dominant colours of a picture."""
+    """The task to find the dominant colours of a picture."""
 
     content: bytes
 
 
 class TaskResult(Struct):
-    """The result of a task, or why the picture is unusable.
+    """The result of a task: `result` in MessagePack, or `unusable`, the field error of an unusable picture.
 
-    `is_exhausted`: memory ran out and is fragmented, so the next picture needs a new process.
+    `is_exhausted` means that memory ran out and is fragmented, so that the next picture needs a new process.
     """
 
     unusable: str = ""
@@ -170,12 +180,15 @@ Task = ConvertTask | ShrinkTask | FindColoursTask
 
 
 def send_message(connection: socket.socket, message: bytes) -> None:
-    """Send one message, within the timeout of the socket."""
+    """Send a message; raises TimeoutError after the timeout of the socket."""
     connection.sendall(_LENGTH.pack(len(message)) + message)
 
 
 def receive_message(connection: socket.socket, deadline: float | None = None) -> bytes:
-    """Return the next message; raises EOFError at the end, TimeoutError past the deadline (`time.monotonic`)."""
+    """Return the next message; raises EOFError if the other side has closed the socket.
+
+    `deadline` is a time of `time.monotonic`; after it, TimeoutError is raised. None waits without a limit.
+    """
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, deadline))
     return bytes(_receive_exactly(connection, length, deadline))
 

@@ -1,7 +1,7 @@
-"""The service's side of the child process that decodes pictures; it is started for the first picture.
+"""The service's side of the child process that decodes pictures (`worker`).
 
-A file cannot harm the service: the child has a memory limit (`worker`), is killed when a picture takes too long, and
-ends after a minute without work.
+The process starts with the first picture and ends after `IDLE_SECONDS` without one. A malicious file cannot harm the
+service: the child has a memory limit and is killed when a picture takes too long.
 """
 
 import logging
@@ -29,7 +29,7 @@ from appliance.core.errors import Unavailable
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.pictures")
-# The slowest allowed picture takes about a second on a machine of 2020.
+# The slowest picture within the limits takes about a second on a computer of 2020.
 MAX_SECONDS = 20.0
 IDLE_SECONDS = 60.0
 # These signals mean that the file crashed the decoder.
@@ -37,7 +37,7 @@ _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal
 
 
 class PictureProcess:
-    """The child process; it handles one picture at a time, and other callers wait."""
+    """The child process, which handles one task at a time; other threads wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,11 @@ class PictureProcess:
         self._timer: threading.Timer | None = None
 
     def run(self, task: Task, kind: type[T]) -> T:
-        """Return the result of a task; raises UnusablePicture for a picture that cannot be decoded, or Unavailable."""
+        """Return the result of a task as an object of type `kind`.
+
+        Raises UnusablePicture for a picture that cannot be decoded, and Unavailable if the process does not start or
+        ends.
+        """
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -62,7 +66,11 @@ class PictureProcess:
         return msgspec.msgpack.decode(answer.result, type=kind)
 
     def _exchange(self, message: bytes) -> bytes:
-        """Send a message to the child and return its reply; ends a child that does not reply."""
+        """Send a task to the child process and return its reply.
+
+        Raises UnusablePicture if the reply takes longer than `MAX_SECONDS` or the decoder crashes, and Unavailable if
+        the process does not start or ends for another reason. A process that is too slow is killed.
+        """
         deadline = time.monotonic() + MAX_SECONDS
         connection = self._connect()
         try:
@@ -92,7 +100,10 @@ class PictureProcess:
         return self._running[1]
 
     def _end(self, must_kill: bool = False) -> int:
-        """End the child and return its exit code, which is minus the signal that ended it, if any."""
+        """End the child process and return its exit code; the code is negative if a signal ended it.
+
+        Without `must_kill`, the process has a second to end by itself.
+        """
         assert self._running is not None
         (process, connection), self._running = self._running, None
         connection.close()
@@ -118,12 +129,18 @@ _process = PictureProcess()
 
 
 def convert(content: bytes, full_size: bool = False) -> Picture:
-    """Re-encode a picture for emails; raises UnusablePicture with a field error, or Unavailable."""
+    """Re-encode a picture for emails; raises UnusablePicture or Unavailable.
+
+    Unless `full_size` is set, the result is at most `worker.MAX_WIDTH` pixels wide; an animated GIF keeps its size.
+    """
     return _process.run(ConvertTask(content, full_size), Picture)
 
 
 def shrink(content: bytes, side: int) -> bytes:
-    """Return one of our pictures as a WebP of at most `side` pixels a side; raises UnusablePicture or Unavailable."""
+    """Return a stored picture as a WebP whose width and height are at most `side` pixels.
+
+    Raises UnusablePicture or Unavailable.
+    """
     return _process.run(ShrinkTask(content, side), bytes)
 
 

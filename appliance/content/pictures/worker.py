@@ -1,6 +1,6 @@
-"""The child process that decodes pictures: one at a time, within a memory limit, until the service closes the socket.
+"""The child process that decodes pictures, one at a time and within a memory limit.
 
-No other code decodes files of strangers. `process` is the service's side.
+It ends when the service closes the socket. Uploaded pictures are decoded only here. `process` is the service's side.
 """
 
 import colorsys
@@ -42,15 +42,16 @@ from appliance.content.pictures.formats import (
     read_webp_header,
 )
 
-# Uploaded pictures are decoded, scaled and encoded again, so that nothing else of the file is kept.
+# Uploaded pictures are decoded, scaled and encoded again, so that nothing but the picture remains.
 #
-# Scripts, locations and serial numbers of cameras are lost, and the served file is what its type says.
+# Scripts, and the locations and serial numbers that cameras record, are removed, and the served file really has the
+# format that its content type says.
 
-# Twice the maximum width of an email (`designs.theme`), for screens with two pixels a point.
+# Twice the maximum width of an email (`designs.theme`), for high-density screens.
 MAX_WIDTH = 1_440
 _MAX_ENCODED_BYTES = 10 * 1_048_576
 _BAND_ROWS = 128
-# Box filtering down to three times the target size is faster, without a visible difference.
+# Box filtering first, down to three times the target size, is faster without a visible difference.
 _REDUCING_GAP = 3.0
 _ORIENTATION = 0x0112
 _TURNS = {
@@ -70,14 +71,14 @@ _DECODER_ERRORS = (
     struct.error,
     zlib.error,
 )
-# The library warns at its limit and refuses at twice as many.
+# Pillow warns at its limit and raises an error at twice the limit.
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 MAX_GIF_FRAMES = 200
 MAX_GIF_PIXELS = 50_000_000
-# A larger side would have a printable character as second byte, so that the header could begin a script as well.
+# In a longer side, the second byte could be a printable character, so that the header could also begin a script.
 MAX_GIF_SIDE = 8_000
 _EXTENSION, _CONTROL, _APPLICATION, _IMAGE, _END = 0x21, 0xF9, 0xFF, 0x2C, 0x3B
 _LOCAL, _INTERLACED, _LOOP = 0x80, 0x40, b"NETSCAPE2.0"
@@ -85,10 +86,10 @@ _DESCRIPTOR = 10
 
 
 class _GifFrame(NamedTuple):
-    control: bytes | None  # disposal, delay, transparent index
+    control: bytes | None  # disposal method, delay and transparent colour
     box: tuple[int, int, int, int]  # x, y, width, height
     interlaced: int
-    colours: bytes | None  # its own, where it has some
+    colours: bytes | None  # the local colour table, or None if the frame uses the global one
     data: bytes
 
 
@@ -102,7 +103,7 @@ class _Gif(NamedTuple):
 
 
 class ConvertedGif(NamedTuple):
-    """A GIF as it is served."""
+    """A GIF after re-encoding; `frames` is their number."""
 
     content: bytes
     width: int
@@ -111,7 +112,7 @@ class ConvertedGif(NamedTuple):
 
 
 def convert_gif(content: bytes) -> ConvertedGif:
-    """Re-encode a GIF; raises UnusablePicture for one that is broken, too large, or more than a GIF."""
+    """Re-encode a GIF; raises UnusablePicture if it is broken, too large, or followed by other data."""
     try:
         gif = _read_gif(content)
         encoded = b"".join(_write_gif(gif))
@@ -121,7 +122,7 @@ def convert_gif(content: bytes) -> ConvertedGif:
 
 
 def _read_gif(content: bytes) -> _Gif:
-    """Read the blocks of a GIF without decoding them, and check every size."""
+    """Read the blocks of a GIF without decoding the pixels, and check all sizes; raises UnusablePicture."""
     width, height, flags, background, _ = struct.unpack_from("<HHBBB", content, 6)
     check_size(width, height, max_side=MAX_GIF_SIDE)
     colours, place = _read_colour_table(content, 13, flags)
@@ -168,7 +169,7 @@ def _read_colour_table(content: bytes, place: int, flags: int) -> tuple[bytes | 
 
 
 def _read_blocks(content: bytes, place: int) -> tuple[list[bytes], int]:
-    """Return the sub-blocks at an offset, and the offset after them."""
+    """Return the sub-blocks that start at an offset, and the offset after them."""
     blocks = []
     while size := content[place]:
         blocks.append(content[place + 1 : place + 1 + size])
@@ -197,7 +198,7 @@ def _write_gif(gif: _Gif) -> Iterator[bytes]:
         yield b"!\xff\x0b" + _LOOP + b"\x03\x01" + struct.pack("<HB", gif.loops, 0)
     for frame in gif.frames:
         if frame.control is not None:
-            # Keep disposal and transparency, and drop "wait for user input", which emails cannot do.
+            # Keep the disposal method and transparency; drop "wait for user input", which does not work in emails.
             yield b"!\xf9\x04" + bytes([frame.control[0] & 0x1D]) + frame.control[1:] + b"\0"
         yield b"," + struct.pack("<HHHHB", *frame.box, _colour_table_flags(frame.colours)) + (frame.colours or b"")
         yield _encode_frame(frame, gif.colours)
@@ -209,7 +210,10 @@ def _colour_table_flags(colours: bytes | None) -> int:
 
 
 def _encode_frame(frame: _GifFrame, shared: bytes | None) -> bytes:
-    """Decode the indices of one frame as a separate picture, and encode them again."""
+    """Return the re-encoded pixels of a frame, without its descriptor.
+
+    The frame is decoded as a separate GIF; `shared` is the global colour table.
+    """
     colours = frame.colours or shared or b""
     _, _, width, height = frame.box
     alone = b"GIF89a" + struct.pack("<HHBBB", width, height, _colour_table_flags(colours), 0, 0) + colours
@@ -219,7 +223,10 @@ def _encode_frame(frame: _GifFrame, shared: bytes | None) -> bytes:
 
 
 def convert(content: bytes, full_size: bool = False) -> Picture:
-    """Re-encode a picture for emails, at most MAX_WIDTH pixels wide unless `full_size`; raises UnusablePicture."""
+    """Re-encode a picture for emails; raises UnusablePicture.
+
+    Unless `full_size` is set, the result is at most `MAX_WIDTH` pixels wide; an animated GIF keeps its size.
+    """
     format_ = detect_format(content)
     try:
         picture = _convert_gif(content, full_size) if format_ == "GIF" else _convert_still(content, format_, full_size)
@@ -235,7 +242,10 @@ def convert(content: bytes, full_size: bool = False) -> Picture:
 
 
 def _convert_gif(content: bytes, full_size: bool) -> Picture:
-    """Keep a GIF animated; a still one that is too wide becomes a PNG."""
+    """Re-encode a GIF with its animation.
+
+    A still GIF that is wider than `MAX_WIDTH` becomes a PNG of that width, unless `full_size` is set.
+    """
     gif = convert_gif(content)
     if gif.frames == 1 and gif.width > MAX_WIDTH and not full_size:
         return _convert_still(gif.content, "GIF", full_size)
@@ -268,7 +278,10 @@ def _require_still(is_animated: bool) -> None:
 
 
 def _load(image: Image.Image, widest: int | None) -> Image.Image:
-    """Decode a picture, apply its orientation, convert it to sRGB, and scale it to the maximum width."""
+    """Decode a picture, apply its orientation, convert it to sRGB, and scale it down to the width `widest`.
+
+    None keeps the width.
+    """
     orientation = _read_orientation(image)
     width, height = image.size
     shown_width = height if orientation in (5, 6, 7, 8) else width
@@ -278,11 +291,11 @@ def _load(image: Image.Image, widest: int | None) -> Image.Image:
         image.draft(None, size)
     image.load()
     if image.mode == "P" and image.palette is None:
-        raise UnusablePicture("is broken or cut off")  # a PNG of palette colours without its PLTE chunk
+        raise UnusablePicture("is broken or cut off")  # a PNG with palette colours but no PLTE chunk
     profile = image.info.get("icc_profile")
     picture = _resize(image, size) if size != image.size else _to_writable_mode(image)
     if image.mode == "P" and picture.mode == "RGB":
-        # With many colours the file would be several times as large.
+        # Scaling gave the picture many colours; without a palette the file would be several times as large.
         picture = picture.quantize(256)
     if profile:
         picture = _to_srgb(picture, profile)
@@ -300,17 +313,17 @@ def _read_orientation(image: Image.Image) -> int:
 
 
 def _to_writable_mode(picture: Image.Image) -> Image.Image:
-    """Return a picture in a mode that the encoders write; palettes are kept."""
+    """Return a picture in a mode that the encoders can write; a palette is kept."""
     if picture.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
         return picture
     if picture.mode.startswith("I"):
-        # For 16 bits of grey, a plain conversion would clip instead of scale.
+        # Scale 16-bit grey values to 8 bits, because a direct conversion would clip them.
         return picture.convert("I").point(lambda value: value / 256).convert("L")
     return picture.convert("RGBA" if picture.has_transparency_data else "RGB")
 
 
 def _resize(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Scale a picture down in bands, so that intermediate results need little memory."""
+    """Scale a picture down in bands of rows, so that intermediate results need little memory."""
     clear = picture.has_transparency_data
     mode = "CMYK" if picture.mode == "CMYK" else "RGBA" if clear else "RGB"
     resized = Image.new(mode, size)
@@ -330,7 +343,7 @@ def _resize(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 
 def _to_srgb(picture: Image.Image, profile: bytes) -> Image.Image:
-    """Convert the colours of a wide gamut or of print to sRGB."""
+    """Convert a picture from its colour profile to sRGB; with a malformed profile it is returned unchanged."""
     if picture.mode not in ("RGB", "RGBA", "CMYK"):
         return picture
     mode = "RGB" if picture.mode == "CMYK" else picture.mode
@@ -338,7 +351,7 @@ def _to_srgb(picture: Image.Image, profile: bytes) -> Image.Image:
         source_profile = ImageCms.ImageCmsProfile(BytesIO(profile))
         converted = ImageCms.profileToProfile(picture, source_profile, ImageCms.createProfile("sRGB"), outputMode=mode)
     except (ImageCms.PyCMSError, OSError):
-        return picture  # malformed profile
+        return picture
     return converted if converted is not None else picture
 
 
@@ -352,13 +365,13 @@ def _encode(picture: Image.Image, format_: Format) -> Picture:
     return Picture(buffer.getvalue(), f"image/{format_.lower()}", *picture.size)
 
 
-# Thumbnails for our own pages.
+# Thumbnails for the pages of Campanero.
 
 _THUMBNAIL_QUALITY = 72
 
 
 def make_thumbnail(content: bytes, side: int) -> bytes:
-    """Return a picture as a WebP of at most `side` pixels a side; of an animation the first frame."""
+    """Return a picture as a WebP whose sides are at most `side` pixels; an animation becomes its first frame."""
     from PIL import Image
 
     with Image.open(BytesIO(content)) as image:
@@ -370,20 +383,21 @@ def make_thumbnail(content: bytes, side: int) -> bytes:
     return buffer.getvalue()
 
 
-# The dominant colours of a logo, proposed for a brand.
+# The dominant colours of a logo, which are proposed as brand colours.
 
 _PALETTE_SIDE = 96
 _MAX_SHADES = 12
 _MAX_COLOURS = 4
-# Colours outside of these limits do not characterize a brand, and colours closer than the distance count as one.
+# Colours outside of the first three limits do not characterize a brand. Colours closer together than the distance (the
+# sum of the differences of red, green and blue) count as one.
 _MAX_LIGHTNESS, _MIN_LIGHTNESS, _MIN_SATURATION = 0.93, 0.06, 0.12
 _MIN_DISTANCE = 60
 
 
 def find_dominant_colours(content: bytes) -> tuple[str, ...]:
-    """Return up to four colours as `#rrggbb`, the most characteristic first; none for black and white.
+    """Return up to four dominant colours as `#rrggbb`, the most characteristic first; none for black and white.
 
-    Raises UnusablePicture for a file that is no picture.
+    Raises UnusablePicture for a file that is not a picture or is too large.
     """
     from PIL import Image
 
@@ -422,17 +436,18 @@ def _palette_colour(shades: list[int], index: object) -> tuple[int, int, int]:
 
 
 def _colour_weight(rgb: tuple[int, int, int]) -> float:
-    """Return how characteristic a colour is: its saturation, and 0 for white, black and grey."""
+    """Return how characteristic a colour is: its saturation, or 0 for white, black and grey."""
     _, light, full = colorsys.rgb_to_hls(*(part / 255 for part in rgb))
     return full if _MIN_LIGHTNESS < light < _MAX_LIGHTNESS and full > _MIN_SATURATION else 0.0
 
 
-# The largest allowed picture needs about 450 MiB: decoded, with its own colours and in sRGB, rotated, encoded.
+# The largest allowed picture needs about 450 MiB, because several copies exist at a time: decoded, converted to sRGB,
+# rotated, encoded.
 MAX_MEMORY_BYTES = 768 * 1024 * 1024
 
 
 def main() -> int:
-    """Run tasks of the service until it closes the socket on stdin (see `core.subprocesses`)."""
+    """Run the service's tasks until it closes the socket, which is stdin (`executable.start_with_socket`)."""
     _limit_process()
     with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
         while True:
@@ -442,22 +457,25 @@ def main() -> int:
 
 
 def _limit_process() -> None:
-    """Limit memory and core dumps, and let the kernel end this process before the service when memory runs out."""
+    """Limit memory and disable core dumps, signals of the terminal, warnings and logging.
+
+    When memory runs out, the kernel is to end this process before the service.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # a system without it
+    with contextlib.suppress(OSError):  # the system has no such file
         Path("/proc/self/oom_score_adj").write_text("1000")
-    # Ctrl+C in a terminal is for the service, which closes the socket.
+    # Ctrl+C in a terminal also reaches this process; it ends when the service closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A file of five megabytes can cause a hundred thousand warnings.
+    # A file of 5 MB can cause 100,000 warnings.
     warnings.simplefilter("ignore")
     logging.disable()
 
 
 def _run_task(task: Task) -> TaskResult:
-    """Run a task and return its result."""
+    """Run a task and return its result, or for any error a field error of the picture."""
     try:
         return TaskResult(result=msgspec.Raw(msgspec.msgpack.encode(_dispatch(task))))
     except UnusablePicture as why:
@@ -465,7 +483,7 @@ def _run_task(task: Task) -> TaskResult:
     except MemoryError:
         return TaskResult(unusable="needs too much memory to decode: save it with fewer pixels", is_exhausted=True)
     except Exception:
-        # Decoders are not known to raise other errors: the operator gets the traceback, the uploader an answer.
+        # No decoder is known to raise another error, so the traceback is for the operator.
         traceback.print_exc()
         return TaskResult(unusable="cannot be decoded")
 
