@@ -31,9 +31,9 @@ class _InProcess(Consumer):  # type: ignore[misc]  # Huey has no type annotation
 
 
 class BackgroundWork:
-    """The background jobs of this process with their threads.
+    """The background jobs of this process and their threads.
 
-    `process` is the id of this process in the columns that name a worker.
+    `process` identifies the process in the rows that it claims.
     """
 
     def __init__(self, process: str) -> None:

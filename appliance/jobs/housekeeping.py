@@ -1,8 +1,8 @@
 """Delete expired rows, hourly and at the start.
 
 Expired rows are found outside of the writer and deleted in batches. Each batch is a transaction of a few milliseconds,
-followed by a pause of the same length, so that other writes are not delayed. Events, webhook deliveries and imports
-have functions of their own packages for this.
+followed by a pause of the same length, so that other writes are not delayed. The packages `events`, `webhooks` and
+`imports` contain functions that delete their expired rows.
 
 The database file does not shrink: deleted rows leave free pages, which later rows fill. `VACUUM` would block all writes
 while it copies the whole file, and the next import would enlarge the file again. `ANALYZE` is not run either, because

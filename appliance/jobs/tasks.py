@@ -1,4 +1,4 @@
-"""The tasks of Huey, which run on wake-ups; each processes all due rows of its tables.
+"""Background jobs as Huey tasks, which run on wake-ups; each processes all due rows of its tables.
 
 A task may run twice, or not at all, without harm. Two parts of Huey are replaced. Its memory storage is polled, which
 would delay every send by up to the polling interval; `BlockingMemoryStorage` wakes its readers instead. Its `lock_task`
@@ -118,7 +118,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
             return task
 
     def wake_all(self) -> None:
-        """Wake all readers and let them wait no more, because the process is ending."""
+        """Wake all readers, and make later calls of `dequeue` return at once, because the process is ending."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -204,9 +204,9 @@ class Jobs:
         self._metrics.register(name)
 
     def _pause(self, name: str) -> None:
-        """Sleep until the minimum time since the job's last run has passed; wake-ups are ignored meanwhile.
+        """Sleep until the minimum time since the job's last run has passed (`_PAUSE_SECONDS`).
 
-        The run that follows processes what they announced.
+        Wake-ups during the sleep are ignored, because the run that follows processes all due rows.
         """
         seconds = self._last_run_at.get(name, 0.0) + _PAUSE_SECONDS.get(name, 0.0) - time.monotonic()
         if seconds <= 0:
@@ -285,14 +285,14 @@ class Jobs:
     def check_links(self) -> None:
         """Check the links of drafts, where a check was requested.
 
-        Returns at once if another run is active, which also covers the new requests; it may wait long for responses.
+        It may wait long for responses. Returns at once if another run is active, which also covers the new requests.
         """
         self._run_once(self._links_lock, links.run_pending_checks)
 
     def check_domains(self) -> None:
         """Check the DNS records of sending domains that are due.
 
-        Returns at once if another run is active; it may wait long for responses.
+        It may wait long for responses. Returns at once if another run is active.
         """
         self._run_once(self._domains_lock, store.run_due_checks)
 
@@ -310,17 +310,21 @@ class Jobs:
         bulk_actions.run_due(self.importer.stopping)
 
     def delete_expired(self) -> None:
-        """Delete expired rows, unneeded payloads, old events and ignored runs of triggers."""
+        """Delete expired rows, unneeded payloads and deliveries, old events, and old ignored runs of flows.
+
+        Also removes erased contacts from stored imports.
+        """
         housekeeping.delete_expired(self.importer.stopping)
         housekeeping.prune_erased_and_finished()
         retention.delete_expired(self.importer.stopping)
         triggers.prune_ignored_runs(self.importer.stopping)
 
     def advance_campaigns(self) -> None:
-        """Start due campaigns, release those whose hold has ended, pause those with problems, and complete others.
+        """Start, release, pause and complete the campaigns for which it is time, in all accounts.
 
-        Campaigns are paused if the transport keeps rejecting their messages, or by auto-pause. They are completed when
-        they have no open rows.
+        Scheduled campaigns are started when they are due, and held ones released when the hold has ended. Campaigns are
+        paused if the transport keeps rejecting their messages, or by auto-pause. They are completed when they have no
+        open rows.
         """
         for account_id, campaign_id in send.list_due():
             self._start(account_id, campaign_id)

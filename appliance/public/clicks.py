@@ -72,8 +72,9 @@ class HitRecorder:
     def record(self, link: LinkRequest, hit_request: HitRequest) -> "asyncio.Future[TrackedMessage | None]":
         """Record a hit, and return a future of its message with the target of the link.
 
-        The future completes when the hit is stored, or after MAX_WAIT_SECONDS if the target is known by then. Its
-        result is None if the message does not exist. It raises Unavailable if the target cannot be read.
+        The future completes when the hit is stored, or after MAX_WAIT_SECONDS as soon as the target is known. Its
+        result is None if the message does not exist. It raises Unavailable if the target cannot be read. Beyond
+        `_MAX_PENDING_HITS` waiting hits, the hit is not recorded.
         """
         loop = asyncio.get_running_loop()
         pending = _PendingHit(link, hit_request, loop.create_future())
@@ -207,9 +208,10 @@ class HitRecorder:
     def _finish_write(
         self, batch: list[_PendingHit], hits_to_write: list[Hit], write: "Future[None]", loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Complete a batch after its write. If the write failed because of a hit, write the hits individually.
+        """Complete a batch after its write.
 
-        If the storage is unavailable, all hits of the batch are lost and counted as unrecorded.
+        If the storage is unavailable, all hits of the batch are lost and counted as unrecorded. After another error,
+        the hits are written individually, so that one invalid hit does not cost the others.
         """
         error = write.exception()
         if error is None:

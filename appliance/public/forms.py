@@ -74,9 +74,9 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
 
 
 def _parse_submission(form: Form, raw: dict[str, str]) -> tuple[Submission | None, dict[str, str]]:
-    """Return the submission, or else the phrase of the error message by field name.
+    """Return the submission and no errors, or else None and the text key of the error by field name.
 
-    A form that was submitted too quickly (`MIN_FILL_MS`) has an error of `base`.
+    A form that was submitted too quickly (`MIN_FILL_MS`) has an error for the field `base`.
     """
     try:
         submission = submissions.parse_submission(form, raw)

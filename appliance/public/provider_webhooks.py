@@ -40,7 +40,7 @@ async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     payload = await providers.read_request(
         name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
     )
-    # Store all reports that can be stored now. After the error, the provider repeats the request for the others;
+    # Store all reports that can be stored now. The error response makes the provider repeat the request for the others;
     # reports that are stored already do not count twice.
     waiting = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
     for error in filter(None, waiting):

@@ -46,9 +46,9 @@ class Verdict(NamedTuple):
 
 
 def judge_hits(hits: Sequence[ObservedHit], sent_at: int | None, links: int) -> list[Verdict]:
-    """Return the verdict of each hit of a message; the hits must be all of it, sorted by time.
+    """Return the verdict of each hit of a message.
 
-    `links` is the number of links in the message.
+    `hits` must be all hits of the message, in order of time. `links` is the number of links in the message.
     """
     verdicts = [judge_hit(hit, sent_at) for hit in hits]
     for reason, group in (*_bursts(hits), *_tours(hits, links)):
@@ -93,7 +93,10 @@ def _click_indexes(hits: Sequence[ObservedHit]) -> list[int]:
 
 
 def _windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Iterator[list[int]]:
-    """Yield, for each click, the indexes of the clicks from it until `span` milliseconds later."""
+    """Yield for each click its index and those of the clicks up to `span` milliseconds after it.
+
+    `clicks` are the indexes of the clicks among the hits.
+    """
     end = 0
     for start, index in enumerate(clicks):
         while end < len(clicks) and hits[clicks[end]].at <= hits[index].at + span:
@@ -130,7 +133,10 @@ def _identifies_machine(hit: ObservedHit, verdict: Verdict) -> bool:
 
 
 def _is_same_client(hit: ObservedHit, machine_clients: list[tuple[str | None, str | None, int]]) -> bool:
-    """Return whether one of the machines' clients made this hit too, within SAME_CLIENT_MS of its own hit."""
+    """Return whether the client of a machine's hit also made this hit, within SAME_CLIENT_MS before or after.
+
+    `machine_clients` are the IP address, user agent and time of each such hit.
+    """
     return any(
         ip == hit.ip and agent == hit.agent and abs(at - hit.at) <= SAME_CLIENT_MS for ip, agent, at in machine_clients
     )

@@ -51,9 +51,9 @@ class _MessageState:
 
 
 def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]) -> None:
-    """Count the opens and clicks in messages and contacts, and verify the channels of people who clicked.
+    """Count opens and clicks in their messages and contacts, and verify the channels of people who clicked.
 
-    The caller leaves hits by machines out.
+    `hits` must not contain hits by machines.
     """
     if not hits:
         return
@@ -107,14 +107,14 @@ _INSERT_EVENT = (
 
 
 def fetch_recorded_keys(messages: Iterable[int]) -> set[EventKey]:
-    """Return the keys of the hits of some messages for which an event exists already."""
+    """Return the keys for which a hit of these messages has an event."""
     ids = ",".join(map(str, messages))
     query = "SELECT message_id, kind, number, verdict = 'machine' FROM hit WHERE event_id IS NOT NULL AND message_id IN"
     return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{query} ({ids})")} if ids else set()
 
 
 class HitEvent(NamedTuple):
-    """A judged hit, with what its event needs."""
+    """A judged hit, with the message and referrer that its event contains."""
 
     message: TrackedMessage
     hit: ObservedHit
@@ -239,7 +239,10 @@ def _was_machine(hit: StoredHit) -> bool:
 
 
 def _record_missing_events(message: TrackedMessage) -> None:
-    """Record events for judged hits whose key has no event, since a verdict changed from or to MACHINE."""
+    """Record events for judged hits whose key has none, after verdicts have changed from or to MACHINE.
+
+    At most 1,000 hits of the message are read.
+    """
     recorded = fetch_recorded_keys([message.message_id])
     query = (
         "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
@@ -257,7 +260,7 @@ def _record_missing_events(message: TrackedMessage) -> None:
 
 
 def _find_link_url(key: EventKey) -> str | None:
-    """Return the target of a hit's link as another event of the same link recorded it, or None."""
+    """Return the target of a link, as the event of an earlier hit of it contains it; None if there is no such event."""
     url = scalar(
         "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "
         "WHERE h.message_id = ? AND h.kind = ? AND h.number IS NOT DISTINCT FROM ? AND h.event_id IS NOT NULL LIMIT 1",

@@ -120,7 +120,7 @@ def _audit(account_id: int, contact_id: int, action: str, ip: str | None) -> Non
 
 
 def has_open_request(account_id: int, contact_id: int) -> bool:
-    """Return whether an erasure request of a contact is not confirmed yet."""
+    """Return whether a contact has an erasure request that is not confirmed."""
     return (
         Confirmation.select()
         .join(Channel, on=(Channel.kind == Confirmation.kind) & (Channel.key == Confirmation.key))

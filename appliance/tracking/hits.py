@@ -187,9 +187,9 @@ def _drop_withdrawn(message: TrackedMessage, stored_hits: Iterable[StoredHit], l
 
 
 def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
-    """Write the verdicts of new hits, record the events of first opens and clicks, and count those not by machines.
+    """Write the verdicts of new hits and record the events of first opens and clicks.
 
-    `new` are pairs of a hit's id and its event.
+    Also counts the hits that are not by machines. `new` are pairs of a hit's id and its event.
     """
     recorded = engagement.fetch_recorded_keys({hit_event.message.message_id for _, hit_event in new})
     first_events: list[HitEvent] = []
@@ -366,10 +366,10 @@ _SELECT_JUDGED = (
 
 
 def rejudge_all(since: int = 0) -> tuple[int, int]:
-    """Judge the hits of all messages with a hit since `since` (milliseconds) again, by the present rules.
+    """Judge the hits of all messages with a hit since `since` (milliseconds) again, by the current rules.
 
     Returns the number of messages and the number of changed verdicts. Anonymous hits keep their verdicts, because what
-    was known about their clients is not stored. Each batch is a transaction.
+    was known about their clients is not stored. Each batch of messages is a transaction.
     """
     targets = LinkResolver()
     message_count = changed = last = 0

@@ -46,7 +46,10 @@ def _uploaded_logo(brand: Brand) -> str | None:
 
 
 def mask_address(address: str) -> str:
-    """Return an email address or phone number that only its owner recognises, such as `a…a@e…e.org`."""
+    """Return an email address or phone number with most characters hidden, such as `a…a@e…e.org`.
+
+    Its owner still recognises it.
+    """
     if "@" not in address:
         return f"{address[:3]}…{address[-2:]}"
     local, _, domain = address.partition("@")

@@ -1,7 +1,7 @@
-"""Simulate what the recipient of a captured message, the recipient's mail server or phone does.
+"""Simulate actions on a captured message: by its recipient, the recipient's mail server, or the phone network.
 
-With it, integrations and flows can be tried without real recipients. Counts, suppressions, opt-outs and events change
-as they do for a real message; events of a test message are marked as tests.
+With these actions, integrations and flows can be tried without real recipients. Counts, suppressions, opt-outs and
+events change as they do for a real message; events of a test message are marked as tests.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ from appliance.storage.transactions import commit, require_write_transaction
 from appliance.tracking import bot_detection, engagement, hits, unsubscribes
 from appliance.tracking.hits import Hit, HitRequest
 
-# The recipient of a captured SMS, the phone and its network. The actions call the same functions as real reports.
+# Actions on a captured SMS, by its recipient or the phone network. They call the same functions as real SMS and
+# receipts.
 
 # The delivery receipts by action: the status, the error code of Twilio, which most providers use, and the text.
 _RECEIPTS = {
@@ -112,7 +113,8 @@ def _apply_receipt(message: Message, receipt: Receipt) -> None:
 
 SIMULATION_SOURCE = "capture"
 _MAX_LINKS = 60
-# The retries while the row of a captured message does not say yet that it was sent.
+# The number of retries, and the pause between them, while the row of a captured message does not say yet that it was
+# sent.
 _MAX_TRIES, _PAUSE_SECONDS = 40, 0.05
 # The maximum time until the row of a captured message says that it was sent.
 _MAX_STORE_DELAY_MS = 10_000
@@ -121,7 +123,7 @@ Action = Literal[
     "help",
 ]  # fmt: skip
 _EMAIL_ACTIONS, _SMS_ONLY_ACTIONS = ("open", "complain"), ("fail", "stop", "start", "help")
-# A user agent that bot detection takes for a person's.
+# A user agent that bot detection recognises as a person's.
 _AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _REPORTS: dict[str, tuple[ReportKind, int | None, str | None, str]] = {
     "deliver": ("delivered", None, None, ""),

@@ -55,10 +55,9 @@ def opt_out(
 ) -> bool:
     """Opt the address of a message out of all marketing; repeating it changes nothing.
 
-    Returns False for an invalid token.
-
-    `source` is `one_click`, `link`, `mailto` (with the token of an unsubscribe address), or the name of the provider or
-    simulation that reported the opt-out. The opt-out of an address without a contact is stored too.
+    Returns False for an invalid token. `source` is `one_click`, `link`, `mailto` (with the token of an unsubscribe
+    address), or the name of the provider or simulation that reported the opt-out. The opt-out of an address without a
+    contact is stored too.
     """
     require_write_transaction()
     message = find_message_by_address(token) if source == "mailto" else find_message(token)
@@ -134,7 +133,7 @@ class PreferencesPage(NamedTuple):
 
     @property
     def has_mailbox(self) -> bool:
-        """Whether a confirmation email can be sent to one of the channels."""
+        """Return whether a confirmation email can be sent to one of the channels."""
         return any(channel.kind == "email" and channel.reachable for channel in self.channels)
 
 
@@ -250,7 +249,7 @@ def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence
 
 
 def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
-    """Undo an opt-out; repeating it changes nothing.
+    """Opt the address of a message in again, after an opt-out; repeating it changes nothing.
 
     Returns False if a complaint or erasure prevents it, so that only a new sign-up helps. Returns None if the token is
     invalid or the contact no longer exists.

@@ -87,7 +87,7 @@ class AddressError(Exception):
 class AddressPrefix(NamedTuple):
     """The literal text before an output in an address, with the text of conditions included.
 
-    `has_host` is whether the host has ended before the output whichever conditions apply, or the address needs no host.
+    `has_host` means that, whichever conditions apply, the host ends before the output, or that the address has no host.
     """
 
     text: str
@@ -203,9 +203,9 @@ def names_with_value(condition: Any, holds: bool) -> Names:
 
 
 def _compared_names(condition: Any, is_same: bool) -> Names:
-    """Return the variables that are known to have a value if the operands of a comparison are equal, or unequal.
+    """Return the variables that are known to have a value if two operands are equal, or unequal (not `is_same`).
 
-    `is_same` says which. Only comparisons with a non-empty literal text or with nil tell anything.
+    A variable has a value if it equals a literal text that is not empty, or differs from nil.
     """
     for side, other_side in ((condition.left, condition.right), (condition.right, condition.left)):
         if isinstance(other_side, Nil):
@@ -225,7 +225,8 @@ def _path_name(expression: Any) -> Names:
 # have an allowed scheme, else it is replaced. Within styles, characters with a meaning in CSS are removed. Logic tags
 # stay unchanged.
 
-# The first names of variables with a contact's data, which must not decide the host of a link.
+# The roots of variables with a contact's data, which must not decide the host of a link. The root of `contact.city` is
+# `contact`.
 RECIPIENT_ROOTS = ("contact", "first_name", "last_name", "email")
 
 _LINKS = ("href", "action", "formaction", "xlink:href")
@@ -236,7 +237,7 @@ _NO_PREFIX = AddressPrefix("", False)
 
 
 class Output(NamedTuple):
-    """An output tag: its index in the source, the first names of its variables, its node, and the ids of its blocks.
+    """An output tag: its index in the source, the roots of its variables, its node, and the ids of its blocks.
 
     `blocks` lists the enclosing blocks from the outermost to the innermost.
     """
@@ -288,8 +289,8 @@ def iterate_outputs(
 ) -> Iterator[Output]:
     """Yield all outputs of a template.
 
-    `bound` maps the loop variables in scope to the first names of the variables that their loops iterate over. `blocks`
-    are the ids of the enclosing blocks.
+    `bound` maps the loop variables in scope to the roots of the variables that their loops iterate over. `blocks` are
+    the ids of the enclosing blocks.
     """
     for node in nodes:
         if isinstance(node, OutputNode):
@@ -304,7 +305,7 @@ def iterate_outputs(
 
 
 def _expression_roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return the first names of all variables in an expression, including those in arguments of filters."""
+    """Return the roots of all variables in an expression, including those in arguments of filters."""
     roots: set[str] = set()
     if isinstance(expression, Path):
         name = str(expression.head())
@@ -373,7 +374,7 @@ class CompiledTemplate:
 
     Creating it raises MergeError if the source cannot be parsed, exceeds a limit, or uses a forbidden variable, filter
     or address. `variables` are the dotted names of the variables, sorted. `defaults` are pairs of a variable and its
-    default, see `_find_defaults`. `size` is the approximate memory in bytes.
+    default (`_find_defaults`). `size` is the approximate memory in bytes.
     """
 
     def __init__(self, source: str, context: Context) -> None:
@@ -406,7 +407,10 @@ class CompiledTemplate:
 
     @property
     def pieces(self) -> list[Piece] | None:
-        """Fixed texts, outputs and conditions in order; None if only the Liquid library can render the template."""
+        """Return the fixed texts, outputs and conditions in order.
+
+        None means that only the Liquid library can render the template.
+        """
         return None if self._splice is None else self._splice.pieces
 
     def _check_variables(self, analysis: TemplateAnalysis) -> None:
@@ -455,10 +459,10 @@ class CompiledTemplate:
 
 
 def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return each use of a variable in an output with its default: None if it has no default and may be empty.
+    """Return a pair of the variable and its default for each output of a variable; the default is None if it has none.
 
-    The default is empty for an output that a condition hides from contacts without a value. Variables that no output
-    uses follow, each once, with an empty default.
+    The default is empty for an output that a condition hides from contacts without a value. Pairs with an empty default
+    follow for the variables that no output uses.
     """
     defaults: list[tuple[str, str | None]] = []
     pending = [(node, NO_NAMES) for node in nodes]

@@ -17,7 +17,7 @@ from appliance.content.designs.sections import BY_NAME, KINDS
 MAX_SECTIONS = 200
 MAX_COLUMN_SECTIONS = 50
 MAX_COLUMN_LEVELS = 2
-# The maximum of all sections, including those in columns.
+# The maximum number of sections in a document, including those in columns.
 MAX_TOTAL_SECTIONS = 1_000
 # Property names of other products and of older documents, with our names.
 ALIASES = (("html", "content"), ("label", "text"))
@@ -107,7 +107,7 @@ def _walk_list(raw: list[Any], path: str, level: int) -> Iterator[Section]:
 def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     """Validate a document; calls `add(path, message)` for every error.
 
-    Unknown kinds of sections are no errors. Beyond a limit of the whole document, only that error is reported.
+    A section of an unknown kind is not an error. If the document as a whole exceeds a limit, only that is reported.
     """
     raw = document.get("sections", [])
     if not isinstance(raw, list):
@@ -211,7 +211,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The author's name for the section, or the label of its kind."""
+        """Return the author's name for the section, or the label of its kind."""
         name = self.section.props.get("name")
         has_name = self.section.kind is not None and "name" not in {prop.name for prop in self.section.kind.props}
         if has_name and isinstance(name, str) and name.strip():

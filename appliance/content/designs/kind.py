@@ -26,8 +26,8 @@ from appliance.content.designs.theme import (
 # A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
 # `validate_value` refuses values that must not be stored. `read_value` is lenient: it accepts values such as `"24px"`
-# or an address without `https://`, and replaces an unusable value by the default with an advice, so that a detail does
-# not cost an API client the whole document.
+# or an address without `https://`. It replaces an unusable value by the default and adds advice, so that a document is
+# not refused because of a detail.
 
 PropKind = Literal[
     "line", "text", "rich", "html", "url", "image", "colour", "number", "choice", "flag", "items", "group", "sections",
@@ -40,7 +40,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
 SCHEMES = ("http", "https", "mailto", "tel", "sms")
 _BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
 
-# A callback that takes the message of an advice about a value.
+# A callback that takes a message with advice about a value.
 Note = Callable[[str], None]
 
 
@@ -361,7 +361,7 @@ class View:
         self.background: str | None = None
         self.classes: list[str] = []
         self.path = ""
-        # Whether a text contains merge tags; the rendering sets the function.
+        # Returns whether a text contains merge tags; set by `render`.
         self.has_tags: Callable[[str], bool] = lambda text: False
         # Rendered content that the HTML and the text both need; only the columns use it.
         self.cache: Any = None
@@ -518,7 +518,7 @@ class Kind(NamedTuple):
     is_in_columns: bool = False
     is_on_page: bool = False
     padding: tuple[int, int, int, int] = (12, 32, 12, 32)
-    # Yields pairs of a code and a message for every advice about a section.
+    # Yields the code and message of each piece of advice about a section.
     advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())
     matches: Callable[[dict[str, Any]], bool] = lambda props: False
     # Recognises a section by less specific properties, if no kind's `matches` did.
@@ -527,7 +527,7 @@ class Kind(NamedTuple):
     def all_props(self) -> tuple[Prop, ...]:
         """Return the kind's own properties, then the common ones.
 
-        A common property with the name of an own one is left out, such as `name`, which is the name of a product.
+        A common property is left out if the kind declares one with the same name, such as the `name` of a product.
         """
         own_names = {prop.name for prop in self.props}
         return (*self.props, *(prop for prop in COMMON if prop.name not in own_names))

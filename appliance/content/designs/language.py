@@ -141,7 +141,7 @@ class _EscapedLiteral(StringLiteral):
 
 
 class _TimedBlock(BlockNode):
-    """A block that counts a step for each of its nodes, because it may take long without looking up a variable."""
+    """A block that counts a step for each node, because it may take a long time without looking up a variable."""
 
     __slots__ = ()
 

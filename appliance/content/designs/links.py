@@ -93,9 +93,10 @@ def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[Lin
 
 
 def _iterate_ends(masked: str, start: int, end: int) -> Iterator[int]:
-    """Yield the possible ends of an address, from the longest: before each trailing punctuation or closing bracket.
+    """Yield the possible ends of an address, the longest first.
 
-    A closing bracket that has an opening one in the address belongs to it.
+    Each next end leaves out one more trailing punctuation mark or closing bracket. A closing bracket that has an
+    opening one in the address belongs to the address.
     """
     count = {sign: masked.count(sign, start, end) for sign in "()[]"}
     yield end
@@ -197,9 +198,9 @@ def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
 def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
     """Return HTML and text with tracking addresses and the open pixel.
 
-    `addresses` are those of `find_links`, in order of their numbers; `base` is the URL of the tracking server. A link
-    in the HTML whose number belongs to another address gets the number of the first link with its address. An address
-    that is not in `addresses` or may not be tracked stays.
+    `addresses` are those of `find_links`, in order of their numbers; `base` is the base URL of tracking addresses. A
+    link in the HTML whose number belongs to another address gets the number of the first link with its address. An
+    address that is not in `addresses` or may not be tracked is left unchanged.
     """
     bound = find_loop_variables(html) | find_loop_variables(text)
     numbers: dict[str, int] = {}

@@ -96,7 +96,7 @@ class Tokens:
 
     def _text_of_token(self, match: re.Match[str]) -> str:
         number = match[1]
-        # A number that no token has is not a token: leave it unchanged.
+        # Leave the text unchanged if no token has the number.
         return self._kept[int(number)] if len(number) < 10 and int(number) < len(self._kept) else match[0]
 
 
@@ -286,7 +286,10 @@ def _feed(html: str, writer: _TextWriter) -> None:
 
 
 def html_to_text(html: str) -> str:
-    """Return HTML without merge tags as plain text with links in parentheses, ending in one line end."""
+    """Return HTML as plain text that ends in a line end, with the addresses of links in parentheses.
+
+    The HTML must not contain merge tags; `html_template_to_text` is for templates.
+    """
     writer = _TextWriter()
     _feed(html, writer)
     text = "".join(writer.parts).replace("\xa0", " ")
@@ -307,7 +310,7 @@ def extract_preview_text(html: str) -> str:
 
 
 def html_template_to_text(html: str) -> str:
-    """Return HTML with merge tags as plain text with links in parentheses; the merge tags stay unchanged."""
+    """Return HTML as plain text, with the addresses of links in parentheses and with merge tags unchanged."""
     if "{" not in html:
         return html_to_text(remove_control_characters(html))
     tokens = Tokens()

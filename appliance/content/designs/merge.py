@@ -202,7 +202,7 @@ def find_error(source: str | None, context: Context) -> str | None:
 
 
 def find_unknown_roots(names: list[str]) -> list[str]:
-    """Return the variables whose first name is none of `ROOTS`; they render as empty text."""
+    """Return the variables whose root, the first part of the name, is not in `ROOTS`; they render as empty text."""
     return [name for name in names if name.split(".")[0] not in ROOTS]
 
 
@@ -270,7 +270,7 @@ def _put_value(values: dict[str, Any], name: str, text: str) -> None:
 
 
 def _first_branches(parts: list[str]) -> Iterator[str]:
-    """Yield the text between tags, and the bracketed name of each output, of first branches of conditions only.
+    """Yield the texts between tags and the bracketed names of outputs, only from the first branch of each condition.
 
     The tags are the parts with odd index (`markup.split_tags`).
     """
@@ -298,7 +298,7 @@ def _bracketed_name(tag: str) -> str:
 
 # The fields of a template that may contain variables, besides the design, and their contexts.
 VARIABLE_FIELDS: dict[str, Context] = {"subject": "header", "preheader": "text", "from_name": "header", "body": "html"}
-# The first names of variables that the service provides; no contact can lack them and no API client must send them.
+# The roots of variables whose values the service provides. No contact can lack them, and no API client must send them.
 _PROVIDED_ROOTS = ("brand", "account", "campaign", "unsubscribe_url", "preferences_url", "view_url", "show")
 _SAMPLES = {
     "first_name": "Anna", "last_name": "Example", "email": "anna@example.org", "phone": "+15550100",
@@ -312,8 +312,8 @@ def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[
     """Return the variables of a template by name, each with the keys `default`, `sample` and `required`.
 
     Variables that the service provides are left out. The default is None if no use has one or the uses have different
-    ones. A variable is required if a use has no default. A text that cannot be parsed has no variables. An SMS has only
-    a body.
+    ones. A variable is required if a use has no default. A text that cannot be parsed has no variables. For the channel
+    `sms`, only the body is read.
     """
     defaults: dict[str, set[str | None]] = {}
     for context, text in _collect_texts(document) if channel == "email" else [_body(document)]:

@@ -29,7 +29,7 @@ _MAX_CACHED_CHARACTERS, _MAX_CHARACTERS = 200_000, 2_500_000
 
 
 class Advice(NamedTuple):
-    """An advice about a part of a document: its code, message, and the path of the part."""
+    """A piece of advice about a part of a document: a code, a message, and the path of the part."""
 
     code: str
     message: str
@@ -39,7 +39,7 @@ class Advice(NamedTuple):
 class RenderedDesign(NamedTuple):
     """A rendered design whose merge tags are still to be filled in.
 
-    `conditions` maps a variable under `show` to the filters of the contacts for whom it is true.
+    `conditions` maps the name of a variable under `show` to the contact filters that decide whether it is true.
     """
 
     html: str
@@ -60,15 +60,15 @@ def environment() -> Environment:
 
 
 def _to_pixels(values: Any) -> str:
-    """Return a number, or several numbers separated by spaces, as CSS pixels."""
+    """Return a number as CSS pixels; a list or tuple of numbers as several, separated by spaces."""
     return " ".join(f"{value:g}px" for value in (values if isinstance(values, list | tuple) else (values,)))
 
 
 def render_design(design: Any, look: Look, locale: str = "en", marked: bool = False) -> RenderedDesign:
-    """Render any document; an unreadable or too large one gives an empty email with an advice, never an exception.
+    """Render a document; never raises, because an unreadable or too large document becomes an empty email with advice.
 
-    Recent renderings are cached (`_MAX_CACHED_CHARACTERS`). `marked` adds comments for the canvas that mark where each
-    section begins and ends.
+    Recent renderings are cached, of documents shorter than `_MAX_CACHED_CHARACTERS`. `marked` adds comments for the
+    canvas that mark where each section begins and ends.
     """
     try:
         text = document.to_canonical_json(design)
@@ -136,7 +136,7 @@ class _Rendering:
         return theme._replace(logo_url=logo)
 
     def _advise_theme(self, values: Any) -> None:
-        """Add an advice for each invalid colour of the document's theme; rendering uses the brand's colour instead."""
+        """Add advice about each invalid colour of the document's theme; the brand's colour is used instead."""
         for prop in THEME:
             value = prop.get_value(values)
             usable = value in (None, "") or (isinstance(value, str) and parse_colour(value) is not None)
@@ -159,9 +159,9 @@ class _Rendering:
         )
 
     def _has_room(self, path: str) -> bool:
-        """Count a section, and return whether it fits into the limits of sections and size of a message.
+        """Count a section, and return whether the message is still within the limits of sections and size.
 
-        The first section that does not fit gets an advice.
+        Advice is added about the first section that does not fit.
         """
         self.shown += 1
         if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge.MAX_OUTPUT_BYTES:
@@ -175,7 +175,7 @@ class _Rendering:
         self.advice.append(Advice("unknown_section", f"a section of the kind {kind!r} cannot {action}", section.path))
 
     def _render_section(self, section: Section) -> tuple[str, str]:
-        """Return a top-level section as MJML and as text; a section of an unknown kind is empty and gets an advice."""
+        """Return a top-level section as MJML and as text; a section of an unknown kind is empty, with advice."""
         if section.kind is None:
             self._render_unknown(section, "be shown")
             return self._wrap_mark(section.path, ""), ""
@@ -259,8 +259,8 @@ class _Rendering:
     def _resolve_padding(self, section: Section, kind: Kind) -> tuple[int, int, int, int]:
         """Return the padding in pixels, in the order of CSS: top, right, bottom, left.
 
-        One to four sizes are read as in CSS and limited to 0 to 96. An invalid padding gets an advice and the default
-        of the kind.
+        One to four sizes are read as in CSS, and each is clamped to 0 to 96. For an invalid padding, advice is added
+        and the padding of the kind is used.
         """
         raw = section.styles.get("padding")
         if raw is None or raw == "":
@@ -274,9 +274,9 @@ class _Rendering:
         return top, right, bottom, left
 
     def _render_inner(self, raw: list[Any], width: float, path: str) -> InnerContent:
-        """Render the sections of a column, `raw`, in a width in pixels; `path` is the path of the list.
+        """Render the sections `raw` of a column that is `width` pixels wide; `path` is the path of the list.
 
-        A section that columns cannot contain is left out and gets an advice.
+        A section that columns cannot contain is left out, with advice.
         """
         self.level += 1
         parts, texts = [], []

@@ -72,9 +72,9 @@ def readable_colour(background: str, preferred: str | None = None) -> str:
 
 
 def ensure_contrast(colour: str, background: str, ratio: float = 4.5) -> str:
-    """Return a colour mixed with white or black, in steps of 5 %, until its contrast on the background suffices.
+    """Mix a colour with white or black, in steps of 5 %, until its contrast on the background is at least `ratio`.
 
-    If no mixture does, return white or black.
+    Return white or black if no mixture has that contrast.
     """
     target = max(("#ffffff", "#000000"), key=lambda end_colour: contrast_ratio(end_colour, background))
     for step in range(21):
@@ -100,7 +100,8 @@ BUTTON_RADII = {"rounded": 8, "square": 0, "pill": 40}
 class Look(NamedTuple):
     """The parts of a brand that an email shows.
 
-    `theme`, `header` and `footer` are default properties of the theme, the header section and the footer section.
+    `theme`, `header` and `footer` are the brand's default properties for the theme, the header section and the footer
+    section.
     """
 
     company_name: str = ""
@@ -260,7 +261,7 @@ def wrap_html(mjml: str, theme: Theme, locale: str) -> str:
 @cache
 def _mrml_options() -> tuple[Any, Any]:
 
-    return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # the default links to fonts of a third party
+    return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # by default, mrml links to fonts of a third party
 
 
 def _mjml_to_html(mjml: str, theme: Theme, direction: str, attributes: str = "") -> str:
@@ -279,7 +280,7 @@ def _mjml_to_html(mjml: str, theme: Theme, direction: str, attributes: str = "")
     )
 
     html: str = mrml.to_html(source, *_mrml_options()).content
-    # Join the conditional comments for Outlook where one ends and the next one begins at once.
+    # Join two conditional comments for Outlook where the second begins immediately after the first.
     return html.replace("<![endif]--><!--[if mso | IE]>", "")
 
 

@@ -187,7 +187,8 @@ def send_message(connection: socket.socket, message: bytes) -> None:
 def receive_message(connection: socket.socket, deadline: float | None = None) -> bytes:
     """Return the next message; raises EOFError if the other side has closed the socket.
 
-    `deadline` is a time of `time.monotonic`; after it, TimeoutError is raised. None waits without a limit.
+    `deadline` is a time of `time.monotonic`, after which TimeoutError is raised; None leaves the timeout of the socket
+    unchanged.
     """
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size, deadline))
     return bytes(_receive_exactly(connection, length, deadline))

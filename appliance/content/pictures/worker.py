@@ -457,9 +457,9 @@ def main() -> int:
 
 
 def _limit_process() -> None:
-    """Limit memory and disable core dumps, signals of the terminal, warnings and logging.
+    """Limit the memory of this process, and disable core dumps, Ctrl+C, warnings and logging.
 
-    When memory runs out, the kernel is to end this process before the service.
+    Also makes the kernel end this process before the service when the machine runs out of memory.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
@@ -467,7 +467,8 @@ def _limit_process() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # the system has no such file
         Path("/proc/self/oom_score_adj").write_text("1000")
-    # Ctrl+C in a terminal also reaches this process; it ends when the service closes the socket.
+    # Ctrl+C in a terminal reaches this process too. It is ignored, because the process ends when the service closes the
+    # socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A file of 5 MB can cause 100,000 warnings.
     warnings.simplefilter("ignore")
@@ -475,7 +476,7 @@ def _limit_process() -> None:
 
 
 def _run_task(task: Task) -> TaskResult:
-    """Run a task and return its result, or for any error a field error of the picture."""
+    """Run a task and return its result; an error becomes a field error of the picture."""
     try:
         return TaskResult(result=msgspec.Raw(msgspec.msgpack.encode(_dispatch(task))))
     except UnusablePicture as why:

@@ -11,8 +11,8 @@ _PRESETS = {"1:1": (50, 50), "1:2": (33.33, 66.67), "2:1": (66.67, 33.33), "1:1:
 def widths(view: View) -> list[float]:
     """Return the widths of the columns in percent.
 
-    Their own widths apply if all are set and their sum is 98 to 102, else those of a preset for this number of columns,
-    else equal ones.
+    The widths that are set for the columns apply if all are set and their sum is 98 to 102. Otherwise the preset
+    applies if it is for this number of columns, else the columns have equal widths.
     """
     columns = view.props.columns
     shares = [column.width for column in columns]

@@ -19,7 +19,10 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 def logo(view: View) -> str | None:
-    """Return the address of the section's logo; else None if it has a name instead, else the theme's logo."""
+    """Return the address of the section's logo, or else of the theme's logo unless the section has a name instead.
+
+    None means that no logo is shown.
+    """
     return view.props.logo_url or (None if view.props.wordmark_text else view.theme.logo_url)
 
 
