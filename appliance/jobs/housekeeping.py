@@ -92,7 +92,7 @@ def _delete_in_batches(sweep: Sweep, stopping: threading.Event) -> int:
 
 
 def _remove_leftover_uploads() -> None:
-    """Remove temporary upload directories older than a day that processes left when they were killed."""
+    """Remove temporary upload directories that killed processes of the same user left more than a day ago."""
     for directory in Path(tempfile.gettempdir()).glob(f"{media.UPLOAD_DIR_PREFIX}*"):
         try:
             status = directory.lstat()

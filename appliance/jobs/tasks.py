@@ -206,7 +206,8 @@ class Jobs:
     def _pause(self, name: str) -> None:
         """Sleep until the minimum time since the job's last run has passed (`_PAUSE_SECONDS`).
 
-        Wake-ups during the sleep are ignored, because the run that follows processes all due rows.
+        Wake-ups during the sleep are ignored, because the run that follows processes all due rows. Returns at once if
+        another thread is sleeping for the job.
         """
         seconds = self._last_run_at.get(name, 0.0) + _PAUSE_SECONDS.get(name, 0.0) - time.monotonic()
         if seconds <= 0:
@@ -276,7 +277,7 @@ class Jobs:
             lock.release()
 
     def run_preflights(self) -> None:
-        """Render drafts for all their recipients, where a preflight has requested it (`campaigns.rehearsal`).
+        """Render drafts for each of their recipients, as preflights have requested (`campaigns.rehearsal`).
 
         Returns at once if another run is active, which also covers the new requests.
         """

@@ -53,7 +53,7 @@ class _PendingHit:
 
 
 class HitRecorder:
-    """Records hits in batches; all public methods are called on one event loop.
+    """A recorder that stores hits in batches; all public methods are called on one event loop.
 
     `early` counts the responses that were sent before their hit was stored, `unrecorded` the hits that were lost.
     """
@@ -261,7 +261,10 @@ _MAX_AGENT_CHARACTERS, _MAX_REFERRER_CHARACTERS = 400, 500
 
 
 async def follow_link(request: Request, token: str) -> HTTPResponse:
-    """Record a click and redirect to the target of the link; an error page if the link is invalid or cannot be read."""
+    """Record a click and redirect to the target of the link.
+
+    An invalid link gets the page "not found", and one whose target cannot be read the page for temporary failures.
+    """
     click = links.read_click_token(token)
     if click is None:
         return pages.not_found_page()

@@ -25,7 +25,7 @@ _HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
 
 async def show_form(request: Request, token: str) -> HTTPResponse:
-    """Show the empty page of a sign-up form; an error page if the form does not exist or cannot be read."""
+    """Show the empty page of a sign-up form, or an error page if the form does not exist or cannot be read."""
     try:
         form = await fetch(store.find_by_key, token)
         return await _form_page(form, {}, {}, crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8))

@@ -116,7 +116,7 @@ def build_evidence(request: Request, source: str, text: str | None) -> Evidence:
 
 
 def detect_language(request: Request) -> str:
-    """Return the first language that the browser prefers, if there are texts in it, else English."""
+    """Return the browser's first language if the pages have texts in it, else English."""
     preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
     return recipient_texts.language_of_locale(preferred.strip()[:20] or "en")
 
@@ -147,7 +147,10 @@ _MESSAGE_POLICY = (
 
 
 async def show_message(request: Request, token: str) -> HTTPResponse:
-    """Show the web version of a message; an error page if the link is invalid or the message cannot be rendered."""
+    """Show the web version of a message.
+
+    An invalid link and a message that cannot be rendered get the page "not found".
+    """
     try:
         html = await fetch(render_message, token)
     except MergeError:

@@ -21,7 +21,7 @@ _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
 
 
 async def show_preferences(request: Request, token: str) -> HTTPResponse:
-    """Show the preferences page, without changing anything; an error page for an invalid token."""
+    """Show the preferences page, or an error page for an invalid token; nothing is changed."""
     try:
         page = await fetch(unsubscribes.get_preferences_page, token)
     except Unavailable:

@@ -61,7 +61,10 @@ async def receive_provider_webhook(request: Request, provider: str, name: str) -
 
 
 async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
-    """Receive reports and incoming SMS from an SMS provider; all of a request are stored in one transaction."""
+    """Receive reports and incoming SMS from an SMS provider, and store all of a request in one transaction.
+
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed, PayloadTooLarge, or the errors of `read_sms_hook`.
+    """
     _require_open_post(request, providers.is_sms_hook_enabled(hook))
     if len(request.body) > _MAX_SMS_BODY_BYTES:
         raise PayloadTooLarge(f"at most {_MAX_SMS_BODY_BYTES} bytes")

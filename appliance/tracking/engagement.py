@@ -107,7 +107,7 @@ _INSERT_EVENT = (
 
 
 def fetch_recorded_keys(messages: Iterable[int]) -> set[EventKey]:
-    """Return the keys for which a hit of these messages has an event."""
+    """Return the keys of those hits of some messages that already have an event."""
     ids = ",".join(map(str, messages))
     query = "SELECT message_id, kind, number, verdict = 'machine' FROM hit WHERE event_id IS NOT NULL AND message_id IN"
     return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{query} ({ids})")} if ids else set()
@@ -270,7 +270,7 @@ def _find_link_url(key: EventKey) -> str | None:
 
 
 def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
-    """Recalculate the first open and click of a message, and the counts and last times of its contact.
+    """Recalculate the first open and click of a message, and the counts and last interactions of its contact.
 
     `machine_times` are the times of hits that are now known to be by machines; a channel verified by one of them
     becomes unverified.

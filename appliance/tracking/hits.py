@@ -76,9 +76,9 @@ class MessageHits(NamedTuple):
 
 
 class HitLimiter:
-    """Counts the hits of each message in memory, to store at most `MAX_HITS_PER_MESSAGE`; for use by one thread.
+    """A counter of the hits of each message, which limits stored hits to `MAX_HITS_PER_MESSAGE`; for use by one thread.
 
-    The counts start again at zero when `_MAX_COUNTED_MESSAGES` messages were counted.
+    The counts are kept in memory. They start again at zero when `_MAX_COUNTED_MESSAGES` messages were counted.
     """
 
     def __init__(self) -> None:
@@ -120,11 +120,11 @@ def record_hits(batch: Sequence[Hit]) -> None:
 
 
 def judge_stored_hits(cases: Sequence[MessageHits], first: int, last: int) -> int:
-    """Judge the stored hits of some messages, write the verdicts, and return the number of new hits until `last`.
+    """Judge the stored hits of some messages, write the verdicts, and return the number of new hits.
 
-    Hits after `last` stay unjudged. Hits from before `first`, by SAME_CLIENT_MS at most, are judged again, and their
-    verdicts corrected if they have changed. New hits of contacts who have restricted tracking since are deleted or
-    anonymised.
+    `first` and `last` are times in milliseconds. Hits after `last` stay unjudged. Hits from before `first`, by
+    SAME_CLIENT_MS at most, are judged again, and their verdicts corrected if they have changed. New hits of contacts
+    who have restricted tracking since are deleted or anonymised.
     """
     require_write_transaction()
     stored: dict[int, list[tuple[StoredHit, str | None]]] = {case.message.message_id: [] for case in cases}
@@ -152,7 +152,7 @@ def _judge_message(
     case: MessageHits, stored_hits: list[tuple[StoredHit, str | None]], last: int, new: list[tuple[int, HitEvent]],
     changed: list[tuple[TrackedMessage, list[engagement.VerdictChange]]],
 ) -> int:  # fmt: skip
-    """Judge the hits of a message together and return the number of new ones until `last`.
+    """Judge the hits of a message together, and return the number of new ones up to the time `last`.
 
     Adds the new hits with their verdicts to `new`, and changed verdicts of earlier hits to `changed`.
     """
@@ -173,9 +173,9 @@ def _judge_message(
 
 
 def _drop_withdrawn(message: TrackedMessage, stored_hits: Iterable[StoredHit], last: int) -> int:
-    """Delete or anonymise the unjudged hits of a contact whose tracking is not `full` any more; return their number.
+    """Delete or anonymise the unjudged hits, up to the time `last`, of a contact whose tracking is no longer `full`.
 
-    They are deleted if the tracking is `none`, and anonymised if it is `aggregate`.
+    They are deleted if the tracking is `none`, and anonymised if it is `aggregate`. Returns their number.
     """
     pending = [hit for hit in stored_hits if hit.verdict is None and hit.observed.at <= last]
     for hit in pending:

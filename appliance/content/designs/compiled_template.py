@@ -459,7 +459,7 @@ class CompiledTemplate:
 
 
 def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return a pair of the variable and its default for each output of a variable; the default is None if it has none.
+    """Return (variable, default) for each output of a variable; the default is None if the output has none.
 
     The default is empty for an output that a condition hides from contacts without a value. Pairs with an empty default
     follow for the variables that no output uses.

@@ -47,7 +47,7 @@ def get_sections(document: Any) -> list[Any]:
 def read_section(raw: dict[str, Any], path: str) -> Section:
     """Read a section of a document. Its kind follows from its type, or without a type from its properties.
 
-    The rules are in docs/decisions.md#11. Property aliases become the names that the kind declares.
+    The rules are in docs/decisions.md#11. The values of aliases are added under the names that the kind declares.
     """
     props = raw.get("props")
     props = dict(props) if isinstance(props, dict) else {}
@@ -63,7 +63,10 @@ def read_section(raw: dict[str, Any], path: str) -> Section:
 
 
 def _apply_aliases(props: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Return the properties with aliases (`ALIASES`, and `url`) replaced by the names that the kind declares."""
+    """Return the properties with the values of aliases added under the names that the kind declares.
+
+    The aliases are `ALIASES` and `url`. A declared property that has a value keeps it.
+    """
     known_names = {name for prop in kind.props for name in (prop.name, *prop.aliases)}
     address = next((name for name in ("href", "src") if name in known_names), "href")
     for alias, name in (*ALIASES, ("url", address)):

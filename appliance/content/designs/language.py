@@ -365,7 +365,10 @@ ENCODINGS: dict[str, Callable[[Any], str]] = {
 
 @cache
 def liquid_environment(autoescape: bool) -> Environment:
-    """Return the cached Liquid environment, with `autoescape` for templates of HTML and addresses."""
+    """Return the Liquid environment, of which there are two, both cached.
+
+    With `autoescape`, for templates of HTML and addresses, values are HTML-escaped.
+    """
     environment = _LimitedEnvironment(autoescape=autoescape, tolerance=Mode.STRICT)
     for name in list(environment.tags):
         if name not in TAGS:
@@ -450,7 +453,7 @@ class ConditionPiece(NamedTuple):
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the value is present, as Liquid defines it: not missing, None or false.
 
-        Raises NeedsLiquid for a value of an unusual type.
+        Raises NeedsLiquid for a value that is not a plain type, dict or list.
         """
         value = self.lookup(values)
         if type(value) not in _CONDITION_TYPES and not isinstance(value, Undefined):
@@ -485,7 +488,7 @@ class SpliceTemplate:
 
 
 class FillBudget:
-    """Counts the filled values and their size, to enforce the limits of output and processor time."""
+    """A counter of filled values and their size, which enforces the limits of output and processor time."""
 
     __slots__ = ("_size", "_until", "_values")
 

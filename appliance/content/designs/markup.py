@@ -188,7 +188,7 @@ _TAG_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*
 
 
 class _TextWriter:
-    """Builds the plain text of an HTML document from its tags and texts, in order.
+    """The plain text of an HTML document in the making; takes its tags and texts in order.
 
     `keeps_links` adds the addresses of links, and brackets around alternative texts of pictures.
     """

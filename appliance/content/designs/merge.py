@@ -356,6 +356,10 @@ def find_sample(name: str) -> str | None:
 
 
 def sample_value(name: str) -> str:
-    """Return a sample value for a variable: that of a well-known name, or of a name that it contains, else its name."""
+    """Return a sample value for a variable.
+
+    It is the sample of a well-known name that the last part of the variable's name equals or contains, else that last
+    part.
+    """
     last = name.rpartition(".")[2]
     return _SAMPLES.get(last) or next((value for key, value in _SAMPLES.items() if key in last), last.replace("_", " "))

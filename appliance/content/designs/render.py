@@ -298,7 +298,7 @@ class _Rendering:
     def _render_nested(self, section: Section, kind: Kind, width: float) -> tuple[str, str]:
         """Return a section in a column as MJML and text.
 
-        A section with a background, padding or visibility on phones or desktops gets its own table row.
+        A section with a background or padding, or one that is hidden on phones or desktops, gets its own table row.
         """
         view = self._build_view(section, kind, width)
         mjml = self._render_content(kind, view)

@@ -317,7 +317,7 @@ class _DocumentParts(NamedTuple):
 
 
 class _CleanBody(NamedTuple):
-    """A sanitized body: its attributes, its content, and whether the style rules are inlined."""
+    """A sanitized body: its attributes, its content, and whether no style rules are left to inline."""
 
     attributes: str
     content: str

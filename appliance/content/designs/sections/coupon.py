@@ -21,7 +21,7 @@ def last_day(view: View) -> str:
 
 
 def expiry_line(view: View) -> str:
-    """Return the words before the last day and the last day, or an empty string if there is no last day."""
+    """Return the line about the last day, such as "Valid until 31 December 2026", or an empty string."""
     return " ".join(part for part in (view.props.expires_text, last_day(view)) if part) if view.props.expires_at else ""
 
 
