@@ -302,7 +302,7 @@ class Jobs:
         create.run_scheduled_backup(self.importer.stopping)
 
     def recheck_quiet_hours(self) -> None:
-        """Make SMS that are held for quiet hours due again, after the quiet hours were changed."""
+        """Make SMS that wait for the end of quiet hours due again, after the quiet hours were changed."""
         queue.recheck_held_sms()
         signals.wake("outbox")
 
@@ -323,9 +323,9 @@ class Jobs:
     def advance_campaigns(self) -> None:
         """Start, release, pause and complete the campaigns for which it is time, in all accounts.
 
-        Scheduled campaigns are started when they are due, and held ones released when the hold has ended. Campaigns are
-        paused if the transport keeps rejecting their messages, or by auto-pause. They are completed when they have no
-        open rows.
+        Scheduled campaigns are started when they are due, and campaigns with a hold are released when it has ended.
+        Campaigns are paused if the transport keeps rejecting their messages, or by auto-pause. They are completed when
+        they have no open rows.
         """
         for account_id, campaign_id in send.list_due():
             self._start(account_id, campaign_id)
