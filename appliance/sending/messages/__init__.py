@@ -1,1 +1,1 @@
-"""Messages: composing, queueing, retrying and showing them."""
+"""Messages: composing, queueing, retrying and displaying them."""

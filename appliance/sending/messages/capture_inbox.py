@@ -1,4 +1,4 @@
-"""The built-in inbox: messages that the capture transport took instead of sending them."""
+"""The built-in inbox: messages that the capture transport stores instead of sending."""
 
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -15,12 +15,13 @@ from appliance.storage.models import CapturedMessage, Message
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 RETENTION_MS = 90 * 24 * 3600 * 1000
-# Name of the setting with the last message that was cleared: it is not shown any more, and deleted in batches.
+# Prefix of the setting (one per account) that stores the id of the last cleared message. Messages up to this id are
+# hidden, and deleted in batches.
 _CLEARED_SETTING = "inbox_emptied:"
 
 
 class ParsedMail(NamedTuple):
-    """The headers of a captured email, and the message that it belongs to."""
+    """A captured email's From, subject and preview text, and the account and message it belongs to."""
 
     account_id: int
     message_id: int
@@ -30,7 +31,10 @@ class ParsedMail(NamedTuple):
 
 
 def parse_mail(raw: bytes) -> ParsedMail | None:
-    """Parse an email that is ours by its signed Message-ID, else return None; never called on the writer."""
+    """Parse an email, or return None if its Message-ID does not name a message of this installation.
+
+    Parsing is slow, so call it outside of the writer thread.
+    """
     parsed = parse_message(raw)
     number = links.read_message_id(str(parsed.get("Message-ID", "")))
     row = Message.get_or_none(Message.id == number) if number is not None else None
@@ -42,7 +46,7 @@ def parse_mail(raw: bytes) -> ParsedMail | None:
 
 
 def _preview(parsed: EmailMessage) -> str:
-    """Return what an inbox shows after the subject: the preview text, else the first words."""
+    """Return the preview text of an HTML email, or the first `MAX_PREVIEW_CHARACTERS` of a plain-text one."""
     html = _get_body(parsed, "html")
     if html is not None:
         return markup.extract_preview_text(html)
@@ -50,7 +54,10 @@ def _preview(parsed: EmailMessage) -> str:
 
 
 def store_mail(reading: ParsedMail, mail_from: str, rcpt_to: str, raw: bytes) -> int:
-    """Store an email and return its id; returns 0 if its recipient was erased meanwhile."""
+    """Store a captured email and return its id, or 0 if its recipient was erased in the meantime.
+
+    `mail_from` and `rcpt_to` are the addresses of the SMTP envelope.
+    """
     require_write_transaction()
     if Message.select().where(Message.id == reading.message_id, Message.recipient_key.is_null()).exists():
         return 0
@@ -63,7 +70,10 @@ def store_mail(reading: ParsedMail, mail_from: str, rcpt_to: str, raw: bytes) ->
 
 
 def store_sms(text: OutgoingSms) -> int:
-    """Store an SMS, once, and return its id; returns 0 if its recipient was erased meanwhile."""
+    """Store a captured SMS and return its id, or 0 if its recipient was erased in the meantime.
+
+    An SMS that is stored already is not stored again: its existing id is returned.
+    """
     require_write_transaction()
     existing = fetch_one("SELECT id FROM captured_message WHERE message_id = ? AND channel = 'sms'", (text.id,))
     if existing is not None:
@@ -84,7 +94,10 @@ def list_captured(
     account_id: int, number: int = 1, limit: int = 50, search: str | None = None, message_id: int | None = None,
     channel: str | None = None,
 ) -> Page:  # fmt: skip
-    """Return a page of captured messages, newest first; `search` matches recipient, subject and the text of SMS."""
+    """Return page `number` of an account's captured messages, newest first, without cleared ones.
+
+    `search` matches a part of the recipient, the subject or the text of an SMS. `message_id` is an id of the ledger.
+    """
     query = CapturedMessage.select().where(
         CapturedMessage.account == account_id, CapturedMessage.id > get_cleared_id(account_id)
     )
@@ -102,7 +115,7 @@ def list_captured(
 
 
 def get(account_id: int, captured_id: int) -> CapturedMessage:
-    """Return a captured message; raises NotFound."""
+    """Return a captured message. Raises NotFound, also if it was cleared."""
     captured = CapturedMessage.get_or_none(CapturedMessage.account == account_id, CapturedMessage.id == captured_id)
     if captured is None or captured.id <= get_cleared_id(account_id):
         raise NotFound
@@ -110,9 +123,10 @@ def get(account_id: int, captured_id: int) -> CapturedMessage:
 
 
 def clear(account_id: int) -> int:
-    """Empty the inbox and return how many messages there were.
+    """Clear an account's inbox and return the number of messages cleared.
 
-    They are hidden at once and deleted later in batches (`list_cleared`), so that no other writer waits.
+    Cleared messages are hidden at once and deleted later in batches (`list_cleared`), so that other writes are not
+    delayed.
     """
     require_write_transaction()
     sql = "SELECT count(*), max(id) FROM captured_message WHERE account_id = ? AND id > ?"
@@ -129,12 +143,12 @@ def clear(account_id: int) -> int:
 
 
 def get_cleared_id(account_id: int) -> int:
-    """Return the id of the last message that was cleared from the inbox of an account, or 0."""
+    """Return the id of the last message cleared from an account's inbox, or 0 if it was never cleared."""
     return int(scalar("SELECT value FROM setting WHERE name = ?", (f"{_CLEARED_SETTING}{account_id}",)) or 0)
 
 
 def list_cleared(limit: int) -> list[int]:
-    """Return the ids of some cleared messages."""
+    """Return the ids of up to `limit` cleared messages that are not deleted yet, of all accounts."""
     ids = list[int]()
     for (account_id,) in rows("SELECT id FROM account"):
         sql = "SELECT id FROM captured_message WHERE account_id = ? AND id <= ? ORDER BY id LIMIT ?"
@@ -143,12 +157,12 @@ def list_cleared(limit: int) -> list[int]:
 
 
 def has_cleared() -> bool:
-    """Return whether there are cleared messages to delete."""
+    """Return whether any account has cleared messages that are not deleted yet."""
     return bool(list_cleared(1))
 
 
 def list_expired(limit: int) -> list[int]:
-    """Return the ids of some messages past their retention; those of an account arrived in the order of their ids."""
+    """Return the ids of up to `limit` captured messages older than `RETENTION_MS`, of all accounts."""
     cutoff, ids = clock.now_ms() - RETENTION_MS, list[int]()
     for (account_id,) in rows("SELECT id FROM account"):
         sql = "SELECT id, received_at FROM captured_message WHERE account_id = ? ORDER BY id LIMIT ?"
@@ -160,19 +174,23 @@ def list_expired(limit: int) -> list[int]:
 
 
 def delete(ids: list[int]) -> int:
-    """Delete captured messages; the ledger is not affected."""
+    """Delete captured messages by id and return their number; rows of the ledger are not changed."""
     require_write_transaction()
     return run(f"DELETE FROM captured_message WHERE id IN ({','.join(map(str, ids))})")
 
 
 def parse_message(raw: bytes) -> EmailMessage:
-    """Parse an email as a client would."""
+    """Parse an email, with headers decoded and parts accessible (`email.policy.default`)."""
 
     return message_from_bytes(bytes(raw), policy=policy.default)
 
 
 def get_parts(captured: CapturedMessage) -> dict[str, Any]:
-    """Return headers, HTML, text and source of a captured message; of an SMS its text and counts (`sms`)."""
+    """Return the content of a captured message by `headers`, `html`, `text`, `raw` and `sms`.
+
+    `headers` is a list of (name, value). A missing part is None. `sms` is the `SegmentCount` of an SMS, None for an
+    email.
+    """
     if captured.channel == "sms":
         text = bytes(captured.source).decode()
         return {"headers": [], "html": None, "text": text, "raw": text, "sms": segments.count_segments(text)}

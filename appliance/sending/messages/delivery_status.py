@@ -1,4 +1,4 @@
-"""How sending stands for an account: the queue and its depth, obstacles and rates by channel, and the outbox."""
+"""The delivery status of an account: queue depth, obstacles and sending rates of each channel, and the outbox."""
 
 from heapq import merge
 from itertools import islice
@@ -15,8 +15,8 @@ from appliance.storage import disk_guard
 from appliance.storage.database import Page, fetch_one, rows, scalar
 from appliance.storage.models import Account
 
-# Depth of the queue of a channel, counted by the indexes of open rows, campaign by campaign. A million open messages
-# take a third of a second, so frequent callers cache it.
+# The depth of a channel's queue is counted campaign by campaign, because the indexes of open rows begin with the
+# campaign. Counting a million open messages takes a third of a second, so frequent callers cache the result.
 
 CHANNELS = ("email", "sms")
 _OPEN_STATES = "status IN ('queued', 'held') AND due_at IS NOT NULL"
@@ -28,17 +28,17 @@ _LIVE_CAMPAIGNS = (
 
 
 class QueueDepth(NamedTuple):
-    """Messages by what they wait for, and for how long the oldest could have gone."""
+    """Numbers of queued messages by what they wait for, and how long the oldest due message has waited."""
 
     due: int = 0
-    later: int = 0
-    paused: int = 0  # of paused campaigns
+    later: int = 0  # due in the future
+    paused: int = 0  # of paused campaigns, not counted in `due` and `later`
     sending: int = 0
     oldest_seconds: float = 0.0
 
 
 def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
-    """Return the depth of the queue of a channel, for an account or for all."""
+    """Return the depth of a channel's queue for one account, or for all accounts if `account_id` is None."""
     now = clock.now_ms()
     campaigns = rows(_LIVE_CAMPAIGNS, (account_id, channel))
     account_filter = "" if account_id is None else " AND +account_id = ?"
@@ -55,7 +55,7 @@ def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
     for where, values in sources:
         waiting, ready = _count_open(where, values, now)
         due, later = due + ready, later + waiting - ready
-        # A message that may go at once has been waiting since it was written.
+        # `due_at` of a message without a delay is near zero (`ledger.DUE_NOW`), so its wait begins at `created_at`.
         oldest_sql = (
             f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN_STATES} ORDER BY due_at, id LIMIT 1"
         )
@@ -69,7 +69,7 @@ def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
 
 
 def _count_open(where: str, values: tuple[Any, ...], now: int) -> tuple[int, int]:
-    """Return how many rows of a source are open, and how many of them are due."""
+    """Return the number of open messages that match an SQL condition, and how many of them are due at `now`."""
     sql = f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN_STATES}"
     waiting, ready = fetch_one(sql, (now, *values)) or (0, 0)
     return int(waiting), int(ready)
@@ -81,7 +81,7 @@ def _count_paused(campaign_id: int) -> int:
 
 
 def _count_sending(campaign_id: int | None, channel: str, account_filter: str, account_values: tuple[int, ...]) -> int:
-    """Return how many messages are being sent: never many, and those without a campaign are found together."""
+    """Return the number of messages being sent for a campaign, or for all messages without one if it is None."""
     sql = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
         f"AND +channel = ?{account_filter}"
@@ -89,7 +89,7 @@ def _count_sending(campaign_id: int | None, channel: str, account_filter: str, a
     return int(scalar(sql, (campaign_id, channel, *account_values)))
 
 
-# Messages of a paused flow have no due time, and do not count.
+# Messages of a paused flow have no due time and are not counted.
 _OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 
 _LIVE_CAMPAIGNS_OF_ACCOUNT = (
@@ -100,32 +100,32 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 
 class Obstacle(NamedTuple):
-    """Something that keeps all messages, or those of one limit, from leaving."""
+    """A reason why messages are not being sent now. Times are milliseconds since 1970 UTC, None if unknown."""
 
     code: str
     text: str
     since: int | None = None
     until: int | None = None
-    blocks_all: bool = True
+    blocks_all: bool = True  # False: only messages of one provider, domain or limit
 
 
 class WaitingCounts(NamedTuple):
-    """Messages that wait, are due or are being sent, and since when the oldest could have gone."""
+    """Numbers of messages that wait, are due and are being sent, and since when the oldest has been due."""
 
-    waiting: int
+    waiting: int  # including those that are due
     due: int
     sending: int
-    oldest_due_at: int | None
+    oldest_due_at: int | None  # milliseconds since 1970 UTC; None if no message is due
 
 
 class ChannelStatus(NamedTuple):
-    """The state of one channel."""
+    """The delivery status of one channel."""
 
     settings: Email | Sms
     obstacles: list[Obstacle]
     send_status: SendStatus
     waiting: WaitingCounts
-    last_minute: int
+    last_minute: int  # messages sent in the last minute
     last_hour: int
 
 
@@ -137,11 +137,11 @@ class DeliveryStatus(NamedTuple):
     sms: ChannelStatus
     warm_up_days: list[WarmUpDay]
     stop_file: bool
-    storage: str | None
+    storage: str | None  # why the disk guard stops sending, or None
 
 
 def get_status(account_id: int) -> DeliveryStatus:
-    """Return the delivery status of an account."""
+    """Return the delivery status of an account, with both channels."""
     account, settings = Account.get_by_id(account_id), config.current()
     email, sms = (
         _get_channel_status(account, "email", settings.email),
@@ -159,7 +159,7 @@ def get_status(account_id: int) -> DeliveryStatus:
 
 def _get_channel_status(account: Account, channel: str, settings: Email | Sms) -> ChannelStatus:
     status = send_status.current(channel)
-    # The queue is counted before sent messages, so that one that ends in between is counted at least once.
+    # The queue is counted before sent messages, so that a message sent between the two queries is not missed by both.
     waiting = count_waiting(account.id, channel)
     minute, hour = (_count_sent(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
     obstacles = find_obstacles(account, status, settings.transport) + (
@@ -169,7 +169,7 @@ def _get_channel_status(account: Account, channel: str, settings: Email | Sms) -
 
 
 def _find_parts_obstacle(account: Account) -> list[Obstacle]:
-    """Return an obstacle if all parts of SMS of today are used up."""
+    """Return an obstacle if the account has used up today's SMS parts (`sms.parts_per_day`), else an empty list."""
     settings = config.current().sms
     until = sms_rules.get_parts_limit_end(account.id, account.time_zone, clock.now_ms())
     if until is None or settings.transport == "capture":
@@ -184,7 +184,10 @@ def _list_warm_up_days(account_id: int, status: SendStatus) -> list[WarmUpDay]:
 
 
 def find_obstacles(account: Account, status: SendStatus, transport: str) -> list[Obstacle]:
-    """Return the obstacles of a channel, those that stop everything first."""
+    """Return the obstacles of a channel that sends with `transport`.
+
+    The order is: stops by a person or by the disk guard, closed transports, warm-up quotas, hourly limits.
+    """
     obstacles = []
     if account.sending_stopped:
         obstacles.append(Obstacle("sending_stopped", account.stop_reason or "stopped by a person"))
@@ -219,7 +222,7 @@ def find_obstacles(account: Account, status: SendStatus, transport: str) -> list
 
 
 def count_waiting(account_id: int, channel: str) -> WaitingCounts:
-    """Return the counts of waiting messages, by the indexes of due rows: campaign by campaign, then single ones."""
+    """Return the counts of an account's open messages of a channel, including those of paused campaigns."""
     now, open_rows, ready, sending = clock.now_ms(), 0, 0, 0
     oldest: list[int] = []
     sources: list[tuple[str, tuple[Any, ...]]] = [
@@ -240,7 +243,7 @@ def count_waiting(account_id: int, channel: str) -> WaitingCounts:
         )
         open_rows, ready = open_rows + waiting, ready + int(due)
         sending += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
-        # A message that may go at once has been waiting since it was written.
+        # `due_at` of a message without a delay is near zero (`ledger.DUE_NOW`), so its wait begins at `created_at`.
         oldest_sql = (
             f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
         )
@@ -253,7 +256,7 @@ def _count_sent(account_id: int, channel: str, since: int) -> int:
     return int(scalar(sql, (account_id, f"{channel}_sent", since)))
 
 
-# The summary that every page shows is cheap enough to be read with each of them.
+# The summary is shown on every page, so it leaves out whatever is slow to count.
 
 _SENDING_CAMPAIGNS = (
     "SELECT id, channel FROM campaign WHERE account_id = ? AND deleted_at IS NULL AND phase IN ('holding', 'sending')"
@@ -261,9 +264,11 @@ _SENDING_CAMPAIGNS = (
 
 
 class SendingSummary(NamedTuple):
-    """The state of sending, the messages that wait and those due, and until when nothing goes if that is known.
+    """The state of sending for an account, as every page shows it.
 
-    `text` is the reason; `per_hour` is the limit of email (0: none).
+    `waiting` counts open messages, `due` those that are due. `until` is when sending continues, in milliseconds since
+    1970 UTC, or None if that is unknown. `text` says why messages are not being sent. `per_hour` is the hourly limit of
+    email; 0 is unlimited.
     """
 
     state: Literal["idle", "busy", "waiting", "stopped"]
@@ -278,12 +283,12 @@ _summaries: CostAwareCache[SendingSummary] = CostAwareCache(min_age_seconds=1.5)
 
 
 def get_summary(account_id: int) -> SendingSummary:
-    """Return an account's summary, at most a moment old."""
+    """Return an account's summary from a cache, which keeps it for at least 1.5 seconds."""
     return _summaries.get(account_id, lambda: read_summary(account_id))
 
 
 def read_summary(account_id: int) -> SendingSummary:
-    """Return an account's summary as of now."""
+    """Return an account's summary as of now, without the cache."""
     settings = config.current()
     per_hour = settings.email.rate_per_hour
     waiting, due, sending, first_due_at = _count_queue(account_id)
@@ -310,7 +315,10 @@ def _get_stop_reason(account_id: int) -> str | None:
 
 
 def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
-    """Return until when nothing goes, and why: an unreachable server, or a limit that is used up."""
+    """Return (time, reason) of the block that ends first, of both channels, or None if there is no block.
+
+    A block is a closed transport or an exhausted hourly limit of all mail. The time is milliseconds since 1970 UTC.
+    """
     transports = {"email": settings.email.transport, "sms": settings.sms.transport}
     blocks: list[tuple[int, str]] = []
     for channel, transport in transports.items():
@@ -325,7 +333,10 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
 
 
 def _count_queue(account_id: int) -> tuple[int, int, int, int | None]:
-    """Return how many messages wait, are due and are being sent, and when the first of them may go."""
+    """Return the numbers of messages that wait, are due and are being sent, and the earliest `due_at` or None.
+
+    Both channels are counted together. Messages of paused campaigns are left out.
+    """
     sources: list[tuple[str, tuple[Any, ...]]] = [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL", row) for row in rows(_SENDING_CAMPAIGNS, (account_id,))
     ]
@@ -345,7 +356,7 @@ def _count_queue(account_id: int) -> tuple[int, int, int, int | None]:
         [(count, ready, first_due_at)] = rows(sql, (now, *values))
         waiting, due = waiting + count, due + int(ready)
         due_times += [] if first_due_at is None else [first_due_at]
-    # Few messages are being sent at a time, and those of all campaigns are found together.
+    # Few messages are being sent at a time, so this count is fast.
     sending_sql = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
         "AND +account_id = ?"
@@ -359,12 +370,13 @@ def _count_queue(account_id: int) -> tuple[int, int, int, int | None]:
     )
 
 
-# The outbox lists messages that wait, are being sent, or need a decision. Each state is found by an index that holds
-# little else, campaign by campaign and then all without one; the many sent messages are not read.
+# The outbox lists messages that wait, are being sent, failed, or need a decision. Each state is read by an index that
+# begins with the campaign: campaign by campaign, then all messages without a campaign. So the sent messages, which are
+# many more, are not read.
 
 OutboxState = Literal["waiting", "retrying", "sending", "failed", "uncertain"]
 OUTBOX_STATES: tuple[OutboxState, ...] = ("waiting", "retrying", "sending", "failed", "uncertain")
-# Largest offset of a page: people do not read further into a queue.
+# Largest offset of a page: an offset costs time, and people do not read further into a queue.
 _MAX_OFFSET = 5_000
 
 _OPEN_CAMPAIGNS = (
@@ -382,7 +394,7 @@ _SourceCondition = tuple[str, tuple[Any, ...]]
 
 
 def count_outbox(account_id: int) -> dict[OutboxState, int]:
-    """Return the number of messages in each state."""
+    """Return the number of an account's messages in each state; `waiting` includes the messages of `retrying`."""
     waiting = [
         f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}" for where, _ in _get_waiting_sources(account_id)
     ]
@@ -400,12 +412,15 @@ def count_outbox(account_id: int) -> dict[OutboxState, int]:
 
 
 def count_by_status(account_id: int, status: str) -> int:
-    """Return the number of messages with one status."""
+    """Return the number of an account's messages with a status, without those of deleted campaigns."""
     return sum(int(scalar(f"SELECT count(*) {part}", (account_id, status))) for part in _BY_STATUS)
 
 
 def list_outbox(account_id: int, state: OutboxState, page: int, limit: int, total: int) -> Page:
-    """Return a page of messages in a state, `total` as counted; waiting ones by due time, all others newest first."""
+    """Return a page of messages in a state: waiting and retrying ones by due time, all others newest first.
+
+    `total` is the count of `count_outbox` and becomes the page's total. Pages past `_MAX_OFFSET` repeat the page there.
+    """
     offset = min((page - 1) * limit, _MAX_OFFSET)
     if state in ("waiting", "retrying"):
         sources = _get_waiting_sources(account_id) if state == "waiting" else _get_retrying_sources(account_id)
@@ -422,13 +437,17 @@ def list_outbox(account_id: int, state: OutboxState, page: int, limit: int, tota
 
 
 def list_outbox_ids(account_id: int, state: Literal["failed", "uncertain"], before: int, limit: int) -> list[int]:
-    """Return ids of messages in a state behind an id, newest first."""
+    """Return up to `limit` ids of messages in a state that are smaller than `before`, newest first."""
     union = " UNION ALL ".join(f"SELECT m.id {part} AND m.id < ?4" for part in _BY_STATUS)
     return [row[0] for row in rows(f"{union} ORDER BY 1 DESC LIMIT ?3", (account_id, state, limit, before))]
 
 
 def _get_waiting_sources(account_id: int) -> list[_SourceCondition]:
-    """Return where waiting messages are found: each live campaign, single messages, and those of flows."""
+    """Return the SQL conditions, with their values, that together match all waiting messages of an account.
+
+    There is one condition for each live or paused campaign, and for each channel one for single messages and one for
+    flows.
+    """
     sources: list[_SourceCondition] = [
         ("campaign_id = ? AND channel = ? AND run_id IS NULL", (campaign_id, channel))
         for campaign_id, channel, _ in rows(_OPEN_CAMPAIGNS, (account_id,))
@@ -445,7 +464,11 @@ def _get_waiting_sources(account_id: int) -> list[_SourceCondition]:
 
 
 def _get_retrying_sources(account_id: int) -> list[_SourceCondition]:
-    """Return where messages are found that were tried before; they are due later than those that never were."""
+    """Return the SQL conditions, with their values, that together match an account's messages that wait for a retry.
+
+    In a campaign, messages not tried yet are due when its hold ends, so `due_at` is compared too: the index then skips
+    them.
+    """
     sources: list[_SourceCondition] = [
         (
             "campaign_id = ? AND channel = ? AND run_id IS NULL AND due_at > ? AND attempts > 0",

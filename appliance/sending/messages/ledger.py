@@ -1,4 +1,4 @@
-"""The ledger: one row for each recipient and message, the small writes that all senders share, lists and counters."""
+"""The ledger: one row for each recipient and message, with the updates that all senders share, lists and metrics."""
 
 import collections
 import json
@@ -20,16 +20,19 @@ from appliance.storage.database import Page, connection, fetch_one, paginate, ro
 from appliance.storage.models import Account, Campaign, Flow, Message, MessageContent
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# `due_at` of messages that may go at once: a time in the past, so that a clock that steps back delays nothing.
+# `due_at` of messages without a delay. It is in the past, so that a clock that steps back delays no message.
 DUE_NOW = 0
-# The same for retries, behind messages not tried yet and still ahead of the position of the queue reader.
+# `due_at` of retries without a delay: they come after messages that were not tried yet (`DUE_NOW`).
 RETRY_NOW = 1
-# The same for messages of flows, behind single messages that a program sends.
+# `due_at` of messages of flows without a delay: they come after single messages that a program sends (`DUE_NOW`).
 FLOWS_DUE_NOW = 2
 
 
 class Claim(NamedTuple):
-    """A message row that a worker has claimed, or is about to claim."""
+    """The columns of a ledger row that a worker needs to send its message; the row is claimed or about to be.
+
+    `created_at` and `first_attempt_at` are milliseconds since 1970 UTC.
+    """
 
     id: int
     account_id: int
@@ -63,7 +66,7 @@ class Claim(NamedTuple):
         return "phone" if self.channel == "sms" else "email"
 
 
-# Key in the `data` of a system email whose link opens something for one user alone.
+# Key in the `data` of a password reset email: the id of the user whose password its link resets.
 RESET_USER_KEY = "reset_user_id"
 
 _HAS_SECRET_LINK = (
@@ -73,14 +76,14 @@ _HAS_SECRET_LINK = (
 
 
 def has_secret_link(row: Claim | Message) -> bool:
-    """Return whether a message contains a link that only its recipient may see."""
+    """Return whether a message contains a password reset link, which only its recipient may see."""
     return row.source_type == "system" and fetch_one(_HAS_SECRET_LINK, (row.id,)) is not None
 
 
 class PreparedMessage(NamedTuple):
-    """A rendered message with its envelope, and what its row records about it.
+    """A rendered message with its envelope, and the values that its ledger row stores.
 
-    An SMS is its text in UTF-8, from a sender to a number, without subject and Message-ID.
+    The envelope of an SMS contains the sender, the number and the text in UTF-8; its subject and Message-ID are empty.
     """
 
     envelope: Envelope
@@ -88,12 +91,12 @@ class PreparedMessage(NamedTuple):
     sender: str
     internet_message_id: str
     parts: int | None = None  # of an SMS, as it is billed
-    has_opt_out_hint: bool = False  # whether the text tells how to opt out
+    has_opt_out_hint: bool = False  # whether the text of an SMS says how to opt out
     lookup_count: int | None = None  # failed lookups of an uncertain SMS; None for all other messages
 
 
 class Outcome(msgspec.Struct):
-    """The outcome of a claimed message; without an error it was accepted."""
+    """The outcome of a claimed message. It was accepted if `error` and `skip_reason` are None."""
 
     claim: Claim
     error: DeliveryError | None = None
@@ -102,17 +105,20 @@ class Outcome(msgspec.Struct):
     sender: str | None = None
     internet_message_id: str | None = None
     reply: str | None = None
-    prepared: PreparedMessage | None = None  # what was sent, in case it has to be sent again
-    delivered_via: dict[str, str] | None = None  # the server that accepted it and the encryption, in direct delivery
+    prepared: PreparedMessage | None = None  # the message as it was sent, for a retry with the same bytes
+    delivered_via: dict[str, str] | None = None  # in direct delivery: `mx` (host that accepted) and `tls` (encryption)
     provider_id: str | None = None  # the provider's id of an SMS
-    first_status: str = "sent"  # the provider's first status of it (`error_codes.STATUSES`)
+    first_status: str = "sent"  # the provider's first status of an SMS (`error_codes.STATUSES`)
 
 
 COLUMNS = ", ".join(Claim._fields)
 
 
 def mark_skipped(row: Claim, reason: str, now: int) -> None:
-    """End a row without an attempt; one that may have been accepted before stays uncertain."""
+    """Set a message to `skipped` and record an event, or to `uncertain` if an earlier attempt may have been accepted.
+
+    `now` is in milliseconds since 1970 UTC.
+    """
     if row.uncertain_count:
         return mark_uncertain(row, f"not repeated: {reason}", now)
     connection().execute(
@@ -125,7 +131,7 @@ def mark_skipped(row: Claim, reason: str, now: int) -> None:
 
 
 def mark_uncertain(row: Claim, text: str, now: int) -> None:
-    """End a row whose message may have been accepted."""
+    """Set a message to `uncertain`, because it may have been accepted; `text` is stored as the reason."""
     connection().execute(
         "UPDATE message SET status = 'uncertain', uncertain_count = max(uncertain_count, 1), due_at = NULL, "
         "claimed_by = NULL, error_code = 'in_doubt', "
@@ -136,7 +142,10 @@ def mark_uncertain(row: Claim, text: str, now: int) -> None:
 
 
 def record_error(row: Claim, error: DeliveryError | None) -> None:
-    """Store the server's reply with the row, unless its recipient was erased: the text may name them."""
+    """Store the error of the last attempt in the row; without an error, do nothing.
+
+    If the recipient was erased, the text of the server's reply is not stored, because it may contain their address.
+    """
     if error is None:
         return
     connection().execute(
@@ -147,18 +156,21 @@ def record_error(row: Claim, error: DeliveryError | None) -> None:
 
 
 def get_source_name(row: Claim) -> str | None:
-    """Return the name of the campaign or flow a row belongs to."""
+    """Return the name of the campaign that a message belongs to, else of its flow, or None for a single message."""
     table, number = ("campaign", row.campaign_id) if row.campaign_id is not None else ("flow", row.flow_id)
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
 def build_event_data(row: Claim) -> dict[str, Any]:
-    """Return the data that every event of a message has: its id and its source."""
+    """Return the data that all events of a message have in common: its id and those of its campaign, flow and step."""
     return {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, "step_id": row.step_id}
 
 
 def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
-    """Return by message id how deep in a chain of flows its events are: one below the run that sent it."""
+    """Return the chain depth of the events of each message by its id: the depth of the flow run that sent it plus one.
+
+    Messages without a run are left out; the depth of their events is 0.
+    """
     run_ids = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
     if not run_ids:
         return {}
@@ -168,8 +180,8 @@ def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
 
 
 def record_event(row: Claim, event: str, data: dict[str, Any]) -> None:
-    """Record an event of a message for the contact that its row belongs to now."""
-    # The contact may have been merged into another, or deleted, since the claim.
+    """Record an event of a message for the contact that its row refers to now; `data` is added to its common data."""
+    # The contact of the claim may have been merged into another, or deleted, since then.
     contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
     log.record(
         NewEvent(
@@ -226,7 +238,10 @@ class MessageQuery(PageQuery):
 
 
 def list_messages(account_id: int, query: MessageQuery) -> Page:
-    """Return a page of messages of every kind and status, newest first."""
+    """Return a page of an account's messages that match the query, newest first, each with its `source_name`.
+
+    Raises Invalid if a time filter cannot be parsed.
+    """
     query_rows = Message.select().where(Message.account == account_id)
     for name in ("source_type", "channel", "status", "test"):
         if getattr(query, name) is not UNSET:
@@ -235,7 +250,8 @@ def list_messages(account_id: int, query: MessageQuery) -> Page:
         if getattr(query, name) is not UNSET:
             query_rows = query_rows.where(column == getattr(query, name))
     if query.flow_id is not UNSET and not Flow.select().where(Flow.id == query.flow_id, Flow.hidden).exists():
-        # Messages of a flow belong to a run and have an index; rows of campaigns name a hidden flow and have another.
+        # Messages of a visible flow belong to a run, and a partial index covers rows with a run. Messages of a campaign
+        # refer to a hidden flow instead and have no run.
         query_rows = query_rows.where(Message.run.is_null(False))
     if isinstance(query.to, str):
         query_rows = query_rows.where(Message.recipient_key == addresses.normalize_query(query.to))
@@ -251,7 +267,7 @@ def list_messages(account_id: int, query: MessageQuery) -> Page:
 
 
 def get(account_id: int, message_id: int) -> Message:
-    """Return a message; raises NotFound."""
+    """Return a message with its `source_name`. Raises NotFound."""
     message = Message.get_or_none(Message.account == account_id, Message.id == message_id)
     if message is None:
         raise NotFound
@@ -259,19 +275,19 @@ def get(account_id: int, message_id: int) -> Message:
 
 
 def get_by_ids(ids: list[int]) -> list[Message]:
-    """Return messages by their ids, newest first."""
+    """Return the messages with these ids, newest first, each with its `source_name`; unknown ids are left out."""
     return (
         _add_source_names(list(Message.select().where(Message.id.in_(ids)).order_by(Message.id.desc()))) if ids else []
     )
 
 
 def get_content(message: Message) -> MessageContent | None:
-    """Return the content of a single message, or None for a campaign's, whose content is a revision."""
+    """Return the stored content of a single message, or None for a message of a campaign or flow."""
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
 def _add_source_names(messages: list[Message]) -> list[Message]:
-    """Add the name of the campaign or flow to each message."""
+    """Set `source_name` of each message to the name of its campaign or flow, or None, and return the messages."""
     campaigns = {message.campaign_id for message in messages if message.campaign_id}
     flows = {message.flow_id for message in messages if message.flow_id and not message.campaign_id}
     names: dict[tuple[str, int], str] = {}
@@ -285,11 +301,12 @@ def _add_source_names(messages: list[Message]) -> list[Message]:
 
 
 def count_by_status(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, int]:
-    """Return the number of messages of a campaign or flow by status, with sums (docs/decisions.md#7).
+    """Return the number of messages of a campaign or flow by final status, with sums (docs/decisions.md#7).
 
-    Every term is counted from the rows themselves in one statement, so the sum cannot drift from them.
+    The sums are `audience` (all messages), `pending` (not final yet) and `accepted`. All are counted in one statement,
+    so that they agree with each other.
     """
-    # Of the two indexes on campaigns only one holds the status; with the other each row would be looked up.
+    # Only one of the two indexes on campaigns contains the status; with the other, SQLite would read each row.
     index = {"campaign_id": "INDEXED BY message_campaign_id_status", "flow_id": ""}[column]
     counted: dict[str, int] = dict(
         rows(f"SELECT status, count(*) FROM message {index} WHERE {column} = ? GROUP BY status", (number,))
@@ -301,7 +318,7 @@ def count_by_status(column: Literal["campaign_id", "flow_id"], number: int) -> d
     return {"audience": pending + sum(terms.values()), "pending": pending, **terms, "accepted": accepted}
 
 
-# Metrics of outcomes, counted by this process once they are on disk; test messages are not counted.
+# Metrics of outcomes, counted by this process after the outcomes are committed. Test messages are not counted.
 
 SENDS = Counter(
     "sends_total",
@@ -324,38 +341,38 @@ _RESULTS = ((RecipientRejected, "refused"), (Uncertain, "uncertain"), (Deferred 
 
 
 class CountedMessage(Protocol):
-    """The fields of a message that metrics need."""
+    """The fields of a message that metrics read; a `Claim` or a `Message` has them."""
 
     @property
     def account_id(self) -> int:
-        """The account of the message."""
+        """Id of the message's account."""
 
     @property
     def channel(self) -> str:
-        """`email` or `sms`."""
+        """The channel: `email` or `sms`."""
 
     @property
     def provider(self) -> str:
-        """The provider that sends it."""
+        """Name of the provider that sends the message."""
 
     @property
     def recipient_key(self) -> str:
-        """The normalized address."""
+        """The recipient's normalized address."""
 
     @property
     def test(self) -> bool:
-        """Whether it is a test message."""
+        """Whether the message is a test message."""
 
 
 def count_attempt(row: CountedMessage, result: str) -> None:
-    """Count an attempt that was not accepted, after the commit."""
+    """Count one attempt in `SENDS` with this result after the transaction commits; test messages are not counted."""
     if not row.test:
         labels = (row.channel, row.provider, _group_label(row), result)
         after_commit(lambda: SENDS.increment(*labels, account_id=row.account_id))
 
 
 def count_accepted(rows: Iterable[CountedMessage]) -> None:
-    """Count accepted messages, after the commit."""
+    """Count messages in `SENDS` as accepted after the transaction commits; test messages are not counted."""
     counts = collections.Counter(
         (row.account_id, row.channel, row.provider, _group_label(row)) for row in rows if not row.test
     )
@@ -368,32 +385,36 @@ def count_accepted(rows: Iterable[CountedMessage]) -> None:
 
 
 def count_bounce(row: CountedMessage, name: str) -> None:
-    """Count a bounce by its class, after the commit."""
+    """Count a bounce in `BOUNCES` after the transaction commits; `name` is that of its bounce class."""
     after_commit(lambda: BOUNCES.increment(row.channel, name, account_id=row.account_id))
 
 
 def count_complaint(row: CountedMessage) -> None:
-    """Count a complaint, after the commit."""
+    """Count a spam complaint in `COMPLAINTS` after the transaction commits; test messages are not counted."""
     if not row.test:
         after_commit(lambda: COMPLAINTS.increment(row.channel, account_id=row.account_id))
 
 
 def observe_transaction(provider: str, error: DeliveryError | None, seconds: float) -> None:
-    """Record how long a server took over one message, and its result."""
+    """Record the duration of one SMTP transaction in `TRANSACTIONS`, with its result; no error means accepted."""
     label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "broken")
     TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
 
 
 def _group_label(row: CountedMessage) -> str:
-    """Return the recipient group if it is a large one, else `other`, so that labels stay few."""
+    """Return the metric label of a recipient group: its name if it is one of `LARGE_GROUPS`, else `other`.
+
+    This keeps the number of labels small. The label of an SMS is `sms`.
+    """
     if row.channel != "email":
         return row.channel
-    # An erased recipient has no address any more.
+    # The address of an erased recipient is None.
     group = mx_routes.get_recipient_group(row.provider, row.recipient_key or "")
     return group if group in mx_routes.LARGE_GROUPS else "other"
 
 
-# Rejected as a nonexistent address, bounced after it was accepted, reported as spam.
+# `refused`: rejected because the address does not exist. `bounced`: bounced after it was accepted. `complained`:
+# reported as spam.
 CampaignCounter = Literal["refused", "bounced", "complained"]
 
 _INCREMENT_CAMPAIGN = {
@@ -403,7 +424,7 @@ _INCREMENT_CAMPAIGN = {
 
 
 def increment_campaign(campaign_id: int, what: CampaignCounter) -> None:
-    """Add one to a counter of a campaign, and wake the check for auto-pause (`campaigns.states`)."""
+    """Add one to a counter of a campaign and, after the commit, wake the job that may pause it (`campaigns.states`)."""
     require_write_transaction()
     connection().execute(_INCREMENT_CAMPAIGN[what], (campaign_id,))
     after_commit(lambda: signals.wake("campaigns"))

@@ -1,4 +1,4 @@
-"""Links of one message, signed and short, and where its tracked links lead."""
+"""Signed links and addresses of a message, and the targets of its tracked links."""
 
 import logging
 import re
@@ -23,7 +23,10 @@ from appliance.storage.models import Account, Contact
 
 
 def get_link_values(message_id: int, stop: str | None = None) -> dict[str, Any]:
-    """Return the link values of one message; `stop` is its unsubscribe link if that is known."""
+    """Return the merge tag values `unsubscribe_url`, `preferences_url` and `view_url` of a message.
+
+    `stop` is its unsubscribe link if the caller has built it already. Previews pass 0 as the message's id.
+    """
     stop = stop or build_unsubscribe_url(message_id)
     return {
         "unsubscribe_url": stop,
@@ -35,7 +38,7 @@ def get_link_values(message_id: int, stop: str | None = None) -> dict[str, Any]:
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
 PREFERENCES, CONFIRM, LEAVE = "p", "d", "l"
 CLICK, OPEN = "c", "o"
-# A forged token, one guess in 2^64, counts a false click; nothing else depends on it.
+# 64 bits are enough: a forged token (one guess in 2^64) could only count a false click or open.
 _MAC_BYTES = 8
 _TOKEN_CHARACTERS = 19  # 48 bits of the message's id, 64 of its MAC
 _LINK_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
@@ -52,12 +55,12 @@ def build_preferences_url(message_id: int) -> str:
 
 
 def build_confirmation_url(confirmation_id: int) -> str:
-    """Return the URL of a confirmation page; a POST there confirms."""
+    """Return the URL of the page that confirms a sign-up; a POST there confirms it."""
     return f"{config.base_url(config.current())}/d/{crypto.sign_token(CONFIRM, confirmation_id)}"
 
 
 def build_unsubscribe_address(message_id: int, host: str) -> str:
-    """Return an email address that unsubscribes the recipient of a message when written to (RFC 2369, 3.2)."""
+    """Return an email address for `List-Unsubscribe`: mail to it unsubscribes the recipient (RFC 2369, 3.2)."""
     return f"unsubscribe+{crypto.sign_hex_token(LEAVE, message_id, 16)}@{host}"
 
 
@@ -67,28 +70,28 @@ def build_view_url(message_id: int) -> str:
 
 
 def build_message_id(message_id: int, domain: str) -> str:
-    """Return a message's Message-ID without brackets: unique, the same on every attempt (docs/decisions.md#7)."""
+    """Return a message's Message-ID without angle brackets; every attempt has the same one (docs/decisions.md#7)."""
     return f"{crypto.sign_token(MESSAGE_ID, message_id, 8)}@{domain}"
 
 
 def read_message_id(internet_message_id_header: str) -> int | None:
-    """Return the id of the message that a Message-ID of ours belongs to, or None."""
+    """Return the id of the message in a Message-ID header, or None if this installation did not sign it."""
     return crypto.read_token(MESSAGE_ID, internet_message_id_header.strip("<> ").partition("@")[0], 8)
 
 
 def build_return_path(message_id: int, host: str) -> str:
-    """Return the return path of a message at the host that receives bounces."""
+    """Return the signed return path of a message; `host` receives the bounces."""
     return f"b+{crypto.sign_hex_token(BOUNCE, message_id)}@{host}"
 
 
 def read_return_path(local_part: str) -> int | None:
-    """Return the id of the message that a return path belongs to, or None if it is not ours."""
+    """Return the id of the message in the local part of a return path, or None if its token is invalid."""
     prefix, _, token = local_part.partition("+")
     return crypto.read_hex_token(BOUNCE, token) if prefix.lower() == "b" else None
 
 
 def build_tracking_tokens(message_id: int) -> dict[str, str]:
-    """Return the tokens for a message's opens and clicks, as merge tags name them (`designs.links.TRACK_ROOT`)."""
+    """Return a message's `click` and `open` tokens, which fill merge tags (`designs.links.TRACK_ROOT`)."""
     return {
         "click": build_click_token(message_id),
         "open": crypto.sign_token(OPEN, message_id, _MAC_BYTES),
@@ -96,12 +99,12 @@ def build_tracking_tokens(message_id: int) -> dict[str, str]:
 
 
 def build_click_token(message_id: int) -> str:
-    """Return the token for a message's clicks, made of characters that every SMS can hold."""
+    """Return the token for the tracked links of a message, in characters of the SMS alphabet (GSM-7)."""
     return crypto.sign_token(CLICK, message_id, _MAC_BYTES)
 
 
 def read_click_token(token: str) -> tuple[int, int] | None:
-    """Return message id and number of a tracked link, or None if it is not ours."""
+    """Return (message id, link number) of a tracked link, or None if the token is invalid."""
     number = token[_TOKEN_CHARACTERS + 1 :]
     if token[_TOKEN_CHARACTERS : _TOKEN_CHARACTERS + 1] != "-" or _LINK_NUMBER.fullmatch(number) is None:
         return None
@@ -110,14 +113,14 @@ def read_click_token(token: str) -> tuple[int, int] | None:
 
 
 def read_open_token(token: str) -> int | None:
-    """Return the message id of a tracking pixel, or None if it is not ours."""
+    """Return the message id of a tracking pixel, or None if the token is invalid."""
     return crypto.read_token(OPEN, token, _MAC_BYTES)
 
 
-# The target of a tracked link is found again when it is clicked; the link itself does not contain it.
+# The target of a tracked link is looked up when it is clicked, because the link itself does not contain it.
 
 log = logging.getLogger("campanero.tracking")
-# Campaigns and steps whose links are cached.
+# The number of campaigns and steps whose links a `LinkResolver` caches.
 _MAX_CACHED_SOURCES = 256
 
 _TRACKED_MESSAGES = (
@@ -129,16 +132,18 @@ _TRACKED_MESSAGES = (
 
 
 class LinkRequest(NamedTuple):
-    """A tracked link by its number, or the tracking pixel without one."""
+    """A request for a tracked link of a message by its number, or for the tracking pixel if `number` is None."""
 
     message_id: int
     number: int | None
 
 
 class TrackedMessage(NamedTuple):
-    """A message as tracking needs it, and where the link leads; `url` is None if it leads nowhere.
+    """The message of a tracked link, and the link's target.
 
-    `tracking` is the contact's current choice. `links` is the number of tracked links of the message.
+    `url` is None for the tracking pixel, for an unknown link number and for a target that is not an http(s) URL.
+    `tracking` is the contact's current tracking choice. `privacy_ip` is the account's setting. `links` is the number of
+    tracked links in the message. `sent_at` is in milliseconds since 1970 UTC.
     """
 
     message_id: int
@@ -152,33 +157,40 @@ class TrackedMessage(NamedTuple):
     status: str
     tracking: str
     privacy_ip: str
-    chain_depth: int = 0  # of events about it
-    version: int | None = None  # of the flow whose run sent it
+    chain_depth: int = 0  # of events about the message
+    version: int | None = None  # of the flow whose run sent the message
     channel: str = "email"
     url: str | None = None
     links: int = 0
 
     @property
     def accepted_at(self) -> int | None:
-        """The time it was sent; now while that is being stored, and None if it is unknown."""
+        """The time when the message was accepted, in milliseconds since 1970 UTC, or None if that is unknown.
+
+        It is the present time while the message is being sent and its outcome is not stored yet.
+        """
         return clock.now_ms() if self.sent_at is None and self.status == "sending" else self.sent_at
 
 
 class _SourceLinks(NamedTuple):
-    """The links of a campaign or step by number, and the values that its merge tags share."""
+    """The links of a campaign, step or single message by number, and the merge tag values of all its recipients."""
 
     urls: dict[int, str]
     shared: dict[str, Any]
 
 
 class LinkResolver:
-    """Finds messages and where their links lead; used by one thread at a time."""
+    """Finds the messages and targets of tracked links, with a cache; only one thread may use it at a time."""
 
     def __init__(self) -> None:
         self._cache: dict[int | tuple[Any, ...], _SourceLinks] = {}
 
     def resolve(self, requests: Iterable[LinkRequest]) -> dict[LinkRequest, TrackedMessage]:
-        """Return the message of each request; unknown and deleted messages are left out."""
+        """Return the message and target for each request.
+
+        Unknown and deleted messages, and messages whose links cannot be resolved, are left out. Raises apsw.Error or
+        PeeweeException if the database fails.
+        """
         unique_requests = set(requests)
         ids = ",".join(str(item.message_id) for item in unique_requests)
         messages = {row[0]: TrackedMessage(*row) for row in rows(_TRACKED_MESSAGES.format(ids=ids))}
@@ -191,12 +203,12 @@ class LinkResolver:
             except (apsw.Error, peewee.PeeweeException):
                 raise
             except Exception:
-                # An error in one message does not affect the other requests.
+                # An error in one message must not affect the other requests.
                 log.exception("tracking: resolving a link of message %s failed", request.message_id)
         return resolved
 
     def _resolve_one(self, message: TrackedMessage, number: int | None) -> TrackedMessage:
-        """Return a message with the target of one of its links."""
+        """Return a message with the target of a link; `number` is None for the tracking pixel."""
         source_links = self._get_links(message)
         resolved = message._replace(links=len(source_links.urls))
         url = source_links.urls.get(number) if number is not None else None
@@ -241,14 +253,15 @@ def _load_single_links(message_id: int) -> _SourceLinks:
 
 
 def _keep_absolute(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
-    # Which links are tracked was decided when the message was rendered. The link numbers of other addresses were never
-    # given out, so they lead nowhere.
+    # Links were chosen for tracking when the message was rendered. URLs whose host contains a merge tag were not
+    # tracked, so no message contains their link numbers.
     return {number: url for number, url in numbered if designs_links.has_literal_host(url)}
 
 
 def _fill_url(url: str, message: TrackedMessage, shared: dict[str, Any]) -> str | None:
-    """Fill the address of a link as its message would have; unknown values are left empty, and the reader is
-    redirected.
+    """Fill the merge tags of a link's URL for one message; return None if that fails.
+
+    Unknown values are left empty, so that the reader is still redirected.
     """
     if message.campaign_id is None and message.version is None:
         shared = (
@@ -276,13 +289,13 @@ def _get_recipient_values(message: TrackedMessage) -> dict[str, Any]:
             contacts.load_relations([contact])
         return merge_tags.get_contact_values(contact, recipient, kind)
     except Exception:
-        # Clicks are redirected even if the stored contact cannot be read.
+        # A click is redirected even if the stored contact cannot be read.
         log.exception("tracking: reading contact %s failed", message.contact_id)
         return merge_tags.get_contact_values(None, recipient, kind)
 
 
 def encode_url(url: str) -> str | None:
-    """Return an address that a header can hold, encoded as browsers do; None if it is not the address of a page."""
+    """Return a URL encoded as browsers do, in printable ASCII for a header, or None if it is not an http(s) URL."""
     try:
         if not (url.isascii() and url.isprintable() and " " not in url):
             url = _percent_encode(url.translate({9: None, 10: None, 13: None}))
@@ -293,7 +306,7 @@ def encode_url(url: str) -> str | None:
 
 
 def _percent_encode(url: str) -> str:
-    """Encode the host by IDNA, and the rest as UTF-8 with percent signs; what is encoded already stays."""
+    """Encode the host of a URL by IDNA, and percent-encode the rest as UTF-8; existing percent signs are kept."""
     scheme, _, rest = url.partition("://")
     host, rest = _split_host(rest)
     if not host.isascii():

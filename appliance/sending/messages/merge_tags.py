@@ -1,4 +1,4 @@
-"""Values of merge tags (contact, brand, account, conditions) as plain data, and the menu of tags."""
+"""Values of merge tags (contact, brand, account, conditions) as plain data, and the menu of merge tags."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -18,7 +18,11 @@ _ADDRESS_KINDS = ("email", "phone")
 
 
 def get_contact_values(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
-    """Return the `contact` root and the short names; `address` is the recipient's email address or number."""
+    """Return the merge tag values of a contact: the `contact` root and the short names (`first_name`).
+
+    `address` is the address of kind `kind` (`email` or `phone`) that the message is sent to; it replaces the contact's
+    own. Without a contact, all other values are empty.
+    """
     if contact is None:
         return _add_short_names({"email": None, kind: address, "data": {}})
     channels: list[Channel] = getattr(contact, "channels", [])
@@ -37,9 +41,10 @@ def get_contact_values(contact: Contact | None, address: str | None, kind: str =
 
 
 def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
-    """Return the values of many contacts by id, with the kinds of addresses that are needed.
+    """Return the values of the `contact` root of many contacts by id; unknown ids are left out.
 
-    The recipient's own address is added by `get_recipient_values`.
+    `needed` lists the kinds of addresses to read (`email`, `phone`); those not read are None. Pass the values to
+    `get_recipient_values`, which adds the recipient's address.
     """
     id_list = ",".join(str(int(contact_id)) for contact_id in ids)
     addresses: dict[str, dict[int, str]] = {kind: {} for kind in _ADDRESS_KINDS}
@@ -62,7 +67,10 @@ def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> di
 
 
 def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
-    """Return the `contact` root and the short names, given the values of the contact or None."""
+    """Return the `contact` root and the short names for values of `fetch_contact_values`, or None without a contact.
+
+    The recipient's `address` is stored in `values` itself.
+    """
     if values is None:
         return get_contact_values(None, address, kind)
     values[kind] = address
@@ -70,7 +78,7 @@ def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str 
 
 
 def _add_short_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a contact with the names that need no `contact.` before them."""
+    """Return the `contact` root, and the values that may be written without `contact.` before them."""
     return {
         "contact": values, "first_name": values.get("first_name"), "last_name": values.get("last_name"),
         "email": values["email"],
@@ -78,7 +86,7 @@ def _add_short_names(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
-    """Return the `account` and `brand` roots."""
+    """Return the values of the `account` and `brand` roots."""
     return {
         "account": {"name": account.name},
         "brand": {
@@ -92,7 +100,10 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
 
 
 def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the `show` root for one contact: which conditions hold. Without a contact all do."""
+    """Return the `show` root for a contact: the name of each condition to whether the contact meets it.
+
+    `conditions` are lists of filters by name. Without a contact, all conditions are met.
+    """
     if contact_id is None:
         return {"show": dict.fromkeys(conditions, True)}
     return (
@@ -103,9 +114,10 @@ def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping
 def evaluate_conditions(
     account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
 ) -> dict[int, dict[str, bool]]:
-    """Return by contact which conditions hold, with one statement for each condition, by the SQL of a segment.
+    """Return for each contact id the name of each condition to whether the contact meets it.
 
-    Invalid filters hold for no contact: content meant for some is not shown to all.
+    Each condition is evaluated in one SQL statement for all contacts, as a segment would be. No contact meets a
+    condition with invalid filters, because content for a few contacts must not be shown to all.
     """
     ids = [int(contact_id) for contact_id in contact_ids]
     results: dict[int, dict[str, bool]] = {contact_id: dict.fromkeys(conditions, False) for contact_id in ids}
@@ -130,10 +142,11 @@ _MAX_EVENTS = 200
 
 
 class MergeTag(NamedTuple):
-    """A merge tag: its name in the language, its label, and its alias.
+    """A merge tag in the menu: its name as written in a template, its label, and another name for it (`alias`).
 
-    `lacking` is the share of contacts without a value, or None if none can lack it. `text` is the text of a link, and
-    `fallback` the default words for contacts without a value.
+    `missing_share` is the share of contacts (0 to 1) without a value, or None if no contact lacks one or it was not
+    measured. `text` is the link text of a tag that is a link. `fallback` is the default text for contacts without a
+    value.
     """
 
     name: str
@@ -146,7 +159,7 @@ class MergeTag(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """Return the tag as it is written."""
+        """Return the tag as it is written in a template, in double braces."""
         return f"{{{{ {self.name} }}}}"
 
     @property
@@ -161,14 +174,17 @@ class MergeTag(NamedTuple):
 
 
 class MergeTagGroup(NamedTuple):
-    """Merge tags of one kind."""
+    """A labelled group of merge tags in the menu."""
 
     label: str
     tags: list[MergeTag]
 
 
 def list_merge_tags(account_id: int, template_id: int | None = None, links: bool = True) -> list[MergeTagGroup]:
-    """Return the merge tags for a template, or for any; raises NotFound. An SMS has no links of an email."""
+    """Return the groups of merge tags for a template, or for any template if `template_id` is None. Raises NotFound.
+
+    The group of links is left out for an SMS template and if `links` is false. Empty groups are left out.
+    """
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     groups = [
@@ -209,7 +225,7 @@ def _list_contact_tags(account_id: int) -> list[MergeTag]:
 
 
 def _list_event_tags(flow: Flow) -> list[MergeTag]:
-    """Return tags for the data of the last events that started a flow."""
+    """Return tags for the data of a flow's events: those in the last `_MAX_EVENTS` events of each of its triggers."""
     if flow.hidden:
         return []
     names = rows("SELECT DISTINCT event FROM trigger WHERE flow_id = ?", (flow.id,))
@@ -229,7 +245,7 @@ def _list_event_tags(flow: Flow) -> list[MergeTag]:
 
 
 def _write_path(name: str) -> str:
-    """Return the path of a value: with dots, or in brackets if a part is not a plain word."""
+    """Return the path of a value after its root: with dots, or all in brackets if a part is not a plain word."""
     parts = name.split(".")
     plain = all(part.isidentifier() and part.isascii() and not part.startswith("_") for part in parts)
     return "".join(f".{part}" if plain else f'["{part}"]' for part in parts)

@@ -1,6 +1,6 @@
-"""Records the outcomes of claimed messages with their counters and events, in the transaction of the queue.
+"""Records the outcomes of claimed messages with their counters and events, in the caller's transaction.
 
-Accepted messages are written together, a batch at a time; all other outcomes one by one.
+Accepted messages are recorded together, with one statement for each table; all other outcomes are recorded one by one.
 """
 
 import random
@@ -54,13 +54,16 @@ _COUNT_CONTACT = (
 )
 
 _STORE_HINT_TIME = "UPDATE channel SET opt_out_hint_sent_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
-# Sent in the transaction that marks SMS as accepted, with their outcomes.
+# Sent with the outcomes of accepted SMS, in the transaction that records them.
 sms_accepted = Signal[[list[Outcome]]]()
 _COUNT_CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
 
 
 def record_accepted(outcomes: list[Outcome]) -> None:
-    """Record accepted messages with their counters and events, and delete their stored bytes."""
+    """Record accepted messages as sent, with their counters and events, and delete the bytes stored for a retry.
+
+    A message that is not `sending` any more was recorded before and is left out.
+    """
     now, database = clock.now_ms(), connection()
     written: dict[int, int | None] = dict(
         database.executemany(
@@ -80,7 +83,7 @@ def record_accepted(outcomes: list[Outcome]) -> None:
             ],
         )
     )
-    # The contact may have been merged into another, or deleted, since the claim; the row knows.
+    # The contact of the claim may have been merged into another, or deleted, since then, so the row's contact is used.
     pairs = [(outcome.claim, written[outcome.claim.id]) for outcome in outcomes if outcome.claim.id in written]
     by_domain = Counter(domain_of(outcome.sender or "") for outcome in outcomes if outcome.claim.provider == DIRECT
                     and outcome.claim.id in written and not outcome.claim.test)  # fmt: skip
@@ -149,20 +152,21 @@ def _build_sent_event(
     )  # fmt: skip
 
 
-# A bounce is stored with its class, and the address is suppressed after enough of them. The rules are the same whether
-# a server rejected the message at once or a report came later (`inbound`). Bounces about size, content, policy,
-# reputation or our own setup never count against a recipient (docs/decisions.md#9).
+# A bounce is stored with its class, and the address is suppressed after a number of bounces that depends on the class.
+# The rules are the same whether a server rejected the message during delivery or a report arrived later (`inbound`).
+# Bounces about size, content, policy, reputation or our own setup never count against a recipient
+# (docs/decisions.md#9).
 
 _DAY_MS = 24 * 3600 * 1000
-# How long bounces count, and how many of each class suppress an address.
+# How long a bounce counts, and how many bounces suppress an address by suppression rule (`bounce_classes`).
 _BOUNCE_WINDOW_MS = 30 * _DAY_MS
 _BOUNCE_LIMITS = {"second": 2, "third": 3, "fifth": 5}
-# An accepted message counts as delivered if nothing came back for this long.
+# An accepted message counts as delivered if no bounce arrived for this long.
 _ASSUMED_DELIVERED_MS = 2 * _DAY_MS
 _SOFT_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule in ("second", "fifth"))
 _SECOND_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "second")
 _THIRD_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "third")
-# Networks that reject us and not our recipients: senders that are not authenticated or registered, and filters.
+# Bounce classes of rejections because of the sender: `strangers` are senders that are not authenticated or registered.
 _SENDER_CLASSES = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
 _WATCHED_CLASSES = tuple(kind for kinds in _SENDER_CLASSES.values() for kind in kinds)
 _DELIVERED_AT = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
@@ -174,9 +178,11 @@ _LAST_SUCCESS = (
 
 
 def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) -> BounceClass:
-    """Store a bounce and return its class, which may become worse through earlier bounces.
+    """Store a message's bounce, suppress the address if the rule of its class says so, and return the class.
 
-    Tests, and addresses that were erased meanwhile, count against nobody.
+    `source` is who reported the bounce (`smtp`, a provider), `text` its diagnostic text. The returned class is `HARD`
+    instead of `bounce_class` if the rule `second` has suppressed the address. Bounces of test messages and of erased
+    recipients are not stored.
     """
     require_write_transaction()
     contact_rows = rows("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
@@ -222,14 +228,17 @@ def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) 
 
 
 def count_sender_rejections(campaign_id: int) -> dict[str, int]:
-    """Return the number of messages of a campaign that were rejected because of the sender, by reason."""
+    """Return the number of a campaign's messages rejected because of the sender, by reason.
+
+    The reasons are `strangers` (the sender is not authenticated or not registered) and `filtered`.
+    """
     sql = f"SELECT kind, count(*) FROM bounce WHERE campaign_id = ? AND kind IN {_WATCHED_CLASSES!r} GROUP BY kind"
     counts = dict(rows(sql, (campaign_id,)))
     return {name: sum(counts.get(kind, 0) for kind in kinds) for name, kinds in _SENDER_CLASSES.items()}
 
 
 def get_last_sender_rejection(campaign_id: int) -> tuple[str, str | None, str | None] | None:
-    """Return (class, code, text) of the last message of a campaign that was rejected because of the sender."""
+    """Return (class, enhanced status code, text) of a campaign's last rejection because of the sender, or None."""
     matches = rows(
         f"SELECT r.kind, m.error_enhanced, m.error_text FROM bounce r JOIN message m ON m.id = r.message_id "
         f"WHERE r.campaign_id = ? AND r.kind IN {_WATCHED_CLASSES!r} ORDER BY r.created_at DESC, r.id DESC LIMIT 1",
@@ -262,10 +271,11 @@ def _suppress(row: Claim, reason: str, source: str, text: str) -> None:
     )  # fmt: skip
 
 
-# An uncertain SMS is looked up after this, and then again (`retries`).
+# Delay of the first lookup of an uncertain SMS; the delays of later lookups are in `retries`.
 _FIRST_LOOKUP_SECONDS = 5.0
 
-# Finds out whether the campaign was cancelled or a person ended the run; a merge stops no transactional messages.
+# Selects a row if the message's campaign was cancelled, or if its run was ended in a way that cancels its messages.
+# Runs that ended by a merge of contacts or by reaching the goal still send their transactional messages.
 _CANCELLED = (
     "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled' UNION ALL SELECT 1 FROM run r JOIN flow f "
     "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at IS NOT NULL OR f.pending_end IS NOT NULL "
@@ -274,11 +284,15 @@ _CANCELLED = (
 
 
 def record_failure(outcome: Outcome) -> None:
-    """Record why a message was rejected, deferred, uncertain or skipped, with its counters and its event."""
+    """Record the outcome of a message that was not accepted: skipped, retried later, uncertain or failed.
+
+    An outcome that was recorded before is ignored. Raises ValueError if the outcome has neither an error nor a reason
+    to skip.
+    """
     require_write_transaction()
     row, error, now = outcome.claim, outcome.error, clock.now_ms()
     if scalar("SELECT status FROM message WHERE id = ?", (row.id,)) != "sending":
-        return None  # recorded before: an outcome may be passed twice
+        return None  # recorded before
     if outcome.skip_reason is not None:
         _store_sender(outcome, now)
         ledger.record_error(row, error)
@@ -294,7 +308,7 @@ def record_failure(outcome: Outcome) -> None:
         and not (row.campaign_id is None and has_expired(row, now))
     ):
         ledger.record_error(row, error)
-        # No attempt is counted: the transport is closed, not this recipient.
+        # No attempt is counted, because the transport failed and not this recipient.
         delay = parse_seconds(get_channel_settings(row).probe_after)
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
@@ -312,7 +326,7 @@ def record_failure(outcome: Outcome) -> None:
 
 
 def _store_sender(outcome: Outcome, now: int) -> None:
-    # A recipient who was erased while the message was in progress stays erased.
+    # The subject may contain personal data, so it is not stored if the recipient was erased while the message was sent.
     connection().execute(
         "UPDATE message SET subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE coalesce(?, subject) END, "
         "sender = coalesce(?, sender), "
@@ -322,7 +336,7 @@ def _store_sender(outcome: Outcome, now: int) -> None:
 
 
 def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_count: int) -> None:
-    # A message that may go at once gets a due time in the past, so that a clock that steps back does not delay it.
+    # Without a delay, the due time is in the past, so that a clock that steps back does not delay the message.
     due = now + int(delay * 1000) if delay else ledger.RETRY_NOW
     cancelled = fetch_one(_CANCELLED, (row.campaign_id, row.run_id, row.transactional))
     if cancelled and uncertain_count:
@@ -338,9 +352,10 @@ def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_cou
 
 
 def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: PreparedMessage | None) -> None:
-    """Decide about a message that may have been accepted: look it up if possible, else resend once, or hold it (P3).
+    """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    The bytes are stored in any case: a person who sends it again sends the same message.
+    An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that a retry sends the
+    same message, also if a person starts it.
     """
     _store_payload(row, prepared)
     if _start_lookup(row):
@@ -358,14 +373,20 @@ def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: Prepa
 
 
 def _should_resend(row: Claim) -> bool:
-    """Return whether an uncertain message is sent again: once if configured, or if the provider accepts it once."""
+    """Return whether an uncertain message is sent again automatically.
+
+    It is if the provider ignores repeated requests for the same SMS, or for the first time if `in_doubt` is `resend`.
+    """
     if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].is_idempotent:
         return True
     return get_channel_settings(row).in_doubt == "resend" and row.uncertain_count == 0
 
 
 def _start_lookup(row: Claim) -> bool:
-    """Start a lookup at the provider of an SMS; return whether that is possible and its text is stored."""
+    """Mark an SMS for a lookup at its provider, and return whether it was marked.
+
+    It is not if the provider has no lookup or the text of the SMS is not stored.
+    """
     if row.channel != "sms" or row.provider not in PROVIDERS or not PROVIDERS[row.provider].can_look_up:
         return False
     updated = connection().execute(
@@ -375,7 +396,7 @@ def _start_lookup(row: Claim) -> bool:
 
 
 def _store_payload(row: Claim, prepared: PreparedMessage | None) -> None:
-    """Store the bytes of a message for its retry, unless it is secret or its recipient was erased meanwhile."""
+    """Store the bytes of a message for its retry, unless it contains a secret link or its recipient was erased."""
     if prepared is None or ledger.has_secret_link(row):
         return
     envelope, *other_fields = prepared[:4]
@@ -405,7 +426,7 @@ def _mark_failed(row: Claim, error: DeliveryError, now: int) -> None:
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
             (row.account_id, row.address_kind, row.recipient_key),
         )
-    # An erased recipient is suppressed already, and the text may name them.
+    # The server's text may contain the address of an erased recipient, so their event has no text.
     erased = scalar("SELECT recipient_key FROM message WHERE id = ?", (row.id,)) is None
     classified, source = (
         (error_codes.classify_failure(error), row.provider) if row.channel == "sms" else (classify_error(error), "smtp")
@@ -419,38 +440,40 @@ def _mark_failed(row: Claim, error: DeliveryError, now: int) -> None:
 
 
 def classify_error(error: DeliveryError) -> BounceClass:
-    """Return the bounce class of a message that expired or was rejected for good."""
+    """Return the bounce class of an email that failed: it was rejected permanently, or its retries expired."""
     if error.smtp is None and error.enhanced == "5.1.2":
-        return bounce_classes.DOMAIN_NOT_FOUND  # DNS said so and not a server; a domain may be missing for a day
+        # DNS reported it and not a server. A domain may be missing for a day, so one such failure does not suppress.
+        return bounce_classes.DOMAIN_NOT_FOUND
     bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
     if isinstance(error, SenderRejectedByMx):
-        # The recipient was not named to the server: an unknown user in its reply is the sender.
+        # The server rejected the sender before it was given the recipient, so an "unknown user" in its reply is the
+        # sender.
         return bounce_class if bounce_class.suppression_rule == "nobody" else bounce_classes.SETUP
     if isinstance(error, RecipientRejected) or (
         bounce_class.suppression_rule == "nobody" and bounce_class is not bounce_classes.REFUSED
     ):
         return bounce_class
-    # The transport failed and not the mailbox: it broke, throttles us or rejects us.
+    # The transport failed and not the mailbox: the connection broke, or the server throttles or rejects us.
     if (error.smtp is None and error.enhanced is None) or not isinstance(error, Deferred):
         return bounce_classes.SETUP
     return bounce_class if bounce_class in (bounce_classes.FULL, bounce_classes.EXPIRED) else bounce_classes.TEMPORARY
 
 
 def get_channel_settings(row: Claim) -> Email | Sms:
-    """Return the settings of the channel that a message goes by."""
+    """Return the current settings of a message's channel."""
     settings = config.current()
     return settings.sms if row.channel == "sms" else settings.email
 
 
 def _retry_delay_seconds(row: Claim) -> float:
-    """Return the seconds until the next attempt: the configured delay with 20 % jitter (P6)."""
+    """Return the seconds until the next attempt: the configured delay for this attempt, with 20 % jitter (P6)."""
     delays = get_channel_settings(row).retry_after or [300.0]
     return delays[min(row.attempts, len(delays) - 1)] * random.uniform(0.8, 1.2)
 
 
 def has_expired(row: Claim, now: int) -> bool:
-    """Return whether a message was tried for as long as the settings allow."""
+    """Return whether the retry period of a message is over (settings `give_up` and `give_up_transactional`)."""
     settings = get_channel_settings(row)
     limit = settings.give_up_transactional if row.transactional else settings.give_up
-    # Time counts from the first attempt; waiting for a turn, for a resume or for a time before that does not count.
+    # The period begins with the first attempt: time in the queue, in a pause or before a scheduled time does not count.
     return now - (row.first_attempt_at or row.created_at) > parse_seconds(limit) * 1000

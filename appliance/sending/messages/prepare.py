@@ -1,4 +1,4 @@
-"""Prepares messages: turns a row into bytes and an envelope, with compiled content cached between rows."""
+"""Renders messages: turns ledger rows into bytes with an envelope, and caches compiled content between rows."""
 
 import logging
 from collections.abc import Sequence
@@ -33,11 +33,15 @@ from appliance.settings import config
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Contact, Message, MessageContent, User
 
-# Mail services are given an id in headers, by which their webhooks name the message: some replace the Message-ID.
+# Webhooks of some mail services identify a message by an id in its headers, because the services replace the
+# Message-ID.
 
 
 def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
-    """Return headers with the message's id for services whose webhook is enabled; they remove the headers again."""
+    """Return headers with the message's id for the mail services whose webhook is enabled (`email.hooks`).
+
+    The services remove these headers. The result is empty unless `provider` is `relay`.
+    """
     hooks = config.current().email.hooks
     if provider != "relay" or not (hooks.postmark or hooks.sendgrid):
         return ()
@@ -51,59 +55,69 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
 
 
 log = logging.getLogger("campanero.sender")
-# Compiled campaigns and steps that are cached.
+# The number of compiled campaigns and steps that a `MessagePreparer` caches.
 _MAX_CACHED_SOURCES = 64
 
 
 class _SenderDomain(NamedTuple):
-    """The keys and hosts of a From domain."""
+    """The DKIM keys and hosts of a From domain of an account."""
 
     keys: KeyRing
-    return_host: str | None
-    unsubscribe_host: str | None  # the same host, if we receive email ourselves
-    is_unverified: bool  # the domain or its DNS records are gone, and nothing may leave in its name
+    return_host: str | None  # receives bounces
+    unsubscribe_host: str | None  # `return_host` if this installation receives email, else None
+    is_unverified: bool  # the domain or its DNS records are gone, so no message may be sent from it
 
 
 class UnsignedMessage(NamedTuple):
-    """A message before it is signed, which takes longer than all the rest and needs only the keys."""
+    """A rendered message before it is signed with DKIM.
+
+    Signing takes longer than rendering and needs only the keys, so it may happen on another thread. If
+    `is_single_spaced`, the body is in relaxed form already (`mime.is_single_spaced`), which makes it faster.
+    """
 
     prepared: PreparedMessage
     signers: tuple[Signer, ...] = ()
     is_single_spaced: bool = False
 
     def sign(self) -> PreparedMessage:
-        """Return the signed message; from any thread."""
+        """Return the signed message; it may be called from any thread."""
         envelope = self.prepared.envelope
         signed = dkim.sign(envelope.content, self.signers, self.is_single_spaced)
         return self.prepared._replace(envelope=envelope._replace(content=signed))
 
 
 class MessagePreparer:
-    """Prepares messages; there is one for each sending thread, so that they share no state."""
+    """Renders messages and caches what they share; each sending thread has its own, because it is not thread-safe."""
 
     def __init__(self) -> None:
         self._contents: dict[SourceId, SharedContent] = {}
         self._sender_domains: dict[tuple[int, str], _SenderDomain] = {}
-        # By source and contact, as sources need different values of a contact.
+        # By source and contact, because each source needs other values of a contact.
         self._contact_values: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
         self._run_starts: dict[int, RunStart] = {}
         self._accounts: dict[int, Account] = {}
 
     def clear_cache(self) -> None:
-        """Drop what was read for earlier messages: it may have changed since."""
+        """Clear the cached contacts, sender domains, accounts and run starts, which may have changed.
+
+        Compiled content stays, because that of a campaign or step does not change.
+        """
         self._contact_values = {}
-        self._sender_domains = {}  # a key may have been replaced since
+        self._sender_domains = {}
         self._accounts = {}
         self._run_starts = {}
 
     def prefetch(self, claims: Sequence[Claim]) -> None:
-        """Read the contacts of the next messages together; those that cannot be are read one by one."""
+        """Read the contacts and run starts of the next messages together, which is faster than one by one.
+
+        If reading the contacts of a source fails, `prepare` reads them one by one.
+        """
         runs = {claim.run_id for claim in claims if claim.run_id is not None}
         if runs:
             self._run_starts |= shared_content.fetch_run_starts(runs)
         ids: dict[SourceId, set[int]] = {}
         for claim in claims:
-            # A message whose run is gone fails alone.
+            # A message whose run was deleted is left out here; only this message fails when it is prepared.
             source = self._get_source(claim) if claim.run_id is None or claim.run_id in self._run_starts else None
             if source is not None and claim.contact_id is not None:
                 ids.setdefault(source, set()).add(claim.contact_id)
@@ -114,19 +128,20 @@ class MessagePreparer:
                     shared.conditions.set_expected_contacts(contact_ids)
                 contacts_by_id = merge_tags.fetch_contact_values(contact_ids, shared.address_kinds)
             except Exception as error:
-                # `prepare` raises the error for each message that fails; the others go out.
+                # `prepare` raises the error again for each message that it affects; other messages are sent.
                 log.debug("prepare: reading the contacts of %s together failed: %s", source, error)
                 continue
             for contact_id, values in contacts_by_id.items():
                 self._contact_values[source, contact_id] = values
 
     def prepare(self, claim: Claim) -> PreparedMessage:
-        """Return a message ready to be sent; raises as `build` does."""
+        """Return the rendered and signed message of a claim. Raises the errors of `build`."""
         return self.build(claim).sign()
 
     def build(self, claim: Claim) -> UnsignedMessage:
-        """Build a message; raises MergeError or ValueError if that is impossible, SenderRejected if its sender is not
-        allowed.
+        """Render the message of a claim without signing it.
+
+        Raises MergeError or ValueError if it cannot be rendered, SenderRejected if it may not be sent from its sender.
         """
         if not claim.recipient:
             raise ValueError("its recipient was erased")
@@ -148,7 +163,7 @@ class MessagePreparer:
         recipient = addresses.to_ascii(claim.recipient) or claim.recipient
         attempted_at = claim.first_attempt_at or clock.now_ms()
         values, parts = self._get_values(shared, claim, shared.conditions, unsubscribe_url), shared.encoded
-        # Unknown contacts, and those who do not want to be counted, get untracked links and no tracking pixel.
+        # Recipients without a contact, and contacts who declined tracking, get untracked links and no tracking pixel.
         if shared.encoded_tracked is not None and values["contact"].get("tracking", "none") != "none":
             parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(claim.id)
         mail = parts.build_mail(
@@ -159,7 +174,7 @@ class MessagePreparer:
         if sender_domain.is_unverified and claim.provider != "capture":
             domain_name = records.display_domain(records.domain_of_address(sender))
             raise SenderRejected(f"{domain_name} is not verified as yours any more: look at its DNS records")
-        # Our quoted-printable has no line that begins with a dot.
+        # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
         envelope = Envelope(
             _get_return_path(claim, sender, sender_domain), recipient, mime.write(mail), is_stuffed=True
         )
@@ -167,7 +182,10 @@ class MessagePreparer:
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
     def fill_again(self, message: Message) -> FilledMessage:
-        """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
+        """Render a message again for reading in the browser, with the contact's present values and without tracking.
+
+        An SMS is rendered as a page. Raises MergeError, or ValueError if the flow run that sent it was deleted.
+        """
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         if claim.channel == "sms":
             text = self._fill_sms(claim, message.sent_at).body
@@ -177,7 +195,10 @@ class MessagePreparer:
         return compose.fill(shared.content, self._get_values(shared, claim))
 
     def _build_sms(self, claim: Claim) -> PreparedMessage:
-        """Build an SMS with its sender."""
+        """Render the SMS of a claim.
+
+        Raises MergeError or ValueError if its text cannot be sent, SenderRejected if a required sender is missing.
+        """
         sms = self._fill_sms(claim)
         problem = sms.find_problem()
         if problem is not None:
@@ -189,7 +210,10 @@ class MessagePreparer:
         return PreparedMessage(envelope, "", sender, "", sms.size.parts, sms.has_opt_out_hint)
 
     def _get_sms_sender(self, claim: Claim) -> str:
-        """Return the sender of an SMS; that of a campaign is the one set when it went live."""
+        """Return the sender of an SMS, or an empty string if there is none.
+
+        A campaign uses the account's sender of the time when it went live. A single SMS may have a sender of its own.
+        """
         source = self._get_source(claim)
         settings = self._get_shared(source).sms_settings if source is not None else None
         if settings is not None:
@@ -200,7 +224,10 @@ class MessagePreparer:
         return own_sender or senders.resolve_sms(self._get_account(claim.account_id), claim.recipient, claim.provider)
 
     def _fill_sms(self, claim: Claim, sent_at: int | None = None) -> SmsText:
-        """Fill the text of an SMS; `sent_at` is the time it was sent, if it was."""
+        """Render the text of an SMS, with its opt-out hint if it is marketing and the hint is due.
+
+        `sent_at` is when the SMS was sent, or None if it was not sent yet. Raises MergeError.
+        """
         source = self._get_source(claim)
         shared = self._get_shared(source) if source is not None else self._compile_single_sms(claim)
         values = self._get_values(shared, claim, shared.conditions) | compose.build_link_tokens(claim.id)
@@ -241,7 +268,10 @@ class MessagePreparer:
         showing: ConditionCache | None = None,
         unsubscribe_url: str | None = None,
     ) -> dict[str, Any]:
-        """Return the values of the merge tags of one message."""
+        """Return the values of the merge tags of one message.
+
+        `showing` evaluates the conditions for many recipients at a time; without it they are evaluated for this one.
+        """
         person = shared.sample_contact_id if shared.sample_contact_id is not None else claim.contact_id
         contact_values = self._contact_values.get((self._get_source(claim), claim.contact_id))
         if contact_values is not None:
@@ -268,7 +298,11 @@ class MessagePreparer:
     def _get_contact_values(
         contact_id: int | None, shared: SharedContent, claim: Claim, is_own_address: bool
     ) -> dict[str, Any]:
-        """Return the values of a contact; `own` tells that the recipient's address is theirs."""
+        """Return the merge tag values of a contact.
+
+        `is_own_address` is false for a test message, which shows the values of a contact to another recipient: the
+        contact's own address is shown then.
+        """
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
         if contact is not None and shared.address_kinds:
             contacts.load_relations([contact])
@@ -277,7 +311,10 @@ class MessagePreparer:
         )
 
     def _get_source(self, claim: Claim) -> SourceId | None:
-        """Return the source that a message shares content with, or None for a single message."""
+        """Return the campaign or flow step that a message shares content with, or None for a single message.
+
+        Raises ValueError if the run that sent it was deleted.
+        """
         if claim.campaign_id is not None or claim.run_id is None or claim.flow_id is None or claim.step_id is None:
             return claim.campaign_id
         return StepSource(claim.flow_id, self._get_run_start(claim.run_id).version, claim.step_id)
@@ -302,13 +339,17 @@ class MessagePreparer:
     def _compile_single(
         self, claim: Claim, with_secrets: bool = False
     ) -> tuple[SharedContent, tuple[tuple[str, str], ...]]:
-        """Compile a single message; with `leaves`, including secrets for its recipient alone."""
+        """Compile a single email and return it with its own headers.
+
+        `with_secrets` adds links that only the recipient may see (`fill_secrets`).
+        """
         message = Message.get_by_id(claim.id)
         stored = MessageContent.get(MessageContent.message == claim.id)
         account = Account.get_by_id(claim.account_id)
         marketing = not claim.transactional
         brand = brands.get(account.id)
-        # A test shows all that the email will have, except headers that mail programs act on.
+        # A test email is rendered as marketing, so that it shows the whole email, but without the headers for
+        # unsubscribing, which mail programs act on.
         is_marketing = marketing or message.source_type == "test"
         content = compose.compile_message(build_stored_source(stored, account, brands.build_look(brand), is_marketing))
         name = account.email_from_name or account.name
@@ -334,13 +375,16 @@ class MessagePreparer:
         account = self._get_account(claim.account_id)
         shared = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": stored.data}
         compiled = shared_content.compile_shared_sms(account.id, stored.body, stored.links, shared)
-        # A test shows all that the message will have.
+        # A test SMS is rendered as marketing, so that it shows the opt-out hint too.
         is_marketing = not claim.transactional or claim.source_type == "test"
         return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)
 
 
 def _get_return_path(claim: Claim, sender: str, sender_domain: _SenderDomain) -> str:
-    """Return the return path: our own if we receive bounces, as the capture server always does, else the sender."""
+    """Return the return path of a message: a signed address if this installation receives bounces, else the sender.
+
+    The capture transport always receives them.
+    """
     host = (
         store.get_bounce_host(records.domain_of_address(sender))
         if claim.provider == "capture"
@@ -349,16 +393,19 @@ def _get_return_path(claim: Claim, sender: str, sender_domain: _SenderDomain) ->
     return links.build_return_path(claim.id, host) if host is not None else sender
 
 
-# Larger sources are cut: no reader needs more.
+# Larger sources are cut here, because no reader needs more.
 MAX_SOURCE_BYTES = 2_000_000
 
 
 class NotReproducible(Exception):
-    """A message that cannot be shown, with the reason."""
+    """A message whose content cannot be shown; the exception's text is the reason."""
 
 
 def get_source(account_id: int, message_id: int) -> bytes:
-    """Return the bytes of a message, stored or prepared again; raises NotFound, or NotReproducible."""
+    """Return up to `MAX_SOURCE_BYTES` of a message's source: as stored for a retry or captured, else rendered again.
+
+    Raises NotFound, or NotReproducible.
+    """
     row = ledger.get(account_id, message_id)
     if row.recipient_key is None:
         raise NotReproducible("its recipient was erased, and what was written to them with that")
@@ -382,7 +429,7 @@ def get_source(account_id: int, message_id: int) -> bytes:
 
 
 def get_html(account_id: int, message_id: int) -> str:
-    """Return the HTML of a message; raises NotFound, or NotReproducible."""
+    """Return the HTML of an email, or of an SMS as a page, rendered again. Raises NotFound, or NotReproducible."""
     row = ledger.get(account_id, message_id)
     try:
         filled = MessagePreparer().fill_again(row)
@@ -392,17 +439,20 @@ def get_html(account_id: int, message_id: int) -> str:
 
 
 def get_bounce_class(row: Message) -> str | None:
-    """Return the class of the bounce of a message, or None."""
+    """Return the name of the class of a message's bounce, or None if it did not bounce."""
     kind = scalar("SELECT kind FROM bounce WHERE message_id = ? ORDER BY id DESC LIMIT 1", (row.id,))
     return None if kind is None else str(kind)
 
 
-# The link of a password reset is inserted when the email leaves; it is never stored or shown. Otherwise anyone who may
-# read the messages of an account could choose a new password for its owner.
+# The link of a password reset is inserted when the email is sent, and is never stored or shown. Otherwise anyone who
+# may read the messages of an account could choose a new password for its owner.
 
 
 def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the `data` of a message with its secrets, the same at every attempt."""
+    """Return the merge tag `data` of a message, with the password reset link added if it is such an email.
+
+    The link is the same at every attempt. It is left out for a captured message and for a disabled or deleted user.
+    """
     user_id = data.get(ledger.RESET_USER_KEY)
     if message.source_type != "system" or user_id is None or message.provider == "capture":
         return data

@@ -1,8 +1,9 @@
-"""The queue of messages, which is the ledger itself: claim what goes out, and record the outcomes of what did.
+"""The queue of messages, which is the ledger itself: claim messages before they are sent, and record their outcomes.
 
-A row is marked `sending` and on disk before its message is sent; its outcome and the claim of the next share one
-commit. A row therefore goes out once, unless the connection or this process dies between the final dot and the stored
-reply: such a row is uncertain and is sent once more with the same Message-ID, or held (P3).
+A row is set to `sending`, and this is committed, before its message is sent. Its outcome and the claim of the next
+message share one commit. A message is therefore sent once, unless the connection or this process dies between the final
+dot of SMTP and the commit of the reply. Such a message is uncertain: it is sent once more with the same Message-ID, or
+held for a person's decision (P3).
 """
 
 from typing import Any
@@ -17,26 +18,28 @@ from appliance.storage import disk_guard, transactions
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
-# Automatic replies to SMS need no consent, and go out soon or not at all.
+# Automatic replies to SMS need no consent. They are sent within `MAX_AUTO_REPLY_AGE_MS` or not at all.
 
 MAX_AUTO_REPLY_AGE_MS = 5 * 60 * 1000
-# An operator's own suppression stands; all other reasons allow a reply to a contact who has just written.
+# Suppression reasons that do not prevent an automatic reply, because the recipient has just written to us. A
+# suppression by an operator (`manual`) does.
 AUTO_REPLY_ALLOWED_REASONS = ("stop_keyword", "complaint", "erased", "hard_bounce", "soft_bounce")
 
 
 def is_auto_reply(row: Claim) -> bool:
-    """Return whether a row replies to what its recipient wrote: the confirmation of a STOP, or help."""
+    """Return whether a row is an automatic reply to an SMS: the confirmation of STOP or START, or the text of HELP."""
     if row.channel != "sms" or row.source_type != "system":
         return False
     return fetch_one("SELECT 1 FROM incoming WHERE reply_id = ?", (row.id,)) is not None
 
 
 def is_stale_auto_reply(row: Claim, now: int) -> bool:
-    """Return whether a row is an automatic reply that is too old to be sent."""
+    """Return whether a row is an automatic reply older than `MAX_AUTO_REPLY_AGE_MS`, which is not sent any more."""
     return now - row.created_at > MAX_AUTO_REPLY_AGE_MS and is_auto_reply(row)
 
 
-# The frequency cap: how many marketing messages one contact gets in how many days, over all campaigns together.
+# The frequency cap limits the marketing messages of all campaigns and flows together that one contact gets in a number
+# of days.
 
 _DAY_MS = 86_400_000
 _RECHECK_MS = 5_000
@@ -53,9 +56,10 @@ COUNT_MARKETING = (
 
 
 def reaches_frequency_cap(row: Claim, now: int) -> bool | None:
-    """Return whether a contact got all messages that the account allows, or None if messages in progress decide it.
+    """Return whether the account's frequency cap keeps this message from being sent.
 
-    If it is None, the row stays in the queue and is checked again soon.
+    Return None if that depends on messages being sent to the contact now; the row is then due again after
+    `_RECHECK_MS`.
     """
     if row.transactional or row.test or row.contact_id is None:
         return False
@@ -70,7 +74,7 @@ def reaches_frequency_cap(row: Claim, now: int) -> bool | None:
 
 
 def _count_marketing(row: Claim, since: int) -> tuple[int, int]:
-    """Return how many other marketing messages the contact was sent since then, and how many are in progress."""
+    """Return the numbers of other marketing messages to the row's contact: sent since `since`, and being sent now."""
     counts = fetch_one(COUNT_MARKETING, (since, row.contact_id, row.id))
     return (int(counts[0]), int(counts[1])) if counts else (0, 0)
 
@@ -88,9 +92,11 @@ _FLOW_STATE = (
 
 
 def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
-    """Claim an open row if it may go out now (P4, P5); one that may never go again is skipped.
+    """Claim an open row for `process` if its message may be sent now (P4, P5), and return whether it was claimed.
 
-    `row` is the row as stored, `wanted` as rendered: its date and its body hash are stored.
+    A message that may never be sent is skipped. One that has to wait stays open, if necessary with a later due time.
+    `row` is the row as stored. `rendered` is the claim that the message was rendered for: its `first_attempt_at` and
+    `body_hash` are stored.
     """
     require_write_transaction()
     if row.campaign_id is not None and fetch_one(_LIVE_CAMPAIGN, (row.campaign_id,)) is None:
@@ -117,7 +123,7 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     if reason is not None:
         ledger.mark_skipped(row, reason, now)
         return False
-    # The Date is that of the first attempt, so that a retry is the same message.
+    # The Date header is the time of the first attempt, so that a retry sends the same bytes.
     connection().execute(
         "UPDATE message SET status = 'sending', claimed_by = ?, first_attempt_at = coalesce(first_attempt_at, ?), "
         "body_hash = ?, updated_at = ? WHERE id = ?",
@@ -127,7 +133,11 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
 
 
 def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
-    """Return whether a flow lets its message go now; an overdue one is skipped if the flow drops those."""
+    """Return whether a flow allows one of its messages to be sent now.
+
+    It does not while it is paused or deleted. A message in quiet hours is held until they end. A message that was due
+    before `drop_before` of the flow, which a resume may set, is skipped.
+    """
     flow = fetch_one(_FLOW_STATE, (row.flow_id,))
     if flow is None or flow[0] is None:
         return False
@@ -145,13 +155,16 @@ def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
 
 
 def get_refusal(row: Claim) -> str | None:
-    """Return why a message may not go out now, checked right before it would (P4), or None."""
+    """Return the code of the reason why a message may not be sent to its recipient, or None.
+
+    Consent, suppressions and the rules of SMS are read as they are now, so call it right before sending (P4).
+    """
     reason = _get_recipient_refusal(row)
     return sms_rules.get_sms_refusal(row) if reason is None and row.channel == "sms" else reason
 
 
 def _get_recipient_refusal(row: Claim) -> str | None:
-    """Return why the recipient may not, or does not want to, get a message, or None."""
+    """Return the code of the reason why consent, a suppression or a deleted contact prevents a message, or None."""
     needs_contact = row.campaign_id is not None or row.run_id is not None
     if row.recipient_key is None or (needs_contact and row.contact_id is None):
         return "contact_deleted"
@@ -168,7 +181,8 @@ def _get_recipient_refusal(row: Claim) -> str | None:
             )
         if reason:
             return f"suppressed_{reason}"
-        # An address that a program named is used as it is; one that a flow found must still belong to its contact.
+        # The address of an API request is used as it is. The address that a flow took from a contact must still belong
+        # to that contact.
         return "no_channel" if row.run_id is not None and _get_channel_state(row) is None else None
     state = _get_channel_state(row)
     if state is None:
@@ -181,7 +195,10 @@ def _get_recipient_refusal(row: Claim) -> str | None:
 
 
 def _get_channel_state(row: Claim) -> tuple[Any, ...] | None:
-    """Return the state of the address if it still belongs to this contact: no other may get the message."""
+    """Return (subscribed, suppression, opt-out time) of the row's address, or None if it is not the contact's any more.
+
+    Without this check, a message could reach another contact who has the address now.
+    """
     return fetch_one(
         "SELECT subscribed, suppression, opt_out_at FROM channel WHERE account_id = ? AND kind = ? AND key = ? "
         "AND contact_id IS NOT DISTINCT FROM ?",
@@ -190,13 +207,19 @@ def _get_channel_state(row: Claim) -> tuple[Any, ...] | None:
 
 
 def _is_opt_in_request(row: Claim) -> bool:
-    """Return whether an email asks to confirm a sign-up, which alone may follow a complaint (docs/decisions.md#9)."""
+    """Return whether an email asks its recipient to confirm a sign-up by a form.
+
+    Only such an email may be sent to an address suppressed by a complaint or an erasure (docs/decisions.md#9).
+    """
     sql = "SELECT 1 FROM confirmation WHERE message_id = ? AND purpose = 'opt_in' AND form_id IS NOT NULL"
     return row.source_type == "system" and fetch_one(sql, (row.id,)) is not None
 
 
 def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, str, str | None, str]]:
-    """Return (time, provider, sender, recipient) of messages accepted since then, oldest first, without tests."""
+    """Return (time, provider, sender, recipient) of the messages of a channel accepted since `since`, oldest first.
+
+    Times are milliseconds since 1970 UTC. Messages of all accounts are included, test messages are not.
+    """
     return rows(
         "SELECT e.created_at, m.provider, m.sender, m.recipient_key FROM account a JOIN event e ON e.account_id = a.id "
         "AND e.event = ? AND e.created_at >= ? AND e.test = 0 "
@@ -205,8 +228,8 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
     )
 
 
-# SMS held for quiet hours are checked again when an account changes its quiet hours or its time zone: each is due at
-# once and held again if it is still quiet. Single messages keep their time, as a program may have asked for it.
+# When an account changes its quiet hours or its time zone, SMS held for quiet hours become due at once, and are held
+# again if the quiet hours are not over. Single messages keep their due time, because an API request may have set it.
 
 _MAX_BATCH_ROWS = 1_000
 _LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
@@ -219,7 +242,10 @@ _HELD_SMS = (
 
 
 def recheck_held_sms() -> None:
-    """Make all held SMS due again, in batches; a row that is held again meanwhile is not touched twice."""
+    """Make all SMS of campaigns and flows that are held for quiet hours due at once, in batches.
+
+    Each batch is a transaction of its own. A row that is held again after the start of this call is left as it is.
+    """
     now = clock.now_ms()
     sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
     sources += [(f"campaign_id = ?2 AND run_id IS NULL AND {_OPEN}", (row[0],)) for row in rows(_LIVE_CAMPAIGNS)]
@@ -236,12 +262,13 @@ def _release_batch(waiting: str, values: tuple[int, ...]) -> None:
     run(f"UPDATE message SET due_at = {RETRY_NOW} WHERE id IN (SELECT id {waiting} LIMIT {_MAX_BATCH_ROWS})", values)
 
 
-# The hot path: outcomes of many messages and the claims of the next ones, in one transaction. Acceptances are written
-# together, statement by statement; all else one by one (`outcomes`). A batch has the same result as its parts one after
-# the other (a test compares them).
+# The hot path: outcomes of many messages and the claims of the next ones, in one transaction. Accepted messages are
+# recorded together, all other outcomes one by one (`outcomes`). A batch has the same result as recording and claiming
+# its messages one after the other (a test compares them).
 
-# A row may be claimed if it is still open and due, its source is live, and its recipient may still be written to (P4,
-# P5). Rows that are not claimed here are checked one by one, so this may refuse too many and never too few.
+# A row may be claimed if it is still open and due, its campaign or flow is live, and consent still allows the message
+# (P4, P5). Rows that this statement does not claim are checked by `claim_one`, so it may leave out rows that could be
+# claimed, but must not claim a row that `claim_one` would not.
 _CLAIM = (
     "UPDATE message SET status = 'sending', claimed_by = ?, first_attempt_at = coalesce(first_attempt_at, ?), "
     "body_hash = ?, updated_at = ? WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ? AND transactional = 0 "
@@ -259,9 +286,10 @@ _CLAIM = (
 
 
 def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
-    """Record the outcomes, claim the next messages, and return the ids that were claimed.
+    """Record outcomes, claim the next messages for `process`, and return the ids of the claimed ones.
 
-    Messages that were not claimed may not go out now. An outcome may be passed twice: it is written once.
+    Messages that were not claimed must not be sent now. Nothing is claimed while the disk guard stops sending. An
+    outcome that was recorded before is ignored.
     """
     require_write_transaction()
     accepted = {

@@ -1,9 +1,9 @@
-"""Reads the messages that may be claimed next, in the order they should go: single messages, then campaigns and flows
-in turns.
+"""Reads the messages that may be claimed next, in sending order: single messages, then campaigns and flows in turns.
 
-Every source of rows belongs to one account, and accounts share each answer evenly, however much one of them has
-waiting. The reader reads each row of a source once and remembers its position. Rows of a recipient group that gets
-nothing now are skipped and remembered, so that a campaign goes on with its other recipients.
+Every source of rows belongs to one account, and each result is divided evenly between the accounts, however many
+messages one of them has. The reader reads each row of a source once and remembers its position there. If a recipient
+group may get no messages now, its rows are parked: they are skipped and their ids remembered, so that a campaign
+continues with its other recipients.
 """
 
 import random
@@ -17,19 +17,19 @@ from appliance.sending.delivery import mx_routes
 from appliance.sending.messages.ledger import COLUMNS, DUE_NOW, FLOWS_DUE_NOW, Claim
 from appliance.storage.database import rows
 
-# Rows scanned for one answer if some are skipped; the next answer continues behind them.
+# Rows scanned in a source for one result if some rows are parked; the next result continues after them.
 _MAX_SCANNED_ROWS = 2_000
 _PAGE_ROWS = 200
-# Skipped ids remembered for one group of a source; rows beyond are found by starting over.
+# Parked ids of one recipient group of a source. Further rows are found by reading the source from its start again.
 _MAX_PARKED_IDS = 5_000
 _RESTART_SECONDS = 20.0
-# Rows behind a position (due_at, id): first those of the same time, then the later ones.
+# SQL conditions for the rows after a position (due_at, id): first those of the same time, then the later ones.
 AFTER_POSITION = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
 _OPEN = "status IN ('queued', 'held')"
 _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
-# The accounts with open rows, found by one index lookup for each of them.
+# The accounts with open rows, found by one index lookup for each account.
 _ACCOUNTS = (
     "WITH RECURSIVE waiting(id) AS (SELECT min(account_id) FROM message WHERE {where} UNION ALL "
     "SELECT (SELECT min(account_id) FROM message WHERE {where} AND account_id > waiting.id) "
@@ -42,13 +42,13 @@ _FLOW_ROWS = f"run_id IS NOT NULL AND {_OPEN}"
 
 
 class Source(NamedTuple):
-    """Rows read in one order: those of a campaign, or the single messages of an account, or those of all its flows."""
+    """A source of ledger rows: a campaign, the single messages of an account, or the messages of all its flows."""
 
     kind: Literal["single", "flow", "campaign"]
     id: int  # of the campaign, else of the account
 
 
-# Returns the names of the recipient groups or limits that apply to a row.
+# A function that returns the names of the recipient groups or limits that apply to a row.
 LimitNames = Callable[[Claim], tuple[str, ...]]
 
 
@@ -57,7 +57,7 @@ def _get_recipient_groups(row: Claim) -> tuple[str, ...]:
 
 
 def get_live_campaigns(channel: str) -> dict[int, int]:
-    """Return the account of each campaign of a channel that may send now."""
+    """Return the campaigns of a channel that may send now: campaign id to account id."""
     return dict(
         rows(
             "SELECT c.id, c.account_id FROM campaign c JOIN account a ON a.id = c.account_id "
@@ -68,8 +68,9 @@ def get_live_campaigns(channel: str) -> dict[int, int]:
 
 
 def get_live_sources(channel: str) -> dict[int, list[Source]]:
-    """Return the sources that may send now, by account: single messages first, then the others in random order, so that
-    none of them is always first.
+    """Return the sources that may send now by account id: single messages first, then the others in random order.
+
+    The order is random so that no campaign is always first.
     """
     sources_by_account: dict[int, list[Source]] = {}
     for campaign_id, account_id in get_live_campaigns(channel).items():
@@ -84,37 +85,44 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
 
 
 class QueueReader:
-    """The position in each source of a channel; used by one thread."""
+    """Reads the open rows of a channel and keeps a position in each source; only one thread may use it.
+
+    `names` returns the recipient groups or limits of a row, by default its recipient groups.
+    """
 
     def __init__(self, channel: str = "email", names: LimitNames | None = None) -> None:
         self._channel = channel
         self._names = names or _get_recipient_groups
         self._positions: dict[Source, tuple[int, int]] = {}
-        self._last_due_now: dict[Source, int] = {}  # the last id read among rows that are due at once
+        self._last_due_now: dict[Source, int] = {}  # the last id read among rows without a delay (`_get_due_now`)
         self._started_at: dict[Source, float] = {}
-        # By source and group; dictionaries are used as ordered sets.
+        # Ids by source and group, or under the group "" if they were given back. The dictionaries are ordered sets.
         self._parked: dict[tuple[Source, str], dict[int, None]] = {}
         self._overflowed: set[Source] = set()
         self._returned: deque[tuple[Source, int]] = deque()
         self.has_more = False
 
     def give_back(self, row: Claim) -> None:
-        """Accept a row back that was returned and did not go; from any thread."""
+        """Take back a row that `fetch_candidates` returned and that was not claimed, so that it is returned again.
+
+        It may be called from any thread.
+        """
         self._returned.append((get_source(row), row.id))
 
     def get_blocked_groups(self) -> set[str]:
-        """Return the groups whose rows were skipped."""
+        """Return the recipient groups and limits that have parked rows."""
         return {group for (_, group), ids in self._parked.items() if ids and group}
 
     def fetch_candidates(
         self, limit: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
         room: Mapping[str, int] | None = None, singles: int | None = None, used: Callable[[int], float] | None = None,
     ) -> list[Claim]:  # fmt: skip
-        """Return at most so many rows of campaigns and flows, behind the single messages (as many, or `singles`).
+        """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
-        Accounts share both evenly; the account with the least time `used` comes first. Rows are left out that are taken
-        already, whose provider is closed or whose campaign is held; groups in `room` get no more rows than that.
-        Nothing is claimed: workers do that before a message leaves (`queue.record_and_claim`).
+        Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
+        flows. Both are divided evenly between the accounts; the account with the smallest value of `used` comes first.
+        Messages with an id in `taken`, with a provider in `closed` or of a campaign in `held` are left out. `room` is
+        the number of messages that may be returned for a recipient group or limit; those not in it are unlimited.
         """
         request = _ReadRequest(clock.now_ms(), taken, closed, dict(room or {}), self._names)
         self.has_more = False
@@ -129,7 +137,7 @@ class QueueReader:
         )
         single_rows = _interleave(queues)
         held_sources = {Source("campaign", campaign_id) for campaign_id in held}
-        # Where flows have nothing to send, the others share their turn.
+        # Sources with fewer messages than their share leave the rest to the sources after them.
         other_sources = [
             [source for source in live[account_id] if source.kind != "single" and source not in held_sources]
             for account_id in accounts
@@ -139,7 +147,10 @@ class QueueReader:
         )
 
     def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[Claim]]:
-        """Read at most so many rows, as many of each account as of any other, and the same for its sources."""
+        """Read up to `limit` rows, divided evenly between accounts and then between the sources of each account.
+
+        `accounts` are the sources of each account. There is one queue of rows for each source.
+        """
         queues: list[deque[Claim]] = []
         for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
             share = -(-limit // (accounts_after + 1))
@@ -150,7 +161,10 @@ class QueueReader:
         return queues
 
     def _forget_finished(self, live: set[Source]) -> None:
-        """Start over with sources that are not live any more, and from time to time with all of them."""
+        """Forget the positions in sources that are not in `live`, and in all sources after `_RESTART_SECONDS`.
+
+        Their rows are read from the start the next time.
+        """
         now = time.monotonic()
         for source in {*self._positions, *self._started_at, *(key[0] for key in self._parked)}:
             if source not in live or now > self._started_at.setdefault(source, now) + _RESTART_SECONDS:
@@ -165,7 +179,7 @@ class QueueReader:
             del self._parked[key]
 
     def _restore_returned(self) -> None:
-        """Remember returned rows as skipped, unless their source is read from the start anyway."""
+        """Park the rows that were given back, unless their source is read from its start anyway."""
         while self._returned:
             source, message_id = self._returned.popleft()
             if source in self._positions:
@@ -245,11 +259,16 @@ class QueueReader:
         return claims
 
     def _save_position(self, source: Source, position: tuple[int, int], is_at_end: bool) -> None:
-        """Store where the next read starts: new rows are due at once, so they come before retries."""
+        """Store the position where the next read of a source starts.
+
+        At the end of a source with parked rows, this is after the last row without a delay: new rows are added there,
+        before the retries.
+        """
         if not is_at_end:
             self._positions[source] = position
         elif source.kind == "single":
-            self._positions.pop(source, None)  # a single message waits for no others
+            # Single messages are read from the start, so that a new one does not wait for others.
+            self._positions.pop(source, None)
         elif source in self._overflowed or any(ids for key, ids in self._parked.items() if key[0] == source):
             self._positions[source] = (_get_due_now(source), self._last_due_now.get(source, 0))
         else:
@@ -272,7 +291,7 @@ def get_source(row: Claim) -> Source:
 
 
 def build_open_condition(source: Source, channel: str) -> tuple[str, tuple[int | str, ...]]:
-    """Return the condition for the open rows of a source, with its parameters; each kind has its index."""
+    """Return the SQL condition for the open rows of a source, with its parameters; each kind of source has an index."""
     if source.kind == "campaign":
         return f"campaign_id = ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source.id, channel)
     return f"account_id = ? AND channel = ? AND {_FLOW_ROWS if source.kind == 'flow' else _SINGLE_ROWS}", (
@@ -282,7 +301,7 @@ def build_open_condition(source: Source, channel: str) -> tuple[str, tuple[int |
 
 
 def _get_due_now(source: Source) -> int:
-    """Return the `due_at` of rows of a source that may go at once."""
+    """Return the `due_at` that messages of a source have if they need not wait."""
     return FLOWS_DUE_NOW if source.kind == "flow" else DUE_NOW
 
 
@@ -293,14 +312,18 @@ class _ReadRequest:
         self, now: int, taken: Set[int], closed: tuple[str, ...], room: dict[str, int], names: LimitNames
     ) -> None:
         self.now, self.taken, self.closed, self.room, self._names = now, taken, closed, room, names
-        self.returned_ids: set[int] = set()  # rows returned in this call, as returned rows may be read twice
+        # Ids of parked rows returned in this call, because scanning the source may read the same rows again.
+        self.returned_ids: set[int] = set()
 
     def is_taken(self, row: Claim) -> bool:
-        """Return whether a row is taken already."""
+        """Return whether the caller has a row already, or this call has read it already."""
         return row.id in self.taken or row.id in self.returned_ids
 
     def find_full_group(self, row: Claim) -> str | None:
-        """Return the group of a row that has no room for it; if there is none, count the row and return None."""
+        """Return the first group of a row that has no room left.
+
+        If all have room, reduce the room of each by one and return None.
+        """
         names = self._names(row)
         for name in names:
             if self.room.get(name, 1) <= 0:
@@ -314,7 +337,7 @@ class _ReadRequest:
 def _read_page(
     source: Source, channel: str, request: _ReadRequest, position: tuple[int, int], size: int
 ) -> list[tuple[Any, ...]]:
-    """Return the next open rows of a source behind a position, each with its `due_at`."""
+    """Return up to `size` due rows of a source after a position: the columns of `Claim`, then `due_at`."""
     condition, parameters = build_open_condition(source, channel)
     extra = _ACTIVE if source.kind == "flow" else ""
     closed: tuple[str, ...] = ()
@@ -323,7 +346,8 @@ def _read_page(
         closed = request.closed
         extra += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
     page: list[tuple[Any, ...]] = []
-    # Many rows of a campaign share their time; in one query the index would be read from the first of them.
+    # Many rows of a campaign have the same `due_at`. In a single query for both conditions, SQLite would read the index
+    # from the first of these rows.
     for where, values in zip(AFTER_POSITION, ((position[0], position[1]), (position[0], request.now)), strict=True):
         if len(page) < size and (position[0] >= 0 or where == AFTER_POSITION[1]):
             page += rows(
@@ -335,7 +359,7 @@ def _read_page(
 
 
 def has_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
-    """Return whether an open row of a live source is due, for a provider that is not closed."""
+    """Return whether a message of a channel is due now that may be sent by a provider that is not in `closed`."""
     request = _ReadRequest(clock.now_ms(), frozenset(), closed, {}, _get_recipient_groups)
     for source in (source for sources in get_live_sources(channel).values() for source in sources):
         for row in _read_page(source, channel, request, (-1, 0), 1):

@@ -1,4 +1,4 @@
-"""Retries: uncertain messages with their stored bytes, recovery after a crash, SMS lookups, and decisions of people."""
+"""Retries: stored bytes of uncertain messages, recovery after a crash, SMS lookups, and decisions of people."""
 
 import logging
 import random
@@ -29,7 +29,8 @@ from appliance.storage.database import connection, fetch_one, rows, run
 from appliance.storage.models import Message
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Messages are queried source by source, as in the index by status, so that no start scans a ledger of years.
+# Messages are queried campaign by campaign, because the index by status begins with the campaign. Otherwise each start
+# would scan the whole ledger.
 _INTERRUPTED = (
     "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
     "SELECT m.id FROM campaign c CROSS JOIN message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
@@ -37,11 +38,11 @@ _INTERRUPTED = (
 
 
 def has_interrupted() -> bool:
-    """Return whether an earlier process died with messages in progress."""
+    """Return whether there are messages that an earlier process was sending when it died."""
     return fetch_one(f"{_INTERRUPTED} LIMIT 1") is not None
 
 
-# The exact bytes of uncertain messages are stored for their retry, automatic or by a person (P3).
+# The exact bytes of uncertain messages are stored for their retry, whether it is automatic or started by a person (P3).
 
 log = logging.getLogger("campanero.messages")
 # Rows pruned in one transaction.
@@ -50,16 +51,16 @@ _STOPPED = "the service stopped while this message was being sent"
 
 
 def hash_body(prepared: PreparedMessage) -> int:
-    """Return a checksum of a message, which is stored with the claim before the message leaves.
+    """Return a CRC-32 of a message, which is stored with its claim before the message is sent.
 
-    The sender of an SMS is included: its text does not name it, and the lookup needs it.
+    For an SMS the sender is included, because it is not part of the text and a lookup at the provider needs it.
     """
     sender = prepared.sender.encode() if prepared.parts is not None else b""
     return zlib.crc32(prepared.envelope.content, zlib.crc32(sender))
 
 
 def load_payload(message_id: int) -> PreparedMessage | None:
-    """Return a message as it was sent, or None if that was not stored."""
+    """Return an uncertain message with the bytes that were sent, or None if they are not stored."""
     row = fetch_one(
         "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_opt_out_hint, "
         "lookup_count FROM retry_payload WHERE message_id = ?",
@@ -73,9 +74,10 @@ def load_payload(message_id: int) -> PreparedMessage | None:
 
 
 def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
-    """Return the messages that an earlier process had in progress, with their bytes if they can be rendered again.
+    """Return the messages that an earlier process was sending when it died, each with its bytes or None.
 
-    The bytes are compared with the stored hash: a contact or a condition may have changed since.
+    The bytes are loaded, or rendered again. They are None if they do not match the hash stored with the claim, because
+    a contact or a condition has changed since then, or if rendering fails.
     """
     preparer = MessagePreparer()
     interrupted = []
@@ -85,7 +87,7 @@ def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
         try:
             prepared = load_payload(claim.id) or preparer.prepare(claim)
         except Exception as error:
-            # An error in one message does not keep the service from starting.
+            # An error in one message must not keep the service from starting.
             log.warning("recovery: preparing message %s again failed: %r", claim.id, error)
         interrupted.append(
             (claim, prepared if prepared is not None and hash_body(prepared) == claim.body_hash else None)
@@ -94,12 +96,15 @@ def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
 
 
 def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]]) -> int:
-    """Decide about every message of `find_interrupted`, once at start; return how many."""
+    """Requeue each message of `find_interrupted` or set it to `uncertain`, and return their number.
+
+    Call it once at the start of the service.
+    """
     require_write_transaction()
     now = clock.now_ms()
     for claim, prepared in interrupted:
         if claim.body_hash is None:
-            # The message could not be rendered, so nothing of it was sent.
+            # Without a hash the message was never rendered, so nothing of it was sent.
             outcomes.record_failure(Outcome(claim, Postponed(_STOPPED, 0)))
         elif (
             prepared is None
@@ -114,7 +119,10 @@ def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]])
 
 
 def prune_payloads() -> int:
-    """Delete stored bytes of uncertain messages whose campaign is cancelled; return how many."""
+    """Delete the stored bytes of up to `_MAX_PRUNED_ROWS` uncertain messages of cancelled campaigns.
+
+    Return the number of messages.
+    """
     require_write_transaction()
     return run(
         "DELETE FROM retry_payload WHERE id IN (SELECT r.id FROM retry_payload r JOIN message m ON m.id = r.message_id "
@@ -123,9 +131,9 @@ def prune_payloads() -> int:
     )
 
 
-# Lookups of uncertain SMS at their provider (P13). The provider is asked three times, as it may be slow to know. An SMS
-# that it does not have is then held for a person, or sent once more. Nothing is sent here, so no row is claimed: a
-# process that dies leaves it as it is.
+# Lookups of uncertain SMS at their provider (P13). The provider is asked three times, because an SMS may appear in its
+# list late. An SMS that it does not have is then held for a person's decision, or sent once more. A lookup sends
+# nothing, so the row is not claimed, and a process that dies during a lookup does not change it.
 
 # Delays after the first lookup (`outcomes.handle_uncertain`).
 _LOOKUP_DELAYS_SECONDS = (30.0, 120.0)
@@ -134,7 +142,11 @@ _NOT_FOUND = "nobody knows whether it was taken: its provider was asked three ti
 
 
 def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[AcceptedSms]) -> None:
-    """Decide about an uncertain SMS, given the SMS with the same text that the provider accepted since."""
+    """Record an uncertain SMS as sent if the provider has it, else schedule the next lookup or end the lookups.
+
+    `accepted` are the SMS with the same text that the provider has accepted since the attempt. One that belongs to
+    another message does not count. An SMS that is not being looked up any more is left as it is.
+    """
     require_write_transaction()
     lookup_count = _get_lookup_count(row)
     if lookup_count is None:
@@ -159,7 +171,11 @@ def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[Acce
 
 
 def _end_lookup(row: Claim, reason: str, now: int) -> None:
-    """End the lookup: the message is sent once more, or held for a person."""
+    """End the lookups of an SMS without finding it.
+
+    If `in_doubt` is `resend`, an SMS with one uncertain attempt is requeued. Any other becomes `uncertain`, with
+    `reason` as its error text.
+    """
     connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
     if outcomes.get_channel_settings(row).in_doubt == "resend" and row.uncertain_count == 1:
         return _set_due_at(row, ledger.RETRY_NOW)
@@ -167,9 +183,10 @@ def _end_lookup(row: Claim, reason: str, now: int) -> None:
 
 
 def postpone_lookup(row: Claim, error: DeliveryError) -> None:
-    """Look a message up again later, as the provider did not answer; after all attempts a person decides.
+    """Schedule the lookup of an SMS again after `error`, with the delay of a retry.
 
-    A person decides at once if the provider cannot be asked.
+    When the retry period of the message is over, it becomes `uncertain`. If the provider has no lookup
+    (LookupUnsupported), the lookups end at once.
     """
     require_write_transaction()
     if _get_lookup_count(row) is None:
@@ -198,7 +215,7 @@ def postpone_lookup(row: Claim, error: DeliveryError) -> None:
 
 
 def _get_lookup_count(row: Claim) -> int | None:
-    """Return how often a message was looked up, or None if it was decided, cancelled or sent by a person."""
+    """Return the number of lookups of an SMS so far, or None if it is not being looked up any more."""
     result = fetch_one(
         "SELECT r.lookup_count FROM retry_payload r JOIN message m ON m.id = r.message_id "
         "WHERE m.id = ? AND m.status IN ('queued', 'held')",
@@ -208,7 +225,8 @@ def _get_lookup_count(row: Claim) -> int | None:
 
 
 def _record_found(row: Claim, prepared: PreparedMessage, accepted: AcceptedSms) -> None:
-    # The uncertain attempt is counted already.
+    # `record_and_claim` expects a row that is being sent, and counts an attempt. The uncertain attempt was counted
+    # before.
     connection().execute(
         "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?", (row.id,)
     )
@@ -222,7 +240,10 @@ def _set_due_at(row: Claim, due_at: int) -> None:
 
 
 def _pick_delay_seconds(ladder: Sequence[float], elapsed: float) -> float:
-    """Return the delay for an age in seconds: the step of the ladder that it falls into, with jitter."""
+    """Return the delay in seconds of the retry that follows `elapsed` seconds of retries, with 20 % jitter.
+
+    `ladder` contains the delays between retries.
+    """
     for step in ladder[:-1]:
         elapsed -= step
         if elapsed < 0:
@@ -230,24 +251,24 @@ def _pick_delay_seconds(ladder: Sequence[float], elapsed: float) -> float:
     return ladder[-1] * random.uniform(0.8, 1.2)
 
 
-# Decisions of people: send again, count as sent, or cancel. Only failed or uncertain messages can be decided
-# (docs/decisions.md#7); waiting ones can be cancelled.
+# Decisions of people. A failed or uncertain message can be sent again, an uncertain one can be counted as sent
+# (docs/decisions.md#7), and a queued or held one can be cancelled.
 
 RETRIABLE_STATUSES = ("failed", "uncertain")
 
-# The actions of people on a message.
+# What people can do with a message, and from which statuses.
 ACTIONS = {
     "retry": Transition("sent again", "queued", RETRIABLE_STATUSES),
     "assume_sent": Transition("counted as sent", "sent", ("uncertain",)),
     "cancel": Transition("cancelled", "cancelled", ("queued", "held")),
 }
 
-# Messages decided in one transaction.
+# The number of messages that a batch action changes in one transaction.
 _MAX_BATCH_ROWS = 500
 
 
 class MessageSelection(NamedTuple):
-    """Messages of a campaign with one status, behind an id, optionally only those with the given ids."""
+    """Selects messages of a campaign by status, with an id above `after_id` and, unless `ids` is None, in `ids`."""
 
     status: str
     after_id: int = 0
@@ -255,10 +276,11 @@ class MessageSelection(NamedTuple):
 
 
 def retry(account_id: int, message_id: int, actor: str) -> Message:
-    """Send a failed or uncertain message again, with the same bytes and Message-ID.
+    """Requeue a failed or uncertain message and return it; it is sent with the same Message-ID.
 
-    A completed campaign is reopened by it; messages of a cancelled one are never sent. Raises NotFound, or Invalid:
-    `invalid_transition`, or `recipient_suppressed` if the recipient may not be written to.
+    A completed campaign returns to the phase `sending`. `actor` is written to the log. Raises NotFound, or Invalid with
+    the reason `invalid_transition` (wrong status, or the campaign was cancelled) or `recipient_suppressed` (consent or
+    a suppression does not allow the message).
     """
     require_write_transaction()
     row = ledger.get(account_id, message_id)
@@ -274,7 +296,7 @@ def retry(account_id: int, message_id: int, actor: str) -> Message:
 
 
 def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
-    """Count an uncertain message as sent; raises NotFound, or Invalid (`invalid_transition`)."""
+    """Record an uncertain message as sent and return it. Raises NotFound, or Invalid (`invalid_transition`)."""
     require_write_transaction()
     row = ledger.get(account_id, message_id)
     _require_action(row, "assume_sent")
@@ -284,18 +306,19 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
 
 
 def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
-    """Count an uncertain message as sent, because it bounced or was reported; a waiting retry is not needed any more.
+    """Record an uncertain message as sent, because a bounce or a receipt shows that it was accepted.
 
-    `provider_id` is the provider's id of an SMS.
+    This also cancels its retry. `provider_id` is the provider's id of an SMS.
     """
     require_write_transaction()
     _record_as_sent([message_id], provider_id)
 
 
 def cancel(account_id: int, message_id: int, actor: str) -> Message:
-    """Cancel a waiting message; one that may have been accepted before stays uncertain.
+    """Cancel a queued or held message and return it.
 
-    Raises NotFound, or Invalid (`invalid_transition`).
+    If an earlier attempt may have been accepted, its status becomes `uncertain` instead. Raises NotFound, or Invalid
+    (`invalid_transition`).
     """
     require_write_transaction()
     row = ledger.get(account_id, message_id)
@@ -310,9 +333,10 @@ def cancel(account_id: int, message_id: int, actor: str) -> Message:
 
 
 def retry_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
-    """Send a batch of a campaign's messages again; return how many, and the id to continue behind (0: done).
+    """Requeue the failed or uncertain messages among the first `_MAX_BATCH_ROWS` of a selection.
 
-    Messages to recipients who may not be written to any more are left as they are.
+    Return (number of requeued messages, `after_id` of the next batch; 0 if there is none). Messages whose recipients
+    may not get them any more (`queue.get_refusal`) and those of a cancelled campaign are left as they are.
     """
     require_write_transaction()
     claims = (
@@ -327,9 +351,10 @@ def retry_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tu
 
 
 def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int:
-    """Send messages of an account again, whatever their source; return how many.
+    """Requeue the failed or uncertain messages with these ids, and return the number of requeued messages.
 
-    Messages to recipients who may not be written to any more, or with another status, are left as they are.
+    Messages of other accounts, of cancelled campaigns, with another status, or whose recipients may not get them any
+    more (`queue.get_refusal`) are left as they are.
     """
     require_write_transaction()
     sql = f"SELECT {COLUMNS} FROM message WHERE account_id = ? AND id = ? AND status IN ('failed', 'uncertain')"
@@ -346,7 +371,10 @@ def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int
 
 
 def assume_sent_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
-    """Count a batch of a campaign's uncertain messages as sent; returns as `retry_batch`."""
+    """Record the first `_MAX_BATCH_ROWS` uncertain messages of a selection as sent; its `status` is ignored.
+
+    Return (number of messages, `after_id` of the next batch; 0 if there is none).
+    """
     require_write_transaction()
     claims = _select_batch(campaign_id, selection._replace(status="uncertain"))
     _record_as_sent([row.id for row in claims])
@@ -369,12 +397,12 @@ def _get_claim(message_id: int) -> Claim:
 
 
 def _is_campaign_cancelled(campaign_id: int | None) -> bool:
-    """Return whether the campaign was cancelled, so that nothing of it may leave again."""
+    """Return whether a campaign was cancelled, so that its messages must not be sent again; None is not a campaign."""
     return fetch_one("SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (campaign_id,)) is not None
 
 
 def _require_action(row: Message, action: str) -> None:
-    """Raise Invalid (`invalid_transition`) unless a message allows an action now."""
+    """Raise Invalid (`invalid_transition`) if a person may not do this action with a message now."""
     is_cancelled = _is_campaign_cancelled(row.campaign_id)
     names = [name for name in possible_actions(ACTIONS, row.status) if name != "retry" or not is_cancelled]
     if action not in names:
@@ -384,11 +412,14 @@ def _require_action(row: Message, action: str) -> None:
 
 
 def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
-    """Make rows due again. A message that may have been accepted keeps its count: it is not resent automatically."""
+    """Set messages of one campaign (or of none) to `queued` and due at once.
+
+    `uncertain_count` is not reset, so that a message which is uncertain again is not sent again automatically.
+    """
     if not message_ids:
         return
     now = clock.now_ms()
-    # A person's decision does not wait for what the provider may know.
+    # A person has decided, so the result of a lookup at the provider is not needed any more.
     connection().executemany(
         "UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?",
         [(message_id,) for message_id in message_ids],
@@ -398,7 +429,7 @@ def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
         [(RETRY_NOW, now, message_id) for message_id in message_ids],
     )
     if campaign_id is not None:
-        # The campaign keeps its status; its phase says that it is sending until no message is open again.
+        # Only the phase of a completed campaign changes: it is `sending` until the campaign has no open messages.
         connection().execute(
             "UPDATE campaign SET phase = CASE WHEN phase = 'completed' THEN 'sending' ELSE phase END, "
             "updated_at = max(?, updated_at + 1) WHERE id = ?",
@@ -408,13 +439,14 @@ def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
 
 
 def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> None:
-    """Record rows as accepted, with all counters and events."""
+    """Record messages as accepted, with all counters and events; `provider_id` is the provider's id of an SMS."""
     message_rows = rows(
         f"SELECT {COLUMNS}, subject, sender, internet_message_id FROM message "
         f"WHERE id IN ({','.join('?' * len(message_ids))})",
         message_ids,
     )
-    # The uncertain attempt is counted already.
+    # `record_and_claim` expects rows that are being sent, and counts an attempt. The uncertain attempt was counted
+    # before.
     connection().executemany(
         "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
         [(message_id,) for message_id in message_ids],

@@ -1,4 +1,4 @@
-"""Senders: who messages are from, what forbids one, and the warm-up of domains (docs/decisions.md#6, Sender)."""
+"""Senders of email and SMS: choosing and checking them, and the warm-up of domains (docs/decisions.md#6, Sender)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -21,19 +21,25 @@ from appliance.storage.transactions import require_write_transaction
 
 
 def resolve_email(account: Account, chosen: str | None) -> str:
-    """Return the From address: the chosen one, the account's, or hello@ of the first verified domain."""
+    """Return the From address: the chosen one, else the account's, else `hello@` its default sending domain.
+
+    Without a sending domain it is `hello@campanero.invalid`.
+    """
     return chosen or account.email_from_email or _get_default_address(account.id)
 
 
 class FromAddress(NamedTuple):
-    """An address that email may come from."""
+    """A From address to choose, and whether its domain is verified."""
 
     address: str
     is_verified: bool
 
 
 def list_from_addresses(account: Account) -> list[FromAddress]:
-    """Return the addresses to choose from: those of verified domains first, then by latest use."""
+    """Return the From addresses to choose from: those of verified domains first, then the rest.
+
+    They are the account's default and the eight that templates used last, the default first.
+    """
     used = [
         row[0]
         for row in rows(
@@ -53,7 +59,10 @@ def list_from_addresses(account: Account) -> list[FromAddress]:
 
 
 def find_email_problems(account: Account, address: str, transport: str, marketing: bool) -> list[tuple[str, str]]:
-    """Return (field, text) of everything that forbids a sender on a transport that delivers."""
+    """Return (field, text) of each problem that prevents email from `address`; captured email has none.
+
+    Marketing email also needs the postal address of the brand.
+    """
     if transport == "capture":
         return []
     problems = []
@@ -66,11 +75,14 @@ def find_email_problems(account: Account, address: str, transport: str, marketin
 
 
 def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[str, str]]:
-    """Return (code, text) of advice about the domain of a sender that may be used anyway."""
+    """Return (code, text) of advice about a From address's domain that does not prevent sending.
+
+    `real` tells whether the transport delivers email instead of capturing it.
+    """
     name = records.domain_of_address(address)
     if not domains.is_verified(account_id, name):
         if real and not config.current().email.allow_unverified_domains:
-            return []  # that is reported as a problem
+            return []  # `find_email_problems` reports it
         if real and mx_routes.is_mailbox_provider(name):
             prefix = f"{name} belongs to its provider"
             return [
@@ -83,7 +95,10 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
 
 
 def has_domain_failed(account_id: int, address: str) -> bool:
-    """Return whether email from an address has to stop because its domain failed, on a transport that delivers."""
+    """Return whether email from an address must stop because the DNS records of its domain are missing.
+
+    It never has to with the capture transport or `email.allow_unverified_domains`.
+    """
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return False
@@ -91,8 +106,9 @@ def has_domain_failed(account_id: int, address: str) -> bool:
 
 
 def is_domain_unverified(account_id: int, address: str) -> bool:
-    """Return whether email from an address has to wait, as its domain failed or was deleted, on a transport that
-    delivers.
+    """Return whether email from an address must not be sent because its domain is not verified.
+
+    It may always be sent with the capture transport or `email.allow_unverified_domains`.
     """
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
@@ -106,7 +122,8 @@ def _get_default_address(account_id: int) -> str:
 
 # The sender of an SMS depends on the country of the recipient.
 
-# Networks that accept no names as senders; all but Canada share the numbers and rules of the United States.
+# Countries whose networks accept no names as senders. All of them except Canada share the numbers and the rules of the
+# United States.
 US_COUNTRIES = frozenset({"US", "PR", "VI", "GU", "AS", "MP"})
 _NUMBER_ONLY_COUNTRIES = US_COUNTRIES | {"CA"}
 # Sender of captured SMS if none is configured.
@@ -115,7 +132,7 @@ _LACKS_SENDER = "SMS are from nobody: set a number or name in the account (sms_f
 _PROVIDER_CHOOSES = "no sender is named (sms_from of the account): whatever carries the SMS has to know its own"
 _NUMBER_REQUIRED = "a name can be written to by nobody: {country} needs a number (sms.country_senders)"
 
-# A delivered message to the United States, searched among SMS alone.
+# Finds an SMS delivered to the United States. The index contains little else than SMS, so the query reads no email.
 _DELIVERED_TO_US = (
     "SELECT 1 FROM message INDEXED BY message_provider_id WHERE provider_id IS NOT NULL AND channel = 'sms' "
     "AND account_id = ? AND status = 'delivered' AND test = 0 AND recipient_key LIKE '+1%' LIMIT 1"
@@ -123,10 +140,10 @@ _DELIVERED_TO_US = (
 
 
 def resolve_sms(account: Account, number: str, transport: str | None = None) -> str:
-    """Return the sender of an SMS: that of its country, of the account, or of the provider.
+    """Return the sender of an SMS to a number: the one set for its country, else the account's, else the provider's.
 
-    Where networks accept no names, the first that is a number. An empty sender means that the SMS is not sent
-    (`find_sms_fault`), or that the provider chooses. `transport` replaces the configured one, as for tests.
+    Names are left out where networks accept only numbers. An empty sender means that the SMS is not sent
+    (`find_sms_fault`), or that the provider chooses the sender. `transport` replaces the configured transport.
     """
     return pick_sms_sender(account.sms_from, numbers.inspect_number(number).country, transport)
 
@@ -152,17 +169,17 @@ def pick_sms_sender(own: str | None, country: str | None, transport: str | None 
 
 
 def allows_no_sender(transport: str) -> bool:
-    """Return whether SMS may leave without a sender: a gateway of one's own knows its number."""
+    """Return whether SMS may be sent without a sender, because the transport (an HTTP gateway) chooses it."""
     return PROVIDERS[transport].chooses_sender
 
 
 def get_limit_name(sender: str) -> str:
-    """Return the name of a sender's rate limit."""
+    """Return the name of the rate limit that applies to a sender."""
     return f"from {sender.lower()}"
 
 
 def list_limit_names(account_id: int, recipients: Iterable[str]) -> list[str]:
-    """Return the names of the rate limits that apply to SMS of an account to these numbers, each once."""
+    """Return the names of the senders' rate limits that apply to an account's SMS to these numbers, without repeats."""
     row = fetch_one("SELECT sms_from FROM account WHERE id = ?", (account_id,))
     account_sender = row[0] if row is not None else None
     return [
@@ -174,12 +191,12 @@ def list_limit_names(account_id: int, recipients: Iterable[str]) -> list[str]:
 
 
 def is_alphanumeric(sender: str) -> bool:
-    """Return whether a sender is a name, which cannot be replied to."""
+    """Return whether a sender is a name, which nobody can reply to, and not a number or a Twilio messaging service."""
     return any(letter.isalpha() for letter in sender) and not addresses.is_messaging_service(sender)
 
 
 def find_sms_problems(account: Account, transport: str) -> list[tuple[str, str]]:
-    """Return (field, text) of everything that forbids SMS on a transport that delivers."""
+    """Return (field, text) of the problem that prevents all SMS of an account (a missing sender), or an empty list."""
     settings = config.current().sms
     has_sender = account.sms_from or settings.twilio.from_ or settings.country_senders
     if transport == "capture" or has_sender or allows_no_sender(transport):
@@ -188,7 +205,7 @@ def find_sms_problems(account: Account, transport: str) -> list[tuple[str, str]]
 
 
 def find_sms_fault(account: Account, number: str, transport: str) -> str | None:
-    """Return why this account may not write to a number on a transport that delivers, or None."""
+    """Return why the account has no sender for SMS to a number, or None if it has one or needs none."""
     if transport == "capture" or resolve_sms(account, number):
         return None
     country = numbers.inspect_number(number).country
@@ -198,9 +215,10 @@ def find_sms_fault(account: Account, number: str, transport: str) -> str | None:
 
 
 def find_sms_advice(account: Account, countries: set[str], hint: str | None, real: bool) -> list[tuple[str, str]]:
-    """Return (code, text) of advice about senders to these countries; `hint` tells how to opt out.
+    """Return (code, text) of advice about an account's senders of SMS to these countries.
 
-    A name cannot be replied to; in the United States unregistered senders are blocked.
+    `hint` is the opt-out hint: one that asks for a reply needs a sender that can be replied to. `real` tells whether
+    the transport delivers SMS instead of capturing them. Networks in the United States block unregistered senders.
     """
     advice: list[tuple[str, str]] = []
     senders = {country: pick_sms_sender(account.sms_from, country) for country in sorted(countries)}
@@ -225,7 +243,7 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
 
 
 def _describe_registration(sender: str) -> str:
-    """Return where a sender has to be registered before networks of the United States deliver it."""
+    """Return a text that says how a sender must be registered before networks in the United States deliver its SMS."""
     if sender.startswith("+") and numbers.inspect_number(sender).type == "toll_free":
         requirement = "verified as a toll-free number"
     elif sender.startswith("+"):
@@ -240,37 +258,38 @@ def _parse_country_senders(lines: tuple[str, ...]) -> dict[str, str]:
     return {line[:2].upper(): line[3:].strip() for line in lines}
 
 
-# Warm-up: in direct delivery a new domain sends few messages a day, and more after each day that went well. Servers
-# trust a domain that sends a little wanted mail, then more of it; they reject a sudden crowd (D22). Days are those of
-# UTC. A bounce counts for the day on which it arrived.
+# Warm-up: in direct delivery a new domain sends few messages a day, and more after each successful day. Servers trust a
+# domain that begins with little wanted mail and increases it slowly; they reject sudden large volumes (D22). Days begin
+# at midnight UTC. A bounce counts on the day on which it arrives.
 
 DAY_MS = 24 * 3600 * 1000
 DAILY_CAPS = (50, 100, 200, 400, 700, 1_000, 1_500, 2_500, 4_000, 6_000, 9_000, 13_000, 20_000)
-# Conditions for a larger day: the share of the quota used, and the shares of hard bounces, rejections and complaints.
+# Conditions for a larger quota the next day: the used share of the quota, and the shares of hard bounces, rejections
+# and complaints.
 _MIN_USED_SHARE, _MAX_HARD_SHARE, _MAX_REFUSED_SHARE, _MAX_COMPLAINT_SHARE = 0.6, 0.02, 0.05, 0.001
-# After this many days of silence a domain starts over, as servers forget it.
+# After this many days without a message a domain starts the warm-up again, because servers forget its reputation.
 _RESTART_AFTER_DAYS = 30
 
 
 class WarmUpDay(NamedTuple):
-    """A day of a domain: its step in the plan, its quota (0: unlimited), and its counts."""
+    """One day in the warm-up of a domain, with the counts of that day."""
 
     domain: str
-    day: int
-    step: int
-    cap: int
+    day: int  # days since 1970 UTC
+    step: int  # index of `DAILY_CAPS`; its length after the warm-up
+    cap: int  # the day's quota of messages; 0 is unlimited
     accepted: int
-    hard: int = 0
-    refused: int = 0
+    hard: int = 0  # hard bounces
+    refused: int = 0  # rejections for reasons of policy or reputation
     complaints: int = 0
 
     @property
     def ends_at(self) -> int:
-        """The time at which the next day begins, in milliseconds."""
+        """The time at which the next day begins, in milliseconds since 1970 UTC."""
         return (self.day + 1) * DAY_MS
 
     def was_successful(self) -> bool:
-        """Return whether a larger day may follow."""
+        """Return whether the next day may have a larger quota."""
         return (
             self.accepted >= _MIN_USED_SHARE * self.cap
             and self.hard < _MAX_HARD_SHARE * (self.accepted + self.hard)
@@ -283,18 +302,18 @@ _DAY_COLUMNS = ", ".join(WarmUpDay._fields)
 
 
 def is_warm_up_on() -> bool:
-    """Return whether sending domains are warmed up here."""
+    """Return whether new sending domains are warmed up: with direct delivery and `email.direct.warm_up`."""
     email = config.current().email
     return email.transport == DIRECT and email.direct.warm_up
 
 
 def get_day_number() -> int:
-    """Return the number of today, counted from 1970."""
+    """Return the number of days from 1970 to today (UTC)."""
     return clock.now_ms() // DAY_MS
 
 
 def get_or_create_today(domain: str) -> WarmUpDay:
-    """Return today's quota of a domain; the first call of a day creates it by the result of the day before."""
+    """Return today's warm-up day of a domain; the first call of a day creates it, with the step of `get_next_step`."""
     require_write_transaction()
     day = get_day_number()
     row = fetch_one(f"SELECT {_DAY_COLUMNS} FROM warm_up_day WHERE domain = ? AND day = ?", (domain, day))
@@ -311,7 +330,7 @@ def get_or_create_today(domain: str) -> WarmUpDay:
 
 
 def get_next_step(before: WarmUpDay, day: int) -> int:
-    """Return the step of a day, given the last day on which something was sent."""
+    """Return the warm-up step of day number `day`, given the domain's last warm-up day before it."""
     if day - before.day > _RESTART_AFTER_DAYS:
         return 0
     if before.step >= len(DAILY_CAPS) or day <= before.day or not before.was_successful():
@@ -320,7 +339,7 @@ def get_next_step(before: WarmUpDay, day: int) -> int:
 
 
 def get_account_domains(account_id: int) -> set[str]:
-    """Return the domains that an account sends from; those of other accounts are not disclosed to it."""
+    """Return the domains that an account sends from; an account must not see the warm-up of other domains."""
     sender_rows = rows(
         "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
         "WHERE id = ?1 UNION SELECT json_extract(sender, '$.email') FROM campaign WHERE account_id = ?1",
@@ -330,7 +349,7 @@ def get_account_domains(account_id: int) -> set[str]:
 
 
 def list_warm_up_days(account_id: int) -> list[WarmUpDay]:
-    """Return the last day of each of an account's domains that is still warming up."""
+    """Return the last warm-up day of each domain of an account that is still warming up, in order of domain."""
     own_domains = get_account_domains(account_id)
     day_rows = rows(
         f"SELECT {_DAY_COLUMNS} FROM warm_up_day w WHERE step < ? AND day > ? "
@@ -341,7 +360,10 @@ def list_warm_up_days(account_id: int) -> list[WarmUpDay]:
 
 
 def estimate_end(day: WarmUpDay, remaining: int) -> int | None:
-    """Return the start of the day on which so many more will be sent if all goes well, or None if that is today."""
+    """Return the start of the day on which the last of `remaining` messages can be sent, or None if that is today.
+
+    All days are assumed to be successful. The result is in milliseconds since 1970 UTC.
+    """
     remaining -= max(0, day.cap - day.accepted) if day.cap else remaining
     day_number, step = day.day, day.step
     while remaining > 0:
@@ -351,22 +373,22 @@ def estimate_end(day: WarmUpDay, remaining: int) -> int | None:
 
 
 def describe_full_day(day: WarmUpDay) -> str:
-    """Describe, for people, that a domain has used up today's quota."""
+    """Return a text that says that a domain has used up its quota of today, and on which day of its warm-up."""
     day_number = f"day {day.step + 1} of {len(DAILY_CAPS)} of a new domain"
     return f"today's {day.cap} messages from {day.domain} have gone, {day_number}"
 
 
 def format_day(ms: int) -> str:
-    """Write a day for people."""
+    """Return the UTC date of a time in milliseconds, such as `5 March`."""
     then = datetime.fromtimestamp(ms / 1000, UTC)
     return f"{then.day} {then.strftime('%B')}"
 
 
-# The counts below are written in the transaction that records outcomes.
+# The functions below are called in the transaction that records outcomes.
 
 
 def count_warm_up_sent(counts: Mapping[str, int]) -> None:
-    """Count accepted messages by the domain that they are from."""
+    """Add accepted messages to today's warm-up days; `counts` is the number of messages by From domain."""
     require_write_transaction()
     day = get_day_number()
     for domain, count in counts.items():
@@ -374,7 +396,10 @@ def count_warm_up_sent(counts: Mapping[str, int]) -> None:
 
 
 def count_warm_up_failure(row: Claim, column: str, sender: str | None = None) -> None:
-    """Count something against the day of a domain: `hard`, `refused` or `complaints`."""
+    """Add one to a column of today's warm-up day of a message's From domain: `hard`, `refused` or `complaints`.
+
+    Only messages of direct delivery count, and no test messages. `sender` defaults to the sender in the ledger.
+    """
     require_write_transaction()
     if row.provider != DIRECT or row.test:
         return

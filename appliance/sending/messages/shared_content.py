@@ -1,6 +1,4 @@
-"""What all messages of a campaign or of a flow step share: snapshots taken when it goes live, compiled and encoded
-once.
-"""
+"""Shared content of all messages of a campaign or a flow step: pinned when it goes live, compiled and encoded once."""
 
 import re
 import threading
@@ -41,7 +39,7 @@ from appliance.storage.transactions import require_write_transaction
 
 
 class EncodedMessage:
-    """The bodies of a message, encoded once for all recipients; used by one thread."""
+    """A compiled message whose bodies are encoded once for all recipients; only one thread may use it."""
 
     def __init__(self, content: CompiledMessage) -> None:
         self._content = content
@@ -51,7 +49,12 @@ class EncodedMessage:
         self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
         headers: tuple[tuple[str, str], ...], shared: bytes = b"",
     ) -> Mail:  # fmt: skip
-        """Build the email of one recipient; raises MergeError, or ValueError for an address that no header can hold."""
+        """Build the email to one recipient.
+
+        `values` are those of the merge tags and `date` is in seconds since 1970 UTC. `headers` are those of this
+        message, `shared` the encoded headers of all. Raises MergeError if a merge tag cannot be filled or time runs
+        out, ValueError if an address cannot be written into a header.
+        """
         content = self._content
         address = addresses.to_ascii(sender.email) or sender.email
         if self._bodies is None:
@@ -70,13 +73,16 @@ class EncodedMessage:
             reply_to=addresses.to_ascii(sender.reply_to) or sender.reply_to if sender.reply_to else None,
             headers=headers,
             shared=shared,
-            # This describes the bodies that were filled just now.
+            # The bodies set this when they are filled, so it is read last.
             is_single_spaced=text.is_single_spaced and html.is_single_spaced,
         )
 
 
 def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
-    """Return the content of a campaign beside its template as of now, stored so that a retry has the same bytes."""
+    """Return the content of a campaign other than its template as of now: brand, account settings and list.
+
+    It is stored when the campaign goes live, so that a retry sends the same bytes.
+    """
     account = campaign.account
     brand = brands.get(account.id)
     contact_list = campaign.trigger.contact_list
@@ -92,20 +98,26 @@ def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
 
 
 def build_stored_source(content: MessageContent, account: Account, look: Look, marketing: bool) -> MessageSource:
-    """Return the source of a stored single message."""
+    """Return the source to compile for the stored content of a single message.
+
+    `marketing` adds the compliance footer.
+    """
     names = ("subject", "body", "text", "preheader", "from_name", "design")
     fields = {name: getattr(content, name) for name in names}
     return compose.build_source(fields, look, account.locale, marketing, fields["text"])
 
 
-# Conditions are evaluated for many recipients at a time; a sender never queries them one by one.
+# Conditions are evaluated for many recipients in one statement, because one query for each recipient would be slow.
 
-# Results are cached for this long.
+# How long results are cached.
 _CONDITIONS_CACHE_MS = 60_000
 
 
 class ConditionCache:
-    """The conditions of one campaign or step, for one thread that sends it."""
+    """The conditions of one campaign or step with cached results; only one thread may use it.
+
+    `conditions` are lists of filters by name.
+    """
 
     def __init__(self, account_id: int, conditions: Mapping[str, list[Any]]) -> None:
         self._account_id, self._conditions = account_id, conditions
@@ -114,11 +126,14 @@ class ConditionCache:
         self._until = 0
 
     def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
-        """Set the contacts that come next, in place of those before."""
+        """Set the contacts that will be asked for next; they replace the ones set before."""
         self._expected = frozenset(contact_ids)
 
     def get_values(self, contact_id: int | None) -> dict[str, Any]:
-        """Return the `show` root for a recipient; expected contacts are evaluated along with it."""
+        """Return the merge tag root `show` for a contact: which conditions it meets. Without a contact all are met.
+
+        If the result is not cached, all expected contacts are evaluated together with this one.
+        """
         if contact_id is None or not self._conditions:
             return merge_tags.get_show_values(self._account_id, None, self._conditions)
         now = clock.now_ms()
@@ -139,7 +154,7 @@ _STEP_CONTENT = (
 
 
 class StepSource(NamedTuple):
-    """A step in one version of its flow."""
+    """A step in one version of a flow: the source of messages that share content."""
 
     flow_id: int
     version: int
@@ -151,44 +166,50 @@ SourceId = int | StepSource
 
 
 class SmsSettings(NamedTuple):
-    """The SMS settings of an account: sender and opt-out hint."""
+    """The sender of SMS and the opt-out hint of an account; None if it has not set one."""
 
     sender: str | None
     opt_out_hint: str | None
 
 
 class SharedContent(NamedTuple):
-    """What all messages of a source share; of SMS the content is a text alone, with its links as they lead."""
+    """The content that all messages of a campaign, a step or a single message share.
+
+    `content` of an SMS is only a text, whose links are tracked already if they are tracked at all.
+    """
 
     content: CompiledMessage
     encoded: EncodedMessage
-    encoded_tracked: EncodedMessage | None  # the same with tracked links
+    encoded_tracked: EncodedMessage | None  # `content` with tracked links, or None if links are not tracked
     sender: Sender
-    values: dict[str, Any]
+    values: dict[str, Any]  # of the merge tags that do not depend on the recipient
     headers: bytes
-    address_kinds: frozenset[str]  # the kinds of addresses in it beside the recipient's own
+    address_kinds: frozenset[str]  # kinds of addresses that the content may show, other than the recipient's own
     conditions: ConditionCache | None = None
-    sample_contact_id: int | None = None  # of a test: the contact whose values it shows
+    sample_contact_id: int | None = None  # of a test message: the contact whose values it shows
     is_marketing: bool = True
-    # Of an SMS campaign, as it went live; all other SMS follow the current settings of the account.
+    # The settings of an SMS campaign when it went live. All other SMS use the account's current settings (None).
     sms_settings: SmsSettings | None = None
 
 
 class RunStart(NamedTuple):
-    """What messages need of their run: the version, and the data of the event that started it."""
+    """The version of the flow that a run follows, and the data of the event that started the run."""
 
     version: int
     event: dict[str, Any]
 
 
 def fetch_run_starts(run_ids: Iterable[int]) -> dict[int, RunStart]:
-    """Return the start of each run by its id."""
+    """Return the start of each run by its id; unknown ids are left out."""
     run_rows = rows(_RUN_STARTS, (msgspec.json.encode(list(run_ids)).decode(),))
     return {run_id: RunStart(version, msgspec.json.decode(data or "{}")) for run_id, version, data in run_rows}
 
 
 def compile_shared(source: SourceId) -> SharedContent:
-    """Compile what all messages of a source share; raises MergeError or ValueError."""
+    """Compile the shared content of a campaign or a flow step.
+
+    Raises MergeError if a template cannot be compiled, ValueError if the step has no content.
+    """
     return _compile_step(source) if isinstance(source, StepSource) else _compile_campaign(source)
 
 
@@ -219,7 +240,7 @@ def _compile_campaign(campaign_id: int) -> SharedContent:
 
 
 def _get_campaign_links(campaign: Campaign) -> list[str] | None:
-    """Return the links of a campaign by number, or None if they are not counted."""
+    """Return the links of a campaign in order of their numbers, or None if clicks are not tracked."""
     if not campaign.pinned["tracking"]:
         return None
     return [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
@@ -249,7 +270,11 @@ def _compile_step(step: StepSource) -> SharedContent:
 def compile_shared_sms(
     account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any]
 ) -> SharedContent:
-    """Return what SMS with the same text share; `links`, numbered by position, lead through us. Raises MergeError."""
+    """Compile the shared content of SMS with the same text. Raises MergeError.
+
+    `links` are the URLs to track, numbered by their position from 1; None tracks none. `shared` are the merge tag
+    values of all recipients.
+    """
     empty = merge.compile_template(None, "text")
     content = CompiledMessage(empty, empty, compose.compile_sms(body, links), empty)
     return SharedContent(
@@ -265,7 +290,7 @@ def compile_shared_sms(
 
 
 def get_address_kinds(content: CompiledMessage, kind: str) -> frozenset[str]:
-    """Return a set of this kind if the content may contain an address of it, else an empty set."""
+    """Return {kind} if the merge tags of the content may show an address of this kind, else an empty set."""
     names = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
     return frozenset() if names.isdisjoint(content.variables()) else frozenset({kind})
 
@@ -291,22 +316,25 @@ def _build_shared(
 
 
 def encode_tracked(content: CompiledMessage, links: list[str]) -> EncodedMessage:
-    """Return the encoded bodies of a message with tracked links."""
+    """Return a message for encoding, with tracked links and a tracking pixel.
+
+    `links` are the URLs to track, numbered by their position from 1.
+    """
     return EncodedMessage(compose.track_links(content, tuple(links), config.base_url(config.current())))
 
 
 def get_ascii_domain(address: str) -> str:
-    """Return the domain of an address in its ASCII form."""
+    """Return the domain of an email address in its ASCII form (IDNA)."""
     ascii_form = addresses.to_ascii(address) or address
     return ascii_form.rpartition("@")[2]
 
 
-# The content of a flow step in one version is fixed when that goes live, so that a retry has the same bytes. It is
-# stored with the step: the revision of its template, a snapshot of the rest, and its links with their numbers.
+# The content of a step is fixed when its version of the flow goes live, so that a retry sends the same bytes. Stored
+# with the step are the revision of its template, and a snapshot of everything else, with its numbered links.
 
 
 class FlowDefaults(NamedTuple):
-    """What all steps of a flow share, with the default sender."""
+    """The part of a snapshot that all steps of a flow share (`content`), and the default sender."""
 
     content: dict[str, Any]
     from_email: str
@@ -315,9 +343,9 @@ class FlowDefaults(NamedTuple):
 
 
 def pin_step(flow: Flow, template: Template, transactional: bool, is_email: bool = True) -> dict[str, Any]:
-    """Pin the content of a step as of now and return the columns of its row; raises MergeError.
+    """Pin the present content of a step and return it as columns of its row: `template`, `content` and `pinned`.
 
-    It is fast if the same source was compiled before (`compile_step`).
+    It is fast if the links of the same source are cached (`get_step_links`). Raises MergeError.
     """
     require_write_transaction()
     snapshot = add_step_links(template, build_step_snapshot(get_flow_defaults(flow), template, transactional), is_email)
@@ -326,7 +354,7 @@ def pin_step(flow: Flow, template: Template, transactional: bool, is_email: bool
 
 
 def get_flow_defaults(flow: Flow) -> FlowDefaults:
-    """Return what the steps of a flow share, as of now."""
+    """Return the content that all steps of a flow share, as of now."""
     account = Account.get_by_id(flow.account_id)
     brand = brands.get(account.id)
     trigger = Trigger.get_or_none(Trigger.flow == flow.id)
@@ -344,7 +372,10 @@ def get_flow_defaults(flow: Flow) -> FlowDefaults:
 
 
 def build_step_snapshot(defaults: FlowDefaults, template: Template, transactional: bool) -> dict[str, Any]:
-    """Return the snapshot of a step beside its template, without its links."""
+    """Return the snapshot of a step: its content other than the template, with an empty list of links.
+
+    Links are tracked unless the step is transactional.
+    """
     return defaults.content | {
         "transactional": transactional,
         "tracking": not transactional,
@@ -359,7 +390,11 @@ def build_step_snapshot(defaults: FlowDefaults, template: Template, transactiona
 def add_step_links(
     template: Template, snapshot: dict[str, Any], is_email: bool, messages: StepMessages = NO_STEP_MESSAGES
 ) -> dict[str, Any]:
-    """Return the snapshot with the links of the step; `messages` are those compiled before. Raises MergeError."""
+    """Return the snapshot with `links` set to the [URL, text] of each link of the step; transactional ones have none.
+
+    `messages` are the links of sources that were compiled before, or the MergeError of compiling them. Raises
+    MergeError.
+    """
     if is_email:
         source = build_step_source(revisions.to_document(template), snapshot)
         step_links = messages.get(source)
@@ -373,19 +408,19 @@ def add_step_links(
 
 
 def build_step_source(document: dict[str, Any], snapshot: dict[str, Any]) -> MessageSource:
-    """Return the source of a step's message, made of its template's fields and its snapshot."""
+    """Return the source to compile for a step's message, from its template's fields and its snapshot."""
     look = Look(*snapshot["look"])
     return compose.build_source(document, look, snapshot["locale"], marketing=not snapshot["transactional"])
 
 
-# Links are cached by a hash of their source; they are small, even for all steps of many flows.
+# Links are cached by a hash of their source. They are small, so that those of all steps of many flows fit.
 _MAX_CACHED_LINKS = 2_000
 _links_cache: "OrderedDict[bytes, tuple[tuple[str, str], ...]]" = OrderedDict()
 _lock = threading.Lock()
 
 
 def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
-    """Return the address and text of each link of a message, from a cache; raises MergeError."""
+    """Return (URL, text) of each link of a message, from a cache. Raises MergeError."""
     digest = blake2b(msgspec.json.encode(source), digest_size=16).digest()
     with _lock:
         if digest in _links_cache:
@@ -400,52 +435,58 @@ def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
 
 
 def compile_step(document: dict[str, Any], snapshot: dict[str, Any]) -> CompiledMessage:
-    """Compile the message of a step; raises MergeError."""
+    """Compile a step's message from its template's fields and its snapshot. Raises MergeError."""
     return compose.compile_message(build_step_source(document, snapshot))
 
 
-# Encoded bodies: encoded once, with the values of each recipient spliced in. A value stands between soft line breaks
-# (RFC 2045, 6.7, rule 5), so that it can be encoded alone and its surroundings never change. What pieces cannot express
-# is rendered by Liquid and encoded whole.
+# Encoded bodies: the text between merge tags is encoded once, and the values of each recipient are inserted. Each value
+# is enclosed by soft line breaks (RFC 2045, 6.7, rule 5), so that it can be encoded alone and the encoded text around
+# it does not depend on it. Templates that cannot be divided into pieces are rendered by Liquid and encoded as a whole.
 
-# Encoded values cached for each slot: first names and cities repeat, addresses do not.
+# The number of encoded values cached for each slot. Values such as first names and cities repeat, addresses do not.
 _MAX_CACHED_VALUES = 4_096
-# Tokens and links that we make for each message, short enough for one line.
+# Names of tokens and links that are different in each message and short enough for one line.
 _TOKEN_NAMES = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN)
 _MESSAGE_VALUES = (*_TOKEN_NAMES, "unsubscribe_url", "preferences_url", "view_url")
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 
 
 class _BodyPlan(NamedTuple):
-    """The pieces of a part in their order, and which are filled: by a slot, or by one branch of a condition."""
+    """The encoded pieces of a body in order, and the positions that a slot or a branch of a condition fills."""
 
-    pieces: list[bytes]
-    slots: list[tuple[int, list[int]]]  # the number of a slot, and the positions where it is shown
+    pieces: list[bytes]  # empty at the positions to fill
+    slots: list[tuple[int, list[int]]]  # the number of a slot, and its positions
+    # Position, condition, and the branches if it is met and if not.
     conditions: list[tuple[int, ConditionPiece, "_BodyPlan", "_BodyPlan"]]
 
 
 class EncodedBody:
-    """One part of a message, filled for one recipient after the other; used by one thread."""
+    """One body of a message (HTML or text), filled for one recipient after another; only one thread may use it."""
 
     def __init__(self, compiled: CompiledTemplate) -> None:
         self._compiled = compiled
         self._slots: list[Slot] = []
         self._slot_caches: list[dict[str, bytes]] = []
-        self._message_slots: dict[int, bool] = {}  # by slot number, whether it is a token
+        self._message_slots: dict[int, bool] = {}  # slots of `_MESSAGE_VALUES` by number: whether the value is a token
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._is_single_spaced = True  # of the parts that are the same for all recipients
+        self._is_single_spaced = True  # of the pieces that are the same for all recipients
         self._plan = None if compiled.pieces is None else self._plan_pieces(compiled.pieces)
-        self.is_single_spaced = False  # of what was filled last, as far as is known without reading it
+        # Whether the body of the last `fill` is known to be in relaxed form (`mime.is_single_spaced`).
+        self.is_single_spaced = False
 
     def fill(self, values: Mapping[str, Any], until: float | None = None) -> bytes:
-        """Return the part for one recipient in quoted-printable; raises MergeError, also after the deadline."""
+        """Return the body for one recipient in quoted-printable.
+
+        `until` is the deadline in processor time of this thread, by default that of `merge.render_deadline`. Raises
+        MergeError if a value cannot be filled in, the result is too long, or the deadline is over.
+        """
         until = merge.render_deadline() if until is None else until
         self.is_single_spaced = self._is_single_spaced
         if self._plan is not None:
             try:
                 body = self._fill_plan(self._plan, values, [None] * len(self._slots), FillBudget(until))
             except (NeedsLiquid, LiquidError, TypeError, ValueError):
-                pass  # Liquid reports the error, or can render it
+                pass  # Liquid renders the template below, or raises the error
             else:
                 if len(body) <= MAX_OUTPUT_BYTES:
                     return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
@@ -474,7 +515,7 @@ class EncodedBody:
         return plan
 
     def _get_slot_number(self, slot: Slot) -> int:
-        """Return the number of a slot; a value shown in many places is looked up and encoded once."""
+        """Return the number of a slot, which is the same for all its places, so that its value is encoded once."""
         number = self._numbers.setdefault(slot.name, len(self._slots))
         if number == len(self._slots):
             self._slots.append(slot)
@@ -505,14 +546,15 @@ class EncodedBody:
         value = slot.lookup(values)
         is_token = self._message_slots.get(number)
         if is_token is not None and type(value) is str and (is_token or _PLAIN.fullmatch(value)):
-            # These characters need no encoding anywhere, and no other recipient has the same value.
+            # The value is not cached, because no other recipient has it. Its characters need no encoding.
             return value.encode() + SOFT_BREAK
         encoded = cache.get(value) if type(value) is str else None
         if encoded is not None:
             return encoded
         encoded = encode_fragment(slot.to_text(value))
         if not is_single_spaced(encoded):
-            self.is_single_spaced = False  # it is not cached, so that this is found each time
+            # The value is not cached, so that the flag is reset for each recipient who has it.
+            self.is_single_spaced = False
         elif type(value) is str:
             if len(cache) >= _MAX_CACHED_VALUES:
                 cache.clear()

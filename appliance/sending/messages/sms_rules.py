@@ -1,7 +1,8 @@
-"""Rules for every SMS, checked right before it leaves: whether it may go to a number, and when.
+"""Rules for every SMS, checked right before it is sent: whether it may be sent to a number, and when.
 
-Numbers that no network has, numbers with extra costs, and countries that are not allowed get none. Marketing waits for
-the end of the quiet hours of the recipient, and all SMS for the next day once the parts of one are used up.
+No SMS is sent to impossible numbers, premium numbers, or numbers of countries that are not allowed. Marketing SMS wait
+until the recipient's quiet hours end. When an account has used up its SMS parts of a day, its SMS wait for the next
+day.
 """
 
 import logging
@@ -26,13 +27,13 @@ from appliance.storage.database import connection, fetch_one, rows, scalar
 from appliance.storage.transactions import require_write_transaction
 
 _CAPTURE = "capture"
-# Held SMS leave within this time, each at its own moment.
+# Held SMS become due at different times within this period, so that they are not all sent at once.
 _SPREAD_MS = 60_000
-_STEP_MS = 7_919  # not a divisor of the spread, so that neighbours are far apart
+_STEP_MS = 7_919  # between SMS with consecutive ids, modulo the period; a prime, so that the due times do not coincide
 _ACCOUNT_SETTINGS = "SELECT sms_from, sms_quiet_hours, time_zone FROM account WHERE id = ?"
 _CONTACT_LOCATION = "SELECT trim(json_extract(data, '$.time_zone')), country_code FROM contact WHERE id = ?"
 
-# Evidence of consent: the text that contacts saw, a reply of theirs, or a keyword that they sent.
+# Evidence of consent: a confirmed sign-up, an opt-in with the text that the contact saw, or a keyword that they sent.
 _CONSENT_EVIDENCE = (
     "SELECT 1 FROM consent WHERE contact_id = ? AND kind = 'phone' AND (act = 'confirmed' OR act = 'opt_in' "
     "AND (trim(coalesce(text, '')) != '' OR source = 'keyword')) LIMIT 1"
@@ -40,7 +41,7 @@ _CONSENT_EVIDENCE = (
 
 
 class _AccountSettings(NamedTuple):
-    """The SMS settings of an account."""
+    """The settings of an account that its SMS need; `quiet_hours` is JSON."""
 
     sender: str | None
     quiet_hours: str | None
@@ -48,7 +49,7 @@ class _AccountSettings(NamedTuple):
 
 
 def get_number_refusal(number: str) -> tuple[str, str] | None:
-    """Return (reason, text) why no SMS goes to a number, or None."""
+    """Return (reason code, text) if no SMS may be sent to a number, else None."""
     info = numbers.inspect_number(number)
     if not info.is_possible:
         return "invalid_address", "is no number that a network has"
@@ -70,21 +71,24 @@ def _upper(codes: tuple[str, ...]) -> frozenset[str]:
 
 
 def has_consent_evidence(contact_id: int | None) -> bool:
-    """Return whether the evidence for consent is on record, if that is required."""
+    """Return whether evidence of a contact's consent to SMS is stored; always true if `sms.require_evidence` is off."""
     if not config.current().sms.require_evidence:
         return True
     return contact_id is not None and fetch_one(_CONSENT_EVIDENCE, (contact_id,)) is not None
 
 
 def get_sms_refusal(row: Claim) -> str | None:
-    """Return why an SMS may not go out, apart from the contact's consent, or None."""
+    """Return the reason code if the rules of SMS do not allow a message, else None.
+
+    The contact's consent and suppressions are not checked here (`queue.get_refusal`), only the evidence of consent.
+    """
     refusal = get_number_refusal(row.recipient_key)
     if refusal is not None:
         return refusal[0]
     if not row.transactional and not has_consent_evidence(row.contact_id):
         return "no_consent"
     if row.source_type == "system":
-        return None  # a reply comes from the number that was written to
+        return None  # an automatic reply is sent from the number that the contact wrote to
     return (
         "sender_not_allowed"
         if _lacks_sender(row.recipient_key, row.provider, _get_account_settings(row.account_id))
@@ -93,7 +97,7 @@ def get_sms_refusal(row: Claim) -> str | None:
 
 
 def predict_refusal(account_id: int, contact_id: int, number: str, provider: str) -> str | None:
-    """Return why a marketing SMS would not go out, as `get_sms_refusal` will, or None."""
+    """Return the reason code that `get_sms_refusal` would return for a marketing SMS to this contact, or None."""
     refusal = get_number_refusal(number)
     if refusal is not None:
         return refusal[0]
@@ -103,16 +107,20 @@ def predict_refusal(account_id: int, contact_id: int, number: str, provider: str
 
 
 def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> bool:
-    """Return whether the account can write to other countries but not to this one."""
+    """Return whether the account has a sender of SMS, but none for the country of this number.
+
+    Captured SMS need no sender.
+    """
     if provider == _CAPTURE or senders.pick_sms_sender(settings.sender, numbers.inspect_number(number).country):
         return False
     return bool(senders.pick_sms_sender(settings.sender, None))
 
 
 def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
-    """Return the ids of SMS that have to be checked one by one: possibly too many of them, never too few.
+    """Return the ids of SMS that may not be sent now by the rules of this module, so that each is checked alone.
 
-    Contacts with a time zone of their own are not known here: `queue.record_and_claim` leaves them out.
+    The ids may include SMS that may be sent. The time zone in a contact's data is not considered here: the statement of
+    `queue.record_and_claim` claims no SMS to contacts who have one.
     """
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}
@@ -137,7 +145,7 @@ def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
 
 
 def _may_be_quiet(row: Claim, settings: _AccountSettings, now: int) -> bool:
-    """Return whether it may be quiet at a number, or its time zone is not known."""
+    """Return whether the quiet hours of the account may apply to an SMS now: they do if its time zone is unknown."""
     if settings.quiet_hours is None:
         return False
     time_zones = numbers.inspect_number(row.recipient_key or "").zones
@@ -151,10 +159,11 @@ def _get_account_settings(account_id: int) -> _AccountSettings:
 
 
 def hold_if_required(row: Claim, now: int) -> bool:
-    """Hold an SMS until its quiet hours end, or until the next day if all parts of this one are used up; return
-    whether.
+    """Hold an SMS that may not be sent yet, and return whether it was held or skipped.
 
-    An SMS that would be too late by then is skipped; held ones leave spread over a while.
+    Marketing is held until the recipient's quiet hours end, or skipped if they end after the retry period
+    (`sms.give_up`). All SMS except automatic replies are held until the next day if the account has used up its parts
+    of the day. The due times of held SMS are spread over `_SPREAD_MS`.
     """
     if row.provider == _CAPTURE:
         return False
@@ -167,7 +176,7 @@ def hold_if_required(row: Claim, now: int) -> bool:
         if end is not None and end - (row.first_attempt_at or now) > parse_seconds(config.current().sms.give_up) * 1000:
             ledger.mark_skipped(row, "quiet_hours_expired", now)
             return True
-    if end is None and row.source_type != "system":  # automatic replies are few, and soon of no use
+    if end is None and row.source_type != "system":  # automatic replies are few, and useless on the next day
         end = get_parts_limit_end(row.account_id, settings.time_zone, now)
     if end is None:
         return False
@@ -177,24 +186,28 @@ def hold_if_required(row: Claim, now: int) -> bool:
 
 
 def get_recipient_time_zones(row: Claim, account_zone: str) -> tuple[str, ...]:
-    """Return the time zones a recipient may live in: their own, the number's, their country's, or the account's.
+    """Return the time zones of the recipient of an SMS, whose quiet hours all apply.
 
-    An SMS goes when it is quiet in none of them.
+    They are those of `get_number_time_zones`, with the time zone and the country that are stored for the contact.
     """
     contact_zone, country = fetch_one(_CONTACT_LOCATION, (row.contact_id,)) or (None, None)
     return get_number_time_zones(contact_zone, country, row.recipient_key, account_zone)
 
 
 def get_number_time_zones(contact_zone: Any, country: str | None, number: str, account_zone: str) -> tuple[str, ...]:
-    """Return the time zones of a number, given the contact's own time zone or country, if any."""
+    """Return the time zones in which the owner of a number may be.
+
+    They are the contact's time zone, else all time zones of the number, else those of the contact's country, else the
+    account's. An invalid time zone of the contact is ignored.
+    """
     if isinstance(contact_zone, str) and numbers.is_time_zone(contact_zone.strip()):
         return (contact_zone.strip(),)
     return numbers.inspect_number(number).zones or numbers.time_zones_of_country(country) or (account_zone,)
 
 
-# Single SMS to a block of unknown numbers are limited: fraudsters earn by each SMS to their blocks of numbers (SMS
-# pumping). Numbers of subscribers and captured SMS are not counted. All counts are read from the ledger, so that a
-# restart resets nothing.
+# Single SMS to a block of unknown numbers are limited, because fraudsters are paid for SMS to blocks of numbers that
+# they control (SMS pumping). SMS to subscribers and captured SMS are not counted. All counts are read from the ledger,
+# so that a restart does not reset them.
 
 log = logging.getLogger("campanero.messages")
 _HOUR_MS = 3_600_000
@@ -218,20 +231,23 @@ _FULL_BLOCKS = (
     "ORDER BY n DESC, block"
 )
 
-# When each full block was logged.
+# The time of the last warning about each full block, by account and prefix, in milliseconds since 1970 UTC.
 _warned_at: dict[tuple[int, str], int] = {}
 _MAX_WARNED_BLOCKS = 1_000
 
 
 class NumberBlock(NamedTuple):
-    """Numbers that differ in their last four digits, and how many SMS they got in an hour."""
+    """A block of 10,000 phone numbers with the same prefix, and the number of SMS sent to it in the last hour."""
 
     prefix: str
     messages: int
 
 
 def limit_unknown_numbers(account_id: int, number: str) -> None:
-    """Raise RateLimitExceeded if a single SMS is one too many for the block of its number; subscribers are exempt."""
+    """Raise RateLimitExceeded if the block of a number got all SMS of the hour (`sms.new_numbers_per_hour`).
+
+    Numbers of subscribers are exempt. Call it before storing a single SMS, in the same transaction.
+    """
     require_write_transaction()
     limit, now = config.current().sms.new_numbers_per_hour, clock.now_ms()
     if not limit or _is_subscriber(account_id, number):
@@ -253,7 +269,7 @@ def _is_subscriber(account_id: int, number: str) -> bool:
 
 
 def _warn_once(account_id: int, prefix: str, limit: int, now: int) -> None:
-    """Log a full block, once an hour."""
+    """Log a warning about a full block of numbers, at most once an hour for each block."""
     if _warned_at.get((account_id, prefix), 0) > now - _HOUR_MS:
         return
     _warned_at[account_id, prefix] = now
@@ -266,7 +282,7 @@ def _warn_once(account_id: int, prefix: str, limit: int, now: int) -> None:
 
 
 def list_full_blocks(account_id: int) -> list[NumberBlock]:
-    """Return the blocks that get no more SMS now, those with most first."""
+    """Return the blocks of unknown numbers that have reached the hourly limit, those with the most SMS first."""
     limit = config.current().sms.new_numbers_per_hour
     if not limit:
         return []
@@ -274,7 +290,7 @@ def list_full_blocks(account_id: int) -> list[NumberBlock]:
     return [NumberBlock(prefix, count) for prefix, _, count in block_rows]
 
 
-# The parts of SMS that an account pays for are limited by day, in the account's time zone.
+# The parts of SMS, for each of which an account pays, are limited by day in the account's time zone.
 
 _ADD_PARTS = (
     "INSERT INTO sms_day (account_id, day, parts) VALUES (?, ?, ?) "
@@ -283,7 +299,7 @@ _ADD_PARTS = (
 
 
 def count_sms_parts(outcomes: Iterable[Outcome]) -> None:
-    """Count the parts of accepted SMS; captured ones cost nothing."""
+    """Add the parts of accepted SMS to the day of their account; captured SMS are not counted."""
     require_write_transaction()
     parts: Counter[int] = Counter()
     for outcome in outcomes:
@@ -296,7 +312,7 @@ def count_sms_parts(outcomes: Iterable[Outcome]) -> None:
 
 
 def get_parts_used(account_id: int, zone: str, now: int) -> int:
-    """Return how many parts were used on the day of a moment, in the account's time zone."""
+    """Return the number of SMS parts that an account used on the day of `now` in the time zone `zone`."""
     return int(
         scalar("SELECT parts FROM sms_day WHERE account_id = ? AND day = ?", (account_id, _get_day_number(zone, now)))
         or 0
@@ -304,9 +320,9 @@ def get_parts_used(account_id: int, zone: str, now: int) -> int:
 
 
 def get_parts_limit_end(account_id: int, zone: str, now: int) -> int | None:
-    """Return when the next day begins if all parts of this one are used up (ms), else None.
+    """Return when the next day begins, in milliseconds since 1970 UTC, if today's parts are used up, else None.
 
-    SMS in progress are not counted yet: a day may exceed the limit by as many messages as there are connections.
+    SMS being sent are not counted yet, so a day may exceed the limit by the parts of one SMS for each connection.
     """
     limit = config.current().sms.parts_per_day
     if not limit or get_parts_used(account_id, zone, now) < limit:
@@ -325,31 +341,35 @@ def _get_day_number(zone: str, now: int) -> int:
     return datetime.fromtimestamp(now / 1000, ZoneInfo(zone)).date().toordinal()
 
 
-# Quiet hours: between two times of the day nothing of a kind is sent; it waits until they end.
+# Quiet hours: marketing messages wait between two times of the day. An interval may include midnight.
 
 _MINUTE_MS, _QUIET_DAY_MS = 60_000, 86_400_000
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
 def find_quiet_hours_fault(hours: Any) -> str | None:
-    """Return what is wrong with quiet hours, written as `{"from": "21:00", "to": "08:00"}`, or None."""
+    """Return an error unless quiet hours are None or have the form `{"from": "21:00", "to": "08:00"}`."""
     return None if hours is None or _parse_quiet_hours(hours) is not None else "is invalid"
 
 
 def get_quiet_end(hours: Any, zone: str, now: int) -> int | None:
-    """Return the end of the quiet hours that a moment lies in (ms), in a time zone, or None."""
+    """Return when the quiet hours in a time zone end, or None if `now` is not in them.
+
+    Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
+    """
     return get_quiet_end_everywhere(hours, (zone,), now)
 
 
 def get_quiet_end_everywhere(hours: Any, zones: tuple[str, ...], now: int) -> int | None:
-    """Return when it is quiet in none of some time zones (ms), or None if that is so now.
+    """Return the next time that is outside of the quiet hours of all time zones, or None if `now` is.
 
-    If no moment of the next two days suits all of them, it is when it is quiet in the fewest.
+    If there is no such time in the next two days, return the time in the next day that is in the quiet hours of the
+    fewest time zones, or None if that is now. Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
     """
     times = _parse_quiet_hours(hours)
     if times is None:
         return None
-    # Clocks and their changes are accurate to minutes.
+    # Quiet hours and clock changes are given in minutes, so results are cached by minute.
     end = _find_free_time(*times, zones, now // _MINUTE_MS)
     return None if end is None else max(end, now + 1)
 
@@ -382,7 +402,7 @@ def _find_quiet_end(begin: time, end: time, zone: str, now: int) -> int | None:
     last = datetime.combine(local.date(), end, local.tzinfo).replace(fold=local.fold)
     if last.replace(tzinfo=None) <= local.replace(tzinfo=None):
         last = datetime.combine(local.date() + timedelta(days=1), end, local.tzinfo)
-    # An hour that a clock change skips ends when it would have.
+    # If a clock change skips the end, the quiet hours end at the same moment as without the change.
     return max(int(last.astimezone(UTC).timestamp() * 1000), now + 1)
 
 
