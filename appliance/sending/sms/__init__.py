@@ -1,1 +1,1 @@
-"""SMS: segments, phone numbers, keywords, error codes, and the providers."""
+"""SMS: segments, phone numbers, keywords, error codes, and providers."""

@@ -1,7 +1,7 @@
-"""The error codes of Twilio and compatible providers, and what providers report later.
+"""The error codes of Twilio and compatible providers, and the contents of their webhooks.
 
-Codes come in the response to a request, or in a receipt hours later. A generic HTTP provider may use them too, or name
-the class itself ("hard", "unreachable", "opted_out").
+Codes are in the response to a request, or in a receipt that may arrive hours later. A generic HTTP provider may use
+these codes too, or the name of a bounce class ("hard", "unreachable", "opted_out").
 """
 
 import re
@@ -20,7 +20,7 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 
 _LEADING = re.compile(r"\s*\[?([A-Za-z_]{3,20}|\d{1,6})\b")
-# The classes that apply to SMS
+# The bounce classes that apply to SMS.
 _PHONE_CLASSES = (
     bounce_classes.HARD,
     bounce_classes.UNREACHABLE,
@@ -37,9 +37,10 @@ _PHONE_CLASSES = (
 
 
 class Meaning(NamedTuple):
-    """The meaning of a code: the error as a response, the bounce class, and what helps.
+    """The meaning of an error code.
 
-    `enhanced` is the code of RFC 3463 with the same meaning, if there is one.
+    `error` is the error that a response with this code is turned into, `kind` the bounce class, and `help` what the
+    operator can do. `enhanced` is the status code of RFC 3463 with the same meaning, or None.
     """
 
     error: type[DeliveryError]
@@ -61,7 +62,7 @@ def _sender_error(help: str) -> Meaning:
 
 
 def _unregistered_sender(help: str = "") -> Meaning:
-    # An error of the sender in one country, which says nothing about other countries
+    # The sender is not registered in one country, so it may still be valid in others.
     return Meaning(SenderRejected, bounce_classes.UNREGISTERED, help or bounce_classes.UNREGISTERED.help, "5.7.1")
 
 
@@ -78,21 +79,21 @@ _RATE_HELP = "Send more slowly: limit SMS a second, or those of this sender (sms
 _RATE_LIMITED = Meaning(RateLimited, bounce_classes.REFUSED, _RATE_HELP)
 
 MEANING_OF_CODE: dict[int, Meaning] = {
-    # The account and its login
+    # Codes about the account and its login.
     **dict.fromkeys((20003, 20005, 20006, 20008, 20403, 20404), _account_error(_LOGIN_HELP)),
     30002: _account_error("The account at the provider is suspended; ask its support."),
     21609: _account_error(
         "The provider cannot call us: set the address at which this service is reached from outside (base_url)."
     ),
-    # The sender
+    # Codes about the sender.
     **dict.fromkeys((21212, 21603, 21606, 21607, 21616, 21659, 21660, 21661), _sender_error(_SENDER_HELP)),
     **dict.fromkeys(
         (21701, 21702, 21703, 21704, 21705), _sender_error("Look at the messaging service: it has no sender.")
     ),
-    # The rate
+    # Codes about the sending rate.
     **dict.fromkeys((14107, 20429, 21611), _RATE_LIMITED),
     **dict.fromkeys((30001, 30022, 30023, 30027), _rejected(_RATE_HELP)),
-    # The recipient
+    # Codes about the recipient.
     **dict.fromkeys((21201, 21211, 21214, 21217, 21604), _invalid_number()),
     **dict.fromkeys((21614, 21635, 30005, 30006, 30011), _invalid_number()),
     21608: _rejected(
@@ -100,18 +101,18 @@ MEANING_OF_CODE: dict[int, Meaning] = {
     ),
     30003: Meaning(RecipientRejected, bounce_classes.UNREACHABLE, bounce_classes.UNREACHABLE.help, "5.2.1"),
     21610: Meaning(RecipientRejected, bounce_classes.OPTED_OUT, bounce_classes.OPTED_OUT.help),
-    # The country
+    # Codes about the country.
     **dict.fromkeys((21408, 21612), Meaning(RecipientRejected, bounce_classes.COUNTRY, bounce_classes.COUNTRY.help)),
-    # The content
+    # Codes about the content.
     **dict.fromkeys((21602, 21618, 21619), _rejected(kind=bounce_classes.CONTENT)),
     **dict.fromkeys((21605, 21617, 30019, 30044), _rejected("Make the text shorter.", bounce_classes.SIZE)),
     **dict.fromkeys(
         (30004, 30007, 30038, 30450),
         Meaning(RecipientRejected, bounce_classes.FILTERED, bounce_classes.FILTERED.help, "5.7.1"),
     ),
-    # The registration of the sender
+    # Codes about the registration of the sender.
     **dict.fromkeys((30018, 30024, 30032, 30033, 30034, 30035, 30040), _unregistered_sender()),
-    # The transmission
+    # Codes about the transmission.
     **dict.fromkeys((30008, 30009, 30017, 30500), _rejected("The network did not say why; it may go another time.")),
     30010: _rejected("The message costs more than the account's limit allows.", bounce_classes.SETUP),
     30036: Meaning(RecipientRejected, bounce_classes.EXPIRED, bounce_classes.EXPIRED.help, "5.4.7"),
@@ -129,7 +130,10 @@ _UNKNOWN = _rejected()
 
 
 def find_meaning(text: str | int | None) -> Meaning:
-    """Return the meaning of a code, or of text that begins with one; unknown codes reject without a reason."""
+    """Return the meaning of a code or class name, or of text that begins with one.
+
+    An unknown one means a permanent rejection without a known reason (`bounce_classes.REFUSED`).
+    """
     match = _LEADING.match(str(text or ""))
     if match is None:
         return _UNKNOWN
@@ -138,12 +142,15 @@ def find_meaning(text: str | int | None) -> Meaning:
 
 
 def classify_code(text: str | int | None) -> BounceClass:
-    """Return the bounce class of a code, or of text that begins with one."""
+    """Return the bounce class of a code or class name, or of text that begins with one."""
     return find_meaning(text).kind
 
 
 def describe_code(code: str | int | None, text: str) -> str:
-    """Return a code with its text, and what helps if the cause is not the recipient."""
+    """Return a description of an error: its code, its text, and what to do if the recipient is not the cause.
+
+    If `text` is empty, the meaning of the bounce class is used.
+    """
     meaning = find_meaning(code)
     description = " ".join(filter(None, (str(code or ""), text or meaning.kind.meaning)))
     return (
@@ -152,16 +159,19 @@ def describe_code(code: str | int | None, text: str) -> str:
 
 
 def classify_failure(error: DeliveryError) -> BounceClass:
-    """Return the bounce class of an SMS that was given up or rejected."""
+    """Return the bounce class of an SMS that failed: it was rejected permanently, or its retries expired."""
     kind = classify_code(error.text)
     if isinstance(error, RecipientRejected) or kind is not bounce_classes.REFUSED:
         return kind
-    # The cause is not the phone but the connection to the provider, which broke, throttles or rejects us
+    # The cause is not the phone but the provider: the connection broke, or the provider throttles or rejects us.
     return bounce_classes.SETUP
 
 
 def build_response_error(status: int, code: str | int | None, text: str, retry_after: float) -> DeliveryError:
-    """Return the error of a response that does not accept a message, by its code or else by its HTTP status."""
+    """Return the error for a response that does not accept a message, by its code or else by its HTTP status.
+
+    A status of 500 or more is always Uncertain. `retry_after` is in seconds and used for RateLimited.
+    """
     meaning = find_meaning(code)
     description = describe_code(code, text) if code else f"{text} (HTTP {status})".strip()
     if status == 429 or (meaning.error is RateLimited and status < 500):
@@ -175,14 +185,15 @@ def build_response_error(status: int, code: str | int | None, text: str, retry_a
 
 # Webhooks of providers: receipts and incoming SMS.
 
-# In the order in which they can follow each other: a status never goes back (`sent` means no more than accepted)
+# In the order in which they can follow each other, as a status never returns to an earlier one. `sent` only means that
+# the provider accepted the SMS.
 STATUSES = ("sent", "delivered", "undelivered", "failed")
 
 
 class HookRequest(NamedTuple):
-    """A webhook request of a provider.
+    """A webhook request from a provider.
 
-    `url` is the requested URL under our `base_url`, with its query; header names are in lower case.
+    `url` is the requested URL under our `base_url`, with its query string. Header names are in lower case.
     """
 
     url: str
@@ -191,19 +202,19 @@ class HookRequest(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """A delivery receipt of an SMS, by the provider's id or by our own (`message_id`)."""
+    """A delivery receipt of an SMS."""
 
     provider_id: str
-    status: str  # one of STATUSES
-    message_id: int | None = None
-    code: str | None = None  # the provider's own
+    status: str  # one of `STATUSES`
+    message_id: int | None = None  # of the ledger, or None if the request does not contain it
+    code: str | None = None  # the provider's error code
     text: str = ""
 
 
 class IncomingSms(NamedTuple):
     """An SMS to one of our numbers.
 
-    `answered` is the keyword that the provider handled and answered itself (STOP, START, HELP), or None.
+    `answered_keyword` is the keyword (STOP, START, HELP) to which the provider has replied by itself, or None.
     """
 
     provider_id: str | None
@@ -214,7 +225,10 @@ class IncomingSms(NamedTuple):
 
 
 class HookContents(NamedTuple):
-    """The contents of a webhook request with a valid signature; `reply` is the response that the provider expects."""
+    """The contents of a webhook request with a valid signature, and the response that the provider expects.
+
+    `media` is the content type of the response, `reply` its body.
+    """
 
     receipts: tuple[Receipt, ...] = ()
     incoming: tuple[IncomingSms, ...] = ()

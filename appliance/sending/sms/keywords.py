@@ -1,7 +1,8 @@
-"""Interpret incoming SMS: opt-out, opt-in, help, or a message for people (docs/decisions.md#15).
+"""Interpret incoming SMS: opt-out, opt-in, request for help, or a message for a person (docs/decisions.md#15).
 
-A keyword counts only as the whole message, compared without case, accents and punctuation. A refusal in other words
-opts out if it is the whole message, which leaves no doubt; a message that may contain a refusal is left to a person.
+A keyword counts only if it is the whole message. Case, accents and punctuation are ignored. A refusal in other words
+(`stop texting me`) opts out too if it is the whole message, because then its meaning is clear. If a longer message may
+contain a refusal, a person decides.
 """
 
 import re
@@ -11,17 +12,16 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-# Refusals in other words than the keywords; each must be the whole message.
-#
-# Patterns are in lower-case letters and digits without accents, as `normalize` returns them. Other messages that may be
-# refusals are left to a person.
+# Patterns of refusals in other words than the keywords. Each must match the whole message, as `normalize` returns it:
+# in lower-case letters and digits without accents. A person decides about other messages that may be refusals.
 
-# Words around a refusal that do not change its meaning
+# Words around a refusal that do not change its meaning.
 _COURTESY_WORDS = (
     "please|pls|plz|kindly|thanks|thank you|thx|hi|hello|hey|ok|okay|now|right now|immediately|today|just|already|"
     "bitte|danke|hallo|sofort|jetzt|por favor|gracias|hola|ya|ahora|s il vous plait|svp|stp|merci|bonjour|maintenant"
 )
-# Placeholders of the patterns below: {things} are words for messages, {list} is what the sender wants to leave
+# Placeholders in the patterns below. For example, {things} matches words for messages, and {list} the list that the
+# person wants to leave.
 _PLACEHOLDERS = {
     "{things}": "(?:(?:all|any|more|these|those|the|your|this|of|further|annoying|marketing|promotional|text) )*"
     "(?:texts?|messages?|msgs?|sms|spam|stuff|ads|offers|promotions?|marketing|texting|messaging)",
@@ -91,12 +91,12 @@ _COURTESY = re.compile(rf"\b(?:{_COURTESY_WORDS})\b")
 
 
 def strip_courtesy(words: Sequence[str]) -> list[str]:
-    """Return the words of a message without courtesy words."""
+    """Return the normalized words of a message without courtesy words such as "please" and "thanks"."""
     return _COURTESY.sub(" ", " ".join(words)).split()
 
 
 def is_refusal(words: Sequence[str]) -> bool:
-    """Return whether words are a refusal and nothing else."""
+    """Return whether normalized words are a refusal and nothing else; words of courtesy must be removed before."""
     text = " ".join(words)
     return len(text) <= _MAX_REFUSAL_CHARACTERS and _REFUSAL.fullmatch(text) is not None
 
@@ -110,9 +110,9 @@ START = ("start", "unstop")
 HELP = ("help", "info")
 YES = "yes"
 
-# Everyday words: alone they opt out, among other words they mean nothing
+# Opt-out keywords that are everyday words: alone they opt out, among other words they have their usual meaning.
 _EVERYDAY = frozenset({"end", "td"})
-# Words, and pairs of adjacent words, that may be part of a refusal
+# Words, and pairs of adjacent words, that may be part of a refusal.
 _SUSPICIOUS = frozenset({
     "stopp", "stops", "stopped", "stopping", "unsubscribed", "unsub", "optout", "spam", "spamming", "scam",
     "harassment", "harassing", "lawyer", "illegal", "abmelden", "abbestellen", "desabonner", "desinscrire", "arretez",
@@ -123,19 +123,25 @@ _MAX_CHARACTERS = 4_000
 
 
 class KeywordMatch(NamedTuple):
-    """The meaning of a message, and the keyword or words that decided it."""
+    """The meaning of a message, and the keyword or text that it was recognized by, or None.
+
+    `perhaps` is a message that may contain a refusal, so that a person has to read it.
+    """
 
     meaning: Meaning
     keyword: str | None = None
 
 
 def normalize(text: str) -> str:
-    """Return a text as keywords are compared: lower-case letters and digits without accents, single spaces."""
+    """Return a text in the form in which keywords are compared: lower-case words without accents and punctuation."""
     return " ".join(_words(text, " "))
 
 
 def _words(text: str, punctuation: str) -> list[str]:
-    """Split a text into words; other characters count as `punctuation`."""
+    """Return the lower-case words of the first `_MAX_CHARACTERS` of a text, without accents.
+
+    Characters other than letters, digits and spaces are replaced by `punctuation`: a space, or an empty string.
+    """
     characters = []
     for character in unicodedata.normalize("NFKD", text[:_MAX_CHARACTERS]).casefold():
         character_class = unicodedata.category(character)[0]
@@ -144,14 +150,17 @@ def _words(text: str, punctuation: str) -> list[str]:
         elif character.isspace() or character_class == "Z":
             characters.append(" ")
         elif character_class == "M" or unicodedata.category(character) == "Cf":
-            continue  # accents and invisible characters
+            continue  # an accent or an invisible character
         else:
             characters.append(punctuation)
     return "".join(characters).split()
 
 
 def match_keyword(text: str, stop_words: Sequence[str] = ()) -> KeywordMatch:
-    """Return the meaning of a message; `stop_words` opt out in addition to STOP and its synonyms."""
+    """Return the meaning of an incoming message.
+
+    `stop_words` are opt-out keywords in addition to those in `STOP` (setting `sms.stop_words`).
+    """
     stops = _stop_words(tuple(stop_words))
     spaced, squeezed = _words(text, " "), _words(text, "")
     for words in (spaced, squeezed):
@@ -175,7 +184,7 @@ _OTHER_KEYWORDS: dict[Meaning, frozenset[str]] = {
 
 @lru_cache(maxsize=16)
 def _stop_words(extra_words: tuple[str, ...]) -> dict[str, str]:
-    """Return the opt-out words by their letters without spaces: STOPALL is STOP ALL."""
+    """Return the opt-out keywords in upper case by their letters without spaces, so that "stopall" is found."""
     keyword_by_letters = {
         "".join(_words(word, "")): " ".join(_words(word, " ")).upper() for word in (*STOP, *extra_words)
     }

@@ -1,6 +1,6 @@
 """Inspect phone numbers: country, type, validity, and possible time zones.
 
-Numbers reserved for fiction (+44 7700 900123) are valid only by their form; they have no type.
+Numbers reserved for fiction (+44 7700 900123) count as possible, but their type is `unknown`.
 """
 
 from functools import cache, lru_cache
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     from phonenumbers import PhoneNumber
 
 
-# Time zones and names of countries, from the tables of the tzdata package.
+# Time zones and names of countries are read from the tables of the tzdata package.
 
-# The longest name of a time zone is half as long
+# The longest name of a time zone is half as long.
 _MAX_ZONE_CHARACTERS = 64
 
 
 def time_zones_of_country(code: str | None) -> tuple[str, ...]:
-    """Return the time zones of a country by its two letters, or none for an unknown one."""
+    """Return the time zones of a country by its two-letter code (ISO 3166), or an empty tuple if it is unknown."""
     return _time_zones_by_country().get((code or "").upper(), ())
 
 
 def country_of_time_zone(zone: str) -> str | None:
-    """Return the two-letter country of a time zone, or None for UTC and zones of no country."""
+    """Return the two-letter code of the country of a time zone, or None if it has no country, such as UTC."""
     return next((code for code, zones in _time_zones_by_country().items() if zone in zones), None)
 
 
 @cache
 def country_names() -> dict[str, str]:
-    """Return the English country names by two letters."""
+    """Return the English names of all countries by their two-letter codes (ISO 3166)."""
     lines = (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
     return dict(line.split("\t")[:2] for line in lines if line and not line.startswith("#"))
 
 
 def is_time_zone(name: str) -> bool:
-    """Return whether this is the name of a time zone, such as `Europe/Berlin`."""
+    """Return whether a text is the name of a time zone, such as `Europe/Berlin`."""
     return len(name) <= _MAX_ZONE_CHARACTERS and _has_zone_file(name)
 
 
@@ -44,7 +44,7 @@ def is_time_zone(name: str) -> bool:
 def _has_zone_file(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # names of directories, and paths that lead out of them
+    except (KeyError, ValueError, OSError):  # an unknown name, the name of a directory, or a path with `..`
         return False
     return True
 
@@ -59,36 +59,36 @@ def _time_zones_by_country() -> dict[str, tuple[str, ...]]:
     return {code: tuple(names) for code, names in zones_by_country.items()}
 
 
-# The values of PhoneNumberType in the phonenumbers library
+# Our names of the values of PhoneNumberType in the phonenumbers library.
 _TYPES = {
     0: "fixed", 1: "mobile", 2: "fixed_or_mobile", 3: "toll_free", 4: "premium", 5: "shared_cost", 6: "voip",
     7: "personal", 8: "pager", 9: "uan", 10: "voicemail",
 }  # fmt: skip
-# The owners of these numbers are paid for calls and messages to them
+# Types of numbers whose owners are paid for calls and messages to them.
 PREMIUM_TYPES = ("premium", "shared_cost")
 _UNKNOWN_ZONE = "Etc/Unknown"
-# The numbers of a block that is used for SMS pumping differ in these digits
+# The number of last digits in which the numbers of a block differ; fraudsters rent whole blocks for SMS pumping.
 _BLOCK_DIGITS = 4
 
 
 class NumberInfo(NamedTuple):
     """The properties of a phone number.
 
-    `type` is one of `mobile fixed fixed_or_mobile toll_free premium shared_cost voip personal pager uan voicemail
-    unknown`; `country` is None for numbers of no existing country. `zones` are all time zones in which the number may
-    be, usually one, or none if the number does not tell.
+    `country` is a two-letter code, or None if the number belongs to no country. `type` is `unknown` or one of `mobile`,
+    `fixed`, `fixed_or_mobile`, `toll_free`, `premium`, `shared_cost`, `voip`, `personal`, `pager`, `uan` and
+    `voicemail`. `zones` are all time zones in which the number may be: usually one, none if that is unknown.
     """
 
     country: str | None
     type: str
     is_possible: bool
     zones: tuple[str, ...]
-    prefix: str  # all numbers that differ in their last four digits
+    prefix: str  # the number without its last four digits, which all numbers of a block share
 
 
 @lru_cache(40_000)
 def inspect_number(number: str) -> NumberInfo:
-    """Return the properties of a number in E.164, cached; a number that cannot be parsed is not possible."""
+    """Return the properties of a number in E.164, from a cache; `is_possible` is false if it cannot be parsed."""
     import phonenumbers
 
     prefix = number[:-_BLOCK_DIGITS]
@@ -98,10 +98,10 @@ def inspect_number(number: str) -> NumberInfo:
         return NumberInfo(None, "unknown", False, (), prefix)
     code = parsed.country_code or 0
     region = phonenumbers.region_code_for_number(parsed) or phonenumbers.region_code_for_country_code(code)
-    # Numbers of no country (+800, +883) have a region of digits
+    # The region of numbers without a country (+800, +883) is written in digits.
     country = region if region and region.isalpha() and region != "ZZ" else None
     kind = phonenumbers.number_type(parsed)
-    # A number that can only be dialled locally has no international form
+    # A number that can only be dialled locally is not possible either, because it has no international form.
     length = phonenumbers.is_possible_number_with_reason(parsed)
     is_possible = length == phonenumbers.ValidationResult.IS_POSSIBLE
     return NumberInfo(country, _TYPES.get(kind, "unknown"), is_possible, _time_zones(parsed, kind, country), prefix)
@@ -109,7 +109,7 @@ def inspect_number(number: str) -> NumberInfo:
 
 @lru_cache(1_000)
 def _existing_zones(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the zones that exist; equal tuples are shared to save memory."""
+    """Return the time zones that exist on this system; the cache shares equal results, which saves memory."""
     return tuple(name for name in names if name != _UNKNOWN_ZONE and is_time_zone(name))
 
 
@@ -118,7 +118,8 @@ def _time_zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[
 
     is_somewhere = _TYPES.get(kind) is not None and is_number_geographical(parsed)
     if not is_somewhere and len(region_codes_for_country_code(parsed.country_code or 0)) > 1:
-        # Mobile and toll-free numbers of a plan that countries share (+1, +7, +44): only the zones of their country
+        # Several countries share this calling code (+1, +7, +44), and the library would return the time zones of all of
+        # them for a mobile or toll-free number. The number's own country is known.
         zones = time_zones_of_country(country)
         if zones:
             return _existing_zones(zones)

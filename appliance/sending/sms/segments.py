@@ -1,4 +1,4 @@
-"""Count the segments of an SMS: GSM 03.38 with its extension, or else UCS-2 in UTF-16 units."""
+"""Count the segments of an SMS, in GSM-7 (GSM 03.38 with its extension table) or else in UCS-2 (UTF-16 code units)."""
 
 import re
 from typing import Final, Literal, NamedTuple
@@ -11,11 +11,11 @@ _BASIC: Final = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-_EXTENSION: Final = "\f^{}\\[~]|€"  # an escape and the character: two units that must stay together
+_EXTENSION: Final = "\f^{}\\[~]|€"  # each is an escape and a character: two units that must be in the same segment
 _NOT_GSM: Final = re.compile(f"[^{re.escape(_BASIC + _EXTENSION)}]")
 _WIDE_GSM: Final = re.compile(f"[{re.escape(_EXTENSION)}]")
 _WIDE_UCS2: Final = re.compile("[\U00010000-\U0010ffff]")  # a pair of surrogates
-# Typographic characters that word processors and phones insert, with their equivalents in GSM-7
+# Typographic characters that word processors and phones insert, with their equivalents in GSM-7.
 _GSM_SUBSTITUTES: Final = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′`´ʹʻʼ", "'"),
@@ -34,8 +34,9 @@ _GSM_SUBSTITUTES: Final = str.maketrans(
 class SegmentCount(NamedTuple):
     """The size of a text as an SMS.
 
-    `units` are septets of GSM-7 or units of UTF-16, without the fillers at the end of parts; `left` more of them fit
-    into the last part. `forcing` is the first character that GSM-7 lacks, or None.
+    `parts` is the number of segments. `units` are septets of GSM-7 or code units of UTF-16, without unused ones at the
+    end of segments. `forcing_character` is the first character that GSM-7 lacks, which requires UCS-2, or None.
+    `remaining_units` is how many more units fit into the last segment.
     """
 
     parts: int
@@ -47,7 +48,7 @@ class SegmentCount(NamedTuple):
 
 
 def count_segments(text: str) -> SegmentCount:
-    """Return the size of a text; a character is never split over two segments."""
+    """Return the size of a text as an SMS; a character of two units is never split between two segments."""
     match = _NOT_GSM.search(text)
     if match is None:
         return _count(text, "GSM-7", None, _WIDE_GSM, (160, 153))
@@ -55,9 +56,9 @@ def count_segments(text: str) -> SegmentCount:
 
 
 def replace_typography(text: str) -> str:
-    """Replace typographic quotes, dashes, dots and spaces, if that makes the text GSM-7.
+    """Replace typographic quotes, dashes, dots and spaces by their equivalents in GSM-7.
 
-    A text that needs UCS-2 anyway stays unchanged.
+    A text that still contains characters outside of GSM-7 is returned unchanged.
     """
     if _NOT_GSM.search(text) is None:
         return text
@@ -66,14 +67,18 @@ def replace_typography(text: str) -> str:
 
 
 def character_name(character: str) -> str:
-    """Return code and name of a character, such as "U+201C LEFT DOUBLE QUOTATION MARK"."""
+    """Return the code point and name of a character, such as "U+201C LEFT DOUBLE QUOTATION MARK"."""
     return f"U+{ord(character):04X} {name(character, '')}".rstrip()
 
 
 def _count(
     text: str, alphabet: Literal["GSM-7", "UCS-2"], forcing: str | None, wide: re.Pattern[str], sizes: tuple[int, int]
 ) -> SegmentCount:
-    """Count the segments of a text whose `wide` characters take two units each."""
+    """Count the segments of a text.
+
+    Characters that match `wide` take two units, all others one. `sizes` are the units of a single segment and of each
+    segment of several.
+    """
     single_size, part_size = sizes
     doubles = len(wide.findall(text))
     units = len(text) + doubles
@@ -87,8 +92,11 @@ def _count(
 
 
 def _fill_parts(text: str, wide: re.Pattern[str], part_size: int) -> tuple[int, int]:
-    """Fill segment after segment; a wide character that no longer fits begins the next one."""
-    full_parts = used = position = 0  # full parts, and units in the part being filled
+    """Return (number of segments, units used in the last one) for a text of several segments.
+
+    A character of two units that does not fit into a segment any more begins the next one.
+    """
+    full_parts = used = position = 0  # number of full segments, units in the current one, and position in the text
     for match in wide.finditer(text):
         added_parts, used = divmod(used + match.start() - position, part_size)
         full_parts += added_parts
@@ -101,13 +109,13 @@ def _fill_parts(text: str, wide: re.Pattern[str], part_size: int) -> tuple[int, 
     return (full_parts, part_size) if used == 0 else (full_parts + 1, used)
 
 
-# The SMS as it is given to a provider.
+# The SMS that a provider gets, and its reply.
 
 
 class OutgoingSms(NamedTuple):
     """An SMS that is ready to be sent.
 
-    `id` is that of our message; the provider posts receipts to `callback_url`.
+    `id` is that of the message in the ledger. `callback_url` is where the provider posts receipts, or an empty string.
     """
 
     id: int
@@ -124,16 +132,17 @@ class AcceptedSms(NamedTuple):
     status: str = "sent"
 
 
-# The maximum length, checked before merge tags are filled in.
+# The maximum length of an SMS text, which is checked before merge tags are filled in.
 
 MAX_PARTS = 10
 MAX_CHARACTERS = 1_600
 
 
 def find_length_fault(body: str | None) -> str | None:
-    """Return the fault of an SMS text as a field error, or None.
+    """Return a field error if an SMS text is too long or its merge tags are invalid, else None.
 
-    The number of parts is only known for a text without merge tags and without URLs, which may be shortened.
+    The number of segments is checked only for a text without merge tags and URLs: both may change its length when the
+    SMS is sent.
     """
     if not body:
         return None

@@ -1,4 +1,4 @@
-"""The interface of SMS providers, the HTTP client to reach them, and what they share."""
+"""The interface of SMS providers, their HTTP client, and the functions that they share."""
 
 import asyncio
 import ipaddress
@@ -24,12 +24,13 @@ from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Sms
 
-# Requests to the provider that the operator chose, over connections that stay open. The caller learns whether the
-# request has begun to leave: a message of which nothing was written may be sent again, any other may have been
-# accepted. Redirects and proxies are not followed, and the size of a response is limited.
+# The HTTP client keeps connections to the provider open. Its errors tell whether anything of the request was written:
+# if not, the message may be sent again; otherwise the provider may have accepted it. Redirects are not followed,
+# proxies are not used, and the size of a response is limited.
 #
-# The connections are httpcore's, but not its pool, also with its trace extension: for each request the pool searches
-# all other requests, which leaves 500 to 900 requests a second of the 4,000 that sixteen connections carry.
+# The client uses httpcore's connections but not its connection pool, with or without the trace extension: for each
+# request the pool searches all other requests, so that it carries 500 to 900 requests a second over sixteen connections
+# instead of 4,000.
 
 if TYPE_CHECKING:
     import httpcore
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
-# Servers close idle connections after five seconds or more; closing them earlier means that no request is written to a
-# connection that the server has just closed
+# Servers close idle connections after five seconds or more. Idle connections are closed before that here, so that no
+# request is written to a connection that the server has just closed.
 _IDLE_SECONDS = 4.0
-# A response with its headers; a page of a hundred messages takes a fifth of this
+# The limit for a response with its headers; a listing of a hundred messages takes a fifth of this.
 _MAX_RESPONSE_BYTES = 1_048_576
 
 
 class HttpResponse(NamedTuple):
-    """A response; header names are in lower case."""
+    """An HTTP response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -59,13 +60,16 @@ class _PooledConnection(NamedTuple):
 
 
 class _Pool:
-    """The idle connections of one event loop, by scheme, host and port."""
+    """The pool of idle connections of one event loop, by scheme, host and port."""
 
     def __init__(self) -> None:
         self._idle: dict[tuple[bytes, bytes, int], list[_PooledConnection]] = {}
 
     async def take(self, url: "httpcore.URL") -> _PooledConnection:
-        """Return the usable connection that was used last, or a new one that is not open yet."""
+        """Take the idle connection that was used last out of the pool, or create one that is not open yet.
+
+        Idle connections that the server has closed or that have expired are closed.
+        """
         import httpcore
 
         from appliance.sending.delivery import limited_http
@@ -84,12 +88,12 @@ class _Pool:
         return _PooledConnection(connection, backend)
 
     def put_back(self, url: "httpcore.URL", pooled: _PooledConnection) -> None:
-        """Keep a connection for the next request, if its last one is complete."""
+        """Add a connection to the pool for the next request, if its response was read completely."""
         if pooled.connection.is_idle():
             self._idle.setdefault(_pool_key(url), []).append(pooled)
 
     async def close(self) -> None:
-        """Close the idle connections."""
+        """Close all idle connections."""
         idle, self._idle = self._idle, {}
         for pooled in (connection for connections in idle.values() for connection in connections):
             await pooled.connection.aclose()
@@ -103,7 +107,11 @@ def _pool_key(url: "httpcore.URL") -> tuple[bytes, bytes, int]:
 
 
 async def fetch(method: str, url: str, headers: Mapping[str, str], content: bytes = b"") -> HttpResponse:
-    """Send one request. Raises ConnectionFailed if nothing of it was written, or else Uncertain."""
+    """Send one HTTP request and return the response, whatever its status.
+
+    The time limit is `sms.request_timeout`. Raises ConnectionFailed if the request failed before anything of it was
+    written, else Uncertain.
+    """
     import httpcore
 
     target = httpcore.URL(url)
@@ -145,17 +153,18 @@ async def _send_request(url: "httpcore.URL", request: "httpcore.Request", limit:
                 pool.put_back(url, pooled)
                 headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
                 return HttpResponse(response.status, headers, body)
-        # The response arrived before this request was written, so it answers another one: the connection is closed
+        # The response arrived before this request was written, so it belongs to another one, or the idle connection was
+        # closed by the server. The connection is closed, and another one is tried.
         await pooled.connection.aclose()
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the cause of a connection error as text."""
+    """Return the cause of a connection error as text for people."""
     return connection_errors.explain_failure(error).message
 
 
 async def check_connection(url: str) -> None:
-    """Open a connection to a URL, encrypted for https, and close it. Raises ConnectionFailed."""
+    """Open a connection to the server of a URL, with TLS for https, and close it again. Raises ConnectionFailed."""
     import httpcore
 
     from appliance.sending.delivery import limited_http
@@ -172,7 +181,7 @@ async def check_connection(url: str) -> None:
 
 
 async def close_connections() -> None:
-    """Close the connections of this event loop; later requests open new ones."""
+    """Close the idle connections of this event loop; later requests open new ones."""
     pool = _pools.pop(asyncio.get_running_loop(), None)
     if pool is not None:
         await pool.close()
@@ -180,7 +189,7 @@ async def close_connections() -> None:
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    """Return a context with the certificates of this machine, so that a gateway may use its own authority."""
+    """Return a TLS context that also trusts this machine's certificate authorities, for an operator's own gateway."""
     import httpx
 
     context = httpx.create_ssl_context(trust_env=False)
@@ -190,7 +199,8 @@ def _ssl_context() -> ssl.SSLContext:
 
 T = TypeVar("T")
 
-# The statuses of providers in our terms; every status before the SMS has left means only that it was accepted
+# The statuses of providers as our statuses (`error_codes.STATUSES`). All that come before delivery mean only that the
+# provider accepted the SMS.
 STATUS_OF_PROVIDER = {
     "accepted": "sent", "scheduled": "sent", "queued": "sent", "sending": "sent", "sent": "sent",
     "delivered": "delivered", "read": "delivered", "undelivered": "undelivered", "bounced": "undelivered",
@@ -204,30 +214,34 @@ _MAX_TEXT_CHARACTERS, _MAX_BODY_CHARACTERS = 1_000, 20_000
 
 
 def invalid_signature() -> NotAllowed:
-    """Return the error for all requests without a valid signature."""
+    """Return the error to raise for a webhook request without a valid signature, whatever is wrong with it."""
     return NotAllowed("the signature of this request is missing, wrong or too old")
 
 
 def parse_id(value: Any) -> str | None:
-    """Return a provider's id of a message, or None if it is invalid."""
+    """Return a provider's message id as text, or None if it is invalid.
+
+    A valid id is an integer, or 1 to 255 printable ASCII characters without spaces.
+    """
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return text if _ID.fullmatch(text) else None
 
 
 def clean_text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str:
-    """Return text of a provider in one line, without control characters."""
+    """Return a provider's text in one line without control characters, cut to `max_characters`; None is empty."""
     return " ".join(_CONTROL_CHARACTERS.sub("", str(value)).split())[:max_characters] if value is not None else ""
 
 
 def clean_body(body: str) -> str:
-    """Return the body of an incoming SMS without control characters."""
+    """Return the body of an incoming SMS without control characters, cut to `_MAX_BODY_CHARACTERS`; lines are kept."""
     return _CONTROL_CHARACTERS.sub("", body)[:_MAX_BODY_CHARACTERS]
 
 
 def decode_hook(body: bytes, type_: type[T]) -> T:
-    """Decode the JSON of a webhook request. Raises ValueError.
+    """Decode the JSON of a webhook request into `type_`. Raises ValueError.
 
-    An incomplete character, of a text that was cut in the middle of an emoji, is read as `?`, so that no STOP is lost.
+    Incomplete characters are replaced, because a text may have been cut in the middle of an emoji. Otherwise the
+    request would be rejected, and an opt-out in it lost.
     """
     try:
         return msgspec.json.decode(body, type=type_)
@@ -241,7 +255,7 @@ def decode_hook(body: bytes, type_: type[T]) -> T:
 
 
 def decode_response(response: HttpResponse) -> dict[str, Any]:
-    """Return the object of a JSON response, or an empty dict."""
+    """Return the JSON object of a response, or an empty dict if the response is anything else."""
     try:
         decoded = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -250,12 +264,15 @@ def decode_response(response: HttpResponse) -> dict[str, Any]:
 
 
 def excerpt(response: HttpResponse) -> str:
-    """Return the beginning of a response that is not in the expected form."""
+    """Return up to 200 characters of a response in an unexpected form, for an error message."""
     return clean_text(response.body[:400].decode("utf-8", "replace"), 200)
 
 
 def parse_retry_after(response: HttpResponse) -> float:
-    """Return the seconds of Retry-After, given as a number or as a date: at least one, at most an hour."""
+    """Return the seconds of a response's Retry-After header, a number or a date: at least 1, at most an hour.
+
+    Without a valid header it is 1.
+    """
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdecimal():
         seconds = float(value[:9])
@@ -270,7 +287,11 @@ def parse_retry_after(response: HttpResponse) -> float:
 
 
 def build_callback_url(path: str, message_id: int, provider_url: str) -> str:
-    """Return our URL for receipts of a message, or an empty string if `theirs`, a public server, cannot call it."""
+    """Return our URL with this path for receipts of a message.
+
+    It is an empty string if `provider_url` is public and our `base_url` is not, because the provider could not reach
+    it.
+    """
     base = config.base_url(config.current())
     if not _is_public_url(base) and _is_public_url(provider_url):
         return ""
@@ -278,14 +299,14 @@ def build_callback_url(path: str, message_id: int, provider_url: str) -> str:
 
 
 def message_id_of_url(url: str) -> int | None:
-    """Return the message id in a callback URL of ours, or None."""
+    """Return the message id in a URL of `build_callback_url`, or None if it contains no valid token."""
     tokens = parse_qs(urlsplit(url).query).get("m", [""])
     return crypto.read_token(_PURPOSE, tokens[0])
 
 
 @lru_cache(64)
 def _is_public_url(url: str) -> bool:
-    """Return whether the host of a URL may be reachable from the internet."""
+    """Return whether the host of a URL looks as if it is reachable from the internet; no DNS query is made."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_global
@@ -294,7 +315,7 @@ def _is_public_url(url: str) -> bool:
 
 
 def find_url_fault(url: str) -> str | None:
-    """Return the fault of a provider's URL, or None."""
+    """Return what is wrong with a provider's URL, as a predicate after the URL, or None."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -306,7 +327,7 @@ def find_url_fault(url: str) -> str | None:
 
 
 def unencrypted_warnings(setting: str, url: str) -> list[str]:
-    """Return a warning if requests to a public URL would not be encrypted."""
+    """Return a list with a warning if requests to the public URL in a setting are not encrypted, else an empty list."""
     is_unencrypted = url.startswith("http://") and _is_public_url(url)
     return (
         [f"{setting}: {url} is not https: who is written to, and what, can be read on the way"]
@@ -316,7 +337,7 @@ def unencrypted_warnings(setting: str, url: str) -> list[str]:
 
 
 def signing_time() -> float:
-    """Return the time for signatures."""
+    """Return the time that signatures contain and are checked against, in seconds since 1970 UTC."""
     return clock.now()
 
 
@@ -324,52 +345,60 @@ def signing_time() -> float:
 
 
 class Provider(ABC):
-    """The interface of an SMS provider, without state; a new one is one file and one line in `PROVIDERS`."""
+    """The interface of an SMS provider. Implementations have no state and are registered in `PROVIDERS`."""
 
     name: ClassVar[str]
-    can_look_up: ClassVar[bool] = False
-    is_idempotent: ClassVar[bool] = False  # a message that is sent repeatedly is accepted once
-    chooses_sender: ClassVar[bool] = False  # if the message names none
-    hooks: ClassVar[tuple[str, ...]] = ()  # the paths of its webhooks under /hooks/, "twilio/status"
+    can_look_up: ClassVar[bool] = False  # whether `find_accepted` works
+    is_idempotent: ClassVar[bool] = False  # whether a message that is sent repeatedly is accepted only once
+    chooses_sender: ClassVar[bool] = False  # whether it chooses a sender for a message without one
+    hooks: ClassVar[tuple[str, ...]] = ()  # the paths of its webhooks under /hooks/, such as "twilio/status"
 
     @abstractmethod
     def find_setting_faults(self, sms: Sms | None = None) -> list[tuple[str, str]]:
-        """Return the missing or invalid settings, by default of the current ones, as (name of the setting, fault)."""
+        """Return (setting, fault) of each missing or invalid setting of this provider.
+
+        `sms` are the settings to check; None means the current ones.
+        """
 
     @abstractmethod
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Send a message once.
+        """Send an SMS in one attempt and return the provider's id of it.
 
-        Raises RecipientRejected, ClientRejected (login) or SenderRejected (sender, registration), RateLimited (with the
-        seconds to wait), Deferred, ConnectionFailed (no part of the request was written), or Uncertain: it may have
-        been accepted. `enhanced` is the equivalent code of RFC 3463 if there is one, `smtp` the HTTP status, and the
-        text begins with the provider's own code.
+        Raises RecipientRejected, ClientRejected (login), SenderRejected (sender, registration), RateLimited (with the
+        seconds to wait), Deferred, ConnectionFailed (nothing of the request was written), or Uncertain (the SMS may
+        have been accepted). In these errors, `enhanced` is the equivalent status code of RFC 3463 or None, `smtp` is
+        the HTTP status, and the text begins with the provider's error code.
         """
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
-        """Return the same messages that the provider accepted at `since` (ms) or later, oldest first.
+        """Return the SMS that the provider accepted at `since` or later with this recipient, sender and body.
 
-        Messages with equal recipient, sender and body are the same; the ledger decides which of them is this one.
-        Raises DeliveryError if the look-up fails now, or LookupUnsupported if the provider lists no messages.
+        They are in order of acceptance; `retries.settle_lookup` decides whether one of them is this message. `since` is
+        in milliseconds since 1970 UTC. Raises LookupUnsupported if the provider lists no messages, or another
+        DeliveryError if the lookup fails now.
         """
         raise LookupUnsupported("it lists no messages")
 
     async def check_login(self) -> str:
-        """Check the login without sending, and return the result as text. Raises DeliveryError."""
+        """Check the login without sending an SMS, and return the result as a predicate. Raises DeliveryError."""
         return "is always there"
 
     def list_warnings(self) -> list[str]:
-        """Return warnings about settings that are valid but not recommended."""
+        """Return warnings about current settings that are valid but not recommended."""
         return []
 
     def get_webhook_secret(self) -> str:
-        """Return the secret of the webhooks, or an empty string to close them (404)."""
+        """Return the secret that webhook requests are signed with; without one, the webhooks respond with 404."""
         return ""
 
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
-        """Parse a webhook request. Raises NotAllowed if it is forged or too old, Invalid, or NotFound."""
+        """Verify and parse a request to the webhook with the path `hook` (one of `hooks`).
+
+        Raises NotAllowed if its signature is not valid or too old, Invalid if its content is, and NotFound if the
+        provider has no webhooks.
+        """
         raise NotFound
 
     def build_callback_url(self, message_id: int) -> str:
-        """Return the URL for receipts of a message, or an empty string."""
+        """Return the URL where the provider posts receipts of a message, or an empty string if it sends none."""
         return ""

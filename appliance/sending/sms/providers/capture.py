@@ -1,4 +1,4 @@
-"""The built-in inbox, which keeps SMS instead of sending them."""
+"""The provider that stores SMS in the built-in inbox instead of sending them."""
 
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
@@ -13,23 +13,23 @@ _store_sms: StoreSms | None = None
 
 
 def set_inbox(store_sms: StoreSms | None) -> None:
-    """Set the function that stores an SMS, or None to close the inbox."""
+    """Set the function that stores an SMS in the inbox; with None, sending fails."""
     global _store_sms
     _store_sms = store_sms
 
 
 class Capture(Provider):
-    """A provider that keeps each SMS in the inbox."""
+    """A provider that stores each SMS in the built-in inbox; storing an SMS again has no effect."""
 
     name: ClassVar[str] = "capture"
     is_idempotent: ClassVar[bool] = True
 
     def find_setting_faults(self, sms: Sms | None = None) -> list[tuple[str, str]]:
-        """Return an empty list: the inbox needs no settings."""
+        """Return an empty list, because the inbox has no settings."""
         return []
 
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Store a message once."""
+        """Store an SMS in the inbox. Raises ClientRejected if no inbox was set (`set_inbox`)."""
         if _store_sms is None:
             raise ClientRejected("the built-in inbox is not open")
         await _store_sms(text)

@@ -1,4 +1,4 @@
-"""Send SMS as signed JSON to a server of the operator, and receive its signed webhooks."""
+"""Send SMS as signed JSON requests to the operator's own HTTP gateway, and parse its signed webhook requests."""
 
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -19,7 +19,10 @@ _MAX_AGE_SECONDS = 300
 
 
 class _HookBody(Struct, frozen=True):
-    """A status of our message, or an incoming message; the fields of the other type may be null."""
+    """The body of a webhook request: the status of an SMS that we sent, or an incoming SMS (`type`).
+
+    `id`, `status` and `error` belong to a status; `id`, `from`, `to`, `body` and `answered` to an incoming SMS.
+    """
 
     type: Literal["status", "message"]
     id: str | int | None = None
@@ -28,18 +31,18 @@ class _HookBody(Struct, frozen=True):
     to: str | int | None = None
     body: str | None = None
     error: Any = None
-    answered: str | None = None  # the keyword that the provider handled and answered itself
+    answered: str | None = None  # the keyword (STOP, START, HELP) to which the gateway has replied by itself
 
 
 class Http(Provider):
-    """A provider that posts each SMS to the URL of the settings."""
+    """A provider that posts each SMS to the URL in `sms.http.url`."""
 
     name: ClassVar[str] = "http"
     chooses_sender: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("sms",)
 
     def find_setting_faults(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
-        """Return the missing or invalid settings."""
+        """Return (setting, fault) of each missing or invalid setting of `sms.http`, by default the current ones."""
         http_settings, faults = sms.http if sms else _settings(), []
         if not http_settings.url:
             faults.append(("sms.http.url", "needed when sms.transport is http"))
@@ -50,7 +53,11 @@ class Http(Provider):
         return faults
 
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Send a message once; each attempt has the same `webhook-id`, so that the server can detect a repeat."""
+        """Post an SMS and return the id in the response, or else our own id of the message.
+
+        Each attempt for a message has the same `webhook-id`, so that the gateway can detect a repeated request. Raises
+        the errors of `Provider.send`.
+        """
         http_settings = _settings()
         payload = {
             "id": text.id, "to": text.to, "from": text.sender or None, "body": text.body,
@@ -65,28 +72,34 @@ class Http(Provider):
         if not 200 <= response.status < 300:
             raise _error_of(response)
         answer = base.decode_response(response)
-        # Without an id in the response, the id of our message identifies it
+        # If the response contains no id, receipts identify the SMS by our own id.
         return AcceptedSms(base.parse_id(answer.get("id")) or str(text.id), _first_status(answer))
 
     async def check_login(self) -> str:
-        """Open a connection; any request would send an SMS."""
+        """Check that a connection to the gateway can be opened, and return that as text. Raises ConnectionFailed.
+
+        No request is sent, because any request would send an SMS.
+        """
         await base.check_connection(_settings().url)
         return f"{urlsplit(_settings().url).netloc} can be reached; whether it takes SMS is seen with the first"
 
     def list_warnings(self) -> list[str]:
-        """Return a warning if the texts are sent unencrypted."""
+        """Return a warning if SMS are posted to a public URL without encryption."""
         return base.unencrypted_warnings("sms.http.url", _settings().url)
 
     def get_webhook_secret(self) -> str:
-        """Return the secret that signs messages and webhooks."""
+        """Return the secret that signs our requests and the gateway's webhook requests."""
         return _settings().secret
 
     def build_callback_url(self, message_id: int) -> str:
-        """Return the URL for receipts of a message, or an empty string."""
+        """Return the URL where the gateway posts receipts of a message, or an empty string if it cannot reach us."""
         return base.build_callback_url("/hooks/sms", message_id, _settings().url)
 
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
-        """Parse a webhook request. Raises NotAllowed or Invalid."""
+        """Verify and parse a webhook request.
+
+        Raises NotAllowed if its signature is not valid or older than `_MAX_AGE_SECONDS`, Invalid if its body is not.
+        """
         webhook_id, timestamp = received.headers.get("webhook-id", ""), received.headers.get("webhook-timestamp", "")
         signature = received.headers.get("webhook-signature", "")
         if (
@@ -120,7 +133,10 @@ def _first_status(answer: dict[str, Any]) -> str:
 
 
 def _error_of(response: HttpResponse) -> DeliveryError:
-    """Return the error of a response: its code or class and text, from its `error` or from the object itself."""
+    """Return the error for a response that does not accept an SMS.
+
+    Code and text are those of the `error` in its JSON object, or else of the object itself.
+    """
     details = base.decode_response(response)
     code, text = _parse_error(details.get("error") if details.get("error") is not None else details)
     return error_codes.build_response_error(
@@ -129,7 +145,10 @@ def _error_of(response: HttpResponse) -> DeliveryError:
 
 
 def _parse_error(error: Any) -> tuple[str | None, str]:
-    """Return (code, text) of an error that is a code, a text, or an object with both."""
+    """Return (code, text) of an error; it is an object with `code` and `message`, or text that may begin with a code.
+
+    The code may also be the name of a bounce class. It is None if there is none.
+    """
     if isinstance(error, dict):
         code = base.clean_text(error.get("code"), 20) or None
         return code, base.clean_text(error.get("message") or error.get("text"))
@@ -157,7 +176,7 @@ def _to_incoming(hook_body: _HookBody, webhook_id: str) -> IncomingSms:
     sender, to = base.clean_text(hook_body.from_, 64), base.clean_text(hook_body.to, 64)
     if not sender:
         raise Invalid({"from": ["can't be blank"]})
-    # A message without an id of its own counts once by the id of the request
+    # An incoming SMS without an id is identified by the id of its request, so that a repeated request counts once.
     return IncomingSms(
         base.parse_id(hook_body.id) or webhook_id, sender, to, base.clean_body(hook_body.body or ""),
         base.clean_text(hook_body.answered, 20).upper() or None,

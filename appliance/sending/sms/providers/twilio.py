@@ -1,4 +1,4 @@
-"""Send SMS through Twilio and compatible providers: any base URL, Basic authentication, form bodies."""
+"""Send SMS through Twilio, and through providers with a compatible API at another `base_url`."""
 
 import base64
 import hashlib
@@ -21,24 +21,24 @@ from appliance.settings import config, schema
 _FORM = "application/x-www-form-urlencoded"
 _SID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PAGE_SIZE, _MAX_PAGES = 100, 10
-# The provider's times may be behind its Date header, and are cut to the second
+# A provider's times of messages are in whole seconds and may be earlier than its Date header.
 _CLOCK_TOLERANCE_MS = 5_000
 _TRIAL_PREFIX = "Sent from your Twilio trial account - "
 _MAX_FIELDS = 200
-# The responses of compatible providers that implement only sending
+# The HTTP statuses with which compatible providers that implement only sending respond to a listing.
 _NO_LISTING_STATUSES = (404, 405, 410, 501)
 _EMPTY_TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 
 
 class Twilio(Provider):
-    """A provider with the interface of Twilio: it sends messages, looks them up if in doubt, and parses webhooks."""
+    """A provider with the API of Twilio, which can also look up uncertain SMS."""
 
     name: ClassVar[str] = "twilio"
     can_look_up: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("twilio/status", "twilio/message")
 
     def find_setting_faults(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
-        """Return the missing or invalid settings."""
+        """Return (setting, fault) of each missing or invalid setting of `sms.twilio`, by default the current ones."""
         twilio_settings, faults = sms.twilio if sms else _settings(), []
         if not twilio_settings.account_sid:
             faults.append(("sms.twilio.account_sid", "needed when sms.transport is twilio"))
@@ -55,7 +55,7 @@ class Twilio(Provider):
         return faults
 
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Send a message once."""
+        """Send an SMS in one attempt. Raises the errors of `Provider.send`."""
         fields = {"To": text.to, **_sender_field(text.sender), "Body": text.body}
         if text.callback_url:
             fields["StatusCallback"] = text.callback_url
@@ -77,10 +77,11 @@ class Twilio(Provider):
         return AcceptedSms(sid, status)
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
-        """Return the same messages that the provider accepted at `since` (ms) or later, oldest first.
+        """Return the SMS that the provider accepted at `since` or later with this recipient, sender and body.
 
-        The listing is filtered by recipient and sender only: a filter by date would leave out messages that still wait
-        at the provider.
+        They are in order of acceptance. At most `_MAX_PAGES` pages of the provider's listing are read. The listing is
+        requested by recipient and sender, because a filter by date would leave out SMS that are still queued at the
+        provider. Raises Deferred if the listing cannot be read now, LookupUnsupported, or the error of the response.
         """
         query = {"To": text.to, "PageSize": str(_PAGE_SIZE)} | (
             {} if addresses.is_messaging_service(text.sender) else {"From": text.sender}
@@ -98,11 +99,15 @@ class Twilio(Provider):
             url = _next_page_url(listing)
             if url is None or (times and max(times) < oldest_ms):
                 break
-        matches.reverse()  # the listing has the newest first, and the order within a second counts
+        # The listing has the newest first. Reversed, SMS of the same second stay in order of acceptance when sorted.
+        matches.reverse()
         return tuple(message for _, message in sorted(matches, key=lambda match: match[0]))
 
     async def check_login(self) -> str:
-        """List the last message, as look-ups do, which checks the login."""
+        """Check the login by requesting a listing with one message, and return the result as a predicate.
+
+        Raises the errors of `find_accepted`, except LookupUnsupported.
+        """
         try:
             await _fetch_listing(f"{_account_url()}/Messages.json?PageSize=1")
         except LookupUnsupported:
@@ -112,19 +117,22 @@ class Twilio(Provider):
         return "answers and accepts the login"
 
     def list_warnings(self) -> list[str]:
-        """Return a warning if the token is sent unencrypted."""
+        """Return a warning if the login is sent to a public URL without encryption."""
         return base.unencrypted_warnings("sms.twilio.base_url", _settings().base_url)
 
     def get_webhook_secret(self) -> str:
-        """Return the token that signs webhooks."""
+        """Return the auth token, which signs webhook requests."""
         return _settings().auth_token
 
     def build_callback_url(self, message_id: int) -> str:
-        """Return the URL for receipts of a message, or an empty string."""
+        """Return the URL where the provider posts receipts of a message, or an empty string if it cannot reach us."""
         return base.build_callback_url("/hooks/twilio/status", message_id, _settings().base_url)
 
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
-        """Parse a webhook request by its content, since both kinds may be sent to either URL."""
+        """Verify and parse a webhook request; a receipt and an incoming SMS are accepted at either URL.
+
+        Raises NotAllowed if its signature is not valid, Invalid if its content is not.
+        """
         fields = _verified_fields(received, self.get_webhook_secret())
         sid = base.parse_id(fields.get("MessageSid") or fields.get("SmsSid"))
         status = (fields.get("MessageStatus") or fields.get("SmsStatus") or "").lower()
@@ -174,7 +182,11 @@ def _error_of(response: HttpResponse, details: Mapping[str, Any]) -> DeliveryErr
 
 
 async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]:
-    """Fetch a listing. Raises Deferred if it is unusable now, LookupUnsupported, or the error of the response."""
+    """Fetch a page of the provider's listing of messages, and return (response, its decoded JSON object).
+
+    Raises Deferred if there is no usable listing now, LookupUnsupported if the provider lists no messages, or the error
+    of the response.
+    """
     try:
         response = await base.fetch("GET", str(url), _login_header())
     except Uncertain as error:
@@ -197,7 +209,10 @@ def _is_listing(messages: Any) -> bool:
 
 
 def _message_time(message: Mapping[str, Any]) -> int:
-    """Return when a message was accepted, in ms; a message without a time counts as new."""
+    """Return when a message in a listing was accepted, in milliseconds since 1970 UTC.
+
+    A message without a valid time counts as new: its time is 2^53.
+    """
     date = str(message.get("date_created") or message.get("date_sent"))
     try:
         return clock.parse(date) if "T" in date[8:11] else int(parsedate_to_datetime(date).timestamp() * 1000)
@@ -206,9 +221,9 @@ def _message_time(message: Mapping[str, Any]) -> int:
 
 
 def _clock_skew(response: HttpResponse) -> int:
-    """Return by how many ms our clock is ahead of the provider's, at least 0.
+    """Return how many milliseconds our clock is ahead of the Date header of a response, at least 0.
 
-    A provider's clock that is ahead may just mean that the response took long.
+    The result is 0 if the provider's clock is ahead of ours, or the header is missing or invalid.
     """
     try:
         return max(0, clock.now_ms() - int(parsedate_to_datetime(response.headers.get("date", "")).timestamp() * 1000))
@@ -217,7 +232,7 @@ def _clock_skew(response: HttpResponse) -> int:
 
 
 def _is_same_message(message: Mapping[str, Any], text: OutgoingSms) -> bool:
-    """Return whether a message has the same text, recipient and sender."""
+    """Return whether a message in a listing has the body, recipient and sender of an SMS; white space is ignored."""
     body = str(message.get("body") or "").removeprefix(_TRIAL_PREFIX)
     sender = (
         message.get("messaging_service_sid") if addresses.is_messaging_service(text.sender) else message.get("from")
@@ -227,7 +242,7 @@ def _is_same_message(message: Mapping[str, Any], text: OutgoingSms) -> bool:
 
 
 def _next_page_url(listing: Mapping[str, Any]) -> str | None:
-    """Return the URL of the next page, always on the same server."""
+    """Return the URL of a listing's next page, always on the server of `base_url`, or None on the last page."""
     path = listing.get("next_page_uri")
     if not isinstance(path, str) or not re.fullmatch(r"/[!-~]*", path):
         return None
@@ -235,11 +250,14 @@ def _next_page_url(listing: Mapping[str, Any]) -> str | None:
     return urlunsplit((parts.scheme, parts.netloc, "", "", "")) + path
 
 
-# -- webhooks ----------------------------------------------------------------------------------------------------------
+# Webhook requests: their signatures and fields.
 
 
 def _verified_fields(received: HookRequest, token: str) -> dict[str, str]:
-    """Return the fields of a request with a valid signature. Raises NotAllowed, or Invalid for an unreadable body."""
+    """Verify the signature of a webhook request and return its fields, from a form or a JSON object.
+
+    `token` is the auth token. Raises NotAllowed if the signature is not valid, Invalid if the JSON is not.
+    """
     signature = received.headers.get("x-twilio-signature", "")
     if not token or not signature:
         raise base.invalid_signature()
@@ -268,10 +286,11 @@ def _verified_fields(received: HookRequest, token: str) -> dict[str, str]:
 
 
 def _possible_signed_contents(url: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the (URL, fields) that a provider may have signed.
+    """Return each (URL, joined fields) that a provider may have signed for a request to a URL.
 
-    Twilio signs the URL with its query. Compatible providers sign the URL without it, and may count the signed token of
-    our callback URL as one more field or leave it out; the token proves itself, so no other query may be left out.
+    Twilio signs the URL with its query string. Some compatible providers sign it without the query, and either add the
+    token in our callback URL to the fields or leave it out. Only a query that consists of a valid token may be left
+    out, because the token is signed by us.
     """
     contents = [(url, _join_fields(pairs))]
     path, _, query = url.partition("?")
@@ -285,7 +304,7 @@ def _join_fields(pairs: list[tuple[str, str]]) -> str:
 
 
 def _is_signed(token: str, url: str, content: str, signature: str) -> bool:
-    """Return whether a signature is valid for the URL with or without its default port."""
+    """Return whether a signature is valid for a URL and its joined fields, with or without the URL's default port."""
     valid_signatures = [
         base64.b64encode(hmac.new(token.encode(), (form + content).encode(), hashlib.sha1).digest())
         for form in _url_forms(url)
