@@ -81,7 +81,10 @@ def _count_paused(campaign_id: int) -> int:
 
 
 def _count_sending(campaign_id: int | None, channel: str, account_filter: str, account_values: tuple[int, ...]) -> int:
-    """Return the number of messages being sent for a campaign, or for all messages without one if it is None."""
+    """Return the number of messages of a campaign that are being sent.
+
+    If `campaign_id` is None, messages without a campaign are counted.
+    """
     sql = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
         f"AND +channel = ?{account_filter}"
@@ -169,7 +172,7 @@ def _get_channel_status(account: Account, channel: str, settings: Email | Sms) -
 
 
 def _find_parts_obstacle(account: Account) -> list[Obstacle]:
-    """Return an obstacle if the account has used up today's SMS parts (`sms.parts_per_day`), else an empty list."""
+    """Return a list with an obstacle if today's SMS parts are used up (`sms.parts_per_day`), else an empty list."""
     settings = config.current().sms
     until = sms_rules.get_parts_limit_end(account.id, account.time_zone, clock.now_ms())
     if until is None or settings.transport == "capture":
@@ -256,7 +259,7 @@ def _count_sent(account_id: int, channel: str, since: int) -> int:
     return int(scalar(sql, (account_id, f"{channel}_sent", since)))
 
 
-# The summary is shown on every page, so it leaves out whatever is slow to count.
+# The summary is shown on every page, so it must be fast to read.
 
 _SENDING_CAMPAIGNS = (
     "SELECT id, channel FROM campaign WHERE account_id = ? AND deleted_at IS NULL AND phase IN ('holding', 'sending')"
@@ -419,7 +422,8 @@ def count_by_status(account_id: int, status: str) -> int:
 def list_outbox(account_id: int, state: OutboxState, page: int, limit: int, total: int) -> Page:
     """Return a page of messages in a state: waiting and retrying ones by due time, all others newest first.
 
-    `total` is the count of `count_outbox` and becomes the page's total. Pages past `_MAX_OFFSET` repeat the page there.
+    `total` is the count of `count_outbox` and becomes the page's total. A page that would begin after `_MAX_OFFSET`
+    messages begins there.
     """
     offset = min((page - 1) * limit, _MAX_OFFSET)
     if state in ("waiting", "retrying"):

@@ -167,7 +167,7 @@ def build_event_data(row: Claim) -> dict[str, Any]:
 
 
 def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
-    """Return the chain depth of the events of each message by its id: the depth of the flow run that sent it plus one.
+    """Return the chain depth of each message's events by message id: the depth of the run that sent it, plus one.
 
     Messages without a run are left out; the depth of their events is 0.
     """
@@ -402,7 +402,7 @@ def observe_transaction(provider: str, error: DeliveryError | None, seconds: flo
 
 
 def _group_label(row: CountedMessage) -> str:
-    """Return the metric label of a recipient group: its name if it is one of `LARGE_GROUPS`, else `other`.
+    """Return the metric label of a message's recipient group: its name if it is in `LARGE_GROUPS`, else `other`.
 
     This keeps the number of labels small. The label of an SMS is `sms`.
     """

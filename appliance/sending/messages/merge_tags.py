@@ -18,7 +18,7 @@ _ADDRESS_KINDS = ("email", "phone")
 
 
 def get_contact_values(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
-    """Return the merge tag values of a contact: the `contact` root and the short names (`first_name`).
+    """Return the merge tag values of a contact: the `contact` root and the short names, such as `first_name`.
 
     `address` is the address of kind `kind` (`email` or `phone`) that the message is sent to; it replaces the contact's
     own. Without a contact, all other values are empty.
@@ -67,9 +67,10 @@ def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> di
 
 
 def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
-    """Return the `contact` root and the short names for values of `fetch_contact_values`, or None without a contact.
+    """Return the `contact` root and the short names, such as `first_name`, for a message to `address`.
 
-    The recipient's `address` is stored in `values` itself.
+    `values` are a contact's values of `fetch_contact_values`, or None if there is no contact. The address is stored in
+    `values` itself.
     """
     if values is None:
         return get_contact_values(None, address, kind)
@@ -100,7 +101,7 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
 
 
 def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the `show` root for a contact: the name of each condition to whether the contact meets it.
+    """Return the `show` root for a contact: condition name to whether the contact meets the condition.
 
     `conditions` are lists of filters by name. Without a contact, all conditions are met.
     """
@@ -114,7 +115,7 @@ def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping
 def evaluate_conditions(
     account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
 ) -> dict[int, dict[str, bool]]:
-    """Return for each contact id the name of each condition to whether the contact meets it.
+    """Return which conditions each contact meets: contact id to condition name to whether it is met.
 
     Each condition is evaluated in one SQL statement for all contacts, as a segment would be. No contact meets a
     condition with invalid filters, because content for a few contacts must not be shown to all.

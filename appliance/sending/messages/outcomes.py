@@ -256,7 +256,7 @@ def _count_bounces(account_id: int, address_hash: bytes, since: int, kinds: tupl
 
 
 def _get_last_success(row: Claim, contact_id: int | None, now: int) -> int:
-    # The two cases use different indexes.
+    # Messages with and without a contact are found by different indexes, so each case has its own statement.
     values = (now - _ASSUMED_DELIVERED_MS, row.account_id, row.recipient_key)
     if contact_id is None:
         return int(scalar(f"{_LAST_SUCCESS} AND contact_id IS NULL", values) or 0)
@@ -375,7 +375,8 @@ def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: Prepa
 def _should_resend(row: Claim) -> bool:
     """Return whether an uncertain message is sent again automatically.
 
-    It is if the provider ignores repeated requests for the same SMS, or for the first time if `in_doubt` is `resend`.
+    It is if the provider accepts an SMS only once however often it is sent. Otherwise it is sent again only once, if
+    `in_doubt` is `resend`.
     """
     if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].is_idempotent:
         return True
@@ -385,7 +386,7 @@ def _should_resend(row: Claim) -> bool:
 def _start_lookup(row: Claim) -> bool:
     """Mark an SMS for a lookup at its provider, and return whether it was marked.
 
-    It is not if the provider has no lookup or the text of the SMS is not stored.
+    It is not marked if the provider has no lookup or the text of the SMS is not stored.
     """
     if row.channel != "sms" or row.provider not in PROVIDERS or not PROVIDERS[row.provider].can_look_up:
         return False

@@ -182,9 +182,10 @@ class MessagePreparer:
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
     def fill_again(self, message: Message) -> FilledMessage:
-        """Render a message again for reading in the browser, with the contact's present values and without tracking.
+        """Render a message again for reading in the browser, with the contact's present values.
 
-        An SMS is rendered as a page. Raises MergeError, or ValueError if the flow run that sent it was deleted.
+        The links of an email are not tracked here. An SMS is rendered as a page, with its links as they were sent.
+        Raises MergeError, or ValueError if the flow run that sent the message was deleted.
         """
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         if claim.channel == "sms":
@@ -300,8 +301,8 @@ class MessagePreparer:
     ) -> dict[str, Any]:
         """Return the merge tag values of a contact.
 
-        `is_own_address` is false for a test message, which shows the values of a contact to another recipient: the
-        contact's own address is shown then.
+        `is_own_address` is false for a test message that shows the values of a sample contact: the values then contain
+        the address of that contact instead of the recipient's.
         """
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
         if contact is not None and shared.address_kinds:

@@ -38,8 +38,8 @@ def is_stale_auto_reply(row: Claim, now: int) -> bool:
     return now - row.created_at > MAX_AUTO_REPLY_AGE_MS and is_auto_reply(row)
 
 
-# The frequency cap limits the marketing messages of all campaigns and flows together that one contact gets in a number
-# of days.
+# The frequency cap of an account limits how many marketing messages one contact gets in a number of days, counted over
+# all campaigns and flows.
 
 _DAY_MS = 86_400_000
 _RECHECK_MS = 5_000
@@ -233,7 +233,7 @@ def list_accepted_since(since: int, channel: str = "email") -> list[tuple[int, s
 
 _MAX_BATCH_ROWS = 1_000
 _LIVE_CAMPAIGNS = "SELECT id FROM campaign WHERE channel = 'sms' AND phase = 'sending'"
-_OPEN = "status IN ('queued', 'held')"  # as in the partial indexes of due messages
+_OPEN = "status IN ('queued', 'held')"  # the same condition as in the partial indexes of due messages
 
 _HELD_SMS = (
     "FROM message WHERE {whose} AND channel = 'sms' AND due_at > ?1 AND status = 'held' AND attempts = 0 "

@@ -85,7 +85,7 @@ def get_live_sources(channel: str) -> dict[int, list[Source]]:
 
 
 class QueueReader:
-    """Reads the open rows of a channel and keeps a position in each source; only one thread may use it.
+    """A reader of the open rows of a channel that keeps a position in each source; only one thread may use it.
 
     `names` returns the recipient groups or limits of a row, by default its recipient groups.
     """
@@ -149,7 +149,7 @@ class QueueReader:
     def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[Claim]]:
         """Read up to `limit` rows, divided evenly between accounts and then between the sources of each account.
 
-        `accounts` are the sources of each account. There is one queue of rows for each source.
+        `accounts` are the sources of each account. Return one queue of rows for each source.
         """
         queues: list[deque[Claim]] = []
         for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
@@ -240,7 +240,7 @@ class QueueReader:
             for row in page:
                 claim = Claim._make(row[:-1])
                 if source.kind == "campaign" and claim.provider in request.closed:
-                    # All rows of a campaign leave by the same provider, so its first row decides for all.
+                    # All messages of a campaign are sent by the same provider, so its first row decides for all.
                     return claims
                 if len(claims) >= limit:
                     is_at_end = False

@@ -144,8 +144,9 @@ _NOT_FOUND = "nobody knows whether it was taken: its provider was asked three ti
 def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[AcceptedSms]) -> None:
     """Record an uncertain SMS as sent if the provider has it, else schedule the next lookup or end the lookups.
 
-    `accepted` are the SMS with the same text that the provider has accepted since the attempt. One that belongs to
-    another message does not count. An SMS that is not being looked up any more is left as it is.
+    `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt.
+    An SMS that belongs to another message does not count. A message that is not being looked up any more is left as it
+    is.
     """
     require_write_transaction()
     lookup_count = _get_lookup_count(row)
@@ -183,8 +184,9 @@ def _end_lookup(row: Claim, reason: str, now: int) -> None:
 
 
 def postpone_lookup(row: Claim, error: DeliveryError) -> None:
-    """Schedule the lookup of an SMS again after `error`, with the delay of a retry.
+    """Schedule the lookup of an SMS again after a lookup failed with `error`.
 
+    The delay is that of a Postponed error, `probe_after` if the provider could not be reached, else that of a retry.
     When the retry period of the message is over, it becomes `uncertain`. If the provider has no lookup
     (LookupUnsupported), the lookups end at once.
     """
@@ -268,7 +270,7 @@ _MAX_BATCH_ROWS = 500
 
 
 class MessageSelection(NamedTuple):
-    """Selects messages of a campaign by status, with an id above `after_id` and, unless `ids` is None, in `ids`."""
+    """A selection of a campaign's messages: those with a status, an id above `after_id` and, unless None, in `ids`."""
 
     status: str
     after_id: int = 0
@@ -397,7 +399,7 @@ def _get_claim(message_id: int) -> Claim:
 
 
 def _is_campaign_cancelled(campaign_id: int | None) -> bool:
-    """Return whether a campaign was cancelled, so that its messages must not be sent again; None is not a campaign."""
+    """Return whether a campaign was cancelled, so that its messages must not be sent again; false for None."""
     return fetch_one("SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (campaign_id,)) is not None
 
 

@@ -21,7 +21,7 @@ from appliance.storage.transactions import require_write_transaction
 
 
 def resolve_email(account: Account, chosen: str | None) -> str:
-    """Return the From address: the chosen one, else the account's, else `hello@` its default sending domain.
+    """Return the From address: the chosen one, else the account's, else `hello@` at its default sending domain.
 
     Without a sending domain it is `hello@campanero.invalid`.
     """
@@ -38,7 +38,7 @@ class FromAddress(NamedTuple):
 def list_from_addresses(account: Account) -> list[FromAddress]:
     """Return the From addresses to choose from: those of verified domains first, then the rest.
 
-    They are the account's default and the eight that templates used last, the default first.
+    The candidates are the account's default address and the eight addresses that templates used last.
     """
     used = [
         row[0]
@@ -140,7 +140,7 @@ _DELIVERED_TO_US = (
 
 
 def resolve_sms(account: Account, number: str, transport: str | None = None) -> str:
-    """Return the sender of an SMS to a number: the one set for its country, else the account's, else the provider's.
+    """Return the sender of an SMS to a number: the one set for its country, else the account's, else Twilio's setting.
 
     Names are left out where networks accept only numbers. An empty sender means that the SMS is not sent
     (`find_sms_fault`), or that the provider chooses the sender. `transport` replaces the configured transport.
@@ -149,7 +149,10 @@ def resolve_sms(account: Account, number: str, transport: str | None = None) -> 
 
 
 def pick_sms_sender(own: str | None, country: str | None, transport: str | None = None) -> str:
-    """Return the sender of an SMS to a country, given the account's own sender; see `resolve_sms`."""
+    """Return the sender of an SMS to a country, given the account's own sender; see `resolve_sms`.
+
+    `country` is a two-letter code, or None if it is unknown.
+    """
     settings = config.current().sms
     senders = [
         sender
@@ -196,7 +199,7 @@ def is_alphanumeric(sender: str) -> bool:
 
 
 def find_sms_problems(account: Account, transport: str) -> list[tuple[str, str]]:
-    """Return (field, text) of the problem that prevents all SMS of an account (a missing sender), or an empty list."""
+    """Return a list with (field, text) if a missing sender prevents all SMS of an account, else an empty list."""
     settings = config.current().sms
     has_sender = account.sms_from or settings.twilio.from_ or settings.country_senders
     if transport == "capture" or has_sender or allows_no_sender(transport):
@@ -339,7 +342,7 @@ def get_next_step(before: WarmUpDay, day: int) -> int:
 
 
 def get_account_domains(account_id: int) -> set[str]:
-    """Return the domains that an account sends from; an account must not see the warm-up of other domains."""
+    """Return the domains that an account sends from, which are the only ones whose warm-up it may see."""
     sender_rows = rows(
         "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
         "WHERE id = ?1 UNION SELECT json_extract(sender, '$.email') FROM campaign WHERE account_id = ?1",

@@ -51,9 +51,9 @@ class EncodedMessage:
     ) -> Mail:  # fmt: skip
         """Build the email to one recipient.
 
-        `values` are those of the merge tags and `date` is in seconds since 1970 UTC. `headers` are those of this
-        message, `shared` the encoded headers of all. Raises MergeError if a merge tag cannot be filled or time runs
-        out, ValueError if an address cannot be written into a header.
+        `values` are those of the merge tags and `date` is in seconds since 1970 UTC. `headers` belong to this message
+        alone; `shared` are encoded headers that all messages of its campaign or step have. Raises MergeError if a merge
+        tag cannot be filled or time runs out, ValueError if an address cannot be written into a header.
         """
         content = self._content
         address = addresses.to_ascii(sender.email) or sender.email
@@ -126,7 +126,7 @@ class ConditionCache:
         self._until = 0
 
     def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
-        """Set the contacts that will be asked for next; they replace the ones set before."""
+        """Set the contacts that `get_values` will be called for next; they replace the ones set before."""
         self._expected = frozenset(contact_ids)
 
     def get_values(self, contact_id: int | None) -> dict[str, Any]:
@@ -354,7 +354,7 @@ def pin_step(flow: Flow, template: Template, transactional: bool, is_email: bool
 
 
 def get_flow_defaults(flow: Flow) -> FlowDefaults:
-    """Return the content that all steps of a flow share, as of now."""
+    """Return the content that all steps of a flow share and the default sender, as of now."""
     account = Account.get_by_id(flow.account_id)
     brand = brands.get(account.id)
     trigger = Trigger.get_or_none(Trigger.flow == flow.id)

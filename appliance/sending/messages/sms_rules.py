@@ -145,7 +145,7 @@ def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
 
 
 def _may_be_quiet(row: Claim, settings: _AccountSettings, now: int) -> bool:
-    """Return whether the quiet hours of the account may apply to an SMS now: they do if its time zone is unknown."""
+    """Return whether the account's quiet hours may apply to an SMS now; they may if its time zones are unknown."""
     if settings.quiet_hours is None:
         return False
     time_zones = numbers.inspect_number(row.recipient_key or "").zones
@@ -244,7 +244,7 @@ class NumberBlock(NamedTuple):
 
 
 def limit_unknown_numbers(account_id: int, number: str) -> None:
-    """Raise RateLimitExceeded if the block of a number got all SMS of the hour (`sms.new_numbers_per_hour`).
+    """Raise RateLimitExceeded if the block of a number has reached its hourly limit (`sms.new_numbers_per_hour`).
 
     Numbers of subscribers are exempt. Call it before storing a single SMS, in the same transaction.
     """
@@ -398,7 +398,7 @@ def _find_quiet_end(begin: time, end: time, zone: str, now: int) -> int | None:
     local = datetime.fromtimestamp(now / 1000, ZoneInfo(zone))
     if not (begin <= local.time() < end if begin < end else local.time() >= begin or local.time() < end):
         return None
-    # If a clock change repeats this hour, the current one of the two counts.
+    # If a clock change repeats this hour, the end is in the same one of the two hours as `now` (`fold`).
     last = datetime.combine(local.date(), end, local.tzinfo).replace(fold=local.fold)
     if last.replace(tzinfo=None) <= local.replace(tzinfo=None):
         last = datetime.combine(local.date() + timedelta(days=1), end, local.tzinfo)

@@ -123,9 +123,9 @@ _MAX_CHARACTERS = 4_000
 
 
 class KeywordMatch(NamedTuple):
-    """The meaning of a message, and the keyword or text that it was recognized by, or None.
+    """The meaning of an incoming message, and the keyword or refusal in it, or None.
 
-    `perhaps` is a message that may contain a refusal, so that a person has to read it.
+    The meaning `perhaps` is that of a message that may contain a refusal, so that a person has to read it.
     """
 
     meaning: Meaning
@@ -184,7 +184,7 @@ _OTHER_KEYWORDS: dict[Meaning, frozenset[str]] = {
 
 @lru_cache(maxsize=16)
 def _stop_words(extra_words: tuple[str, ...]) -> dict[str, str]:
-    """Return the opt-out keywords in upper case by their letters without spaces, so that "stopall" is found."""
+    """Return the opt-out keywords by their letters without spaces: "stopall" maps to "STOP ALL"."""
     keyword_by_letters = {
         "".join(_words(word, "")): " ".join(_words(word, " ")).upper() for word in (*STOP, *extra_words)
     }

@@ -119,7 +119,7 @@ def _time_zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[
     is_somewhere = _TYPES.get(kind) is not None and is_number_geographical(parsed)
     if not is_somewhere and len(region_codes_for_country_code(parsed.country_code or 0)) > 1:
         # Several countries share this calling code (+1, +7, +44), and the library would return the time zones of all of
-        # them for a mobile or toll-free number. The number's own country is known.
+        # them for a mobile or toll-free number. Only those of the number's own country are used.
         zones = time_zones_of_country(country)
         if zones:
             return _existing_zones(zones)

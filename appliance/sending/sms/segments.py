@@ -74,7 +74,7 @@ def character_name(character: str) -> str:
 def _count(
     text: str, alphabet: Literal["GSM-7", "UCS-2"], forcing: str | None, wide: re.Pattern[str], sizes: tuple[int, int]
 ) -> SegmentCount:
-    """Count the segments of a text.
+    """Return the size of a text as an SMS.
 
     Characters that match `wide` take two units, all others one. `sizes` are the units of a single segment and of each
     segment of several.

@@ -371,7 +371,7 @@ class Provider(ABC):
         """
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
-        """Return the SMS that the provider accepted at `since` or later with this recipient, sender and body.
+        """Return the SMS that the provider accepted at `since` or later with the recipient, sender and body of `text`.
 
         They are in order of acceptance; `retries.settle_lookup` decides whether one of them is this message. `since` is
         in milliseconds since 1970 UTC. Raises LookupUnsupported if the provider lists no messages, or another

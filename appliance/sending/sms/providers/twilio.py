@@ -77,7 +77,7 @@ class Twilio(Provider):
         return AcceptedSms(sid, status)
 
     async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
-        """Return the SMS that the provider accepted at `since` or later with this recipient, sender and body.
+        """Return the SMS that the provider accepted at `since` or later with the recipient, sender and body of `text`.
 
         They are in order of acceptance. At most `_MAX_PAGES` pages of the provider's listing are read. The listing is
         requested by recipient and sender, because a filter by date would leave out SMS that are still queued at the
