@@ -180,13 +180,16 @@ class _SourceLinks(NamedTuple):
 
 
 class LinkResolver:
-    """Finds the messages and targets of tracked links, with a cache; only one thread may use it at a time."""
+    """A resolver of tracked links to their messages and targets, with a cache of links.
+
+    Only one thread may use it at a time.
+    """
 
     def __init__(self) -> None:
         self._cache: dict[int | tuple[Any, ...], _SourceLinks] = {}
 
     def resolve(self, requests: Iterable[LinkRequest]) -> dict[LinkRequest, TrackedMessage]:
-        """Return the message and target for each request.
+        """Return the message and link target of each request.
 
         Unknown and deleted messages, and messages whose links cannot be resolved, are left out. Raises apsw.Error or
         PeeweeException if the database fails.

@@ -1,4 +1,4 @@
-"""Renders messages: turns ledger rows into bytes with an envelope, and caches compiled content between rows."""
+"""Rendering of messages: turn ledger rows into bytes with an envelope, and cache compiled content between rows."""
 
 import logging
 from collections.abc import Sequence
@@ -87,7 +87,10 @@ class UnsignedMessage(NamedTuple):
 
 
 class MessagePreparer:
-    """Renders messages and caches what they share; each sending thread has its own, because it is not thread-safe."""
+    """A renderer of messages with a cache of their shared content.
+
+    Each sending thread has its own, because it is not thread-safe.
+    """
 
     def __init__(self) -> None:
         self._contents: dict[SourceId, SharedContent] = {}
@@ -271,7 +274,8 @@ class MessagePreparer:
     ) -> dict[str, Any]:
         """Return the values of the merge tags of one message.
 
-        `showing` evaluates the conditions for many recipients at a time; without it they are evaluated for this one.
+        `showing` is a cache that evaluates conditions for many recipients at a time. Without it, they are evaluated for
+        this recipient alone.
         """
         person = shared.sample_contact_id if shared.sample_contact_id is not None else claim.contact_id
         contact_values = self._contact_values.get((self._get_source(claim), claim.contact_id))

@@ -186,9 +186,9 @@ def hold_if_required(row: Claim, now: int) -> bool:
 
 
 def get_recipient_time_zones(row: Claim, account_zone: str) -> tuple[str, ...]:
-    """Return the time zones of the recipient of an SMS, whose quiet hours all apply.
+    """Return the time zones in which the recipient of an SMS may be; quiet hours apply in all of them.
 
-    They are those of `get_number_time_zones`, with the time zone and the country that are stored for the contact.
+    They are those of `get_number_time_zones` for the time zone and the country that are stored with the contact.
     """
     contact_zone, country = fetch_one(_CONTACT_LOCATION, (row.contact_id,)) or (None, None)
     return get_number_time_zones(contact_zone, country, row.recipient_key, account_zone)
