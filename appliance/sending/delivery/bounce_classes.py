@@ -1,8 +1,8 @@
-"""Classify rejections and bounces: what they mean, what they count against, and whether they ask for a lower rate.
+"""Classify rejections and bounces: their meaning, whether they suppress the address, and whether to send more slowly.
 
-The enhanced code (RFC 3463) decides first, then the basic code, then the text. If the text blames the sender (its DNS,
-its reputation, a block list), it wins over a code that blames the recipient: a recipient suppressed for the sender's
-fault would not come back by itself, while one more attempt costs nothing.
+The enhanced code (RFC 3463) decides first, then the text, then the basic code. A text that blames the sender (its DNS
+or a block list) overrides a code that says the recipient does not exist: a recipient suppressed by mistake stays
+suppressed, while another attempt costs nothing.
 """
 
 import re
@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError
 
-# When a rejection suppresses the address: at once, at the second, third or fifth one within 30 days, or never
-# ("nobody"); "left" means that it reports an opt-out
+# When rejections suppress the address: at the first, second, third or fifth one within 30 days, or never ("nobody").
+# "left" means that the provider reports an opt-out.
 SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
 
 
 class BounceClass(NamedTuple):
-    """A class of rejection: its name, its meaning, its suppression rule, and what to do about it."""
+    """A class of rejections; `meaning` is the reason in plain words, and `help` says what to do about it."""
 
     name: str
     meaning: str
@@ -25,9 +25,10 @@ class BounceClass(NamedTuple):
 
     @property
     def get_event_name(self) -> str:
-        """Return the name of the event for this class (docs/decisions.md#13).
+        """Return the name of the event that a rejection of this class records (docs/decisions.md#13).
 
-        A class that suppresses at once is a permanent bounce.
+        A class that suppresses at once is a hard bounce, one that suppresses at the second or fifth rejection a soft
+        bounce, and any other a failure.
         """
         return {"at_once": "email_bounced", "second": "email_soft_bounced", "fifth": "email_soft_bounced"}.get(
             self.suppression_rule, "email_failed"
@@ -120,7 +121,7 @@ _DKIM = "Put the TXT record <selector>._domainkey of the page Domains into the D
 _PTR = "Give the sending address a name in reverse DNS (PTR), and that name an address record that leads back to it."
 _DMARC = "Put the DKIM and _dmarc records of the page Domains into the DNS, and send from that domain."
 _TLS = "Let the connection be encrypted: the recipient's server takes no mail in clear text."
-# Help by the last part of x.7.n (RFC 7372, Google, Microsoft)
+# Help for enhanced codes x.7.n, by n (RFC 7372, Google, Microsoft)
 _AUTHENTICATION_HELP = {
     20: _DKIM, 21: _DKIM, 22: _DKIM, 30: _DKIM, 23: _SPF, 24: _SPF, 27: _SPF, 25: _PTR,
     26: _DMARC, 31: _DMARC, 32: _DMARC, 40: _DMARC, 509: _DMARC, 515: _DMARC, 29: _TLS,
@@ -211,7 +212,8 @@ _SPAM = _pattern(
     r"\bspam|unsolicited|\bjunk\b|virus|malware|phish|infected|suspicious|\bpolic(?:y|ies)\b|\[PH\d+\]|\bcontent\b|"
     r"prohibited|message (?:was )?(?:rejected|blocked)"
 )
-# Rules for the text where no code decides, the most certain first; the second set is for permanent rejections only
+# Rules for the text of rejections whose code does not decide, the most certain first; the second set is for permanent
+# rejections only
 _GENERAL_RULES: _Rules = ((_SENDER, SETUP), (_LOOP, SETUP), (_FULL, FULL), (_SIZE, SIZE))
 _PERMANENT_RULES: _Rules = (
     (_INACTIVE, DISABLED),
@@ -223,7 +225,10 @@ _PERMANENT_RULES: _Rules = (
 
 
 def classify(smtp: int | None, enhanced: str | None, text: str) -> BounceClass:
-    """Return the class of a rejection from its basic code, its enhanced code and its text, as far as each is known."""
+    """Return the class of a rejection from its SMTP reply code, its enhanced code and its text.
+
+    An unknown enhanced code is searched for in the text. Without any code, the rejection counts as permanent.
+    """
     text = text[:4_000]
     enhanced = _find_enhanced_code(enhanced or "") or _find_enhanced_code(text)
     is_permanent = smtp >= 500 if smtp is not None else enhanced is None or enhanced.startswith("5")
@@ -249,7 +254,7 @@ def classify(smtp: int | None, enhanced: str | None, text: str) -> BounceClass:
 
 
 def _class_of_code(enhanced: str | None, is_permanent: bool) -> BounceClass | None:
-    """Return the class of an enhanced code alone; a 5.x.x code counts only with a permanent rejection."""
+    """Return the class that an enhanced code alone decides, or None; 5.x.x decides permanent rejections only."""
     if enhanced is None or (enhanced.startswith("5") and not is_permanent):
         return None
     _, subject, detail = enhanced.split(".")
@@ -266,7 +271,7 @@ def _find_enhanced_code(text: str) -> str | None:
 
 
 def authentication_help(enhanced: str | None, text: str) -> str:
-    """Return which DNS record to fix after a rejection that names SPF, DKIM, DMARC, PTR or TLS."""
+    """Return the help text for an authentication failure, chosen by its enhanced code or by a word of its text."""
     _, _, detail = (enhanced or _find_enhanced_code(text) or "").rpartition(".")
     if detail.isdecimal() and int(detail) in _AUTHENTICATION_HELP:
         return _AUTHENTICATION_HELP[int(detail)]
@@ -282,15 +287,15 @@ def authentication_help(enhanced: str | None, text: str) -> str:
 
 
 def is_sender_blocked(smtp: int | None, enhanced: str | None, text: str) -> bool:
-    """Return whether a rejection is about the sending host, so that the server rejects its other recipients too."""
+    """Return whether the server rejects the sending host (REPUTATION, BLOCKLIST), whoever the recipient is."""
     return classify(smtp, enhanced, text) in (REPUTATION, BLOCKLIST)
 
 
-# Rejections because of the rate: they slow down the whole group and count against no recipient.
+# Rejections because of the sending rate: they slow down the whole recipient group and suppress no address.
 
-# Google's code for "stop for a while", which counts the whole sender, not this message
+# Google's code for a sender that exceeded its rate and should pause; it is not about the single message
 _PAUSE_CODE = "4.7.28"
-# Rejections because of the sender's DNS or TLS, not its rate
+# Codes of rejections because of the sender's DNS or TLS, not its rate
 _AUTHENTICATION_CODE = re.compile(r"4\.7\.(?:2[3-79]|3\d|40)")
 _RATE_WORDS = re.compile(
     r"throttl|\brates?\b|too (?:many|much|fast)|slow down|limit|quota|exceed|busy|reputation|unusual|volume|deferred"
@@ -301,10 +306,10 @@ _GREYLISTED = re.compile(r"gr[ea]y-?list", re.IGNORECASE)
 
 
 def is_rate_limited(error: DeliveryError | None) -> bool:
-    """Return whether a rejection is about the sending rate.
+    """Return whether a temporary rejection is about the sending rate.
 
-    That is 421, any 4.7.x except greylisting and codes about the sender's DNS, and a temporary rejection whose text
-    says so.
+    Reply code 421 and enhanced codes 4.7.x are, except greylisting, 4.7.1 and codes about the sender's DNS or TLS.
+    Reply code 454 and 4.7.1 are if the text has a word about rates.
     """
     if not isinstance(error, Deferred | ConnectionFailed) or error.smtp is None:
         return False
@@ -315,15 +320,15 @@ def is_rate_limited(error: DeliveryError | None) -> bool:
         return False
     if enhanced.startswith("4.7.") and enhanced != "4.7.1":
         return True
-    # Greylisting uses 4.7.1 too, and 4.2.1 is about one mailbox
+    # Greylisting uses 4.7.1 too, and 4.2.1 is about a single mailbox
     return enhanced != "4.2.1" and (error.smtp == 454 or enhanced == "4.7.1") and bool(_RATE_WORDS.search(error.text))
 
 
 def asks_for_pause(error: DeliveryError) -> bool:
-    """Return whether a rejection asks the sender to stop for a while."""
+    """Return whether a rejection has the code by which Google asks the sender to pause."""
     return error.enhanced == _PAUSE_CODE
 
 
 def limits_all_recipients(error: DeliveryError) -> bool:
-    """Return whether the next hop asks for a lower rate for all recipients alike."""
+    """Return whether a rejection is about the connection or has reply code 454, and thus concerns all recipients."""
     return error.smtp == 454 or isinstance(error, ConnectionFailed)

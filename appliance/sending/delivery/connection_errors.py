@@ -1,4 +1,4 @@
-"""Explain in plain words why a connection failed and what to do about it, for every protocol."""
+"""Explain why a connection failed and what to do about it, in plain words and for any protocol."""
 
 import errno
 import socket
@@ -15,7 +15,7 @@ CauseName = Literal[
 
 
 class Cause(NamedTuple):
-    """A cause of failure by its name, what happened, and what to do next."""
+    """The cause of a failed connection; `message` says what happened, `help` what to do next (may be empty)."""
 
     name: CauseName
     message: str
@@ -39,7 +39,10 @@ _NO_NAME_SERVER = Cause("no_name_server", "the DNS server did not answer", "chec
 
 
 def explain_failure(error: BaseException, seconds: float | None = None) -> Cause:
-    """Return the cause of a failed connection; `seconds` is the timeout that applied."""
+    """Return the cause of a failed connection from the exception and those it was raised from.
+
+    `seconds`, the timeout that applied, is only named in the message. An unknown cause has an empty name.
+    """
     chain = list(_walk_causes(error))
     for cause_error in chain:
         if (cause := _find_cause(cause_error)) is not None:
@@ -50,7 +53,10 @@ def explain_failure(error: BaseException, seconds: float | None = None) -> Cause
 
 
 def _walk_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error with its causes and contexts, because libraries wrap the error of the operating system."""
+    """Yield an exception, then its causes, contexts and group members, each once.
+
+    Libraries wrap the exceptions of the operating system in their own.
+    """
     seen_ids: set[int] = set()
     waiting = [error]
     while waiting:

@@ -1,7 +1,8 @@
 """Sign mail with DKIM (RFC 6376, 8301, 8463).
 
-Signatures are relaxed/relaxed over a fixed list of headers and contain no time, so that every attempt has the same
-bytes. A header that is listed once more than it occurs cannot be added to the mail on its way (RFC 6376, 8.15).
+Signatures use relaxed/relaxed canonicalization over a fixed list of headers and contain no time, so that all attempts
+to send a message have the same bytes. Each signed header is listed once more than it occurs, so that adding another one
+in transit breaks the signature (RFC 6376, 8.15).
 """
 
 import hashlib
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 
 
-# Headers that recipients rely on: signed whether the mail has them or not, so that none can be added
+# Headers that recipients rely on are listed even if the mail does not have them, so that none can be added
 _ALWAYS_SIGNED = (b"from", b"to", b"subject", b"date", b"reply-to")
-# Signed if the mail has them; another one cannot be added then
+# Headers that are listed only if the mail has them; a second one cannot be added then
 _SIGNED_IF_PRESENT = (
     b"message-id", b"mime-version", b"content-type", b"content-transfer-encoding",
     b"list-unsubscribe", b"list-unsubscribe-post", b"list-id", b"feedback-id",
@@ -30,7 +31,7 @@ _MAX_LINE_CHARACTERS = 75
 
 
 class Signer(NamedTuple):
-    """A signing key with its domain, and the selector under which DNS has its public key."""
+    """A signing key; its public key is in DNS at `<selector>._domainkey.<domain>`."""
 
     domain: str
     selector: str
@@ -38,9 +39,9 @@ class Signer(NamedTuple):
 
 
 def sign(content: bytes, signers: Sequence[Signer], is_single_spaced: bool = False) -> bytes:
-    """Return a mail with a signature of each signer above it; lines end in CRLF.
+    """Return a mail with a DKIM-Signature header of each signer put before it; lines must end in CRLF.
 
-    With `is_single_spaced` the body is in relaxed form already (`mime.is_single_spaced`), which saves the check.
+    `is_single_spaced` means that the body has no whitespace to reduce (`mime.is_single_spaced`), which saves a pass.
     """
     if not signers:
         return content
@@ -68,7 +69,10 @@ def _write_signature(signer: Signer, names: tuple[bytes, ...], data: bytes, body
 
 
 def sign_data(key: "PrivateKey", data: bytes) -> bytes:
-    """Return the signature of data; the same key and data give the same signature each time."""
+    """Return the signature of `data`: PKCS #1 v1.5 with SHA-256, or Ed25519 of the SHA-256 hash.
+
+    Both are deterministic: the same key and data give the same signature.
+    """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     if isinstance(key, Ed25519PrivateKey):
@@ -85,7 +89,10 @@ def _rsa_scheme() -> "tuple[PKCS1v15, SHA256]":
 
 
 def _headers_to_sign(head: bytes) -> tuple[tuple[bytes, ...], bytes]:
-    """Return the names of the headers to be signed, and these headers in their canonical form, in that order."""
+    """Return the names to list in `h=`, and the canonical header lines to sign, in the same order.
+
+    Each name is listed once more than its header occurs.
+    """
     lines_by_name: dict[bytes, list[bytes]] = {}
     for line in canonicalize_headers(head):
         name, _, _ = line.partition(b":")
@@ -102,7 +109,7 @@ def _headers_to_sign(head: bytes) -> tuple[tuple[bytes, ...], bytes]:
 
 @lru_cache(maxsize=64)
 def _fold_header_names(names: tuple[bytes, ...]) -> str:
-    """Return the list of signed headers, folded after colons."""
+    """Return header names joined by colons, folded so that no line exceeds `_MAX_LINE_CHARACTERS`."""
     lines, line = [], ""
     for name in names:
         word = f"{name.decode()}:"
@@ -114,7 +121,7 @@ def _fold_header_names(names: tuple[bytes, ...]) -> str:
 
 
 def canonicalize_headers(head: bytes) -> list[bytes]:
-    """Return the headers in relaxed form (RFC 6376, 3.4.2), without the ends of their lines."""
+    """Return the headers in relaxed form (RFC 6376, 3.4.2): unfolded lines without line breaks, in the same order."""
     plain = _single_spaces(head.replace(b"\r\n ", b" ").replace(b"\r\n\t", b" "))
     lines = []
     for line in plain.split(b"\r\n"):
@@ -124,7 +131,10 @@ def canonicalize_headers(head: bytes) -> list[bytes]:
 
 
 def canonicalize_body(body: bytes, is_single_spaced: bool = False) -> bytes:
-    """Return a body in relaxed form (RFC 6376, 3.4.4); most bodies are in that form already and are not copied."""
+    """Return a body in relaxed form (RFC 6376, 3.4.4); a body that is in that form already is not copied.
+
+    `is_single_spaced` means that only empty lines at the end may have to be removed.
+    """
     if not is_single_spaced:
         body = _single_spaces(body)
         if b" \r\n" in body:

@@ -1,4 +1,4 @@
-"""Look up DNS records with a time limit, and distinguish missing records from failed look-ups."""
+"""Look up DNS records with a time limit, and tell missing records from failed look-ups."""
 
 import ipaddress
 import socket
@@ -20,15 +20,16 @@ from appliance.settings import config
 LookupState = Literal["found", "none", "nxdomain", "failed"]
 FailureCause = Literal["", "loop", "name", "servfail", "timeout", "unreachable"]
 
-TIMEOUT_SECONDS = 6.0  # for one look-up, including all servers and TCP
+TIMEOUT_SECONDS = 6.0  # for one look-up with all its queries, servers and retries over TCP
 
 
 class DnsAnswer(NamedTuple):
     """The answer of DNS for one name and record type.
 
-    `none`: the name exists without records of that type; `nxdomain`: the name does not exist; `failed`: no server gave
-    an answer, for the reason in `cause` and `error`. The strings of a TXT record are joined, MX reads `10 host` (`0 .`:
-    the domain takes no mail), names have no final dot, and `canonical_name` is the last name of a chain of CNAMEs.
+    The state `none` means that the name exists without records of that type, `nxdomain` that the name does not exist,
+    and `failed` that there is no usable answer, for the reason in `cause` and `error`. In `records`, the strings of a
+    TXT record are joined, MX records read `10 host` (`0 .` if the domain accepts no mail), and host names have no final
+    dot. `ttl` is in seconds, and `canonical_name` is the last name of the chain of CNAMEs.
     """
 
     state: LookupState
@@ -40,7 +41,7 @@ class DnsAnswer(NamedTuple):
 
 
 class LookupFailed(Exception):
-    """A failed look-up with its cause and a message."""
+    """A DNS look-up failed; `cause` and `message` say why."""
 
     def __init__(self, cause: FailureCause, message: str) -> None:
         super().__init__(message)
@@ -48,17 +49,23 @@ class LookupFailed(Exception):
 
 
 def lookup(name: str, kind: str, timeout_seconds: float = TIMEOUT_SECONDS) -> DnsAnswer:
-    """Look up the records of a name; blocks for at most `timeout_seconds` seconds."""
+    """Look up the records of type `kind`, such as `MX`, of a name; may block for `timeout_seconds`.
+
+    A failure is an answer with the state `failed`, not an exception.
+    """
     return query(name, kind, timeout_seconds)
 
 
 def lookup_ptr(address: str) -> DnsAnswer:
-    """Look up the host names of an IP address."""
+    """Look up the host names of an IP address (PTR). Raises ValueError if it is not an IP address."""
     return lookup(ipaddress.ip_address(address).reverse_pointer, "PTR")
 
 
 def get_configured_servers() -> tuple[tuple[str, int], ...]:
-    """Return the servers of `network.dns_servers` as (address, port); empty means those of the system."""
+    """Return the servers of `network.dns_servers` as (IP address, port); empty means the servers of the system.
+
+    Raises LookupFailed if the host name of a server cannot be resolved.
+    """
     addresses = []
     for server in config.current().network.dns_servers:
         host, port = parse_server(server)
@@ -73,7 +80,10 @@ def get_configured_servers() -> tuple[tuple[str, int], ...]:
 
 
 def parse_server(server: str) -> tuple[str, int]:
-    """Parse `host`, `host:port`, `[v6]:port` or a bare IPv6 address. Raises ValueError for anything else."""
+    """Parse `host`, `host:port`, `[IPv6]`, `[IPv6]:port` or a bare IPv6 address; the default port is 53.
+
+    Raises ValueError if the host is empty or the port is not a number from 1 to 65535.
+    """
     host, port = server, "53"
     if server.startswith("["):
         host, _, suffix = server[1:].partition("]")
@@ -87,23 +97,23 @@ def parse_server(server: str) -> tuple[str, int]:
     return host, int(port)
 
 
-# Queries through dnspython, whose answers and errors become a DnsAnswer.
+# Queries use dnspython; its answers and exceptions are converted into a DnsAnswer.
 
-_MAX_TRIES = 3  # within the time limit, so that a lost datagram or a dead server is no failure
-_MAX_CNAMES = 12  # length of a chain of CNAMEs; other resolvers stop between 8 and 16
-_MAX_UDP_BYTES = 1232  # passes every network without fragmentation (DNS flag day 2020)
+_MAX_TRIES = 3  # within the time limit, so that a lost datagram or one dead server does not fail the look-up
+_MAX_CNAMES = 12  # in a chain; other resolvers stop between 8 and 16
+_MAX_UDP_BYTES = 1232  # is not fragmented in practice (DNS flag day 2020)
 _CAUSES: dict[str, FailureCause] = {"SERVFAIL": "servfail", "REFUSED": "servfail"}
 
 
 class _Deadline:
-    """The time limit of one look-up, with all queries that it needs."""
+    """The common time limit of all queries of one look-up."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def get_remaining_seconds(self) -> float:
-        """Return the remaining seconds. Raises LookupFailed after the deadline."""
+        """Return the remaining seconds, more than 0. Raises LookupFailed after the deadline."""
         seconds_left = self._end - time.monotonic()
         if seconds_left <= 0:
             raise self.build_timeout_error()
@@ -114,7 +124,10 @@ class _Deadline:
 
 
 def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
-    """Query the records of a name; blocks for at most `timeout_seconds` seconds."""
+    """Query the records of type `kind` of a name; may block for `timeout_seconds`.
+
+    A failure is an answer with the state `failed`, not an exception.
+    """
     try:
         query_name = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
     except (dns.exception.DNSException, UnicodeError, ValueError):
@@ -124,12 +137,15 @@ def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
     except LookupFailed as failed:
         return DnsAnswer("failed", (), failed.message, 0, failed.cause)
     except (dns.exception.DNSException, UnicodeError, ValueError) as error:
-        # An unknown error is not the name's fault; otherwise its mail would be rejected permanently
+        # An unexpected error is not blamed on the name, because its mail would then be rejected permanently
         return DnsAnswer("failed", (), f"the DNS query failed: {error}", 0, "servfail")
 
 
 def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> DnsAnswer:
-    """Query until a chain of CNAMEs ends: a server may return only its first links."""
+    """Query a name and follow its CNAMEs to the last one, because a server may return only the first ones of a chain.
+
+    Raises LookupFailed if no server answers, or if the CNAMEs form a loop or are more than `_MAX_CNAMES`.
+    """
     chain = [name]
     while True:
         try:
@@ -181,7 +197,7 @@ def _to_answer(answer: dns.resolver.Answer, kind: dns.rdatatype.RdataType) -> Dn
 
 
 def _record_text(record: Any) -> str:
-    """Return one record in its usual text form."""
+    """Return the text of a record in the form that `DnsAnswer` describes."""
     match record.rdtype:
         case dns.rdatatype.TXT:
             return b"".join(record.strings).decode("utf-8", "backslashreplace")
@@ -197,7 +213,11 @@ def _name_text(name: dns.name.Name) -> str:
 
 
 def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: _Deadline) -> LookupFailed:
-    """Return why no server answered. Resolvers also fail on CNAME loops, which only queries for each link show."""
+    """Return why no server gave an answer to a query.
+
+    Resolvers also fail on CNAME loops; these are found by querying each CNAME of the chain alone. A loop is raised as
+    LookupFailed, any other reason is returned.
+    """
     chain = [name]
     while len(chain) <= _MAX_CNAMES:
         try:
@@ -222,7 +242,7 @@ def _loop_error(chain: list[dns.name.Name]) -> LookupFailed:
 
 
 def _server_error(failure: dns.resolver.NoNameservers) -> LookupFailed:
-    """Describe the error of the last server."""
+    """Return the error of the last server that was queried."""
     errors = failure.kwargs["errors"]
     if not errors:
         return LookupFailed("unreachable", "this machine has no DNS server configured")
@@ -248,7 +268,7 @@ def _resolver() -> dns.resolver.Resolver:
         except (dns.resolver.NoResolverConfiguration, OSError):
             raise LookupFailed("unreachable", "this machine has no DNS server configured") from None
         except ValueError as error:
-            # The system's resolver configuration is half written, or was edited by hand
+            # The resolver configuration of the system was edited by hand, or another program is just writing it
             raise LookupFailed(
                 "unreachable", f"the DNS configuration of this machine cannot be read: {error}"
             ) from None

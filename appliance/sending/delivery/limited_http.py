@@ -1,7 +1,7 @@
-"""HTTP connections that read a limited number of bytes for each request, whatever the server sends.
+"""HTTP connections that limit the number of bytes read for each request.
 
-The library limits neither the number nor the size of the informational responses (1xx) before a response, so a server
-could send them without end.
+httpx limits neither the number nor the size of the informational responses (1xx) before a response, so without this
+limit a server could send them without end.
 """
 
 import ssl
@@ -13,7 +13,10 @@ import httpx
 
 
 def build_limited_client(context: ssl.SSLContext, idle_seconds: float, max_bytes: int) -> httpx.AsyncClient:
-    """Return a client that follows no redirects, uses no proxy, and reads at most `max_bytes` for each request."""
+    """Return a client that follows no redirects, uses no proxy, and fails once a response exceeds `max_bytes`.
+
+    `max_bytes` includes the headers. Idle connections are closed after `idle_seconds`.
+    """
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.AsyncConnectionPool(
         ssl_context=context,
@@ -25,9 +28,10 @@ def build_limited_client(context: ssl.SSLContext, idle_seconds: float, max_bytes
 
 
 class _LimitedStream(httpcore.AsyncNetworkStream):
-    """A connection that counts the bytes read since the current request began.
+    """A connection that raises `httpcore.ReadError` after more than `max_bytes` were read for the current request.
 
-    A request is written in one piece when its response is read, because head and body alone would be two packets.
+    Writes are collected and sent together at the first read of the response, because separate writes of the head and
+    the body would be two packets.
     """
 
     def __init__(self, stream: httpcore.AsyncNetworkStream, max_bytes: int, backend: "LimitedBackend") -> None:
@@ -64,7 +68,10 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
 
 
 class LimitedBackend(httpcore.AsyncNetworkBackend):
-    """A network backend of limited connections; `has_written` becomes True with the first byte of a request."""
+    """A network backend whose connections are limited to `max_bytes` for each request.
+
+    `has_written` becomes True just before any of its connections sends a request for the first time.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._backend, self._max_bytes = httpcore.AnyIOBackend(), max_bytes
@@ -74,10 +81,10 @@ class LimitedBackend(httpcore.AsyncNetworkBackend):
         self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:  # fmt: skip
-        """Open a connection."""
+        """Open a limited TCP connection."""
         stream = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
         return _LimitedStream(stream, self._max_bytes, self)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait between attempts, as httpcore requires."""
+        """Sleep; httpcore calls this between attempts to connect."""
         await self._backend.sleep(seconds)

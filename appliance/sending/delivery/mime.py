@@ -1,7 +1,7 @@
-"""Write a mail as the bytes that go over the wire, with headers written directly.
+"""Write a mail as the bytes to send, without the standard library's writer.
 
-The standard library's writer refolds headers and turns a long List-Unsubscribe URL into encoded words, which ends
-one-click unsubscribing, and it takes a millisecond a message. Here every value is encoded for its header, bodies are
+That writer refolds headers and turns a long List-Unsubscribe URL into encoded words, which breaks one-click
+unsubscribing, and it takes a millisecond a message. Here every value is encoded for its header, bodies are
 quoted-printable, every line ends in CRLF and no line begins with a dot.
 """
 
@@ -18,12 +18,12 @@ _ATOM = re.compile(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
 _LINE_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _LINE_START = re.compile(rb"(?m)^(\.|From )")
-_MAX_ENCODED_WORD_BYTES = 45  # 60 characters of base64: an encoded word stays under 75 (RFC 2047, section 2)
+_MAX_ENCODED_WORD_BYTES = 45  # 60 characters of base64, as an encoded word may have 75 characters (RFC 2047, 2)
 SOFT_BREAK = b"=\r\n"
-# The last of the 76 characters of a line (RFC 2045, 6.7, rule 5) is left for the soft break
+# A line has at most 76 characters, of which the last is left for the soft break (RFC 2045, 6.7, rule 5)
 _MAX_LINE_CHARACTERS = 75
 
-# `=_` cannot occur in quoted-printable text, so one boundary serves all
+# `=_` cannot occur in quoted-printable text, so the same boundary is safe for all mails
 _BOUNDARY = "=_campanero"
 _PART_HEADERS = 'Content-Type: text/{}; charset="utf-8"\r\nContent-Transfer-Encoding: quoted-printable\r\n'
 _PLAIN_HEADERS = ("MIME-Version: 1.0\r\n" + _PART_HEADERS.format("plain") + "\r\n").encode()
@@ -36,7 +36,11 @@ _CLOSING_BOUNDARY = f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
 class Mail(NamedTuple):
-    """A mail to be written, with decoded values and one recipient; bodies given as bytes are encoded already."""
+    """The contents of a mail to one recipient; header values are not encoded yet.
+
+    `date` is in seconds since 1970. A body given as `str` is encoded, one given as `bytes` is quoted-printable already;
+    with `html=None` the mail has plain text only.
+    """
 
     message_id: str
     date: float
@@ -47,12 +51,15 @@ class Mail(NamedTuple):
     html: str | bytes | None
     reply_to: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    shared: bytes = b""  # headers of all mails of a campaign, as written by `write_headers`
-    is_single_spaced: bool = False  # whether both bodies are, as the function `is_single_spaced` defines
+    shared: bytes = b""  # headers that all mails of a campaign have, as written by `write_headers`
+    is_single_spaced: bool = False  # whether the function `is_single_spaced` is true of both bodies
 
 
 def write(mail: Mail) -> bytes:
-    """Write a mail; raises ValueError if a header could not be written safely."""
+    """Return a mail as bytes; `reply_to` and `headers` must be encoded already.
+
+    Raises ValueError if a header has an invalid name or a line break.
+    """
     headers = [
         ("Date", _format_date(int(mail.date))),
         ("From", format_mailbox(*mail.sender)),
@@ -79,12 +86,15 @@ def write(mail: Mail) -> bytes:
 
 
 def write_headers(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Write headers as they go over the wire. Raises ValueError if a header could become two (docs/threats.md)."""
+    """Return headers as bytes; values must be encoded and folded already.
+
+    Raises ValueError if a name is invalid, or if a line break in a value could start another header (docs/threats.md).
+    """
     lines = []
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a header name")
-        # After unfolding, the value must be one header; this is the last check before it is sent
+        # A folded line is allowed; any other line break would start another header. This is the last check
         if _LINE_BREAKS.search(value.replace("\r\n ", "")):
             raise ValueError(f"{name} contains a line break")
         lines.append(f"{name}: {value}\r\n")
@@ -101,7 +111,10 @@ def _encode_body(body: str | bytes) -> bytes:
 
 
 def encode_quoted_printable(text: str) -> bytes:
-    """Encode a body so that no line is long, starts with a dot or `From `, or ends in a space (RFC 2045, 6.7)."""
+    """Return a body as quoted-printable with CRLF line ends (RFC 2045, 6.7), with a line break at the end.
+
+    No line exceeds 76 characters, begins with a dot or `From `, or ends in a space.
+    """
     plain = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace")
     encoded = binascii.b2a_qp(plain, istext=True).replace(b"\n", b"\r\n")
     encoded = _LINE_START.sub(lambda match: b"=%02X" % match[0][0] + match[0][1:], encoded)
@@ -109,9 +122,9 @@ def encode_quoted_printable(text: str) -> bytes:
 
 
 def encode_fragment(text: str) -> bytes:
-    """Encode a part of a body so that any other part may precede and follow it.
+    """Return a part of a body as quoted-printable, which may be joined with any other encoded part.
 
-    It ends with a line break of its own, or with a soft one, which adds nothing (RFC 2045, 6.7, rule 5).
+    It ends with the line break of the text or with a soft break, which decodes to nothing (RFC 2045, 6.7, rule 5).
     """
     if not text:
         return b""
@@ -129,15 +142,18 @@ def encode_fragment(text: str) -> bytes:
 
 
 def is_single_spaced(encoded: bytes) -> bool:
-    """Return whether a body, or a part that ends at a line end, has no white space but single spaces within lines.
+    """Return whether an encoded body, or a part of whole lines, has no tab, double space or space at a line end.
 
-    The relaxed form for DKIM then equals the body (RFC 6376, 3.4.4).
+    Its whitespace is then already in the relaxed form of DKIM (RFC 6376, 3.4.4).
     """
     return b"\t" not in encoded and b"  " not in encoded and b" \r\n" not in encoded
 
 
 def encode_unstructured(name: str, value: str) -> str:
-    """Encode a free-text header value (RFC 5322, 3.6.5), folded to lines under 78 characters."""
+    """Return the value of a free-text header (RFC 5322, 3.6.5), folded, as encoded words if it is not plain ASCII.
+
+    `name` is the name of the header, which takes up columns of the first line. Line breaks become spaces.
+    """
     value = _LINE_BREAKS.sub(" ", value).strip()
     if value.isascii() and "=?" not in value and all(len(word) < 900 for word in value.split(" ")):
         return _fold(value, len(name) + 2)
@@ -158,7 +174,10 @@ def _fold(value: str, used_columns: int) -> str:
 
 
 def encode_words(value: str, used: int) -> str:
-    """Encode a value as RFC 2047 words, split between characters; `used` columns of the first line are taken."""
+    """Return a value as encoded words on one line each (RFC 2047), split between characters.
+
+    `used` is the number of columns that the header name takes up on the first line.
+    """
     words, chunk = [], b""
     room = (64 - used) // 4 * 3
     for character in value:
@@ -173,7 +192,10 @@ def encode_words(value: str, used: int) -> str:
 
 @lru_cache(maxsize=64)
 def format_mailbox(name: str | None, address: str) -> str:
-    """Return a display name with its address (RFC 5322, 3.4): as an atom, a quoted string, or encoded words."""
+    """Return the header value of a mailbox (RFC 5322, 3.4): the address, after its display name if it has one.
+
+    The name is written as atoms, a quoted string or encoded words, on a line of its own if it is long.
+    """
     name = _LINE_BREAKS.sub(" ", name or "").strip()
     if not name:
         return address

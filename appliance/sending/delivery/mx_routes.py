@@ -1,6 +1,7 @@
-"""Find the mail servers of a domain, the group of recipients they belong to, and their MTA-STS policy.
+"""Find the mail servers of a domain, the recipient group they belong to, and the domain's MTA-STS policy.
 
-Answers of name servers are cached for all threads. Look-ups block on the network.
+Routes and addresses are cached for all threads. Functions without a cached answer block on the network; those named
+`..._async` run the look-up in a thread pool.
 """
 
 import asyncio
@@ -17,11 +18,10 @@ from appliance.core.errors import Deferred, DeliveryError, RecipientRejected
 from appliance.sending.delivery import dns_lookup, safe_http
 from appliance.settings import config
 
-# Recipient groups: large mailbox providers serve many domains, and count the mail for all of them together.
-#
-# A rate limit or a rejection because of the rate applies to a group, so that sending to other groups continues.
+# Recipient groups: a large mailbox provider serves many domains and limits the mail to all of them together. Our rate
+# limits, and rejections because of the rate, therefore apply to a group, and sending to other groups continues.
 
-# Domains that one provider serves; any other domain is its own group
+# The domains of each group; any other domain is a group by itself
 _DOMAINS = {
     "google": "gmail.com googlemail.com",
     "microsoft": (
@@ -61,30 +61,30 @@ _GROUP_OF = {domain: name for name, domains in _DOMAINS.items() for domain in do
 
 
 def get_address_group(address: str) -> str:
-    """Return the recipient group of an address by its domain alone."""
+    """Return the recipient group of an address by its domain, without looking up its mail servers."""
     domain = domain_of(address)
     return _GROUP_OF.get(domain, domain)
 
 
 def domain_of(address: str) -> str:
-    """Return the domain of an address."""
+    """Return the domain of an email address in lower case."""
     return address[address.rfind("@") + 1 :].lower()
 
 
 def is_mailbox_provider(domain: str) -> bool:
-    """Return whether a domain belongs to a mailbox provider, whose users cannot change its DNS."""
+    """Return whether a domain is one of a large mailbox provider, whose users cannot change its DNS."""
     return domain in _GROUP_OF
 
 
 def get_group_domains(group: str) -> tuple[str, ...]:
-    """Return the domains of a group; a domain outside of all groups is its own group."""
+    """Return the domains of a recipient group; any other name is returned as the only domain."""
     return tuple(_DOMAINS.get(group, group).split())
 
 
-# Operators of mail servers: limits and rejections apply to all mail that an organisation receives, whatever the domains
-# of the recipients are.
+# Operators of mail servers: direct delivery groups recipients by the organisation whose servers receive their mail,
+# whatever their domains are.
 
-# By the end of a server's name; large providers have the same names as in `_DOMAINS`
+# Organisations by the domain suffixes of their servers; large providers have the same names as in `_DOMAINS`
 _MX_DOMAINS = {
     "google": "google.com googlemail.com psmtp.com",
     "microsoft": "outlook.com hotmail.com office365.us outlook.cn",
@@ -121,7 +121,7 @@ _MX_DOMAINS = {
     "comcast": "comcast.net",
 }
 _ORGANISATION_OF_DOMAIN = {end: name for name, ends in _MX_DOMAINS.items() for end in ends.split()}
-# Labels under which countries register names: the registered domain has one more label there
+# Second-level labels such as `co` in `co.uk`: the registered domain has three labels there
 _SECOND_LEVEL_LABELS = frozenset(
     ("ac", "co", "com", "edu", "gob", "go", "gouv", "gov", "gv", "ltd", "me", "mil", "ne", "net", "nhs", "nom", "or",
      "org", "plc", "sch")
@@ -129,7 +129,7 @@ _SECOND_LEVEL_LABELS = frozenset(
 
 
 def get_organisation(host: str) -> str:
-    """Return the operator of a mail server: a known provider, or the registered domain of its name."""
+    """Return the operator of a mail server: the name of a known provider, or the registered domain of the host."""
     labels = host.lower().rstrip(".").split(".")
     for start in range(len(labels)):
         name = _ORGANISATION_OF_DOMAIN.get(".".join(labels[start:]))
@@ -142,7 +142,7 @@ def get_organisation(host: str) -> str:
 
 DIRECT = "direct"
 _MAX_CACHED = 20_000
-# Limits of the cache time, which override the TTL of an answer. Missing names and failed look-ups are retried sooner
+# Limits of the time that answers are cached, whatever their TTL; missing names and failed look-ups have a fixed time
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS, _NOT_FOUND_TTL_SECONDS, _FAILED_TTL_SECONDS = 60.0, 3600.0, 300.0, 30.0
 
 Value = TypeVar("Value")
@@ -150,7 +150,10 @@ Result = TypeVar("Result")
 
 
 class Route(NamedTuple):
-    """The mail servers of a domain as (preference, name), best first, with their group, or the error instead."""
+    """The mail servers of a domain as (preference, name), in the order to try them, and their recipient group.
+
+    `error`, the reason why there are no servers, is for the messages to that domain.
+    """
 
     hosts: tuple[tuple[int, str], ...]
     group: str
@@ -158,12 +161,16 @@ class Route(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the name of this set of servers: domains with the same set share connections."""
+        """Return a key of the servers and their preferences; domains with the same key may share connections."""
         return " ".join(f"{preference}:{name}" for preference, name in self.hosts)
 
 
 class Addresses(NamedTuple):
-    """The addresses of a mail server that may be connected to, or why there are none."""
+    """The usable IP addresses of a mail server; if there are none, `error` may say why.
+
+    `is_private` means that the server has private addresses only. An empty `error` without addresses means that the
+    server certainly has none.
+    """
 
     addresses: tuple[str, ...]
     error: str = ""
@@ -171,7 +178,7 @@ class Addresses(NamedTuple):
 
 
 class _TtlCache(Generic[Value]):
-    """A cache whose entries expire, with a maximum size."""
+    """A thread-safe cache of at most `_MAX_CACHED` entries, each with its own time to live."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[str, tuple[float, Value]] = OrderedDict()
@@ -198,24 +205,25 @@ class _TtlCache(Generic[Value]):
 _routes: _TtlCache[Route] = _TtlCache()
 _addresses: _TtlCache[Addresses] = _TtlCache()
 _threads = ThreadPoolExecutor(16, thread_name_prefix="dns")
-_last_answer_at = float("-inf")  # when a name server last answered anything
+_last_answer_at = float("-inf")  # monotonic time of the last answer of any name server
 
 
 def clear_caches() -> None:
-    """Clear the cached routes and addresses."""
+    """Remove all cached routes and addresses."""
     _routes.clear()
     _addresses.clear()
 
 
 def get_last_dns_answer_at() -> float:
-    """Return when a name server last answered, in seconds of the monotonic clock."""
+    """Return when a name server last answered, in seconds of `clock.monotonic`; minus infinity if none did yet."""
     return _last_answer_at
 
 
 def get_group_names(provider: str, address: str) -> tuple[str, ...]:
-    """Return the groups whose limits apply to an address: the group of its mail servers, then that of its domain.
+    """Return the recipient groups whose limits apply to an address: that of its mail servers, then that of its domain.
 
-    Only direct delivery knows the group of the mail servers, once the route is in the cache.
+    Only the domain's group is returned if both are the same, if the provider is not direct delivery, or if the route is
+    not cached.
     """
     domain_group = get_address_group(address)
     if provider != DIRECT:
@@ -225,28 +233,28 @@ def get_group_names(provider: str, address: str) -> tuple[str, ...]:
 
 
 def get_recipient_group(provider: str, address: str) -> str:
-    """Return the group of the mail servers that take an address's mail, as far as it is known."""
+    """Return the recipient group of the mail servers for an address, or of its domain while the servers are unknown."""
     return get_group_names(provider, address)[0]
 
 
 def get_cached_route(domain: str) -> Route | None:
-    """Return the cached route of a domain, or None."""
+    """Return the route of a domain if it is cached, else None."""
     return _routes.get(domain)
 
 
 def find_route(domain: str) -> Route:
-    """Return the route of a domain. Blocks on name servers."""
+    """Return the route of a domain; blocks on name servers unless it is cached."""
     route = _routes.get(domain)
     return route if route is not None else _routes.put(domain, *_lookup_route(domain))
 
 
 async def run_lookup(function: Callable[[str], Result], name: str) -> Result:
-    """Run a blocking look-up in the thread pool."""
+    """Run `function(name)`, a blocking look-up, in the thread pool for DNS, and return its result."""
     return await asyncio.get_running_loop().run_in_executor(_threads, function, name)
 
 
 async def find_route_async(domain: str) -> Route:
-    """Return the route of a domain from an event loop."""
+    """Return the route of a domain without blocking the event loop."""
     route = _routes.get(domain)
     if route is not None:
         return route
@@ -254,7 +262,7 @@ async def find_route_async(domain: str) -> Route:
 
 
 async def find_addresses_async(host: str) -> Addresses:
-    """Return the addresses of a mail server from an event loop."""
+    """Return the addresses of a mail server without blocking the event loop."""
     addresses = _addresses.get(host)
     if addresses is not None:
         return addresses
@@ -262,7 +270,7 @@ async def find_addresses_async(host: str) -> Addresses:
 
 
 async def fetch_mx_error(domain: str) -> str:
-    """Look up the MX records of a domain without the cache, and return the error, or an empty string."""
+    """Look up the MX records of a domain without the cache; return the error, or an empty string if there is none."""
     return (await run_lookup(lambda name: _lookup(name, "MX"), domain)).error
 
 
@@ -303,7 +311,10 @@ def _parse_mx(record: str) -> tuple[int, str]:
 
 
 def _route_without_mx(domain: str, group: str) -> tuple[Route, float]:
-    """Return the route of a domain without MX records: its own address, if it has one."""
+    """Return the route of a domain without MX records, and the seconds to cache it.
+
+    The domain itself is the mail server if it has an address (RFC 5321, 5.1).
+    """
     addresses = find_addresses(domain)
     if addresses.addresses or addresses.is_private:
         return Route(((0, domain),), group if group != domain else get_organisation(domain)), _MIN_TTL_SECONDS
@@ -313,10 +324,9 @@ def _route_without_mx(domain: str, group: str) -> tuple[Route, float]:
 
 
 def find_addresses(host: str) -> Addresses:
-    """Return the addresses of a mail server. Blocks on name servers.
+    """Return the addresses of a mail server that mail may be sent to; blocks on name servers unless they are cached.
 
-    Without addresses, an empty `error` means that there certainly are none. Otherwise the server may exist but cannot
-    be found or reached now, for the reason in `error`.
+    Private addresses are left out, except those in `network.allow_private_hosts`.
     """
     addresses = _addresses.get(host)
     return addresses if addresses is not None else _addresses.put(host, *_lookup_addresses(host))
@@ -356,21 +366,21 @@ def _clamp_ttl(ttl: int) -> float:
     return min(max(float(ttl), _MIN_TTL_SECONDS), _MAX_TTL_SECONDS)
 
 
-# MTA-STS (RFC 8461): the policy of a domain about the encryption of its incoming mail.
+# MTA-STS (RFC 8461): a domain's policy that its incoming mail must be encrypted.
 #
-# Mail to a domain without a policy, or whose policy cannot be fetched, is sent as usual. DANE is not supported: it
-# only helps where the answers of name servers are verified (DNSSEC), which most machines do not do.
+# Mail to a domain without a policy, or whose policy cannot be fetched, is sent with opportunistic TLS. DANE is not
+# supported, because it needs DNS answers verified with DNSSEC, which most machines do not have.
 
 _MAX_POLICY_BYTES = 65_536
 _POLICY_TIMEOUT_SECONDS = 10.0
-_MAX_AGE_SECONDS = 31_557_600  # a year (3.2)
+_MAX_AGE_SECONDS = 31_557_600  # a year (RFC 8461, 3.2)
 _POLICY_ID = re.compile(r"[A-Za-z0-9]{1,32}")
 _MX_PATTERN = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9])?")
 _POLICY_MODES = ("enforce", "testing", "none")
 
 
 class MtaStsPolicy(NamedTuple):
-    """An MTA-STS policy: its id in DNS, its mode, the allowed servers, and its lifetime in seconds."""
+    """An MTA-STS policy: its id in DNS, its mode, the host patterns of allowed servers, and its lifetime in seconds."""
 
     id: str
     mode: str
@@ -378,7 +388,7 @@ class MtaStsPolicy(NamedTuple):
     max_age: int
 
     def allows(self, host: str) -> bool:
-        """Return whether the policy lists a mail server (4.1)."""
+        """Return whether the policy allows a mail server; `*.` matches exactly one label (RFC 8461, 4.1)."""
         host = host.lower().rstrip(".")
         return any(
             host.partition(".")[2] == pattern[2:] if pattern.startswith("*.") else host == pattern
@@ -387,7 +397,7 @@ class MtaStsPolicy(NamedTuple):
 
 
 def find_policy_id(domain: str) -> str | None:
-    """Return the id of the policy that a domain announces, or None. Blocks on name servers."""
+    """Return the id of the policy that a domain announces in DNS, or None. Blocks on name servers."""
     answer = dns_lookup.lookup(f"_mta-sts.{domain}", "TXT")
     policies = [record for record in answer.records if re.match(r"v=STSv1\s*;", record)]
     if answer.state != "found" or len(policies) != 1:
@@ -398,9 +408,9 @@ def find_policy_id(domain: str) -> str | None:
 
 
 async def fetch_policy(domain: str, policy_id: str) -> MtaStsPolicy | None:
-    """Fetch the policy of a domain from its web server, or return None if there is no valid one.
+    """Fetch the policy of a domain from its web server; return None if the request fails or the policy is invalid.
 
-    The certificate must be valid, redirects are not followed, and servers in private networks are not requested.
+    The certificate must be valid, redirects are not followed, and no request is sent to a private network.
     """
     url = f"https://mta-sts.{domain}/.well-known/mta-sts.txt"
     try:
@@ -414,7 +424,7 @@ async def fetch_policy(domain: str, policy_id: str) -> MtaStsPolicy | None:
 
 
 def parse_policy(policy_id: str, body: bytes) -> MtaStsPolicy | None:
-    """Parse a policy (3.2), or return None if it is invalid."""
+    """Parse the file of a policy (RFC 8461, 3.2); return None if it is invalid. `max_age` is at most a year."""
     try:
         lines = body.decode("utf-8").splitlines()
     except UnicodeDecodeError:

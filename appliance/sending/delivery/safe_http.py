@@ -1,8 +1,8 @@
 """Send HTTP requests to URLs that users chose, without letting them reach internal networks (docs/threats.md).
 
-A name is resolved once, all its addresses must be public, and the connection goes to one of the checked addresses.
-Redirects and proxies from the environment are not followed; time and size are limited. Every failure raises the same
-error, so that it does not reveal which ports of which machines are open.
+A host name is resolved once for each request, all its addresses must be public, and the connection goes to one of the
+addresses that were checked. Redirects are not followed, proxies from the environment are not used, and time and size
+are limited. Every failure raises the same error, so that it does not reveal which ports of which machines are open.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("campanero.http")
 
-# A separate pool with more threads than there are concurrent requests: an abandoned look-up keeps its thread, and a
-# name whose servers never answer must not block other look-ups
+# Look-ups have their own pool with more threads than there are concurrent requests. A look-up that timed out keeps its
+# thread, and a name whose servers never answer must not block other look-ups
 _lookup_pool = ThreadPoolExecutor(128, thread_name_prefix="look-up")
 
 MAX_BYTES = 2_097_152
 TIMEOUT_SECONDS = 5.0
 _IDLE_SECONDS = 2.0
-# Allowed in addition to the body
+# Bytes allowed for the response headers, in addition to the body
 _MAX_HEADER_BYTES = 131_072
 _ALLOWED_PORTS = (80, 443)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -47,25 +47,25 @@ _LOCAL_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in ("64:ff9b:1::/48", "100.64.0.0/10", "192.88.99.0/24", "fec0::/10", "::/96", "2001::/32", "3fff::/20")
 )
-# An interface that carries an IPv4 address inside (ISATAP, RFC 5214, 6.1)
+# Interface identifiers that contain an IPv4 address (ISATAP, RFC 5214, 6.1)
 _ISATAP_PREFIXES = (0x00005EFE, 0x02005EFE)
-# The last label of a host name has a letter and is not a number in any notation; anything else is an address
+# The last label of a host name has a letter and is not a hexadecimal number; anything else is an IP address
 _HOSTNAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
 
 
 class RequestFailed(Exception):
-    """The request was refused or failed; only the log contains the reason."""
+    """A request was not allowed or failed; only the log contains the reason."""
 
     def __init__(self) -> None:
         super().__init__("the address cannot be reached")
 
 
 class _AddressRefused(Exception):
-    """The URL or its address must not be requested."""
+    """A URL, an address or a response that is not allowed; also a host that cannot be reached."""
 
 
 class HttpResponse(NamedTuple):
-    """The response of a web server."""
+    """The response of a web server; `headers` has case-insensitive names."""
 
     status: int
     headers: Mapping[str, str]
@@ -73,7 +73,10 @@ class HttpResponse(NamedTuple):
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public, also behind the IPv6 forms that carry an IPv4 address."""
+    """Return whether an IP address is public.
+
+    An IPv6 address that contains an IPv4 address counts as that one. False for text that is not an IP address.
+    """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -88,7 +91,7 @@ def is_public(address: str) -> bool:
 
 
 def _embedded_ipv4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address that an IPv6 address leads to: mapped, 6to4, NAT64 or ISATAP."""
+    """Return the IPv4 address that a mapped, 6to4, NAT64 or ISATAP address contains, or None for other addresses."""
     if ip.ipv4_mapped or ip.sixtofour:
         return ip.ipv4_mapped or ip.sixtofour
     if ip in _NAT64 or (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP_PREFIXES:
@@ -97,10 +100,10 @@ def _embedded_ipv4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def find_url_fault(url: str) -> str | None:
-    """Return why a URL can never be requested, or None; the addresses of its host are checked with each request."""
+    """Return why a URL can never be requested, or None. Each request also checks the IP addresses of the host."""
     try:
         parts = urlsplit(url)
-        # The form that DNS sees, so that digits of other scripts cannot hide an address
+        # The ASCII form that DNS uses, so that digits of other scripts cannot hide an IP address
         host = parts.hostname or ""
         host = host if ":" in host else host.encode("idna").decode()
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -116,12 +119,12 @@ def find_url_fault(url: str) -> str | None:
 
 
 def preload() -> None:
-    """Load httpx and the certificates ahead of the first request on a shared event loop."""
+    """Load httpx and the root certificates now, because loading them during a request would block the event loop."""
     _ssl_context()
 
 
 async def get(url: str, *, schemes: tuple[str, ...] = ("https",), max_bytes: int = MAX_BYTES) -> HttpResponse:
-    """Send a GET request. Raises RequestFailed."""
+    """Send a GET request and return the response, whatever its status. Raises RequestFailed."""
     return await request("GET", url, schemes=schemes, max_bytes=max_bytes)
 
 
@@ -137,10 +140,11 @@ async def request(
     truncate: bool = False,
     pool: "ConnectionPool | None" = None,
 ) -> HttpResponse:
-    """Send one request. Raises RequestFailed.
+    """Send a request and return the response, whatever its status. Raises RequestFailed.
 
-    `max_bytes` limits the response body: a longer body is an error, or is cut off with `truncate`. `timeout_seconds`
-    limits the whole request. The connections of `pool` are reused; the host is resolved and checked each time.
+    `max_bytes` limits the response body: a longer body is an error, or is cut off if `truncate` is set.
+    `timeout_seconds` limits the whole request. Connections of `pool` are reused, but the host is resolved and checked
+    for each request.
     """
     import httpx
 
@@ -163,7 +167,7 @@ async def request(
 
 
 def _origin(url: str) -> str:
-    """Return the scheme and host of a URL for the log, without path, query and user."""
+    """Return the scheme, host and port of a URL for the log, without user name, password, path and query."""
     scheme, _, remainder = url.partition("://")
     return f"{scheme}://{re.split('[/?#]', remainder)[0].rpartition('@')[2]}"
 
@@ -209,19 +213,22 @@ async def _request(
 
 
 class ConnectionPool:
-    """Connections of one event loop that stay open between requests, separate for each host; close it afterwards."""
+    """Connections that stay open between requests, with a separate client for each host.
+
+    A pool belongs to one event loop; call `close` when done with it.
+    """
 
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
     def get_client(self, host: str, max_bytes: int) -> "httpx.AsyncClient":
-        """Return the client for a host."""
+        """Return the client for a host; `max_bytes` only applies to a client that is new."""
         if host not in self._clients:
             self._clients[host] = _new_client(max_bytes)
         return self._clients[host]
 
     async def close(self) -> None:
-        """Close all connections; later requests open new ones."""
+        """Close all connections; the pool may still be used, with new connections."""
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.aclose()
@@ -239,8 +246,8 @@ async def _client_for(host: str, pool: ConnectionPool | None, max_bytes: int) ->
 def _new_client(max_bytes: int) -> "httpx.AsyncClient":
     from appliance.sending.delivery import limited_http
 
-    # Servers close idle connections after five seconds or more; closing them earlier means that no request is written
-    # to a connection that the server has just closed
+    # Servers close idle connections after five seconds or more. Closing them earlier here avoids writing a request to a
+    # connection that the server has just closed
     client = limited_http.build_limited_client(_ssl_context(), _IDLE_SECONDS, max_bytes + _MAX_HEADER_BYTES)
     # Requests are independent of each other: cookies of a response are not sent with the next request
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
@@ -248,7 +255,10 @@ def _new_client(max_bytes: int) -> "httpx.AsyncClient":
 
 
 async def _resolve_checked(host: str, port: int, allowed: bool) -> list[str]:
-    """Return the addresses of a host. Raises _AddressRefused if one is private and the host is not allowed."""
+    """Return the IP addresses of a host; `allowed` is whether they may be private.
+
+    Raises _AddressRefused if there are none, or if one is not public and that is not allowed.
+    """
     addresses = await asyncio.get_running_loop().run_in_executor(_lookup_pool, _resolve, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
         raise _AddressRefused("one of its addresses is not public")
@@ -256,9 +266,10 @@ async def _resolve_checked(host: str, port: int, allowed: bool) -> list[str]:
 
 
 def _resolve(host: str, port: int, allowed: bool) -> list[str]:
-    """Resolve a host with the configured DNS servers, or else as the system does.
+    """Return the IP addresses of a host by the servers of `network.dns_servers`, or by the system if there are none.
 
-    Names that only this machine knows (`localhost`, /etc/hosts) are resolved where the operator allowed the host.
+    A name that these servers do not know, such as `localhost`, is resolved by the system if the host is allowed to have
+    private addresses. Raises OSError if the system cannot resolve the name.
     """
     if dns_lookup.get_configured_servers() and _HOSTNAME.search(host):
         end = time.monotonic() + TIMEOUT_SECONDS
@@ -272,7 +283,7 @@ def _resolve(host: str, port: int, allowed: bool) -> list[str]:
 
 async def _read_body(response: "httpx.Response", max_bytes: int, cut: bool) -> bytes:
     body = b""
-    # Raw bytes, because a small compressed body may be huge when it is decompressed
+    # The body is not decompressed, because a small compressed body may be huge when it is decompressed
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > max_bytes and cut:
@@ -283,9 +294,10 @@ async def _read_body(response: "httpx.Response", max_bytes: int, cut: bool) -> b
 
 
 def _test_hosts() -> dict[str, Any]:
-    """Return the hosts that tests replace: {"ca": file, "hosts": {name: port on this machine}}.
+    """Return the hosts that tests redirect to this machine, as {"ca": file, "hosts": {name: port}}, or {}.
 
-    The configuration refuses this variable unless all links of the installation lead to this machine.
+    They are in the JSON file that the environment variable CAMPANERO_TEST_HOSTS names. The configuration refuses this
+    variable unless `base_url` leads to this machine.
     """
     path = os.environ.get("CAMPANERO_TEST_HOSTS")
     return json.loads(Path(path).read_text()) if path else {}

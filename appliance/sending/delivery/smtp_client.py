@@ -1,8 +1,8 @@
-"""Speak SMTP as a client, with pipelining (RFC 2920).
+"""An SMTP client with pipelining (RFC 2920).
 
 A message and the envelope of the next one are sent together, so that a message costs one round trip. The class of
-an error tells the phase in which it happened: before the final dot, a broken connection means that nothing was
-accepted; after it, acceptance cannot be known (RFC 1047). A connection is used by one task at a time.
+an error tells when the connection broke: before the final dot, nothing was accepted (Deferred); after it, the message
+may have been accepted (Uncertain, RFC 1047). A connection is used by one task at a time.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from appliance.core.errors import (
 )
 from appliance.sending.delivery import bounce_classes
 
-# Replies: strict parsing (RFC 5321, section 4.2), and the errors that they mean for delivery.
+# Replies are parsed strictly (RFC 5321, 4.2) and converted into errors of delivery.
 
-# RFC 5321, 4.5.3.1.5 allows 512 octets; longer lines are accepted, endless ones are not
+# RFC 5321, 4.5.3.1.5 allows 512 octets; a server that sends longer lines is tolerated up to this limit
 MAX_REPLY_LINE_BYTES = 4_096
 MAX_REPLY_LINES = 200
 _LINE = re.compile(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
@@ -35,11 +35,11 @@ _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})\b")
 
 
 class MalformedReply(Exception):
-    """The server sent something that is not an SMTP reply."""
+    """The server sent something that is not an SMTP reply; the text says what."""
 
 
 class Reply(NamedTuple):
-    """A reply: its code, and its lines as one text without the codes."""
+    """A reply: its code, and the text of its lines joined by line breaks, without the codes."""
 
     code: int
     text: str
@@ -56,12 +56,12 @@ class Reply(NamedTuple):
         return match[1] if match else None
 
     def describe(self) -> str:
-        """Return code and text of the reply."""
+        """Return the code and the text of the reply as one string."""
         return f"{self.code} {self.text}".strip()
 
 
 class ReplyParser:
-    """An incremental parser, which takes bytes as they arrive and returns complete replies."""
+    """An incremental parser: it takes bytes as they arrive and returns replies once they are complete."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -69,11 +69,11 @@ class ReplyParser:
         self._code = 0
 
     def clear(self) -> None:
-        """Drop the bytes received so far: those from before the TLS handshake are not trusted (CVE-2011-0411)."""
+        """Drop incomplete replies; bytes from before the TLS handshake must not be trusted (CVE-2011-0411)."""
         self._rest, self._lines, self._code = b"", [], 0
 
     def feed(self, data: bytes) -> list[Reply]:
-        """Parse the next bytes and return the replies that are complete. Raises MalformedReply."""
+        """Parse the next bytes and return the replies that they complete. Raises MalformedReply."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_REPLY_LINE_BYTES:
             raise MalformedReply("a reply line is too long")
@@ -103,43 +103,52 @@ class ReplyParser:
 
 
 def connection_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejection before any recipient was named: it is always about this client."""
+    """Return the error for a rejection before MAIL, which is always about this client.
+
+    It is ClientRejected for 5xx, Deferred for 450, else ConnectionFailed.
+    """
     kind = ClientRejected if reply.code >= 500 else Deferred if reply.code == 450 else ConnectionFailed
     return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 def sender_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejected MAIL command: 5xx is about the sender, 421 about the connection."""
+    """Return the error for a rejected MAIL command: SenderRejected for 5xx, ConnectionFailed for 421, else Deferred."""
     kind = SenderRejected if reply.code >= 500 else ConnectionFailed if reply.code == 421 else Deferred
     return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 def message_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejected recipient or message; a rejection that names our DNS counts against neither."""
+    """Return the error for a rejected recipient or message: RecipientRejected for 5xx, else Deferred.
+
+    A rejection because of our SPF, DKIM, DMARC or reverse DNS is MailUnauthenticated, whatever its code.
+    """
     kind: type[DeliveryError] = RecipientRejected if reply.code >= 500 else Deferred
     if bounce_classes.classify(reply.code, reply.enhanced_code, reply.text) is bounce_classes.AUTHENTICATION:
         kind = MailUnauthenticated
     return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
-# Envelopes and servers.
+# The messages to send, and the servers to connect to.
 
 
 class Envelope(NamedTuple):
-    """A finished message with its two envelope addresses, as ASCII or, if the next hop accepts it, UTF-8."""
+    """A finished message with its envelope addresses; each is sent in ASCII form if it has one, else in UTF-8."""
 
     mail_from: str
     rcpt_to: str
     content: bytes
-    is_stuffed: bool = False  # no line begins with a dot
+    is_stuffed: bool = False  # True if the content needs no dot-stuffing: it ends in CRLF and no line begins with a dot
 
 
 class Server(NamedTuple):
-    """A server to connect to; timeouts in seconds."""
+    """A server to connect to; the timeouts are in seconds.
+
+    `max_messages` is the number of messages sent over one connection; an empty `helo` means the name of this machine.
+    """
 
     host: str
     port: int
-    tls: str  # none, offered, starttls, tls
+    tls: str  # `none`, `offered` (STARTTLS if the server offers it), `starttls` (required) or `tls` (from the start)
     username: str = ""
     password: str = ""
     helo: str = ""
@@ -151,7 +160,7 @@ class Server(NamedTuple):
 
 
 def dot_stuff(content: bytes) -> bytes:
-    """Escape lines that begin with a dot, for DATA (RFC 5321, 4.5.2)."""
+    """Return a message with a dot put before each line that begins with one (RFC 5321, 4.5.2), ending in CRLF."""
     if content.startswith(b"."):
         content = b"." + content
     if b"\n." in content:
@@ -160,9 +169,10 @@ def dot_stuff(content: bytes) -> bytes:
 
 
 def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
-    """Return MAIL, RCPT and DATA for a server with these extensions.
+    """Return the commands MAIL, RCPT and DATA for a server with the given extensions.
 
-    Raises RecipientRejected if the server cannot accept the addresses or the size.
+    Raises RecipientRejected if the server supports neither the addresses nor an ASCII form of them, or if the message
+    exceeds its size limit.
     """
     sender = addresses.to_ascii(envelope.mail_from) or envelope.mail_from
     recipient = addresses.to_ascii(envelope.rcpt_to) or envelope.rcpt_to
@@ -172,7 +182,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
             raise RecipientRejected("the next hop does not accept this address (no SMTPUTF8)", 553, "5.6.7")
         mail_command.append("SMTPUTF8")
         if "8BITMIME" in extensions:
-            mail_command.append("BODY=8BITMIME")  # the message's headers contain these addresses as UTF-8
+            mail_command.append("BODY=8BITMIME")  # the headers contain the addresses in UTF-8
     if "SIZE" in extensions:
         size = len(envelope.content)
         limit = extensions["SIZE"]
@@ -182,11 +192,14 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
     return f"{' '.join(mail_command)}\r\n".encode(), f"RCPT TO:<{recipient}>\r\n".encode(), b"DATA\r\n"
 
 
-# Outcomes of a dialogue besides replies.
+# Exceptions of the dialogue, and an envelope that was sent ahead.
 
 
 class MessageRejected(Exception):
-    """A message was rejected after its data; `next_envelope` is already opened behind it, or None."""
+    """A message was rejected after its data.
+
+    `next_envelope` is the envelope that was already sent behind the message, or None.
+    """
 
     def __init__(self, error: DeliveryError, next_envelope: "OpenedEnvelope | None") -> None:
         super().__init__(str(error))
@@ -194,7 +207,7 @@ class MessageRejected(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection ended; the text says how."""
+    """The connection ended; the text says why."""
 
 
 class ReplyTimeout(ConnectionLost):
@@ -202,11 +215,14 @@ class ReplyTimeout(ConnectionLost):
 
 
 class EncryptionFailed(Exception):
-    """The server offers encryption that failed; the text says why."""
+    """The server offered STARTTLS, but the TLS handshake failed; the text says why."""
 
 
 class OpenedEnvelope(NamedTuple):
-    """An envelope whose commands were sent, with the replies that it waits for; nothing of its message was sent."""
+    """An envelope whose commands were sent, with the futures of their replies; its message was not sent yet.
+
+    Without pipelining only MAIL was sent, and `rcpt` and `data` are None.
+    """
 
     envelope: Envelope
     mail: "asyncio.Future[Reply]"
@@ -214,14 +230,18 @@ class OpenedEnvelope(NamedTuple):
     data: "asyncio.Future[Reply] | None"
 
 
-# The connection: it sends bytes, matches replies to commands by their order, and limits every wait. `SmtpClient` below
-# adds the commands of a message.
+# The connection sends bytes, matches replies to commands by their order, and limits every wait. `SmtpClient` adds the
+# commands of a message.
 
 _QUIT_TIMEOUT_SECONDS = 2.0
 
 
 class SmtpProtocol(asyncio.Protocol):
-    """A connection to one SMTP server, after its greeting."""
+    """A connection to an SMTP server.
+
+    `extensions` are those of EHLO with their parameters, `sent_count` is the number of messages that got a reply, and
+    `error` is set once the connection is closed.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -238,14 +258,14 @@ class SmtpProtocol(asyncio.Protocol):
         self._deadline = self._timeout_seconds = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take over the connection, again after it became encrypted."""
-        # The transports of other event loops are not of asyncio's classes
+        """Store the transport; called for the new connection, and again for the encrypted one."""
+        # Transports of other event loops are not instances of asyncio's class, so this cannot be asserted
         self._transport = cast(asyncio.Transport, transport)
-        # Writing pauses at the first byte that the system does not accept, which shows what left this machine
+        # Writing pauses at the first byte that the system does not accept, so that `drain` tells whether all bytes left
         self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
-        """Set the results of the waiting commands, in their order."""
+        """Parse bytes and give each reply to the oldest waiting command; fail on an unexpected or malformed reply."""
         try:
             replies = self._parser.feed(data)
         except MalformedReply as error:
@@ -258,28 +278,28 @@ class SmtpProtocol(asyncio.Protocol):
                 self._banner = self._banner or reply
                 self._pending_replies.popleft().set_result(reply)
             elif self._banner is None and not self.extensions:
-                self._banner = reply  # the greeting answers no command
+                self._banner = reply  # the greeting is not the reply to a command
             else:
-                # An unsolicited 421, or a reply that would be mistaken for the reply to the next command
+                # It may be an unsolicited 421; in any case it would be mistaken for the reply to the next command
                 self.fail(ConnectionLost(f"unexpected reply: {reply.describe()}"))
                 return
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail all waiting futures."""
+        """Fail all waiting futures with ConnectionLost."""
         self.fail(ConnectionLost(str(error) if error else "the server closed the connection"))
 
     def pause_writing(self) -> None:
-        """Remember that the send buffer is not empty."""
+        """Note that the system did not accept all bytes yet."""
         self._is_buffer_full = True
 
     def resume_writing(self) -> None:
-        """Remember that the send buffer is empty."""
+        """Note that the system accepted all bytes, and wake `drain`."""
         self._is_buffer_full = False
         if self._buffer_drained is not None and not self._buffer_drained.done():
             self._buffer_drained.set_result(None)
 
     def fail(self, error: ConnectionLost) -> None:
-        """Close the connection and fail all waiting futures with the error; an earlier error is kept."""
+        """Close the connection at once and fail all waiting futures with the error, or with an earlier one."""
         if self.error is None:
             self.error = error
         waiting: list[asyncio.Future[Any]] = [*self._pending_replies]
@@ -296,24 +316,24 @@ class SmtpProtocol(asyncio.Protocol):
             self._transport.abort()
 
     def is_open(self) -> bool:
-        """Return whether another message may be sent over this connection."""
+        """Return whether the connection is not closed and carried fewer than `max_messages` messages."""
         return self.error is None and self.sent_count < self.server.max_messages
 
     @property
     def encryption(self) -> str:
-        """Return the TLS version, such as `TLSv1.3`, or `none`."""
+        """Return the TLS version of the connection, such as `TLSv1.3`, or `none`."""
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return str(tls.version()) if tls is not None else "none"
 
     async def read_banner(self) -> Reply:
-        """Return the greeting of the server. Raises ConnectionLost."""
+        """Wait for the greeting of the server and return it. Raises ConnectionLost."""
         if self._banner is not None and self.error is None:
             return self._banner
         reply: Reply = await self.wait_for(self.next_reply())
         return reply
 
     def next_reply(self) -> "asyncio.Future[Reply]":
-        """Return a future of the next reply, which raises ConnectionLost."""
+        """Return a future of the reply to the next command, which raises ConnectionLost if the connection ends."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if self.error is not None:
             future.set_exception(self.error)
@@ -323,7 +343,7 @@ class SmtpProtocol(asyncio.Protocol):
         return future
 
     def write(self, data: bytes) -> None:
-        """Send bytes; errors are raised where the reply is awaited."""
+        """Send bytes; if the connection is lost, the error is raised where the reply is awaited."""
         if self._transport is not None and self.error is None:
             self._transport.write(data)
 
@@ -334,13 +354,16 @@ class SmtpProtocol(asyncio.Protocol):
         return reply
 
     async def wait_for(self, future: "asyncio.Future[Any]", seconds: float | None = None) -> Any:
-        """Wait for a future up to the timeout of this server. Raises ConnectionLost."""
+        """Wait for a future for `seconds`, by default the command timeout of the server.
+
+        Raises ConnectionLost; a timeout is ReplyTimeout and closes the connection.
+        """
         if future.done():
             return future.result()
         loop = asyncio.get_running_loop()
         self._timeout_seconds = self.server.command_timeout if seconds is None else seconds
         self._deadline = loop.time() + self._timeout_seconds
-        # One timer per connection, which is set again if it fired early: a timer per wait costs as much as a message
+        # A timer for each wait would cost as much as a message, so the connection has one that is set again if early
         if self._timer is None or self._timer.when() > self._deadline:
             self._set_timer(loop)
         return await future
@@ -360,7 +383,7 @@ class SmtpProtocol(asyncio.Protocol):
             self.fail(ReplyTimeout(f"no reply within {self._timeout_seconds:g} s"))
 
     async def encrypt(self, context: Any) -> None:
-        """Start TLS and drop bytes received before the handshake. Raises OSError or ssl.SSLError."""
+        """Start TLS; bytes received before the handshake are dropped. Raises OSError, of which ssl.SSLError is one."""
         assert self._transport is not None
         self._parser.clear()
         transport = await asyncio.get_running_loop().start_tls(
@@ -372,7 +395,7 @@ class SmtpProtocol(asyncio.Protocol):
         self.connection_made(transport)
 
     async def drain(self) -> None:
-        """Wait until all bytes were sent. Raises Deferred if the connection breaks before."""
+        """Wait until the system accepted all bytes. Raises Deferred if the connection is lost before."""
         if not self._is_buffer_full:
             return
         self._buffer_drained = asyncio.get_running_loop().create_future()
@@ -384,29 +407,30 @@ class SmtpProtocol(asyncio.Protocol):
             self._buffer_drained = None
 
     def abort(self) -> None:
-        """Close the connection without QUIT: the server drops an unfinished message."""
+        """Close the connection without QUIT, so that the server drops an unfinished message."""
         self.fail(ConnectionLost("aborted"))
 
     async def close(self) -> None:
-        """Send QUIT and close the connection, whatever the reply."""
+        """Send QUIT, wait at most `_QUIT_TIMEOUT_SECONDS` for the reply, and close the connection."""
         if self.error is None:
             with contextlib.suppress(ConnectionLost):
                 await self.send_command("QUIT", _QUIT_TIMEOUT_SECONDS)
         self.fail(ConnectionLost("closed"))
 
 
-# A smaller message is written together with the commands behind it, because the system accepts this much at once
-# (`smtp_connect`). Of a larger write it would be unknown whether the final dot has left, so it is written alone
+# A message smaller than this is written together with the next commands, because the system accepts this many bytes at
+# once (`smtp_connect`). With a larger write it would be unknown whether the final dot has left, so a larger message is
+# written alone
 _MAX_SINGLE_WRITE_BYTES = 16_000
 
 
 class SmtpClient(SmtpProtocol):
-    """A client that sends one message after the other over one connection."""
+    """An SMTP client that sends messages one after the other over one connection."""
 
     def open_envelope(self, envelope: Envelope) -> OpenedEnvelope:
-        """Send the commands of an envelope; `wait_until_ready` waits for the replies.
+        """Send the commands of an envelope, without pipelining only MAIL; `wait_until_ready` waits for the replies.
 
-        Raises RecipientRejected for an envelope that this server cannot accept.
+        Raises RecipientRejected as `envelope_commands` does.
         """
         commands = envelope_commands(envelope, self.extensions)
         if "PIPELINING" not in self.extensions:
@@ -416,9 +440,10 @@ class SmtpClient(SmtpProtocol):
         return self._expect_replies(envelope)
 
     async def wait_until_ready(self, opened: OpenedEnvelope) -> None:
-        """Wait until the server asks for the message. Raises Deferred, RecipientRejected or SenderRejected.
+        """Wait until the server is ready for the message of an opened envelope.
 
-        ConnectionFailed means that this connection accepts no more messages.
+        Raises the error of a rejection: SenderRejected, RecipientRejected, MailUnauthenticated, Deferred, or
+        ConnectionFailed if the server accepts no more messages on this connection. Raises Deferred if it breaks.
         """
         try:
             if opened.rcpt is None or opened.data is None:
@@ -426,7 +451,7 @@ class SmtpClient(SmtpProtocol):
             else:
                 await self._open_pipelined(opened)
         except ConnectionLost as error:
-            # This message may be the reason why the server closed the connection, so the attempt counts
+            # The message itself may be the reason why the server closed the connection, so the attempt counts
             raise Deferred(f"connection lost before the message was sent: {error}") from None
 
     async def _open_step_by_step(self, opened: OpenedEnvelope) -> None:
@@ -447,13 +472,13 @@ class SmtpClient(SmtpProtocol):
         assert opened.rcpt is not None and opened.data is not None
         mail = await self.wait_for(opened.mail)
         rcpt = mail if mail.code == 421 else await self.wait_for(opened.rcpt)
-        if rcpt.code == 421:  # no reply follows it
+        if rcpt.code == 421:  # the server closes the connection, so no other reply follows
             await self._reset_and_raise(rcpt, sender_error(mail) if rcpt is mail else message_error(rcpt))
         data = await self.wait_for(opened.data)
         if mail.is_good and rcpt.is_good and data.code == 354:
             return
         if data.code == 354:
-            # The server accepted DATA without recipients: it must reject the empty message it gets (RFC 2920, 3.1)
+            # The server accepted DATA without a recipient: it must reject the empty message sent here (RFC 2920, 3.1)
             self.write(b".\r\n")
             await self.wait_for(self.next_reply())
         if not mail.is_good:
@@ -463,7 +488,7 @@ class SmtpClient(SmtpProtocol):
         await self._reset_and_raise(data, message_error(data if data.code >= 400 else data._replace(code=451)))
 
     async def _reset_and_raise(self, reply: Reply, error: Exception) -> None:
-        """Reset the session for the next envelope, then raise the error."""
+        """Reset the session for the next envelope, or close it after a 421, then raise the error."""
         if reply.code == 421:
             self.fail(ConnectionLost(reply.describe()))
         else:
@@ -476,11 +501,11 @@ class SmtpClient(SmtpProtocol):
     async def deliver(
         self, envelope: Envelope, next_envelope: Envelope | None = None
     ) -> tuple[Reply, OpenedEnvelope | None]:
-        """Send the message of the opened envelope, and pipeline the next envelope behind it if the server allows that.
+        """Send the message of the opened envelope, with the commands of the next envelope behind it if possible.
 
-        Returns the reply of acceptance, and the next envelope if it was opened. Raises MessageRejected with the error
-        of the server's reply, Deferred if the final dot did not leave this machine, or Uncertain if it did and no reply
-        came.
+        Returns the reply of acceptance, and the next envelope if its commands were sent, else None. Raises
+        MessageRejected if the server rejects the message, Deferred if the final dot did not leave this machine, or
+        Uncertain if it did and no reply came.
         """
         if self.error is not None:
             raise Deferred(f"connection lost before the message was sent: {self.error}")
@@ -508,7 +533,11 @@ class SmtpClient(SmtpProtocol):
         raise MessageRejected(message_error(reply), opened)
 
     def _get_next_commands(self, next_envelope: Envelope | None) -> bytes:
-        """Return the commands that may follow a message (RFC 2920, 3.1), or nothing."""
+        """Return the commands of the next envelope to pipeline behind a message (RFC 2920, 3.1).
+
+        The result is empty without pipelining or a next envelope, if the connection has no message left, or if the
+        server cannot accept that envelope.
+        """
         if (
             next_envelope is None
             or "PIPELINING" not in self.extensions

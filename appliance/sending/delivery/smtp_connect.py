@@ -1,4 +1,7 @@
-"""Open SMTP connections to the relay, the capture server or the mail servers of a domain, and check the EHLO name."""
+"""Open SMTP connections to the relay, the capture server or the mail servers of a domain.
+
+Also check this machine as a sender: its EHLO name in DNS, and whether it can connect to other mail servers at all.
+"""
 
 import asyncio
 import base64
@@ -35,9 +38,11 @@ _hostname_lock = threading.Lock()
 
 
 async def open_connection(server: Server, context: ContextFactory = ssl.create_default_context) -> SmtpClient:
-    """Return a connection that is ready for an envelope. Raises an error of DeliveryError.
+    """Connect to a server, encrypt and log in as its settings require, and return the open connection.
 
-    With `tls="offered"`, EncryptionFailed says that the server offers STARTTLS but failed to encrypt.
+    Raises ClientRejected for a failed TLS handshake, a rejected login or an unusable setting, ConnectionFailed if the
+    server cannot be reached, and the error of `connection_error` if it rejects the connection. With `tls="offered"`,
+    raises EncryptionFailed if the server offers STARTTLS but the handshake fails.
     """
     dialogue = SmtpClient(server)
     try:
@@ -70,7 +75,7 @@ async def open_connection(server: Server, context: ContextFactory = ssl.create_d
 
 
 def _with_cause(error: DeliveryError, cause: Cause) -> DeliveryError:
-    """Set the cause of a failed connection on an error, and return it."""
+    """Set `cause` and `help` of an error from the cause of a failed connection, and return the error."""
     error.cause, error.help = cause.name, cause.help
     return error
 
@@ -87,15 +92,15 @@ async def _open_socket(dialogue: SmtpClient, context: ContextFactory | None) -> 
             )  # fmt: skip
     except ValueError as error:
         if isinstance(error, OSError):
-            raise  # the error of an untrusted certificate is both a ValueError and an OSError
-        # Python cannot encode the name; DNS was not queried
+            raise  # an untrusted certificate raises an error that is both a ValueError and an OSError
+        # Python cannot encode the host name, so DNS was not queried
         raise ClientRejected(f"{server.host!r} is not a valid host name: {error}") from None
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        # Each write is a complete step of the dialogue; waiting to fill a packet would cost 40 ms a message
+        # Each write is a complete step of the dialogue; waiting for a full packet would cost 40 ms for each message
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Bytes in the system's send buffer cannot be told from bytes that were sent: with a buffer of whole large
-        # messages, a connection that breaks within one of them would make its outcome unknown without need
+        # Bytes in the system's send buffer count as sent. With a buffer that holds whole large messages, a connection
+        # that breaks in the middle of one would leave its outcome unknown without need
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
 
 
@@ -120,7 +125,10 @@ async def _start_session(dialogue: SmtpClient, context: ContextFactory) -> None:
 
 
 async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None:
-    """Start TLS; a server that refuses STARTTLS now is used without encryption."""
+    """Send STARTTLS and start TLS. Raises EncryptionFailed if the handshake fails.
+
+    A server that rejects the command, although it offers it, is used without encryption.
+    """
     reply = await dialogue.send_command("STARTTLS")
     if not reply.is_good:
         return
@@ -132,7 +140,10 @@ async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None
 
 
 async def _ehlo(dialogue: SmtpClient) -> None:
-    """Send EHLO and store the extensions; a server without EHLO has none."""
+    """Send EHLO and store the extensions of the server, or HELO without extensions if it does not know EHLO.
+
+    Raises the error of `connection_error` if both are rejected.
+    """
     name = dialogue.server.helo or await _get_own_hostname()
     reply = await dialogue.send_command(f"EHLO {name}")
     if not reply.is_good and reply.code in (500, 502, 550):
@@ -146,7 +157,7 @@ async def _ehlo(dialogue: SmtpClient) -> None:
 
 
 async def _get_own_hostname() -> str:
-    """Return the name of this machine, resolved once in a thread, because name servers may be slow."""
+    """Return the host name of this machine; it is resolved once, in a thread because name servers may be slow."""
     return _own_hostname or await asyncio.get_running_loop().run_in_executor(None, _resolve_own_hostname)
 
 
@@ -187,14 +198,17 @@ def _require_success(reply: Reply) -> None:
         raise connection_error(reply)
 
 
-# Direct delivery: the mail servers of a domain in order of preference, encrypted where they offer it.
+# Direct delivery: the mail servers of a domain are tried in order of preference, with TLS if they offer it.
 
-# RFC 5321, 5.1 requires at least two attempts; many more could take one message an hour
+# RFC 5321, 5.1 requires at least two addresses to be tried; many more could take an hour for one message
 _MAX_MX_ADDRESSES = 6
 
 
 class MxTarget(NamedTuple):
-    """The mail servers of a domain, and whether they must present a valid certificate for their name."""
+    """The mail servers of a domain as (preference, name), best first, and their recipient group.
+
+    With `requires_verified_tls` a server must offer STARTTLS and present a valid certificate for its name (MTA-STS).
+    """
 
     domain: str
     hosts: tuple[tuple[int, str], ...]
@@ -209,7 +223,7 @@ class MxTarget(NamedTuple):
 
 
 def get_helo_name() -> str:
-    """Return the name for EHLO."""
+    """Return the name for EHLO: `email.direct.helo` or the host of `base_url`, an IP address as an address literal."""
     settings = config.current()
     name = settings.email.direct.helo or config.base_host(settings)
     try:
@@ -220,10 +234,10 @@ def get_helo_name() -> str:
 
 
 async def connect_to_mx(target: MxTarget) -> SmtpClient:
-    """Open a connection to the first server that accepts one, trying all of them in order (D24).
+    """Open a connection to the first server of a domain that accepts one, in order of preference (D24).
 
-    Raises RecipientRejected if none can ever be reached, Deferred if one replied but refused, or ConnectionFailed if
-    none replied.
+    At most `_MAX_MX_ADDRESSES` addresses are tried. If none accepts, raises Deferred if a server replied, else
+    ConnectionFailed. Without any address to try, raises RecipientRejected if all addresses are private, else Deferred.
     """
     errors: list[str] = []
     smtp_error: DeliveryError | None = None
@@ -250,9 +264,10 @@ async def connect_to_mx(target: MxTarget) -> SmtpClient:
 
 
 async def _candidate_addresses(target: MxTarget, errors: list[str]) -> tuple[list[tuple[str, str]], bool]:
-    """Return (server, address) in the order to try them, and whether all addresses are private.
+    """Return at most `_MAX_MX_ADDRESSES` pairs (server, IP address) to try in order, and whether all are private.
 
-    The best preference comes first; servers of equal preference are shuffled.
+    The lowest preference comes first; servers of equal preference are shuffled. The reason why a server has no address
+    is appended to `errors`.
     """
     candidates: list[tuple[str, str]] = []
     lookups: list[mx_routes.Addresses] = []
@@ -276,8 +291,8 @@ async def _open_mx_connection(target: MxTarget, host: str, address: str) -> Smtp
     try:
         return await open_connection(server, _opportunistic_context)
     except EncryptionFailed:
-        # A second attempt to encrypt would fail too; without TLS an eavesdropper learns no more than if the server
-        # offered none
+        # Another attempt to encrypt would fail too. Without TLS an eavesdropper learns no more than if the server had
+        # not offered it
         return await open_connection(server._replace(tls="none"))
 
 
@@ -292,9 +307,9 @@ def _mx_server(host: str, address: str, tls: str) -> Server:
 
 @cache
 def _opportunistic_context() -> ssl.SSLContext:
-    """Return a context without verification.
+    """Return a TLS context that accepts any certificate and old ciphers.
 
-    Mail servers present certificates for any name, and the alternative to an unverified certificate is clear text.
+    Many mail servers have a certificate for another name, and the alternative to unverified TLS is clear text.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -310,14 +325,14 @@ def _verifying_context() -> ssl.SSLContext:
 
 # Checks of this machine as a sender: the EHLO name and the outgoing port.
 #
-# Receiving servers compare the EHLO name with DNS in both directions (D18): the name resolves to an address, and the
-# address has that name (PTR). A sender that fails this is treated as a compromised machine.
+# Receiving servers check the EHLO name in DNS (D18): it must resolve to the sending IP address, and that address must
+# have a PTR record with the name. They treat a sender that fails this like a compromised machine.
 
 _PROBE_TIMEOUT_SECONDS = 20.0
 
 
 class CheckResult(NamedTuple):
-    """The result of a check: its level, a message, and the DNS record to add if one is missing."""
+    """The result of a check; `record` is the DNS record to add, or empty if none is missing."""
 
     level: Literal["ok", "warn", "fail"]
     message: str
@@ -325,12 +340,15 @@ class CheckResult(NamedTuple):
 
 
 def is_full_hostname(name: str) -> bool:
-    """Return whether a name can be a public host name: not an address, and not a name of a local network."""
+    """Return whether an EHLO name can be public: not a single label, an address literal, `.local` or `.localhost`."""
     return "." in name and not name.startswith("[") and name.rpartition(".")[2].lower() not in ("local", "localhost")
 
 
 def check_helo_name() -> list[CheckResult]:
-    """Check the EHLO name in DNS. Blocks on name servers."""
+    """Check the EHLO name in DNS; return one result for each of its IPv4 addresses, or the reason why it has none.
+
+    Blocks on name servers.
+    """
     name = get_helo_name()
     if not is_full_hostname(name):
         return [CheckResult("fail", f"{name} is not a full host name; set email.direct.helo to one that is in DNS")]
@@ -356,9 +374,10 @@ def _check_reverse_dns(name: str, address: str) -> CheckResult:
 
 
 async def find_port_block() -> str | None:
-    """Return a message if none of the well-known mail servers can be reached from here, or else None.
+    """Return a message if outgoing connections to mail servers seem to be blocked, else None.
 
-    The servers of `email.direct.probes` are tried: those are never all down at once.
+    That is so if no mail server of the domains in `email.direct.probes` replies; all of them are never down at once.
+    None also means that the cause is unknown, because none of the domains has a usable server.
     """
     names = config.current().email.direct.probes
     results = await asyncio.gather(*map(_can_connect, names))
@@ -372,7 +391,10 @@ async def find_port_block() -> str | None:
 
 
 async def _can_connect(domain: str) -> bool | None:
-    """Return whether a server of a domain replies, or None if the domain has no usable server."""
+    """Return whether a mail server of a domain replies within `_PROBE_TIMEOUT_SECONDS`.
+
+    None means that no server could be tried.
+    """
     route = await mx_routes.find_route_async(domain)
     if route.error is not None:
         return None
@@ -391,7 +413,7 @@ async def _can_connect(domain: str) -> bool | None:
 
 
 def build_relay_server(email: Email) -> Server:
-    """Return the server that these settings name."""
+    """Return the relay of the email settings as a server to connect to."""
     relay = email.relay
     return Server(
         relay.host, relay.port, relay.tls, relay.username, relay.password,
@@ -409,7 +431,7 @@ _capture_port: int | None = None
 
 
 def set_capture_port(port: int | None) -> None:
-    """Set the port of the built-in capture server, or None while it is not running."""
+    """Set the local port of the built-in capture server; None means that it is not running."""
     global _capture_port
     _capture_port = port
 
@@ -425,9 +447,9 @@ SERVERS = {"relay": _current_relay, "capture": _capture_server}
 
 
 async def connect_to_provider(provider: str) -> SmtpClient:
-    """Open a connection of the provider that a message's row names.
+    """Open a connection to an email provider, a key of `SERVERS`.
 
-    Raises ClientRejected, Deferred or ConnectionFailed.
+    Raises ClientRejected, also for an unknown provider, Deferred or ConnectionFailed.
     """
     server_of = SERVERS.get(provider)
     if server_of is None:
@@ -436,5 +458,8 @@ async def connect_to_provider(provider: str) -> SmtpClient:
 
 
 async def check_relay_login(email: Email) -> None:
-    """Connect to the relay of these settings, log in, and close the connection; raises as `connect_to_provider`."""
+    """Connect to the relay of the email settings, log in, and close the connection.
+
+    Raises ClientRejected, Deferred or ConnectionFailed.
+    """
     await (await open_connection(build_relay_server(email))).close()

@@ -1,4 +1,4 @@
-"""Look up the DNS records of a domain and judge them: valid, invalid with the reason, or unknown."""
+"""Look up the DNS records of a sending domain and check each one: valid, invalid with the reason, or unknown."""
 
 import ipaddress
 import threading
@@ -16,24 +16,28 @@ from appliance.sending.domains.records import DKIM, Record, Validity
 
 Lookup = Callable[[str, str], DnsAnswer]
 
-# SPF as a receiving server evaluates it (RFC 7208), as far as needed to know who may send and whether it is valid.
+# SPF (RFC 7208): only what is needed to find which senders a record allows and whether receivers can evaluate it.
 
 _MAX_LOOKUPS = 10  # RFC 7208, 4.6.4
 _LOOKUP_TERMS = ("include", "a", "mx", "ptr", "exists", "redirect")
 
 
 class SpfResult(NamedTuple):
-    """The result of evaluating an SPF record with all its includes."""
+    """The result of evaluating a domain's SPF record with all its includes.
+
+    `records` are the domain's own SPF records, `terms` the terms that allow senders, also those of included records,
+    and `lookups` the DNS look-ups that a receiver needs. `problem` describes the fault, or is None for a usable record.
+    """
 
     records: tuple[str, ...]
     terms: frozenset[str] = frozenset()
     lookups: int = 0
     problem: str | None = None
-    is_unknown: bool = False  # a DNS look-up of a part of it failed
+    is_unknown: bool = False  # the look-up of an included record failed
 
 
 class _SpfEvaluation:
-    """One evaluation: the terms that allow senders, and the number of look-ups that a receiver needs."""
+    """The evaluation of one SPF record; its attributes are those of `SpfResult`, added up over all includes."""
 
     def __init__(self, lookup: Lookup) -> None:
         self.lookup = lookup
@@ -43,7 +47,7 @@ class _SpfEvaluation:
         self.is_unknown = False
 
     def evaluate_record(self, domain: str, text: str) -> None:
-        """Evaluate the terms of one record and of those it includes."""
+        """Add the terms and look-ups of a record and its includes; above `_MAX_LOOKUPS`, set `problem` and stop."""
         terms = [term.lower() for term in text.split()[1:]]
         has_all = any(_split_term(term)[0] == "all" for term in terms)
         for term in terms:
@@ -62,7 +66,7 @@ class _SpfEvaluation:
                 self.evaluate_include(name, value)
 
     def evaluate_include(self, modifier: str, domain: str) -> None:
-        """Evaluate the record of an include or redirect."""
+        """Evaluate the SPF record that an `include` or `redirect` names; set `problem` if there is not exactly one."""
         answer = self.lookup(domain, "TXT")
         if answer.state == "failed":
             self.is_unknown = self.is_unknown or answer.cause != "loop"
@@ -78,7 +82,10 @@ class _SpfEvaluation:
 
 
 def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
-    """Evaluate the SPF record of a domain from the answer of its TXT look-up; `problem` is its fault in words."""
+    """Evaluate the SPF record in the answer of a domain's TXT look-up, and look up its includes.
+
+    Having no record, several records or `+all` is a problem too.
+    """
     records = _spf_records(answer)
     if not records:
         return SpfResult((), problem="there is no SPF record")
@@ -95,7 +102,7 @@ def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
 
 
 def allows_term(spf: SpfResult, term: str, lookup: Lookup) -> bool:
-    """Return whether a record allows a term, by the same term or by the addresses behind it."""
+    """Return whether an SPF record has a term, or allows all IP addresses that the term stands for."""
     if term in spf.terms:
         return True
     name, _, value = term.partition(":")
@@ -129,7 +136,7 @@ def _spf_records(answer: DnsAnswer) -> list[str]:
 
 
 def _split_term(term: str) -> tuple[str, str]:
-    """Split a term into name and value, without the qualifier and the prefix length of `a` and `mx`."""
+    """Return the name and value of an SPF term without its qualifier; only `ip4` and `ip6` keep a prefix length."""
     bare = term.lstrip("+-~?")
     name, value = bare, ""
     for separator in (":", "="):
@@ -139,15 +146,18 @@ def _split_term(term: str) -> tuple[str, str]:
     return name.partition("/")[0], value if name.startswith(("ip4", "ip6")) else value.partition("/")[0]
 
 
-# DMARC: the policy that applies to a domain, its own or an inherited one (RFC 9989).
+# DMARC (RFC 9989): the policy of a domain is its own, or else the one of the nearest parent domain that has one.
 
 _POLICIES = ("none", "quarantine", "reject")
-_MAX_PARENT_DOMAINS = 8  # whose policies are looked up
+_MAX_PARENT_DOMAINS = 8  # parent domains whose policies are looked up
 DmarcResult = tuple[Validity, tuple[str, ...], str | None]
 
 
 def check_dmarc(name: str, answer: DnsAnswer, lookup: Lookup) -> DmarcResult:
-    """Check the policy at `_dmarc.<domain>`: any valid policy is accepted, also an inherited one."""
+    """Return the validity, the records and a problem or note of the DMARC policy at `name`, which is `_dmarc.<domain>`.
+
+    Any valid policy is accepted, also one inherited from a parent domain.
+    """
     records = _dmarc_records(answer)
     if records:
         return _check_policy(records, "p", None)
@@ -179,7 +189,7 @@ def _check_policy(records: tuple[str, ...], tag: str, parent: str | None) -> Dma
 
 
 def _dmarc_records(answer: DnsAnswer) -> tuple[str, ...]:
-    """Return the TXT records that are DMARC policies; other records at that name do not count."""
+    """Return the TXT records of an answer that begin with `v=DMARC1`, in any case and spacing."""
     return tuple(record for record in answer.records if "".join(record[:20].lower().split()).startswith("v=dmarc1"))
 
 
@@ -188,12 +198,12 @@ def _parent_domains(domain: str) -> list[str]:
     return [".".join(labels[start:]) for start in range(1, len(labels) - 1)][-_MAX_PARENT_DOMAINS:]
 
 
-TIMEOUT_SECONDS = 15.0  # for all look-ups of a domain
+TIMEOUT_SECONDS = 15.0  # for all look-ups of a domain together
 _MAX_SHOWN_RECORDS, _MAX_SHOWN_CHARACTERS = 10, 1000
 
 
 class RecordCheck(NamedTuple):
-    """The result of checking one record."""
+    """The result of checking one record: its validity, the values found in DNS, and the problem or a note, if any."""
 
     valid: Validity
     found: tuple[str, ...] = ()
@@ -201,9 +211,9 @@ class RecordCheck(NamedTuple):
 
 
 class CachedLookups:
-    """The look-ups of one check, with a common time limit; each name and type is looked up once.
+    """The DNS look-ups of one check: cached by name and record type, with a common time limit of `seconds`.
 
-    The time limit is needed because an SPF record includes names of other owners, whose servers may be slow.
+    The time limit is needed because an SPF record includes domains of other owners, whose servers may be slow.
     """
 
     def __init__(self, seconds: float = TIMEOUT_SECONDS) -> None:
@@ -212,7 +222,7 @@ class CachedLookups:
         self._lock = threading.Lock()
 
     def __call__(self, name: str, kind: str) -> DnsAnswer:
-        """Return an answer, from the cache if it was looked up before."""
+        """Return the answer for a name and record type; once the time limit is reached, a failed answer."""
         with self._lock:
             answer = self._answers.get((name, kind))
         if answer is None:
@@ -228,7 +238,10 @@ class CachedLookups:
 def check_records(
     expected_records: list[Record], domain: str, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> list[Record]:
-    """Return the records as they are in DNS now; blocks for at most `timeout_seconds` seconds."""
+    """Return the expected records with the results of looking them up now; may block for `timeout_seconds`.
+
+    Each record gets at most `_MAX_SHOWN_RECORDS` values in `found`, each of at most `_MAX_SHOWN_CHARACTERS`.
+    """
     lookups = CachedLookups(timeout_seconds)
     with ThreadPoolExecutor(max(1, len(expected_records)), "dns") as pool:
         verdicts = list(pool.map(lambda record: check_record(record, domain, lookups), expected_records))
@@ -243,7 +256,10 @@ def check_records(
 
 
 def _printable(text: str) -> str:
-    """Return text from DNS in a form that stays on one line of a page or a log."""
+    """Return at most `_MAX_SHOWN_CHARACTERS` of a text from DNS, with U+FFFD for each unprintable character.
+
+    The text is thus on one line, also in a log.
+    """
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for character in text[:_MAX_SHOWN_CHARACTERS]
@@ -251,14 +267,14 @@ def _printable(text: str) -> str:
 
 
 def check_record(record: Record, domain: str, lookup: Lookup) -> RecordCheck:
-    """Check one record of a domain; one without a value is not looked up."""
+    """Look up and check one record of a domain; a record without an expected value is unknown and not looked up."""
     if not record.value:
         return RecordCheck("unknown", (), record.problem)
     if record.purpose == "tracking":
         return _check_tracking(record, lookup)
     answer = lookup(record.name, record.record_type)
     if answer.state == "failed":
-        # A loop is a fault of the domain's own records; any other failure is not
+        # A CNAME loop is a fault of the domain's own records; any other failure may be one of the DNS servers
         return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)
     if record.purpose == "dmarc":
         return RecordCheck(*check_dmarc(record.name, answer, lookup))
@@ -272,7 +288,10 @@ def check_record(record: Record, domain: str, lookup: Lookup) -> RecordCheck:
 
 
 def _explain_missing(record: Record, domain: str, lookup: Lookup) -> str:
-    """Explain a missing record; many DNS providers append the domain to the entered name, which then has it twice."""
+    """Return why a record is missing: not entered, or entered with the domain twice.
+
+    Many DNS providers append the domain to the entered name.
+    """
     if lookup(f"{record.name}.{domain}", record.record_type).records:
         short = record.name.removesuffix(f".{domain}")
         return f"it is at {record.name}.{domain}: your DNS provider appends the domain, so enter only {short}"
@@ -288,7 +307,7 @@ def _check_ownership(record: Record, answer: DnsAnswer) -> RecordCheck:
 
 
 def _check_dkim(record: Record, answer: DnsAnswer) -> RecordCheck:
-    """Compare a DKIM key as a verifier reads it (RFC 6376, 3.6.1)."""
+    """Check the DKIM key that was found against the expected one, as a verifier reads it (RFC 6376, 3.6.1)."""
     if len(answer.records) > 1:
         return RecordCheck("invalid", answer.records, f"there are {len(answer.records)} records: keep one")
     expected, actual = _parse_tags(record.value), _parse_tags(answer.records[0])
@@ -316,7 +335,7 @@ def _check_dkim(record: Record, answer: DnsAnswer) -> RecordCheck:
 
 
 def _parse_tags(text: str) -> dict[str, str]:
-    """Parse a tag list; white space within a value is ignored."""
+    """Parse a DKIM tag list into lower-case names and values; whitespace in a value is removed (RFC 6376, 3.2)."""
     pairs = (part.partition("=") for part in text.split(";") if "=" in part)
     return {name.strip().lower(): "".join(value.split()) for name, _, value in pairs}
 
@@ -330,7 +349,10 @@ def _check_return_path(record: Record, answer: DnsAnswer) -> RecordCheck:
 
 
 def is_only_primary_mx(host: str, records: Iterable[str]) -> bool:
-    """Return whether MX records, written as `10 host`, lead mail to one host first."""
+    """Return whether `host` is the only one with the lowest preference in MX records such as `10 mx.example.com`.
+
+    False without records.
+    """
     hosts = sorted((int(preference), name) for preference, name in (record.split(" ", 1) for record in records))
     return {name for preference, name in hosts if preference == hosts[0][0]} == {host}
 
@@ -347,7 +369,10 @@ def _check_spf(record: Record, answer: DnsAnswer, lookup: Lookup) -> RecordCheck
 
 
 def _check_tracking(record: Record, lookup: Lookup) -> RecordCheck:
-    """Check the tracking name; some DNS services return the addresses behind a CNAME."""
+    """Check that the tracking name is a CNAME of the expected host or has one of that host's IPv4 addresses.
+
+    Some DNS providers answer with the addresses instead of the CNAME.
+    """
     answer = lookup(record.name, "CNAME")
     if answer.state == "failed":
         return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)

@@ -1,7 +1,7 @@
 """Create, store, rotate and load the DKIM keys of sending domains.
 
-The Date of a message alone decides which key signs it, so that a repeated attempt has the same bytes whatever changed
-since: the key that was active at that time, or else the one that is active now.
+The Date of a message decides which key signs it: the key that was active at that time, or else the one active now.
+A second attempt to send a message therefore has the same bytes as the first, even if the key was rotated between them.
 """
 
 import base64
@@ -24,31 +24,34 @@ if TYPE_CHECKING:
 RSA, ED25519 = "rsa", "ed25519"
 _SELECTOR_LETTER = {RSA: "c", ED25519: "e"}
 _RSA_BITS = 2048
-# The record of a retired key is still needed by recipients of mail that was in transit, or that is verified late
+# Receivers need the DNS record of a retired key for mail that was in transit and for mail that they verify late
 RETIRED_KEY_TTL_MS = 7 * 86_400_000
 
 
 class KeyUnusable(SenderRejected):
-    """A stored key cannot be read with this installation's key; the text says what to do."""
+    """A stored private key that cannot be decrypted with this installation's secret key; the text says what to do."""
 
     kind = "keyunusable"
 
 
 class KeyPair(NamedTuple):
-    """A new key before it is stored."""
+    """A new key pair that is not stored yet."""
 
     algorithm: str
     private_key: "PrivateKey"
-    public_key: str  # the value of `p=`
+    public_key: str  # in base64, the value of `p=` in the DNS record
 
 
 def enabled_algorithms() -> tuple[str, ...]:
-    """Return the key algorithms of this installation."""
+    """Return the algorithms of the keys that sign each message: RSA, and Ed25519 if the settings enable it."""
     return (RSA, ED25519) if config.current().email.dkim_ed25519 else (RSA,)
 
 
 def generate_keys(algorithms: tuple[str, ...] | None = None) -> tuple[KeyPair, ...]:
-    """Generate new keys, by default for all enabled algorithms; takes 0.1 s and more, so never in the writer thread."""
+    """Generate one key pair for each algorithm, by default for all enabled ones.
+
+    Takes 0.1 s or more. Raises RuntimeError in a write transaction, which would block all other writes.
+    """
     if is_in_write_transaction():
         raise RuntimeError("keys are made before the verb that stores them")
     return tuple(
@@ -73,18 +76,18 @@ def _generate_ed25519() -> KeyPair:
 
 
 def store_first_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[DomainKey]:
-    """Store the first keys of a domain.
+    """Store the first keys of a domain and return them.
 
-    The RSA key is active at once, because its record verifies the domain. The key of a second signature waits as `next`
-    until its record was seen.
+    The RSA key is active at once, because its DNS record verifies the domain. An Ed25519 key has the state `next` until
+    a check finds its record.
     """
     return [_store_key(domain, pair, "active" if pair.algorithm == RSA else "next") for pair in pairs]
 
 
 def store_next_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[DomainKey]:
-    """Store the next keys of a domain; they sign after `activate_key`, once their records were seen.
+    """Store keys of a domain in the state `next` and return them; they sign once `activate_key` is called.
 
-    Raises Conflict if next keys of the same algorithms wait already.
+    Raises Conflict if the domain already has a next key of one of the algorithms.
     """
     waiting_algorithms = {key.algorithm for key in _fetch_by_state(domain, "next")}
     if waiting_algorithms & {pair.algorithm for pair in pairs}:
@@ -93,7 +96,7 @@ def store_next_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[D
 
 
 def activate_key(key: DomainKey) -> None:
-    """Activate a key, which signs from now on, and retire the previous key of its algorithm."""
+    """Activate a key and retire the domain's active key of the same algorithm. Raises Conflict for a retired key."""
     require_write_transaction()
     if key.state == "active":
         return
@@ -108,7 +111,7 @@ def activate_key(key: DomainKey) -> None:
 
 
 def retire_key(key: DomainKey) -> None:
-    """Retire a key. Raises Conflict for the key that the domain signs with."""
+    """Retire a key. Raises Conflict for the active RSA key, without which the domain could not sign."""
     require_write_transaction()
     if key.state == "active" and key.algorithm == RSA:
         raise Conflict("the domain needs a key: make a next one first")
@@ -122,9 +125,9 @@ def _retire(key: DomainKey, now: int) -> None:
 
 
 def fetch_published_keys(domain: SendingDomain) -> list[DomainKey]:
-    """Return the keys whose records belong in DNS, oldest first.
+    """Return the keys whose records should be in DNS, oldest first.
 
-    Retired keys are included as long as mail may need them (`RETIRED_KEY_TTL_MS`).
+    A retired key is included for `RETIRED_KEY_TTL_MS` after its retirement, unless it was never active.
     """
     retired_after = clock.now_ms() - RETIRED_KEY_TTL_MS
     domain_keys = DomainKey.select().where(DomainKey.domain == domain).order_by(DomainKey.id)
@@ -134,7 +137,7 @@ def fetch_published_keys(domain: SendingDomain) -> list[DomainKey]:
 
 
 def txt_record(key: DomainKey) -> tuple[str, str]:
-    """Return name and value of the TXT record of a key (RFC 6376, 3.6)."""
+    """Return the name and value of a key's TXT record (RFC 6376, 3.6)."""
     return f"{key.selector}._domainkey.{key.domain.name}", f"v=DKIM1; k={key.algorithm}; p={key.public_key}"
 
 
@@ -148,8 +151,8 @@ def _store_key(domain: SendingDomain, pair: KeyPair, state: str) -> DomainKey:
     require_write_transaction()
     now = clock.now_ms()
     key_count = DomainKey.select().where(DomainKey.domain == domain, DomainKey.algorithm == pair.algorithm).count()
-    # The suffix is derived from the key, so that two installations, or a domain that was deleted and added again, never
-    # need different values under the same name
+    # The suffix is derived from the key. Otherwise two installations with the same domain, or a domain that was deleted
+    # and added again, would need different records at the same name
     key_hash = hashlib.sha256(pair.public_key.encode()).hexdigest()[:4]
     selector = f"{_SELECTOR_LETTER[pair.algorithm]}{key_count + 1}-{key_hash}"
     plain = pair.private_key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
@@ -161,13 +164,16 @@ def _store_key(domain: SendingDomain, pair: KeyPair, state: str) -> DomainKey:
 
 
 class KeyRing:
-    """The keys that sign for a From domain, valid until a key or the status of its domain changes."""
+    """The keys that sign mail of a From domain, as read from the database; later changes are not seen."""
 
     def __init__(self, key_rows: list["_KeyRow"]) -> None:
         self._rows = key_rows
 
     def get_signers_at(self, moment: int) -> tuple[Signer, ...]:
-        """Return the signers of mail dated at a moment: at most one for each algorithm. Raises KeyUnusable."""
+        """Return the signers of mail dated `moment` (ms): at most one for each algorithm, all of the same domain.
+
+        A domain that lost its verification signs only mail dated before. Raises KeyUnusable.
+        """
         candidates = [row for row in self._rows if row.failed_at is None or row.failed_at > moment]
         nearest = [row for row in candidates if row.name == candidates[0].name]
         selected_rows = (
@@ -180,7 +186,7 @@ class KeyRing:
 class _KeyRow(NamedTuple):
     domain_id: int
     name: str
-    failed_at: int | None  # when its domain lost the verification, or None
+    failed_at: int | None  # when the domain lost its verification; None for a verified domain
     selector: str
     algorithm: str
     private_key: bytes
@@ -189,9 +195,9 @@ class _KeyRow(NamedTuple):
 
 
 def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
-    """Return the keys that sign mail from a domain of an account.
+    """Return the keys that sign an account's mail from a domain.
 
-    A verified domain also signs for its subdomains, unless these are verified themselves.
+    A verified domain also signs for its subdomains; of several such domains, the one nearest to the From domain signs.
     """
     names = domain_and_parents(domain_name)
     key_rows = rows(
@@ -206,12 +212,12 @@ def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
 
 
 def fetch_signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
-    """Return the signers of mail from a domain, dated at a moment or now. Raises KeyUnusable."""
+    """Return the signers of an account's mail from a domain, dated `at` (ms, default now). Raises KeyUnusable."""
     return fetch_key_ring(account_id, domain_name).get_signers_at(clock.now_ms() if at is None else at)
 
 
 def _select_key(keys: list[_KeyRow], moment: int) -> _KeyRow | None:
-    """Return the key that was active at a moment, or else the active one."""
+    """Return the key that was active at `moment` (ms), else the key that is active now, else None."""
     active_then = [
         row for row in keys if row.activated_at <= moment and (row.retired_at is None or moment < row.retired_at)
     ]
@@ -220,7 +226,7 @@ def _select_key(keys: list[_KeyRow], moment: int) -> _KeyRow | None:
 
 
 def domain_and_parents(name: str) -> list[str]:
-    """Return a domain and its parent domains, without the last label alone: those it is aligned with."""
+    """Return a domain and its parent domains in lower case, nearest first, without the top-level domain."""
     labels = name.lower().split(".")
     return [".".join(labels[start:]) for start in range(max(1, len(labels) - 1))]
 
@@ -237,7 +243,10 @@ def _load_key(row: _KeyRow) -> "PrivateKey":
 
 @lru_cache(maxsize=256)
 def _decrypt_key(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None":
-    """Decrypt and parse a key once; parsing an RSA key takes as long as several signatures."""
+    """Decrypt and parse a private key; return None if that fails.
+
+    The result is cached, because parsing an RSA key takes as long as several signatures.
+    """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_der_private_key
@@ -248,12 +257,12 @@ def _decrypt_key(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None
     try:
         key = load_der_private_key(
             plain, None, unsafe_skip_rsa_key_validation=True
-        )  # generated here and stored encrypted
+        )  # this installation generated the key and stored it encrypted
     except ValueError:
         return None
     return key if isinstance(key, RSAPrivateKey | Ed25519PrivateKey) else None
 
 
 def _label(domain_id: int, selector: str) -> str:
-    """Return the label of an encrypted key, so that it cannot be decrypted as the key of another row."""
+    """Return the label that a private key is encrypted with, so that copied to another row it cannot be decrypted."""
     return f"{domain_id}:{selector}"

@@ -1,4 +1,4 @@
-"""The DNS records that a sending domain needs, with their last check."""
+"""Build the DNS records that a sending domain needs, each with the result of its last check, and parse domain names."""
 
 import ipaddress
 import re
@@ -19,14 +19,14 @@ Purpose = Literal[
 ]
 DKIM = ("dkim", "dkim_next", "dkim_second", "dkim_previous")
 
-# Names that no public DNS knows (RFC 6761, 6762, 8375; ICANN 2024 for .internal)
+# Suffixes of names that are never in public DNS (RFC 6761, 6762, 8375; ICANN 2024 for .internal)
 _LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".localdomain")
 # Private networks (RFC 1918, 6598, 4193)
 _PRIVATE_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 )
-# The SPF domain of a relay service, by the end of the relay's host name
+# The domain to include in SPF for a relay service, by the suffix of the relay's host name
 _SPF_OF_RELAY = {
     "amazonaws.com": "amazonses.com", "postmarkapp.com": "spf.mtasv.net", "mailgun.org": "mailgun.org",
     "sendgrid.net": "sendgrid.net", "sparkpostmail.com": "sparkpostmail.com", "mailjet.com": "spf.mailjet.com",
@@ -38,9 +38,10 @@ _SPF_OF_RELAY = {
 
 
 class Record(msgspec.Struct):
-    """One record: what to enter, and what was found at the last check.
+    """A DNS record to add, and the result of its last check.
 
-    `value` is empty while this installation has no public name; `problem` then says what to set.
+    `value` is the expected value; it is empty while this installation has no public name, and `problem` then says which
+    setting to change. `found` are the values in DNS; `problem` may be a note on a valid record; `checked_at` is in ms.
     """
 
     record_type: Literal["TXT", "MX", "CNAME"]
@@ -60,7 +61,7 @@ class Record(msgspec.Struct):
 
 
 def get_records(domain: SendingDomain) -> list[Record]:
-    """Return the records of a domain with their last check; records that changed since are unknown again."""
+    """Return the records a domain needs now, each with its last check; a record whose value changed is unknown."""
     checked_records = [msgspec.convert(checked_record, Record) for checked_record in domain.dns_records or []]
     current_records = []
     for record in _build_records(domain):
@@ -77,12 +78,15 @@ def get_records(domain: SendingDomain) -> list[Record]:
 
 
 def to_json(records: list[Record]) -> list[dict[str, Any]]:
-    """Return records as they are stored."""
+    """Return records as JSON objects, for `SendingDomain.dns_records`."""
     return [msgspec.to_builtins(record) for record in records]
 
 
 def write_zone_file(records: list[Record]) -> str:
-    """Return records as lines of a zone file; no string is longer than 255 characters."""
+    """Return records as lines of a zone file, without those that have no value.
+
+    TXT values are split into strings of at most 255 characters (RFC 1035, 3.3).
+    """
     lines = []
     for record in records:
         if not record.value:
@@ -125,17 +129,17 @@ _PRIVATE_RELAY = "the relay is at {}, which receivers cannot see: allow the publ
 
 
 def _with_problem(record: Record, problem: str) -> Record:
-    """Return a record, with the problem set if it has no value yet."""
+    """Return a record, with `problem` set if it has no value."""
     return record if record.value else msgspec.structs.replace(record, problem=problem)
 
 
 def build_no_public_name_message() -> str:
-    """Return the message that this installation has no public name."""
+    """Return the problem of a record that needs a public host name while `base_url` has none."""
     return f"base_url is {config.base_url(config.current())}, which DNS cannot point to: set it to a public host name"
 
 
 def _dkim_records(domain: SendingDomain) -> list[Record]:
-    """Return the records of keys: that of the active one is required, others are wanted for a time."""
+    """Return the records of a domain's published keys; only that of the active RSA key is required."""
     dkim_records = []
     for key in keys.fetch_published_keys(domain):
         name, value = keys.txt_record(key)
@@ -151,22 +155,25 @@ def _dkim_records(domain: SendingDomain) -> list[Record]:
 
 
 def get_link_host() -> str:
-    """Return the host of tracking links."""
+    """Return the host of `base_url`, which tracking links lead to."""
     return config.base_host(config.current())
 
 
 def get_mail_host() -> str:
-    """Return the host name of this installation as a mail server, which receives returned mail."""
+    """Return the host name of this installation as a mail server: `email.direct.helo`, or else the host of `base_url`.
+
+    Bounces are sent to it.
+    """
     return config.current().email.direct.helo.lower() or get_link_host()
 
 
 def has_public_name() -> bool:
-    """Return whether this installation has a public host name."""
+    """Return whether the host of `base_url` is a public DNS name."""
     return is_public_name(get_link_host())
 
 
 def is_public_name(host: str) -> bool:
-    """Return whether a host is a public DNS name: no address, no single word, no local name."""
+    """Return whether a host is a public DNS name: not an IP address, a single label or a name under `_LOCAL_NAMES`."""
     host = host.lower().rstrip(".")
     return "." in host and not _is_address(host) and not host.endswith(_LOCAL_NAMES)
 
@@ -176,9 +183,10 @@ def _public_or_empty(host: str) -> str:
 
 
 def get_spf_term() -> str:
-    """Return the SPF term of the servers that send our mail, or an empty string if it is unknown.
+    """Return the SPF term that allows the servers sending our mail, or an empty string if it cannot be derived.
 
-    A relay on this machine sends from the address of this installation.
+    The term is the `include:` of a known relay service, or the host or public IP address of the relay or, in direct
+    delivery, of this installation. A relay on this machine is taken to send from the host of this installation.
     """
     email = config.current().email
     host = email.relay.host.lower() if email.transport == "relay" else get_mail_host()
@@ -208,17 +216,18 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# Domain names: parsed from user input into the form that DNS and mail servers use.
+# Domain names: user input is parsed into the lower-case ASCII form that DNS and mail servers use.
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# Our records have prefixes, such as `c12-0123._domainkey.`, and the whole name must fit in 253 characters
+# The records add prefixes such as `c12-0123._domainkey.`, and a whole name may have 253 characters (RFC 1035, 2.3.4)
 _MAX_NAME_CHARACTERS = 220
 
 
 def parse_domain(text: str) -> str:
-    """Return a domain in lower case, in ASCII form. Raises ValueError with the fault.
+    """Parse a domain name into its lower-case ASCII form.
 
-    The domain of a mailbox provider is reserved, because its users cannot add records to it.
+    Raises ValueError with a predicate: "is invalid", or "is reserved" for the domain of a mailbox provider, to which
+    its users cannot add records.
     """
     typed = text.strip().removesuffix(".")
     try:
@@ -236,14 +245,14 @@ def parse_domain(text: str) -> str:
 
 
 def domain_of_address(address: str) -> str:
-    """Return the domain of an email address in the stored form."""
+    """Return the domain of an email address in lower case, in ASCII form if it can be converted."""
     typed = address.rpartition("@")[2].lower()
     ascii_form = addresses.to_ascii(f"x@{typed}")
     return ascii_form.rpartition("@")[2].lower() if ascii_form else typed
 
 
 def display_domain(name: str) -> str:
-    """Return a domain in its Unicode form."""
+    """Return a domain in its Unicode form, or unchanged if it cannot be decoded."""
     if "xn--" not in name:
         return name
     try:

@@ -1,4 +1,4 @@
-"""Create, verify and delete sending domains; their status follows their DNS records (docs/decisions.md#14)."""
+"""Create, verify and delete sending domains; DNS checks set their status (docs/decisions.md#14)."""
 
 import asyncio
 import logging
@@ -25,22 +25,26 @@ from appliance.storage.database import Page, fetch_one, paginate, rows
 from appliance.storage.models import SendingDomain
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# The schedule of checks (docs/decisions.md#14).
+# The schedule of DNS checks (docs/decisions.md#14).
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _FIRST_CHECKS_MS = (1 * _MINUTE_MS, 5 * _MINUTE_MS, 15 * _MINUTE_MS)
 _CHECK_INTERVAL_MS, _SETTLED_INTERVAL_MS = _HOUR_MS, 6 * _HOUR_MS
-PENDING_TIMEOUT_MS = 72 * _HOUR_MS  # without success since it was added
-MAX_FAILED_CHECKS = 3  # checks in a row that found a required record wrong
+PENDING_TIMEOUT_MS = 72 * _HOUR_MS  # then a domain that was never verified fails
+MAX_FAILED_CHECKS = 3  # in a row; then a verified domain fails
 
 
 def first_check_at(now: int) -> int:
-    """Return the time of the first check, in ms."""
+    """Return the time of the first check of a domain added at `now`; both in ms."""
     return now + _FIRST_CHECKS_MS[0]
 
 
 def next_check_at(status: str, created_at: int, now: int, in_transit: bool = False) -> int:
-    """Return the time of the next check of a domain; one with a new key is checked hourly."""
+    """Return the time of the next check of a domain; all times are in ms.
+
+    A pending domain is checked at `_FIRST_CHECKS_MS` after it was added, then hourly; any other every six hours, or
+    hourly if `in_transit`: while the record of a next key is awaited.
+    """
     if status != "pending":
         return now + (_CHECK_INTERVAL_MS if in_transit else _SETTLED_INTERVAL_MS)
     age = now - created_at
@@ -54,19 +58,19 @@ def next_check_at(status: str, created_at: int, now: int, in_transit: bool = Fal
 
 log = logging.getLogger("campanero.domains")
 
-# Checks: the status follows the records between pending, verified and failed (docs/decisions.md#14).
+# Checks: their results set a domain's status to pending, verified or failed (docs/decisions.md#14).
 
-_MAX_CONCURRENT_DOMAINS = 4  # each looks up all its records in parallel
+_MAX_CONCURRENT_DOMAINS = 4  # the records of each domain are looked up in parallel
 _BATCH_SIZE = 50
 _TIMEOUT_SECONDS = 20.0
-# A separate pool for checks on request, which thus do not wait behind scheduled ones with slow DNS servers
+# Checks on request have a separate pool, so that they do not wait behind scheduled checks with slow DNS servers
 _check_pool = ThreadPoolExecutor(_MAX_CONCURRENT_DOMAINS, "domains")
 _running: dict[int, "Future[None]"] = {}
 _running_lock = threading.Lock()
 
 
 class CheckRequest(NamedTuple):
-    """The records of a domain to look up."""
+    """A domain to check, with the records that are expected in DNS."""
 
     domain_id: int
     name: str
@@ -74,13 +78,16 @@ class CheckRequest(NamedTuple):
 
 
 def has_due_checks() -> bool:
-    """Return whether the check of a domain is due."""
+    """Return whether any enabled domain is due for a check."""
     row = fetch_one("SELECT 1 FROM sending_domain WHERE enabled AND next_check_at <= ? LIMIT 1", (clock.now_ms(),))
     return row is not None
 
 
 def run_due_checks(stopping: threading.Event) -> None:
-    """Check all due domains, several at once, until none is due or the process ends."""
+    """Check the due domains, `_MAX_CONCURRENT_DOMAINS` at a time, until none is due or `stopping` is set.
+
+    Raises Unavailable if a result cannot be stored now.
+    """
     while not stopping.is_set():
         due_rows = rows(
             "SELECT id FROM sending_domain WHERE enabled AND next_check_at <= ? ORDER BY next_check_at LIMIT ?",
@@ -96,7 +103,7 @@ def run_due_checks(stopping: threading.Event) -> None:
 
 
 def _await_check(request: CheckRequest, check: "Future[None]") -> None:
-    """Wait for a check; an internal error in one does not stop the others."""
+    """Wait for a check. Raises Unavailable; any other error is logged, and the next check is in an hour."""
     try:
         check.result()
     except Unavailable:
@@ -112,7 +119,7 @@ def _postpone(domain_id: int) -> None:
 
 
 def prepare_check(domain_id: int) -> CheckRequest | None:
-    """Return what to look up for a domain, or None if it was deleted."""
+    """Return the request to check a domain, or None if the domain was deleted."""
     domain = SendingDomain.get_or_none(SendingDomain.id == domain_id)
     return CheckRequest(domain.id, domain.name, records.get_records(domain)) if domain is not None else None
 
@@ -120,9 +127,10 @@ def prepare_check(domain_id: int) -> CheckRequest | None:
 def start_check(
     request: CheckRequest, pool: ThreadPoolExecutor = _check_pool, stopping: threading.Event | None = None
 ) -> "Future[None]":
-    """Start a check of a domain, or return the one that is already running.
+    """Start a check of a domain and return its future, or that of the check that is already running.
 
-    A domain that is deleted meanwhile is no error. No table is read here, so any thread may call it.
+    The check does nothing if `stopping` is set when it begins, or if the domain was deleted meanwhile. This function
+    reads no table, so any thread may call it.
     """
     with _running_lock:
         running = _running.get(request.domain_id)
@@ -132,7 +140,10 @@ def start_check(
 
 
 async def check_now(request: CheckRequest) -> None:
-    """Check a domain now and wait for the result up to the timeout; the check continues afterwards."""
+    """Check a domain and wait up to `_TIMEOUT_SECONDS` for the result to be stored; a slower check continues.
+
+    Raises the error of a check that failed in that time.
+    """
     check = asyncio.wrap_future(start_check(request))
     done, _ = await asyncio.wait({check}, timeout=_TIMEOUT_SECONDS)
     if done:
@@ -151,7 +162,10 @@ def _run_check(request: CheckRequest, stopping: threading.Event | None) -> None:
 
 
 def apply_check(domain_id: int, checked: list[Record]) -> None:
-    """Store the result of a check and update the status."""
+    """Store the records of a check, activate keys whose records were found, and update the status of the domain.
+
+    A domain that was deleted is ignored.
+    """
     require_write_transaction()
     domain = SendingDomain.get_or_none(SendingDomain.id == domain_id)
     if domain is None:
@@ -171,7 +185,7 @@ def apply_check(domain_id: int, checked: list[Record]) -> None:
 
 
 def _keep_last_seen(last_seen: list[Record], checked: list[Record]) -> list[Record]:
-    """Keep the last known values of records that could not be looked up."""
+    """Return the checked records; one that could not be looked up keeps the `found` values of its last check."""
     return [
         next(
             (
@@ -188,7 +202,7 @@ def _keep_last_seen(last_seen: list[Record], checked: list[Record]) -> list[Reco
 
 
 def _activate_seen_keys(domain: SendingDomain) -> None:
-    """Activate keys whose records were found."""
+    """Activate the next keys of a domain whose DNS records are valid, and enter each in the audit log."""
     seen_names = {record.name for record in records.get_records(domain) if record.valid == "valid"}
     for key in keys.fetch_published_keys(domain):
         if key.state == "next" and keys.txt_record(key)[0] in seen_names:
@@ -199,7 +213,10 @@ def _activate_seen_keys(domain: SendingDomain) -> None:
 
 
 def _update_status(domain: SendingDomain, current: list[Record], now: int) -> None:
-    """Update the status from the required records; a failed look-up says nothing about them."""
+    """Update status and attention from the required records.
+
+    A failed look-up neither verifies a domain nor counts as a failed check; on a verified domain it sets the attention.
+    """
     required = [record for record in current if record.required]
     invalid = [record for record in required if record.valid == "invalid"]
     if invalid:
@@ -219,7 +236,7 @@ def _record_failure(domain: SendingDomain, invalid: list[Record], now: int) -> N
     if domain.status == "verified":
         domain.failed_checks += 1
         if domain.failed_checks == 1:
-            domain.attention_since = None  # an earlier problem was not a fault of the records
+            domain.attention_since = None  # an earlier problem was a failed look-up, not a fault of the records
         _set_attention(domain, words, now)
         if domain.failed_checks >= MAX_FAILED_CHECKS:
             _mark_failed(domain, words, now)
@@ -242,7 +259,7 @@ def _mark_failed(domain: SendingDomain, problem: str, now: int) -> None:
 
 
 def _record_event(domain: SendingDomain, event: str, data: dict[str, str]) -> None:
-    """Record an event in the activity, the audit log and the log."""
+    """Record a change of a domain's status as an event, in the audit log and in the log."""
     log.info("domains: %s domain=%s %s", event, domain.name, data.get("problem", ""))
     uid = f"domain:{domain.id}"
     data = {"domain_id": domain.id, "name": domain.name, **data}
@@ -251,23 +268,23 @@ def _record_event(domain: SendingDomain, event: str, data: dict[str, str]) -> No
 
 
 class DomainName(Struct):
-    """The name of a domain."""
+    """The object `domain` of a request to create a sending domain."""
 
     name: Annotated[Name, Meta(description="domain name without scheme and port; internationalised names are allowed")]
 
 
 class DomainCreate(Struct):
-    """A new sending domain."""
+    """A request to create a sending domain."""
 
     domain: Annotated[DomainName, Meta(description="domain name")]
 
 
 class DomainQuery(PageQuery):
-    """Query parameters of the list of domains."""
+    """Query parameters of the list of sending domains."""
 
 
 def list_domains(account_id: int, query: DomainQuery) -> Page:
-    """Return a page of domains, newest first."""
+    """Return a page of an account's sending domains, newest first."""
     domains = SendingDomain.select().where(SendingDomain.account == account_id)
     return paginate(
         domains.order_by(SendingDomain.created_at.desc(), SendingDomain.id.desc()), query.page, query.size()
@@ -275,7 +292,7 @@ def list_domains(account_id: int, query: DomainQuery) -> Page:
 
 
 def get(account_id: int, domain_id: int) -> SendingDomain:
-    """Return a domain. Raises NotFound."""
+    """Return a sending domain of an account. Raises NotFound."""
     domain = SendingDomain.get_or_none(SendingDomain.account == account_id, SendingDomain.id == domain_id)
     if domain is None:
         raise NotFound
@@ -283,7 +300,10 @@ def get(account_id: int, domain_id: int) -> SendingDomain:
 
 
 def validate_name(account_id: int, request: DomainCreate) -> str:
-    """Return the requested domain name. Raises Invalid if it is invalid or taken."""
+    """Return the requested domain name in its stored form.
+
+    Raises Invalid if the name is malformed, reserved, or already a domain of the account.
+    """
     try:
         name = records.parse_domain(request.domain.name)
     except ValueError as error:
@@ -294,7 +314,10 @@ def validate_name(account_id: int, request: DomainCreate) -> str:
 
 
 def create(account_id: int, request: DomainCreate, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
-    """Create a domain with keys generated before, without DNS look-ups. Raises Invalid."""
+    """Create a sending domain with the given first keys and schedule its first check.
+
+    Raises Invalid as `validate_name` does.
+    """
     require_write_transaction()
     name = validate_name(account_id, request)
     now = clock.now_ms()
@@ -308,7 +331,10 @@ def create(account_id: int, request: DomainCreate, pairs: tuple[KeyPair, ...], b
 
 
 def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
-    """Delete a domain with its keys and return it. Raises NotFound, or Invalid while it is in use."""
+    """Delete a domain with its keys and return it.
+
+    Raises NotFound, or Invalid while a campaign or flow in use sends from it; `used_by` then names them.
+    """
     require_write_transaction()
     domain = get(account_id, domain_id)
     users = _campaigns_using(domain) + _flows_using(domain)
@@ -320,9 +346,10 @@ def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
 
 
 def rotate_key(account_id: int, domain_id: int, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
-    """Store the next key of a domain, which signs once its record was seen; an existing next key stays.
+    """Store the next keys of a domain, which sign once a check finds their records, and return the domain.
 
-    The next check is soon, as it is for a new domain. Raises NotFound.
+    The next check is then as soon as for a new domain. A domain that already has a next RSA key is left unchanged; of
+    `pairs`, algorithms that already have a next key are left out. Raises NotFound.
     """
     require_write_transaction()
     domain = get(account_id, domain_id)
@@ -339,7 +366,7 @@ def rotate_key(account_id: int, domain_id: int, pairs: tuple[KeyPair, ...], by: 
 
 
 def _campaigns_using(domain: SendingDomain) -> list[dict[str, object]]:
-    """Return the active campaigns that send from a domain."""
+    """Return the active and paused email campaigns that send from a domain, as dicts of `campaign_id` and `name`."""
     active_campaigns = rows(
         "SELECT c.id, c.name, coalesce(json_extract(c.sender, '$.email'), t.from_email, a.email_from_email, '') "
         "FROM campaign c JOIN template t ON t.id = c.template_id JOIN account a ON a.id = c.account_id "
@@ -354,7 +381,10 @@ def _campaigns_using(domain: SendingDomain) -> list[dict[str, object]]:
 
 
 def _flows_using(domain: SendingDomain) -> list[dict[str, object]]:
-    """Return the live flows with a step that sends from a domain, in all versions in use."""
+    """Return the active and paused flows with an email step from a domain, as dicts of `flow_id` and `name`.
+
+    Steps of the current version and of versions with live runs count.
+    """
     flow_steps = rows(
         "SELECT DISTINCT f.id, f.name, json_extract(s.pinned, '$.sender.email') FROM flow f "
         "JOIN step s ON s.flow_id = f.id WHERE f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') "
@@ -371,7 +401,7 @@ def _flows_using(domain: SendingDomain) -> list[dict[str, object]]:
 
 
 def find_default_domain(account_id: int) -> str | None:
-    """Return the verified domain that mail is sent from by default, or None."""
+    """Return the name of the account's oldest verified domain, the default to send from, or None."""
     row = fetch_one(
         "SELECT name FROM sending_domain WHERE account_id = ? AND status = 'verified' AND enabled ORDER BY id LIMIT 1",
         (account_id,),
@@ -380,18 +410,21 @@ def find_default_domain(account_id: int) -> str | None:
 
 
 def is_verified(account_id: int, name: str) -> bool:
-    """Return whether exactly this domain is verified; parents and subdomains do not count."""
+    """Return whether the domain of exactly this name is verified and enabled; parents and subdomains do not count."""
     return _has_status(account_id, name, "verified")
 
 
 def get_attention(account_id: int, name: str) -> str | None:
-    """Return the problem in a domain's records that does not stop sending yet, or None."""
+    """Return the last problem with a domain's required records, or None.
+
+    A verified domain with a problem still sends mail.
+    """
     row = fetch_one("SELECT attention FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name))
     return row[0] if row else None
 
 
 def has_failed(account_id: int, name: str) -> bool:
-    """Return whether a domain lost its required records, or never had them in time."""
+    """Return whether a domain has the status `failed`: it lost its records, or was not verified in time."""
     return _has_status(account_id, name, "failed")
 
 
@@ -404,19 +437,19 @@ def _has_status(account_id: int, name: str, status: str) -> bool:
     )
 
 
-# Return paths of From domains.
+# The hosts in the return paths of mail, by its From domain.
 
 
 def get_bounce_host(domain_name: str) -> str:
-    """Return the host of a domain that receives returned mail."""
+    """Return the host name under a sending domain that receives its bounces."""
     return f"bounce.{domain_name}"
 
 
 def find_return_path_host(account_id: int, domain_name: str) -> str | None:
-    """Return the host that receives returned mail for a From domain, or None.
+    """Return the host that receives the bounces of mail from a domain, or None.
 
-    It is the domain's own host, or else that of a parent domain, with which SPF is aligned too; its MX record must have
-    been found at the last check.
+    It is the bounce host of the domain itself, or else of its nearest parent domain, with which SPF is aligned too. A
+    host counts only if its MX record is usable (`_has_mx_record`).
     """
     names = keys.domain_and_parents(domain_name)
     domains = SendingDomain.select(SendingDomain.name, SendingDomain.dns_records).where(
@@ -427,7 +460,10 @@ def find_return_path_host(account_id: int, domain_name: str) -> str | None:
 
 
 def _has_mx_record(domain: SendingDomain) -> bool:
-    """Return whether the MX record exists; if the last look-up failed, the one before counts."""
+    """Return whether the last check found the MX record of the bounce host.
+
+    If its look-up failed, the values found before count.
+    """
     type_and_name = ("MX", get_bounce_host(domain.name))
     mx_records = [
         record

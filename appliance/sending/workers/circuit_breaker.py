@@ -1,4 +1,4 @@
-"""Circuit breaker: which transports are closed for now, and which senders are rejected again and again."""
+"""Circuit breaker: close transports that fail, and tell what to pause after repeated rejections."""
 
 import threading
 import time
@@ -20,15 +20,15 @@ from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage import disk_guard
 
-# Consecutive rejections that are our fault, before campaigns pause (docs/decisions.md#6, `transport`).
+# Consecutive rejections that are our fault before campaigns are paused (docs/decisions.md#6, `transport`).
 MAX_REFUSALS = 20
-# Messages of a campaign that servers could not authenticate before it pauses, even if others are accepted. A single
-# server may be wrong, but the limit is low because each of these rejections counts against the domain.
+# Messages of a campaign that servers could not authenticate before it is paused, even if others are accepted. A single
+# server may be wrong, but the limit is low because each such rejection harms the reputation of the domain.
 MAX_UNAUTHENTICATED = 3
 
 
 class OpenCircuit(NamedTuple):
-    """What must be paused, and why: providers that reject all our mail, and campaigns whose sender is rejected."""
+    """What must be paused: providers that reject us, ids of campaigns whose sender is rejected, and the last reason."""
 
     providers: frozenset[str]
     campaigns: frozenset[int]
@@ -36,16 +36,17 @@ class OpenCircuit(NamedTuple):
 
 
 class CircuitBreaker:
-    """The state of all transports, shared by the sending threads.
+    """The state of the transports of one channel; its methods may be called from any thread.
 
-    An unreachable provider is probed again later and costs no message an attempt.
+    A provider that fails is closed for `probe_after` seconds, in which its messages wait without using up attempts.
     """
 
     def __init__(self, probe_after: float) -> None:
         self._probe_after = probe_after
         self._lock = threading.Lock()
         self._closed_until: dict[str, float] = {}
-        self._close_reasons: dict[str, tuple[int, str]] = {}  # since when a provider is closed, and why
+        # By provider: when it was closed first, in ms, and the last reason.
+        self._close_reasons: dict[str, tuple[int, str]] = {}
         self._refusal_counts: dict[str | int, int] = {}
         self._open: set[str | int] = set()
         self._held_campaigns: set[int] = set()
@@ -55,17 +56,17 @@ class CircuitBreaker:
 
     @staticmethod
     def is_stopped() -> bool:
-        """Return whether a STOP file stops all sending of this installation."""
+        """Return whether a STOP file in the data directory stops all sending of this installation."""
         return data_dir.has_stop_file(config.current().data_dir)
 
     def get_closed_providers(self) -> tuple[str, ...]:
-        """Return the providers that are closed now."""
+        """Return the names of the providers that are closed now."""
         now = time.monotonic()
         with self._lock:
             return tuple(name for name, until in self._closed_until.items() if until > now)
 
     def get_closed_transports(self) -> tuple[ClosedTransport, ...]:
-        """Return each closed provider with the reason and the time it is probed again."""
+        """Return the providers that are closed now, each with the reason, since when, and until when (ms)."""
         loop_now, now = time.monotonic(), clock.now_ms()
         with self._lock:
             return tuple(
@@ -80,7 +81,7 @@ class CircuitBreaker:
             )
 
     def record_connection_failure(self, provider: str, error: DeliveryError) -> None:
-        """Close a provider that is unreachable, or that rejects us, until it is probed again."""
+        """Close a provider that is unreachable or rejects us for `probe_after` seconds; count it if it rejects us."""
         with self._lock:
             self._closed_until[provider] = time.monotonic() + self._probe_after
             self._close_reasons[provider] = (self._close_reasons.get(provider, (clock.now_ms(), ""))[0], error.text)
@@ -89,7 +90,11 @@ class CircuitBreaker:
                 self._count_refusal(provider)
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
-        """Count the outcome of a message; any outcome but a rejection of us resets the count of rejections."""
+        """Count the outcome of a message for its provider and campaign; `error` is None for an accepted message.
+
+        Rejections of the sender and failed authentications count against the campaign. An outcome that is not about
+        us resets the counts of rejections in a row.
+        """
         with self._lock:
             if isinstance(error, MailUnauthenticated):
                 self._count_unauthenticated(claim, error)
@@ -106,7 +111,10 @@ class CircuitBreaker:
                         self._count_unwelcome(claim.campaign_id, get_address_group(claim.recipient), error)
 
     def _count_unwelcome(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
-        """Count consecutive rejections by the servers of one group because of the sender's reputation."""
+        """Count rejections of a campaign by a recipient group because of our reputation; an accepted message resets it.
+
+        At `MAX_REFUSALS` the campaign is to be paused.
+        """
         key = (campaign_id, group)
         if isinstance(error, RecipientRejected) and bounce_classes.is_sender_blocked(
             error.smtp, error.enhanced, error.text
@@ -139,12 +147,12 @@ class CircuitBreaker:
                 self._held_campaigns.add(key)
 
     def get_held_campaigns(self) -> tuple[int, ...]:
-        """Return the campaigns that send nothing more until they are paused."""
+        """Return the ids of campaigns that must not send, because they are to be paused but are not yet."""
         with self._lock:
             return tuple(self._held_campaigns)
 
     def get_open_circuit(self) -> OpenCircuit:
-        """Return what must be paused; the result stays the same until `confirm_pause` is called."""
+        """Return what must be paused; it is returned again until `confirm_pause` is called."""
         with self._lock:
             return OpenCircuit(
                 frozenset(key for key in self._open if isinstance(key, str)),
@@ -153,7 +161,7 @@ class CircuitBreaker:
             )
 
     def confirm_pause(self, paused: OpenCircuit) -> None:
-        """Reset the counts of paused providers and campaigns, so that they start at zero when resumed."""
+        """Record that providers and campaigns were paused, and reset the counts of the campaigns."""
         with self._lock:
             self._open -= paused.providers | paused.campaigns
             self._held_campaigns -= paused.campaigns
@@ -167,14 +175,17 @@ _STOP_FILE_SECONDS = 0.25
 
 
 class StopSwitch:
-    """Tells workers whether sending is stopped: the process ends, a user stopped sending, or the disk is full."""
+    """Tells whether sending is stopped: by `stopping` at the end of the process, a STOP file, or a full disk.
+
+    Calling it returns True if sending is stopped.
+    """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._stop_file_checked = (0.0, False)
 
     def __call__(self) -> bool:
-        """Return whether sending is stopped."""
+        """Return whether sending is stopped; the STOP file is checked every `_STOP_FILE_SECONDS`."""
         now = time.monotonic()
         if now > self._stop_file_checked[0] + _STOP_FILE_SECONDS:
             self._stop_file_checked = (now, CircuitBreaker.is_stopped())

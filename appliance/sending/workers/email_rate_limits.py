@@ -1,7 +1,7 @@
-"""Rate limits of email: messages a second and connections at a time, in all, by sending domain and by recipient group.
+"""Rate limits of email: messages a second, messages an hour and connections, in all, by sender and by recipient group.
 
-Settings give the limits; a group whose servers ask for less is throttled on top (`AdaptiveThrottle`) while the others
-go on. Only messages that are not claimed yet wait here.
+The limits come from the settings. In addition, a recipient group whose servers ask for a lower rate is throttled
+(`AdaptiveThrottle`), while sending to other groups continues. Only messages that are not claimed yet wait for a limit.
 """
 
 import random
@@ -28,7 +28,10 @@ from appliance.settings.schema import Email
 
 
 class WarmUpQuota:
-    """The messages that a new sending domain may still send today (`senders.WarmUpDay`); used on one event loop."""
+    """The quota of a sending domain in warm-up for one day (`senders.WarmUpDay`); used on one event loop.
+
+    `used` counts accepted messages, `in_use` messages being sent; a `day.cap` of 0 is no limit.
+    """
 
     def __init__(self, day: WarmUpDay) -> None:
         self.name = f"from {day.domain}"
@@ -37,15 +40,18 @@ class WarmUpQuota:
         self.in_use = 0
 
     def is_over(self) -> bool:
-        """Return whether the day has ended."""
+        """Return whether the current time is outside of the day."""
         return not self.day.ends_at - 24 * 3600 * 1000 <= clock.now_ms() < self.day.ends_at
 
     def is_full(self) -> bool:
-        """Return whether all messages of today were sent."""
+        """Return whether the quota of the day is used up; False after the day."""
         return bool(self.day.cap) and self.used >= self.day.cap and not self.is_over()
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may go, or NEVER if that depends on a new day or on a message in progress."""
+        """Return when the next message may be sent (`clock.monotonic`).
+
+        NEVER means that the day is over and a new quota is needed, or that a message in progress has to end first.
+        """
         if self.is_over():
             return NEVER
         if not self.day.cap or self.used + self.in_use < self.day.cap:
@@ -53,20 +59,20 @@ class WarmUpQuota:
         return NEVER if self.used < self.day.cap else now + (self.day.ends_at - clock.now_ms()) / 1000
 
     def take(self, _: float) -> None:
-        """Count a message that starts now."""
+        """Count a message as in progress."""
         self.in_use += 1
 
     def end(self, _used: bool) -> None:
-        """Count a message as finished, with any outcome."""
+        """Count a message as no longer in progress, whatever its outcome."""
         self.in_use -= 1
 
     def count_sent(self) -> None:
-        """Count an accepted message."""
+        """Count an accepted message towards the quota."""
         self.used += 1
 
 
 class UncappedQuota:
-    """A warm-up quota that only counts, for transactional messages, which do not wait."""
+    """A warm-up quota for transactional messages: they count towards the quota but do not wait for it."""
 
     def __init__(self, quota: WarmUpQuota) -> None:
         self.name, self.quota = quota.name, quota
@@ -74,20 +80,20 @@ class UncappedQuota:
 
     @staticmethod
     def allowed_at(now: float) -> float:
-        """Return `now`: the message may go."""
+        """Return `now`, because the message may be sent at once."""
         return now
 
 
-# So many recipient groups must ask for less within a minute before the whole relay is throttled.
+# The whole relay is throttled once this many recipient groups asked for a lower rate within this time.
 _MAX_SLOW_GROUPS, _SLOW_GROUPS_SECONDS = 3, 60.0
-# With more throttles than this, those that were idle for this long are dropped.
+# Above this number of throttles, those that are idle and were not paused for this long are dropped.
 _MAX_THROTTLES, _THROTTLE_IDLE_SECONDS = 64, 1800.0
-# Connections that a recipient group starts with in direct delivery (D19); it gets more while messages are accepted.
+# Connections to a recipient group at first in direct delivery (D19); accepted messages raise the number.
 _FIRST_CONNECTIONS = 4
 
 
 class EmailRateLimits(RateLimits):
-    """The limits of email in one process; used on one event loop, and only read from other threads."""
+    """The limits of email in one process; used on one event loop. Other threads may only read them and set quotas."""
 
     def __init__(self, email: Email) -> None:
         super().__init__(RateLimit(email.rate_per_second, email.rate_per_hour), is_free=False)
@@ -114,7 +120,7 @@ class EmailRateLimits(RateLimits):
         self.is_free = not self._has_limits and not self._is_direct
 
     def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the domain whose warm-up quota of today is not known yet, or None."""
+        """Return the domain of the sender if its warm-up quota of today has to be set first, else None."""
         if not self._has_warm_up or claim.provider != DIRECT:
             return None
         domain = domain_of(sender)
@@ -122,11 +128,11 @@ class EmailRateLimits(RateLimits):
         return domain if quota is None or quota.is_over() else None
 
     def set_quota(self, day: WarmUpDay) -> None:
-        """Set what a domain may send today; from any thread."""
+        """Set the warm-up quota of a sending domain for today; may be called from any thread."""
         self._quotas[day.domain] = WarmUpQuota(day)
 
     def get_sender_limit_name(self, sender: str) -> str:
-        """Return the name of a sender's limit, which is that of its domain."""
+        """Return the name of the limit of a sender address, which is that of its domain."""
         return f"from {domain_of(sender)}"
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
@@ -136,19 +142,23 @@ class EmailRateLimits(RateLimits):
             limits.append(self._get_throttle(DIRECT, names[0]))
             quota = self._quotas.get(domain_of(sender)) if self._quotas else None
             if quota is not None:
-                # A transactional message does not wait for the next day because of a newsletter.
+                # A transactional message must not wait for the next day because a newsletter used up the quota.
                 is_uncapped = claim.transactional or (claim.campaign_id is None and claim.flow_id is None)
                 limits.append(UncappedQuota(quota) if is_uncapped else quota)
         elif self._throttles:
             limits += [self._throttles.get((claim.provider, ALL)), self._throttles.get((claim.provider, names[0]))]
-        # Configured limits apply to the configured transport only, not to test messages that are captured.
+        # The settings limit the configured transport only, not test messages that go to the capture server.
         if self._has_limits and claim.provider == self._provider:
             limits += [self._senders.get(domain_of(sender)), *map(self._groups.get, names)]
             limits += [self.overall] if self.is_timed else []
         return [limit for limit in limits if limit is not None]
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
-        """Update the limits from a reply; an error that asks for a lower rate becomes RateLimited."""
+        """Update throttles and quotas from the outcome of a message, and return its error; None is an accepted message.
+
+        An error that asks for a lower rate throttles the recipient group, or the whole relay, and is returned as
+        RateLimited with the seconds to wait.
+        """
         if error is None:
             for limit in self._admitted.get(claim.id, ()) if self._quotas else ():
                 if isinstance(limit, WarmUpQuota | UncappedQuota):
@@ -159,7 +169,7 @@ class EmailRateLimits(RateLimits):
         if not bounce_classes.is_rate_limited(error):
             return error
         now = clock.monotonic()
-        # In direct delivery one server does not represent the others.
+        # In direct delivery, a server only speaks for its own recipient group.
         applies_to_all = claim.provider != DIRECT and bounce_classes.limits_all_recipients(error)
         group = ALL if applies_to_all else mx_routes.get_recipient_group(claim.provider, claim.recipient_key or "")
         throttle = self._slow_down(claim.provider, group, now, error)
@@ -185,7 +195,7 @@ class EmailRateLimits(RateLimits):
         if existing is not None:
             return existing
         if len(self._throttles) > _MAX_THROTTLES:
-            # Idle throttles are dropped; their groups will ask for a lower rate again if needed.
+            # A group whose throttle is dropped asks for a lower rate again if needed.
             idle_since = clock.monotonic() - _THROTTLE_IDLE_SECONDS
             self._throttles = {
                 key: old_throttle
@@ -202,7 +212,7 @@ class EmailRateLimits(RateLimits):
         return throttle
 
     def get_max_connections(self, group: str, domain: str) -> int:
-        """Return how many connections there may be to the servers of a group, for the mail of a domain."""
+        """Return the maximum number of connections to the servers of a recipient group for mail to a domain."""
         limits = [
             limiter.limit.connections for limiter in map(self._groups.get, (group, domain)) if limiter is not None
         ]
@@ -213,13 +223,13 @@ class EmailRateLimits(RateLimits):
         )
 
     def get_admitted_group(self, claim: Claim) -> str | None:
-        """Return the recipient group under which a message was admitted, or None."""
+        """Return the recipient group whose throttle admitted a message, or None if no throttle applied."""
         return next(
             (limit.name for limit in self._admitted.get(claim.id, ()) if isinstance(limit, AdaptiveThrottle)), None
         )
 
     def is_paused(self, group: str) -> bool:
-        """Return whether the servers of a group get nothing for now."""
+        """Return whether direct delivery to a recipient group is paused now."""
         throttle = self._throttles.get((DIRECT, group))
         return throttle is not None and throttle.paused_until > clock.monotonic()
 
@@ -229,13 +239,13 @@ class EmailRateLimits(RateLimits):
             throttle = self._throttles.get((claim.provider, group))
             if throttle is not None and throttle.record_accepted(now):
                 if claim.provider == DIRECT:
-                    throttle.reason = ""  # the throttle stays, as direct delivery limits every group
+                    throttle.reason = ""  # the throttle is kept, because direct delivery limits every group
                 else:
                     del self._throttles[claim.provider, group]
         self.is_free = not self._throttles and not self._has_limits and not self._is_direct
 
     def get_closed_providers(self) -> tuple[str, ...]:
-        """Return the providers that are paused."""
+        """Return the providers that are paused as a whole."""
         now = clock.monotonic()
         return tuple(
             provider
@@ -260,7 +270,7 @@ class EmailRateLimits(RateLimits):
         ]
 
     def get_status(self) -> SendStatus:
-        """Return the throttled groups, the hourly limits that are used up, and the warm-up quotas."""
+        """Return the paused providers, throttled groups, exhausted hourly limits and domains in warm-up."""
         loop_now, now = clock.monotonic(), clock.now_ms()
 
         def moment(at: float) -> int:

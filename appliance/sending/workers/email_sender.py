@@ -1,8 +1,8 @@
-"""Sends email that is due, with as many connections as allowed, on one event loop.
+"""Send email that is due, over up to `email.connections` connections, on one event loop.
 
-Each connection carries one message at a time. The outcome of a message and the claim of the next share one commit. The
-next envelope is sent meanwhile, but a body is sent only after its claim is on disk. A known outcome is kept until it is
-stored.
+Each connection carries one message at a time. The outcome of a message and the claim of the next are stored in one
+commit. During that commit the next envelope may be sent, but a body is sent only after its claim is on disk. An outcome
+that cannot be stored is kept and retried.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from appliance.storage.database import close_database
 
 
 class DirectWorker(SmtpWorker):
-    """An SMTP worker for direct delivery, which looks up the recipient's servers for each message.
+    """An SMTP worker for direct delivery, which connects to the mail servers of each message's recipient.
 
-    It looks up and connects before the message is claimed, so that a slow server occupies only a worker. There are
-    never more claimed messages than allowed transactions, whatever the number of workers (P3).
+    It looks up the servers and connects before it claims the message, so that a slow server occupies a worker but no
+    claimed message. Never more messages are claimed than `email.connections`, whatever the number of workers (P3).
     """
 
     def __init__(
@@ -65,12 +65,15 @@ class DirectWorker(SmtpWorker):
             await self._process_with(ready, connection)
 
     def cancel_lookup(self) -> None:
-        """Stop waiting for a server, because the service is stopping."""
+        """Stop waiting for a connection, because the service is stopping; the message goes back to the queue."""
         if self._lookup is not None:
             self._lookup.cancel()
 
     async def _process_with(self, ready: RenderedMessage, connection: MxConnection) -> None:
-        """Process a message and store its outcome before another transaction may start."""
+        """Send a message over a connection and store its outcome, then give the connection back.
+
+        The message goes back to the queue if sending was stopped, or if a limit has come to apply to it.
+        """
         error: DeliveryError | None = None
         if connection.dialogue is not None:
             self._connections[DIRECT] = connection.dialogue
@@ -109,19 +112,19 @@ class DirectWorker(SmtpWorker):
 
 
 log = logging.getLogger("campanero.sender")
-# Messages rendered ahead per connection; more would only wait.
+# Messages rendered ahead for each worker; more would only wait longer.
 _READY_PER_CONNECTION = 4
-# Time that open transactions have to finish when the service stops; a hanging connection does not delay it longer.
+# Time that open transactions get to finish when the service stops, so that a hanging connection cannot delay it.
 _STOP_SECONDS = 22.0
 _CANCEL_SECONDS = 2.0
-# Workers for each allowed transaction, as most of them may be waiting for servers to reply.
+# Workers for each allowed connection in direct delivery, because most workers may be waiting for a server.
 _WORKERS_PER_CONNECTION = 8
 _MAX_WORKERS = 100
 _HOUR_MS = 3_600_000
 
 
 class EmailSender:
-    """The email sender of one process; `drain` runs in one thread at a time."""
+    """The email sender of one process; `drain` must run in one thread at a time."""
 
     def __init__(self, process: str) -> None:
         self.process = process
@@ -139,7 +142,7 @@ class EmailSender:
         send_status.set_reporter("email", self.get_status)
 
     def wake(self) -> None:
-        """Wake idle workers, because there may be more to send."""
+        """Make a running sender look for due messages again; may be called from any thread."""
         self._woken.set()
         loop, event = self._loop, self._wake_event
         if loop is not None and event is not None:
@@ -149,7 +152,7 @@ class EmailSender:
                 log.debug("smtp: wake ignored, sender has ended")
 
     def drain(self) -> None:
-        """Send until nothing is due. A slow connection delays only its own worker."""
+        """Send messages until none is due or sending is stopped."""
         while not self.is_halted():
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._drain())
@@ -157,12 +160,12 @@ class EmailSender:
                 return
 
     def stop(self) -> None:
-        """Finish open transactions and start nothing new."""
+        """Start no new transactions, and let a running `drain` return once the open ones have finished."""
         self.stopping.set()
         self.wake()
 
     def get_status(self) -> SendStatus:
-        """Return what is closed, throttled or used up, and the open connections; from any thread."""
+        """Return the state of the transports, limits and connections of email; may be called from any thread."""
         status = self.limits.get_status()
         open_connections = sum(worker.connections for worker in [*self._workers])
         open_connections += self._mx_connections.pool.connections if self._mx_connections is not None else 0
@@ -193,7 +196,7 @@ class EmailSender:
                 ready_queue.refill()
                 for _ in range(worker_count - len(tasks)):
                     self._start_worker(self._wake_event, tasks, ready_queue, outcome_writer)
-                # Workers that found no message have ended until the next wake-up; the busy ones continue.
+                # Workers that find no message end, and are started again at the next wake-up.
                 await self._wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     return
@@ -202,12 +205,12 @@ class EmailSender:
         finally:
             self._loop = self._wake_event = None
             await mx_connections.pool.close()
-            # If the database cannot be written, the shutdown does not wait for it.
+            # The shutdown does not wait for a database that cannot be written.
             await outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
             await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
     async def _count_past_messages(self) -> None:
-        """Count the messages of the last hour before this process started, if there are hourly limits."""
+        """Count the messages accepted in the last hour towards the hourly limits, if there are any; done once."""
         if not self._has_counted_past:
             since = clock.now_ms() - _HOUR_MS
             self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
@@ -230,7 +233,10 @@ class EmailSender:
         task.add_done_callback(ended)
 
     async def _stop(self, tasks: set["asyncio.Task[None]"]) -> None:
-        """Finish open transactions; those that hang become uncertain in the next process."""
+        """Wait for open transactions, and cancel those that take longer than `_STOP_SECONDS`.
+
+        A message without a stored outcome is decided by the next process.
+        """
         for worker in [*self._workers]:
             worker.cancel_lookup()
         if tasks:
@@ -238,7 +244,7 @@ class EmailSender:
             for task in late:
                 task.cancel()
             if late:
-                # The outcomes known so far are stored.
+                # The cancelled workers store the outcomes that they know.
                 await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
     async def _run_worker(self, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter) -> None:

@@ -1,7 +1,7 @@
-"""Connections to recipients' mail servers in direct delivery: an idle one, or a new one.
+"""Connections to recipients' mail servers in direct delivery: idle ones are reused, others are opened.
 
-A failure of one server costs the message one attempt and affects no other message. If no server can be reached, the
-transport is closed and no attempt is counted.
+If the servers of one domain cannot be reached, the attempt of that message fails and other messages are not affected.
+If no server on the internet can be reached, the transport is closed and no attempt is counted.
 """
 
 import asyncio
@@ -32,26 +32,26 @@ from appliance.storage import transactions as storage_transactions
 from appliance.storage.models import MailPolicy
 from appliance.storage.transactions import require_write_transaction
 
-# MTA-STS policies of recipient domains are fetched now and then and cached while they are valid, over restarts too.
-# An attacker who makes DNS or a web server fail must not remove a known policy (RFC 8461, sections 5.1 and 10.2).
+# MTA-STS policies of recipient domains are stored until they expire, also over restarts, and refreshed from DNS and the
+# web server. An attacker who makes these fail must not remove a known policy (RFC 8461, 5.1 and 10.2).
 
 log = logging.getLogger("campanero.sender")
 
-# How long a policy or its absence is cached, and how long a failure.
+# How long a policy or its absence is cached in memory, and how long after a failed request; the shortest time of both.
 _POLICY_SECONDS, _POLICY_RETRY_SECONDS, _MIN_POLICY_SECONDS = 3600.0, 300.0, 60.0
 
 _MAX_CACHED_POLICIES = 20_000
 
 
 class MtaStsPolicies:
-    """The policies of recipient domains; used on one event loop."""
+    """The MTA-STS policies of recipient domains; used on one event loop."""
 
     def __init__(self) -> None:
         self._cache: dict[str, tuple[float, MtaStsPolicy | None]] = {}
         self._requests: dict[str, asyncio.Task[MtaStsPolicy | None]] = {}
 
     async def get(self, domain: str) -> MtaStsPolicy | None:
-        """Return the valid policy of a domain, or None."""
+        """Return the valid policy of a domain, or None; look it up unless it is cached."""
         at, policy = self._cache.get(domain, (0.0, None))
         if at > clock.monotonic():
             return policy
@@ -59,7 +59,7 @@ class MtaStsPolicies:
         if task is None:
             task = self._requests[domain] = asyncio.create_task(self._refresh(domain))
             task.add_done_callback(lambda _: self._requests.pop(domain, None))
-        # Other callers that wait for the same answer are not cancelled with this one.
+        # If this caller is cancelled, the request continues for other callers that wait for it.
         return await asyncio.shield(task)
 
     async def _refresh(self, domain: str) -> MtaStsPolicy | None:
@@ -85,9 +85,9 @@ class MtaStsPolicies:
         return fetched, _POLICY_SECONDS
 
 
-# Idle connections to recipients' mail servers, reused for the next message to the same servers.
+# Idle connections to recipients' mail servers are reused for the next message to the same servers.
 
-# Servers soon close connections that are silent; keeping them longer gains nothing.
+# Servers soon close connections that are silent, so keeping them longer gains nothing.
 _IDLE_SECONDS = 5.0
 
 _MAX_IDLE = 50
@@ -100,20 +100,20 @@ class _IdleConnection(NamedTuple):
 
 
 class ConnectionPool:
-    """Idle connections, and the number of open ones for each group; used on one event loop."""
+    """Idle connections, and the number of open connections of each recipient group; used on one event loop."""
 
     def __init__(self) -> None:
         self._idle: list[_IdleConnection] = []  # the most recently used is last
-        self._open: Counter[str] = Counter()  # by group: connections in use, opening or closing, but not idle ones
+        self._open: Counter[str] = Counter()  # by recipient group, without the idle ones
         self._closing: dict[asyncio.Future[None], str] = {}
 
     @property
     def connections(self) -> int:
-        """The number of idle connections."""
+        """Return the number of idle connections."""
         return len(self._idle)
 
     def take(self, target: MxTarget) -> SmtpClient | None:
-        """Return an idle connection to these servers, or None."""
+        """Return an idle connection to the servers of a target and count it as in use, or return None."""
         for idle in reversed(self._idle):
             if idle.target.key == target.key:
                 self._idle.remove(idle)
@@ -124,7 +124,10 @@ class ConnectionPool:
         return None
 
     async def reserve(self, target: MxTarget, limit: int) -> None:
-        """Count one more connection to a group of at most `limit`, closing idle ones to make room."""
+        """Count a new connection to the target's group, after closing idle ones if the group has `limit` connections.
+
+        Waits for closing connections, but not for those in use, which may thus exceed the limit.
+        """
         while True:
             idle = [connection for connection in self._idle if connection.target.group == target.group]
             if len(idle) + self._open[target.group] < limit:
@@ -138,13 +141,13 @@ class ConnectionPool:
         self._open[target.group] += 1
 
     def release(self, target: MxTarget) -> None:
-        """Uncount a connection that failed or was aborted."""
+        """Count a connection in use as ended, because it failed, was aborted or was closed."""
         self._open[target.group] -= 1
         if self._open[target.group] <= 0:
             del self._open[target.group]
 
     def put(self, target: MxTarget, dialogue: SmtpClient) -> None:
-        """Keep a connection for the next message, for a while."""
+        """Keep a connection as idle for `_IDLE_SECONDS`; the oldest idle one is closed if there are `_MAX_IDLE`."""
         self.release(target)
         if len(self._idle) >= _MAX_IDLE:
             self._close_idle(self._idle[0])
@@ -152,7 +155,7 @@ class ConnectionPool:
         self._idle.append(_IdleConnection(target, dialogue, timer))
 
     def close_group(self, group: str) -> None:
-        """Close the idle connections to a group that asked for less."""
+        """Close the idle connections to a recipient group."""
         for idle in [idle for idle in self._idle if idle.target.group == group]:
             self._close_idle(idle)
 
@@ -167,7 +170,7 @@ class ConnectionPool:
         self.close_connection(idle.target, idle.dialogue)
 
     def close_connection(self, target: MxTarget, dialogue: SmtpClient) -> None:
-        """Close a connection in the background; it counts as open until then."""
+        """Close a connection in the background; it counts as in use until it is closed."""
         task = asyncio.ensure_future(dialogue.close())
         self._closing[task] = target.group
 
@@ -178,52 +181,53 @@ class ConnectionPool:
         task.add_done_callback(ended)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all idle connections, and wait until they and those already closing are closed."""
         for idle in [*self._idle]:
             self._close_idle(idle)
         if self._closing:
             await asyncio.wait({*self._closing})
 
 
-# Recipients' mail servers that cannot be reached. If some can, the fault is the server's; if none can, it is ours.
+# Mail servers that cannot be reached. If other servers can, the fault is theirs; if none can, the fault is ours.
 
-# Failures in a row before servers are not tried for a while, and for how long (D21).
+# After this many failures in a row, servers are not tried for `DEAD_SECONDS` (D21).
 MAX_FAILURES = 3
 
 DEAD_SECONDS = 900.0
 
-# So many groups must reject a sender before the fault counts as the sender's.
+# Recipient groups that must reject a sender before the sender is at fault.
 _MAX_REFUSING_GROUPS = 3
 
-# A reply this recent proves that the internet can be reached.
+# A reply within this time shows that the internet can be reached.
 _RECENT_SECONDS = 60.0
 
-# All messages that wait for the same probe get its result; later ones probe again.
+# The result of a probe is used for this time, so that messages waiting for it do not probe again.
 _OUTAGE_CACHE_SECONDS = 5.0
 
 _MAX_CACHED_HOSTS = 5_000
 
 
 class UnreachableHosts:
-    """The recipients' servers that failed or rejected senders, as seen by this process; used on one event loop."""
+    """The mail servers that could not be reached or rejected senders in this process; used on one event loop."""
 
     def __init__(self) -> None:
-        self._last_reply_at = float("-inf")  # when any server last replied
-        self._outage: tuple[float, str | None] = (float("-inf"), None)  # the result of the last probe of other servers
+        self._last_reply_at = float("-inf")  # monotonic time of the last reply of any server
+        # Until when the result of the last probe counts, and the result; for mail servers and for name servers.
+        self._outage: tuple[float, str | None] = (float("-inf"), None)
         self._dns_outage: tuple[float, str | None] = (float("-inf"), None)
-        # By sender domain: the groups that rejected it since it was last accepted.
+        # By sender domain: the recipient groups that rejected it since a message of it was last accepted.
         self._refusing_groups: dict[str, set[str]] = {}
-        # By the key of the servers: failures in a row, the time until which they are not tried, and the reason.
+        # By `MxTarget.key`: failures in a row, the time until which the servers are not tried, and the last reason.
         self._failures: dict[str, tuple[int, float, str]] = {}
 
     def get_downtime(self, target: MxTarget) -> tuple[float, str] | None:
-        """Return for how many more seconds servers are not tried, and the reason, or None if they may be tried."""
+        """Return for how many more seconds the servers are not tried, and why; None if they may be tried."""
         _, until, reason = self._failures.get(target.key, (0, 0.0, ""))
         seconds_left = until - clock.monotonic()
         return (seconds_left, reason) if seconds_left > 0 else None
 
     def record_failure(self, target: MxTarget, reason: str) -> None:
-        """Count a failure to reach servers; after a few in a row they are not tried for a while."""
+        """Count a failure to reach servers; from `MAX_FAILURES` in a row on they are not tried for `DEAD_SECONDS`."""
         if len(self._failures) >= _MAX_CACHED_HOSTS:
             self._failures.clear()
         count = self._failures.get(target.key, (0, 0.0, ""))[0] + 1
@@ -231,28 +235,31 @@ class UnreachableHosts:
         self._failures[target.key] = (count, until, reason)
 
     def record_connection(self, target: MxTarget) -> None:
-        """Record that servers accepted a connection."""
+        """Record that servers accepted a connection, and reset their failures."""
         self._last_reply_at = clock.monotonic()
         self._failures.pop(target.key, None)
 
     def record_reply(self) -> None:
-        """Record that some server replied, whatever the reply was."""
+        """Record that a server replied, whatever the reply was."""
         self._last_reply_at = clock.monotonic()
 
     def record_sender_refusal(self, sender: str, group: str) -> bool:
-        """Record that a group rejects a sender; return whether many groups do."""
+        """Record that a recipient group rejects a sender; return whether `_MAX_REFUSING_GROUPS` groups do.
+
+        Only rejections since the last accepted message count; `sender` is the domain of the sender.
+        """
         groups = self._refusing_groups.setdefault(sender, set())
         groups.add(group)
         return len(groups) >= _MAX_REFUSING_GROUPS
 
     def record_accepted(self, sender: str) -> None:
-        """Record that a message of a sender was accepted."""
+        """Record that a message of a sender domain was accepted, and forget its rejections."""
         self._refusing_groups.pop(sender, None)
 
     async def find_outage(self) -> str | None:
-        """Return the reason if no mail server at all can be reached, or None if one can or the cause is unknown.
+        """Return why no mail server at all can be reached, or None if one can or the cause is unknown.
 
-        Other servers are probed only if none replied for a while.
+        The servers of well-known domains are probed only if no server replied within `_RECENT_SECONDS`.
         """
         if clock.monotonic() < self._last_reply_at + _RECENT_SECONDS:
             return None
@@ -261,12 +268,15 @@ class UnreachableHosts:
             reason = await smtp_connect.find_port_block()
             self._outage = (clock.monotonic() + _OUTAGE_CACHE_SECONDS, reason)
             if reason is None:
-                # An unknown result counts as a reply, so that the next failure does not probe again at once.
+                # None counts as a reply, so that the next failure does not probe again at once.
                 self.record_reply()
         return reason
 
     async def find_dns_outage(self) -> str | None:
-        """Return the reason if no name server answers, or None if one does or the cause is unknown."""
+        """Return why no name server answers, or None if one does or the cause is unknown.
+
+        Names are looked up only if no name server answered within `_RECENT_SECONDS`.
+        """
         if clock.monotonic() < mx_routes.get_last_dns_answer_at() + _RECENT_SECONDS:
             return None
         until, reason = self._dns_outage
@@ -284,15 +294,15 @@ class UnreachableHosts:
         return f"no name server answers, so no mail server can be found: {errors[0]}"
 
 
-# Time that all servers of a domain together have to accept a connection.
+# Time limit for connecting to any server of a domain.
 _CONNECT_SECONDS = 120.0
 
 
 class MxConnection(NamedTuple):
-    """A connection to a recipient's server, or the error.
+    """A connection to a mail server of a recipient, or the error why there is none.
 
-    `is_other_group` says that the domain belongs to another recipient group than was known when the message was
-    admitted.
+    `is_other_group` means that nothing was opened, because the servers belong to another recipient group than the one
+    under whose limits the message was admitted.
     """
 
     target: MxTarget | None = None
@@ -302,7 +312,10 @@ class MxConnection(NamedTuple):
 
 
 class MxConnections:
-    """The recipients' servers, shared by all workers of a sender; used on one event loop."""
+    """Opens connections to recipients' mail servers for all workers of a sender; used on one event loop.
+
+    `transactions` limits how many messages are sent at the same time.
+    """
 
     def __init__(
         self, breaker: CircuitBreaker, limits: EmailRateLimits, hosts: UnreachableHosts, transactions: asyncio.Semaphore
@@ -314,13 +327,16 @@ class MxConnections:
         self._probe_lock = asyncio.Lock()
 
     async def connect(self, claim: Claim) -> MxConnection:
-        """Return a connection for a message; the caller returns it with `give_back`."""
+        """Return a connection for a message, or the error; pass an open connection to `give_back` after use.
+
+        Raises Unavailable if the database cannot be read or written.
+        """
         try:
             return await self._connect(claim)
         except Unavailable:
             raise
         except Exception as error:
-            # The error is ours: this message is tried again later, and the others are not affected.
+            # After an internal error this message is tried again later; other messages are not affected.
             log.exception("direct: connecting for message %s failed", claim.id)
             return MxConnection(error=Deferred(f"{type(error).__name__}: {error}"))
 
@@ -348,7 +364,10 @@ class MxConnections:
 
     @staticmethod
     def _apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
-        """Apply the policy of a domain to its servers: an enforced policy leaves only the servers that it lists."""
+        """Return the target as the domain's MTA-STS policy demands: in mode `enforce`, listed servers and verified TLS.
+
+        In mode `testing`, a server that is not listed is only logged.
+        """
         if policy is None or policy.mode == "none":
             return target
         named = tuple(host for host in target.hosts if policy.allows(host[1]))
@@ -376,7 +395,7 @@ class MxConnections:
             )
             return MxConnection(error=await self._handle_connect_error(target, claim, timed_out))
         except Exception as error:
-            # The error is ours: the mail of other servers is not affected.
+            # After an internal error this message is tried again later; mail to other servers is not affected.
             log.exception("direct: connecting to the mail servers of %s failed", target.domain)
             self.pool.release(target)
             return MxConnection(error=Deferred(f"{type(error).__name__}: {error}"))
@@ -412,7 +431,12 @@ class MxConnections:
         return error
 
     def classify_refusal(self, error: SenderRejected, claim: Claim, sender: str) -> DeliveryError:
-        """Return the error for a server that rejects our sender. Unless many groups do, it affects one message only."""
+        """Return the error to record for a server that rejects our sender.
+
+        It is MailUnauthenticated if the server could not authenticate the message, the given error if
+        `_MAX_REFUSING_GROUPS` recipient groups reject the sender, else SenderRejectedByMx, which only fails this
+        message.
+        """
         group = mx_routes.get_recipient_group(DIRECT, claim.recipient_key)
         if bounce_classes.classify(error.smtp, error.enhanced, error.text) is bounce_classes.AUTHENTICATION:
             return MailUnauthenticated(error.text, error.smtp, error.enhanced)
@@ -426,7 +450,11 @@ class MxConnections:
         return error
 
     def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
-        """Return a connection to the pool; None stands for an aborted connection."""
+        """Keep a connection for the next message to its servers, or close it if it carries no more messages.
+
+        `dialogue` is None for an aborted connection, `error` is that of the message. A recipient group that asks for a
+        lower rate loses its idle connections.
+        """
         if isinstance(error, RateLimited):
             self.pool.close_group(target.group)
         if dialogue is None:
@@ -438,7 +466,10 @@ class MxConnections:
 
 
 def load_policy(domain: str) -> MtaStsPolicy | None:
-    """Return the valid policy of a domain; its `max_age` is the time left in seconds."""
+    """Return the stored policy of a domain, or None if there is none or it expired.
+
+    Its `max_age` is the remaining time in seconds.
+    """
     row = MailPolicy.get_or_none(MailPolicy.domain == domain, MailPolicy.expires_at > clock.now_ms())
     if row is None:
         return None
@@ -446,7 +477,7 @@ def load_policy(domain: str) -> MtaStsPolicy | None:
 
 
 def store_policy(domain: str, policy: MtaStsPolicy) -> None:
-    """Replace the policy of a domain, and delete policies that expired."""
+    """Store the policy of a domain in place of an earlier one, and delete the expired policies of all domains."""
     require_write_transaction()
     now = clock.now_ms()
     MailPolicy.delete().where(MailPolicy.expires_at <= now).execute()

@@ -1,6 +1,7 @@
-"""Group commit of outcomes: outcomes that arrive during one transaction share the next one.
+"""Group commit: write outcomes and claims of many workers in one transaction.
 
-At most one transaction is in progress. There is no timer.
+At most one transaction is in progress at a time. Entries that arrive meanwhile share the next one, so no timer is
+needed.
 """
 
 import asyncio
@@ -25,30 +26,31 @@ class _Pending(NamedTuple):
 
 
 class OutcomeWriter:
-    """Hands outcomes and claims to the writer; used on one event loop."""
+    """Passes outcomes and claims to the writer thread in batches; used on one event loop."""
 
     def __init__(self, process: str) -> None:
         self._process = process
         self._waiting: list[_Pending] = []
-        self._retried_alone: list[_Pending] = []  # from a batch that failed because of one of them
+        self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
 
     def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
-        """Write an outcome and claim a message; return a future of whether the message may go out now.
+        """Write an outcome and claim a message; return a future of whether the message is claimed and may be sent.
 
-        The future is done once both are on disk. An outcome is retried until it is stored. Raises Unavailable for a
-        claim alone, or when the service ends.
+        The future is done once both are on disk. While the storage is unavailable, an outcome is retried until it is
+        stored, and its claim is given up. The future raises Unavailable for a claim without an outcome, or for both
+        when the service ends, and any other error that storing raises.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Pending(outcome, claim, future))
         if not self._is_busy:
             self._is_busy = True
-            # Other workers that are ready in this round of the loop join the batch.
+            # Workers that are ready in the same iteration of the event loop join the batch.
             asyncio.get_running_loop().call_soon(self._submit)
         return future
 
     async def flush(self, seconds: float | None = None) -> None:
-        """Wait until all outcomes are stored or storing has failed for good, for at most `seconds` if given."""
+        """Wait until all entries are written or the writer has stopped, for at most `seconds` if given."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._is_busy and not transactions.is_stopped():
@@ -83,7 +85,7 @@ class OutcomeWriter:
             self._handle_unavailable(batch, error)
             return
         if error is not None and len(batch) > 1:
-            # The transaction was rolled back; each entry is retried alone so that one error does not affect the others.
+            # The transaction was rolled back. Each entry is retried alone, so that one error does not fail the others.
             self._retried_alone += batch
         elif error is not None:
             log.error("sender: storing an outcome failed", exc_info=error)
@@ -96,14 +98,17 @@ class OutcomeWriter:
         self._submit()
 
     def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
-        """Raise the error to callers that wait for a claim only; outcomes are kept and retried."""
+        """Retry the outcomes of a batch later without their claims, and raise the error to callers with a claim only.
+
+        If the writer has stopped, the error is raised to all callers.
+        """
         retried = [entry._replace(claim=None) for entry in batch if entry.outcome is not None]
         failed = [entry for entry in batch if entry.outcome is None]
         if transactions.is_stopped():
             failed, retried = batch, []
         self._raise_to_callers(failed, error)
         self._waiting = retried + self._waiting
-        log.debug("sender: waiting for the storage: %s", error)  # the storage has logged the reason already
+        log.debug("sender: waiting for the storage: %s", error)  # a debug line, because the storage logs the reason
         asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._submit)
 
     @staticmethod
