@@ -1,1 +1,1 @@
-"""The HTTP server, and the strict reading of its requests."""
+"""The HTTP server, and the strict parsing of its requests."""

@@ -1,10 +1,10 @@
-"""Reads HTTP/1.1 requests strictly: refuses those that two programs could read in two ways.
+"""Parse HTTP/1.1 requests strictly: reject ambiguous and slow ones before Sanic handles them.
 
-Sanic 25.12 accepts more than RFC 9112 allows: chunk sizes such as `0x0d`, any two bytes where CRLF ends a chunk,
-lengths in digits of other scripts, two Host lines. Where a proxy in front reads such a request differently, the rest
-of it may be taken for another request (request smuggling). A refused request gets 400 and the connection ends, so
-nothing after it is read. A request that stalls or trickles in gets 408 (RFC 9110, section 15.5.9), so that a few
-bytes cannot hold many connections. Everything else is left to Sanic.
+Sanic 25.12 accepts more than RFC 9112 allows: chunk sizes such as `0x0d`, any two bytes in place of the CRLF after a
+chunk, lengths in digits of other scripts, and two Host lines. If a proxy parses such a request differently, the rest of
+it may be taken for another request (request smuggling). A rejected request gets 400 and the connection is closed, so
+that nothing after it is read. A request that stalls or arrives too slowly gets 408 (RFC 9110, 15.5.9), so that a client
+cannot keep many connections open with a few bytes. Everything else is left to Sanic.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 from appliance.settings import config
 
-# Large enough that a credential that is far too long is refused as a wrong one, and not as a large header.
+# Large enough that an API key that is far too long gets the response for a wrong key, not the one for a large header.
 MAX_HEAD_BYTES = 32_768
 _LINE_BYTES = 8_192
 
 
 async def read_as_text(request: Request) -> None:
-    """Replace bytes in headers that are not UTF-8, which some old programs send and no row can store."""
+    """Replace bytes in header values that are not UTF-8: some old programs send them, and no row can store them."""
     if request.head.isascii():
         return
     decoded = [
@@ -39,12 +39,12 @@ async def read_as_text(request: Request) -> None:
 
 
 def is_unread(request: Request) -> bool:
-    """Return whether a request stands for one whose head could not be read; Sanic creates it for the error."""
+    """Return whether a request is the empty one that Sanic creates if the head of a request could not be parsed."""
     return not request.head
 
 
 def path_of(request: Request) -> str:
-    """Return the path as the router reads it, without trailing slashes, also of a request that could not be read."""
+    """Return the path of a request without trailing slashes, also if its head could not be parsed."""
     if is_unread(request) and isinstance(request.stream, Http):
         line = bytes(request.stream.recv_buffer[:_LINE_BYTES]).split(b"\r\n", 1)[0].split(b" ")
         if len(line) > 1:
@@ -52,14 +52,14 @@ def path_of(request: Request) -> str:
     return request.path.rstrip("/") or "/"
 
 
-# The line of a chunk with its extensions, which no client uses.
+# The size line of a chunk, with its extensions, which no known client uses.
 MAX_CHUNK_LINE_BYTES = 256
-# As in Apache's mod_reqtimeout: a large body may be slow, but single bytes cannot hold a connection.
+# As in Apache's mod_reqtimeout: a large body may take long, but a client cannot keep a connection with single bytes.
 MIN_BODY_BYTES_PER_SECOND = 500
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _HOST = rb"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z!$&'()*+,;=._~%-]+)(?::[0-9]{0,5})?"
-# RFC 9112, sections 3 (request line), 3.2 (target, Host), 5 (no space before a colon, no line that goes on with the
-# next), 6.1 (chunked alone) and 6.2 (one length); each line ends in CRLF, which nothing else holds (section 2.2)
+# RFC 9112, sections 3 (request line), 3.2 (target, Host), 5 (no space before a colon, no folded lines), 6.1 (`chunked`
+# as the only coding) and 6.2 (a single length); CR and LF occur only as the CRLF that ends a line (section 2.2)
 _HEAD = re.compile(
     _TOKEN + rb" (?:/|(?i:https?)://" + _HOST + rb"/|\*(?= ))[!-~]* HTTP/1\.[01]"
     rb"(?:\r\n(?:"
@@ -72,24 +72,28 @@ _HEAD = re.compile(
 _LONE_LINE_FEED = re.compile(rb"(?:^|[^\r])\n")
 _HOST_LINE = re.compile(rb"(?i)\r\nhost:")
 _CODING_LINE = re.compile(rb"(?i)\r\ntransfer-encoding:")
-# RFC 9112, section 7.1: after the CRLF that ends what came before, a size in hexadecimal digits
+# RFC 9112, section 7.1: the CRLF that ends the previous chunk or the head, then a size in hexadecimal digits
 _CHUNK_LINE = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
 
 
 class RequestTooSlow(BadRequest):
-    """A request that did not arrive in time. A BadRequest, after which Sanic gives up what is left of a body."""
+    """A request that did not arrive in time; as a BadRequest, it makes Sanic ignore the rest of the body."""
 
     status_code = 408
 
 
 class StrictHttp(Http):
-    """The requests of one connection, read strictly."""
+    """The requests of one connection, parsed strictly."""
 
     __slots__ = ("_began", "_received_before")
     protocol: "StrictProtocol"
 
     def deadline(self, now: float) -> float | None:
-        """Return by when more of a request must arrive, in seconds of the event loop; None between two requests."""
+        """Return the time by which more bytes of a request must arrive; None if none are expected.
+
+        Times are in seconds of the event loop. The whole head must arrive within the timeout; a body gets more time at
+        `MIN_BODY_BYTES_PER_SECOND`, but never more than the timeout without any bytes.
+        """
         protocol = self.protocol
         if self.stage is Stage.REQUEST:
             return self._began + protocol.timeout_seconds
@@ -99,23 +103,23 @@ class StrictHttp(Http):
         return min(now, self._began + earned) + protocol.timeout_seconds
 
     async def http1_request_header(self) -> None:
-        """Read the head of a request; raises BadRequest."""
+        """Read and check the head of a request. Raises BadRequest."""
         self._began = asyncio.get_running_loop().time()
         self._received_before = self.protocol.received_bytes - len(self.recv_buffer)
         buffer, searched = self.recv_buffer, 0
         while (end := buffer.find(b"\r\n\r\n", searched)) < 0 and len(buffer) < self.HEADER_MAX_SIZE:
             if _LONE_LINE_FEED.search(buffer, searched):
-                # The sender may be waiting for a response to a head that never ends for this server.
+                # The client may have sent the whole head with bare line feeds, and be waiting for the response.
                 raise BadRequest("Bad Request")
             searched = max(0, len(buffer) - 3)
             await self._receive_more()
-        # A head that is too long gets its own error in Sanic.
+        # Sanic itself rejects a head that is too long.
         if 0 <= end < self.HEADER_MAX_SIZE and not _is_sound(buffer, end):
             raise BadRequest("Bad Request")
         await super().http1_request_header()  # type: ignore[no-untyped-call]  # untyped in the library
 
     async def read(self) -> bytes | None:
-        """Return the next piece of a body, or None at its end; raises BadRequest and PayloadTooLarge."""
+        """Return the next piece of the body, or None at its end. Raises BadRequest or PayloadTooLarge."""
         if self.request_body == "chunked" and self.request_bytes_left == 0:  # type: ignore[comparison-overlap]  # it is
             await self._check_chunk_line()
         piece: bytes | None = await super().read()
@@ -133,7 +137,7 @@ class StrictHttp(Http):
             raise BadRequest("Bad chunked encoding")
 
     def create_empty_request(self) -> None:
-        """Create the stand-in for a request that could not be read, also where its URL is the reason."""
+        """Create the empty request for a head that could not be parsed, even if its URL is invalid."""
         with suppress(BadURL):
             super().create_empty_request()
             return
@@ -141,18 +145,18 @@ class StrictHttp(Http):
         super().create_empty_request()
 
     async def head_response_ignored(self, data: bytes, end_stream: bool) -> None:  # type: ignore[override]  # async
-        """Drop the body of a response to HEAD; Sanic awaits this function and did not declare it `async`."""
+        """Drop the body of a response to HEAD; `async` because Sanic awaits it, although its own method is not."""
         super().head_response_ignored(data, end_stream)
 
 
 class StrictProtocol(HttpProtocol):
-    """A connection whose requests are read strictly; `patience` is `limits.request_timeout` in seconds."""
+    """A connection whose requests are parsed strictly; `timeout_seconds` is the setting `limits.request_timeout`."""
 
     HTTP_CLASS = StrictHttp
     __slots__ = ("received_bytes", "timeout_seconds")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set up a connection."""
+        """Reset the byte count and read the timeout from the settings for a new connection."""
         self.received_bytes = 0
         self.timeout_seconds = config.parse_seconds(self.app.ctx.config.limits.request_timeout)
         super().connection_made(transport)  # type: ignore[no-untyped-call]  # untyped in the library
@@ -163,7 +167,7 @@ class StrictProtocol(HttpProtocol):
         super().data_received(data)
 
     async def receive_more(self) -> None:
-        """Wait for more bytes; raises RequestTooSlow."""
+        """Wait for more bytes of a request. Raises RequestTooSlow after its deadline."""
         http: StrictHttp = self._http
         try:
             async with asyncio.timeout_at(http.deadline(asyncio.get_running_loop().time())):
@@ -174,7 +178,10 @@ class StrictProtocol(HttpProtocol):
 
 
 def _is_sound(buffer: bytearray, end: int) -> bool:
-    """Return whether a head may be read: its lines, one Host (HTTP/1.0: at most one), no chunks in HTTP/1.0."""
+    """Return whether the head in `buffer[:end]` is valid: its lines, and the number of Host lines.
+
+    HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body.
+    """
     if not _HEAD.fullmatch(buffer, 0, end):
         return False
     hosts = sum(1 for _ in _HOST_LINE.finditer(buffer, 0, end))
@@ -184,8 +191,8 @@ def _is_sound(buffer: bytearray, end: int) -> bool:
 
 
 class SlashRouter(Router):
-    """A router that drops all trailing slashes at once; Sanic recurses for each one."""
+    """A router that removes all trailing slashes at once; that of Sanic calls itself for each one."""
 
     def resolve(self, path: str, **options: Any) -> Any:
-        """Return the route of a path, its handler, and the values in the path, as the library does."""
+        """Return the route, the handler and the parameters of a path, without regard to trailing slashes."""
         return super().resolve(path.rstrip("/") or "/", **options)

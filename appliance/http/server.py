@@ -1,4 +1,4 @@
-"""Builds the HTTP server: its routes and middleware, and what starts and stops with it."""
+"""Build and run the HTTP server with its routes, its middleware and the services that start and stop with it."""
 
 import asyncio
 import gc
@@ -34,31 +34,31 @@ from ui import guard, static_files
 
 log = logging.getLogger("campanero")
 
-# A table of contacts with all rows chosen posts a few hundred fields.
+# A table of contacts with all rows selected submits a few hundred fields.
 _MAX_FORM_FIELDS = 5_000
-# Python hands its lock over every 5 ms by default: each database call of a request would wait that long beside a
-# thread that composes mail. This costs nothing when idle.
+# By default Python switches threads every 5 ms: each database call of a request would wait that long for a thread that
+# renders mail. A shorter interval costs nothing when idle.
 _SWITCH_SECONDS = 0.0005
-# How long the shutdown waits for a database that cannot be written; a statement that waits for a lock adds ten seconds.
+# Longest wait of the shutdown for a database that cannot be written; a statement waiting for a lock adds ten seconds.
 _MAX_STORAGE_WAIT_SECONDS = 14.0
-# How often the stop is repeated until the server obeys.
+# Interval at which the stop is requested again until the server stops.
 _STOP_RETRY_SECONDS = 0.02
-# A browser that has visited over https uses nothing else for a year.
+# A browser that visited the service over https uses only https for a year.
 _HSTS = "max-age=31536000"
-_MAX_DISCARDED_BYTES = 419_430_400  # twice an import
+_MAX_DISCARDED_BYTES = 419_430_400  # twice the default size limit of an import file
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
-    """Return the server with all routes and middleware; nothing is started yet."""
+    """Return the Sanic app with all routes and middleware; nothing is started yet."""
     app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter())
-    Http.HEADER_CEILING = MAX_HEAD_BYTES  # The default of the library is half of that.
+    Http.HEADER_CEILING = MAX_HEAD_BYTES  # Sanic's default is half of that.
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
         REQUEST_MAX_HEADER_SIZE=MAX_HEAD_BYTES,
         GRACEFUL_SHUTDOWN_TIMEOUT=5.0,
         ACCESS_LOG=False,
         KEEP_ALIVE_TIMEOUT=60,
-        # Slow requests end before (see `protocol.py`); these timeouts only end a handler that does not respond.
+        # `protocol.py` ends slow requests before; these timeouts only end a handler that does not respond.
         REQUEST_TIMEOUT=60 + settings_config.parse_seconds(config.limits.request_timeout),
         RESPONSE_TIMEOUT=60 + settings_config.parse_seconds(config.limits.request_timeout),
         FALLBACK_ERROR_FORMAT="text",
@@ -68,7 +68,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.certificate, app.ctx.works = SmtpListener(config), None, None
     app.ctx.process = secrets.token_hex(8)
-    # Strict-Transport-Security is never sent for localhost, where browsers would then refuse http to other programs.
+    # For localhost, Strict-Transport-Security would also make browsers refuse http to other programs there.
     app.ctx.strict = (
         settings_config.is_https(config) and settings_config.base_host(config) not in settings_config.LOOPBACK
     )
@@ -94,7 +94,7 @@ async def _set_start_time(request: Request) -> None:
 
 
 async def _set_client(request: Request) -> None:
-    """Set the client's IP address for all handlers; X-Forwarded-For counts only if it comes from a trusted proxy."""
+    """Set the IP address of the client as `request.ctx.client`; X-Forwarded-For counts only from a trusted proxy."""
     forwarded, context = request.headers.getall("x-forwarded-for", []), request.app.ctx
     request.ctx.client = addresses.find_client_ip(request.ip, forwarded, context.config.network.trusted_proxies)
     if (
@@ -110,14 +110,17 @@ async def _set_client(request: Request) -> None:
 
 
 async def _refuse_many_fields(request: Request) -> None:
-    """Raise PayloadTooLarge for a form with more fields than any page has: forms are parsed on the event loop."""
+    """Raise PayloadTooLarge for a form with more than `_MAX_FORM_FIELDS`: forms are parsed on the event loop."""
     kind = request.headers.get("content-type", "").strip().lower()
     if kind.startswith("application/x-www-form-urlencoded") and request.body.count(b"&") >= _MAX_FORM_FIELDS:
         raise PayloadTooLarge("the form has too many fields")
 
 
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
-    """Return 503 during shutdown, except to recipients, who would not repeat their request, and for static files."""
+    """Return a 503 response during shutdown, else None.
+
+    Requests for static files are answered, and those of recipients, who would not repeat them.
+    """
     path = path_of(request)
     if not request.app.ctx.stopping or public.owns_path(path) or static_files.is_static_path(path):
         return None
@@ -141,7 +144,7 @@ async def _add_headers(request: Request, response: HTTPResponse) -> None:
     if path == "/v1" or path.startswith("/v1/"):
         response.headers["X-Api-Version"] = dispatch.API_VERSION
     if dispatch.owns_path(path) or getattr(request.ctx, "spoke_json", False):
-        # Personal data must not stay in a cache on the way, and browsers must not guess its type.
+        # Personal data must not be cached by proxies or browsers, and browsers must not guess its type.
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
         if level := getattr(request.ctx, "level", None):
@@ -149,14 +152,17 @@ async def _add_headers(request: Request, response: HTTPResponse) -> None:
 
 
 async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
-    """Return the error response in the form of the API, the recipients' pages or the UI, whichever owns the path."""
+    """Return the error response in the form of the part that owns the path: API, recipients' pages or UI.
+
+    A path without a route gets JSON if the client expects it.
+    """
     path = path_of(request)
     if isinstance(error, PayloadTooLarge) and is_unread(request):
         error = SanicException("the headers are too large", status_code=431)
     if isinstance(error, PayloadTooLarge) or (isinstance(error, api_http.ApiError) and error.status == 413):
         _discard_rest_of_body(request)
     if isinstance(error, OSError):
-        # A file that cannot be written is the same storage error as a row that cannot be written.
+        # A file that cannot be written gets the same response as a database that cannot be written.
         storage_error = disk_guard.to_storage_error(error)
         error = (
             error
@@ -175,7 +181,7 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
     try:
         return public.error_page(status) if public.owns_path(path) else await guard.handle_exception(request, error)
     except Exception:
-        # The library would respond with 500 without logging the error.
+        # Sanic would respond with 500 without logging the error.
         log.exception("server: rendering the error page failed")
         return HTTPResponse(f"Error {status}\n", status, content_type="text/plain")
 
@@ -185,16 +191,19 @@ def _speaks_json(path: str) -> bool:
 
 
 def _wants_json(request: Request, path: str) -> bool:
-    """Return whether the client of an unknown path expects JSON by its Accept header.
+    """Return whether the client of a path without a route expects JSON: its Accept header prefers JSON to HTML.
 
-    A client below `/api` counts as a program with a wrong base URL, unless it accepts HTML.
+    Below `/api`, JSON is also returned if the header names neither, to programs with a wrong base URL.
     """
     kind = request.accept.match("text/html", "application/json", accept_wildcards=False)
     return str(kind.mime) == "application/json" or (not kind and (path == "/api" or path.startswith("/api/")))
 
 
 def _discard_rest_of_body(request: Request) -> None:
-    """Read the rest of a body that is too large, up to a limit, so that the client gets a response and not a reset."""
+    """Let Sanic read and drop the rest of a body that is too large, so that the client gets a response, not a reset.
+
+    A body of more than `_MAX_DISCARDED_BYTES` is not read.
+    """
     stream: Any = request.stream
     if stream.request_bytes <= _MAX_DISCARDED_BYTES:
         stream.request_bytes = 0
@@ -215,7 +224,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
 
 
 async def _start_background(app: "Sanic[Any, Any]") -> None:
-    """Start what no request waits for: the SMTP servers and the background work."""
+    """Start the services that requests do not need: SMTP servers, the certificate watcher and background jobs."""
     loop = asyncio.get_running_loop()
     app.ctx.capture = CaptureServer()
     await app.ctx.capture.start()
@@ -230,13 +239,13 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
 async def _ready(app: "Sanic[Any, Any]") -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Handlers of the event loop miss a signal between two runs of the loop; the interpreter's handlers keep it.
+        # Signal handlers of the event loop miss signals while the loop is not running; those of the interpreter do not.
         loop.remove_signal_handler(number)
         signal.signal(number, lambda *_: _on_signal(loop, app))
     app.ctx.damage.start()
     await _start_background(app)
     base = settings_config.base_url(app.ctx.config)
-    # Loaded modules stay in memory; a garbage collection of them would stop all requests for a tenth of a second.
+    # Objects of loaded modules are never freed, and checking them would stop all requests for a tenth of a second.
     gc.freeze()
     gc.enable()
     token = await transactions.fetch(users.setup_token)
@@ -252,7 +261,7 @@ def _on_signal(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:
 
 
 def _request_stop(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:
-    """Stop the server, repeatedly until it obeys: a loop that is still completing its start forgets the first stop."""
+    """Stop the server, and repeat that until the shutdown begins: during the start, Sanic ignores a stop."""
     if app.ctx.stopping:
         return
     if app.ctx.ready:
@@ -261,15 +270,19 @@ def _request_stop(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> No
 
 
 async def _drain(app: "Sanic[Any, Any]") -> None:
-    """Respond with 503 to new requests from now on, and finish open SMTP transactions, for at most 30 s."""
+    """Begin the shutdown: refuse new requests with 503, stop the background jobs, and finish open SMTP transactions.
+
+    That takes at most 30 s. If the database cannot be written after `_MAX_STORAGE_WAIT_SECONDS`, the writer is stopped
+    without waiting longer for outcomes to be stored.
+    """
     app.ctx.stopping = True
     started, loop = time.monotonic(), asyncio.get_running_loop()
     ending = loop.run_in_executor(None, app.ctx.works.stop)
     while not ending.done():
         await asyncio.wait({ending}, timeout=0.5)
         if time.monotonic() > started + _MAX_STORAGE_WAIT_SECONDS and disk_guard.write_blocker() is not None:
-            # The outcomes of messages were retried until now. Messages without a stored outcome are uncertain from now
-            # on, and the next process decides them.
+            # Storing the outcomes of messages was retried until now. Messages without a stored outcome are decided by
+            # the next process.
             await loop.run_in_executor(None, transactions.stop)
             break
     await ending
@@ -286,7 +299,7 @@ async def _stop(app: "Sanic[Any, Any]") -> None:
 
 
 def serve(config: Config) -> None:
-    """Run until SIGTERM or SIGINT. Raises OSError if the address is in use."""
+    """Run the service until SIGTERM or SIGINT. Raises OSError if an address to listen on is in use."""
     host, _, port = config.listen.rpartition(":")
     app = build(config)
     app.ctx.inbound.bind()

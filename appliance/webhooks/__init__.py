@@ -1,6 +1,6 @@
-"""Deliver events to webhooks, signed, until they are accepted or given up.
+"""Post events to webhooks, signed, until they are accepted or have failed too often.
 
-Events become deliveries after a cursor, whose outcomes are recorded (`queue`); due deliveries are posted (`worker`).
-All state is in rows: the next process repeats what a crashed one was doing under the same `webhook-id`, so that nothing
-is lost and receivers can detect a repeat.
+`queue` creates deliveries from new events and records their outcomes, and `worker` posts those that are due. All state
+is in the database: after a crash the next process repeats unfinished deliveries with the same `webhook-id`, so that no
+event is lost and receivers can detect a repeated one.
 """

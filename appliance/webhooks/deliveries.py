@@ -1,4 +1,4 @@
-"""List and replay the deliveries of a webhook, and send it a test event."""
+"""List and replay the deliveries of a webhook, and send test events to it."""
 
 import secrets
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from appliance.webhooks.subscriptions import EncryptedSecrets
 from appliance.webhooks.worker import Target
 
 Status = Literal["pending", "delivered", "failed", "cancelled"]
-# Rows changed in one transaction, few enough that other writers do not wait for long
+# Rows that one transaction changes: few enough that other writers do not wait long
 REPLAY_BATCH_SIZE = 1_000
 WEBHOOK_DISABLED = "the webhook is switched off"
 
 
 class DeliveryQuery(PageQuery):
-    """Query parameters of the list of deliveries."""
+    """Query parameters of the list of a webhook's deliveries."""
 
     status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
     event: Annotated[Short, Meta(description="only deliveries of events with this name")] | UnsetType = UNSET
@@ -33,7 +33,7 @@ class DeliveryQuery(PageQuery):
 
 
 class ReplayFailed(Struct):
-    """The failed deliveries to replay: those created since a time, by default all."""
+    """A request to replay the failed deliveries of a webhook: those created since a time, by default all."""
 
     since: Annotated[When, Meta(description="only deliveries created since then; default: all")] | None | UnsetType = (
         UNSET
@@ -41,7 +41,10 @@ class ReplayFailed(Struct):
 
 
 def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
-    """Return a page of deliveries, those of the newest events first. Raises NotFound."""
+    """Return a page of a webhook's deliveries that match the query, those of the newest events first.
+
+    Raises NotFound if the webhook does not exist.
+    """
     subscriptions.get(account_id, webhook_id)
     deliveries = WebhookDelivery.select().where(WebhookDelivery.webhook == webhook_id)
     if query.status is not UNSET:
@@ -50,13 +53,13 @@ def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> P
         deliveries = deliveries.where(WebhookDelivery.event_id == query.event_id)
     if query.event is not UNSET:
         deliveries = deliveries.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
-    # The order of the events is that of the rows, which are created in the order of the log
+    # Ids of events follow the order of the event log
     page = paginate(deliveries.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
     return page._replace(rows=_with_event_names(page.rows))
 
 
 def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Return a delivery. Raises NotFound."""
+    """Return a delivery of a webhook, with the name of its event. Raises NotFound."""
     subscriptions.get(account_id, webhook_id)
     delivery = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
     if delivery is None:
@@ -65,7 +68,7 @@ def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
 
 
 def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
-    """Set the name of the event on each delivery, as long as the event is kept."""
+    """Set `event` of each delivery to the name of its event, or None if the event was pruned."""
     ids = json.encode([delivery.event_id for delivery in deliveries]).decode()
     names = dict(rows("SELECT id, event FROM event WHERE id IN (SELECT value FROM json_each(?))", (ids,)))
     for delivery in deliveries:
@@ -74,7 +77,10 @@ def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDeli
 
 
 def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Send a delivery again now; any status may be replayed. Raises NotFound, or Invalid if it cannot be sent."""
+    """Requeue a delivery of any status as due now, without earlier attempts, and return it.
+
+    Raises NotFound, or Invalid if its event was pruned or the webhook is disabled.
+    """
     require_write_transaction()
     delivery = get(account_id, webhook_id, delivery_id)
     if delivery.event is None:
@@ -91,7 +97,10 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
 
 
 def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
-    """Queue a batch of failed deliveries again and return their number. Raises NotFound or Invalid."""
+    """Requeue up to `REPLAY_BATCH_SIZE` failed deliveries, only those since `request.since` if given.
+
+    Return their number. Raises NotFound, or Invalid if the webhook is disabled.
+    """
     require_write_transaction()
     subscriptions.get(account_id, webhook_id)
     _require_enabled(webhook_id)
@@ -112,13 +121,13 @@ def _require_enabled(webhook_id: int) -> None:
         raise Invalid({"base": [WEBHOOK_DISABLED]})
 
 
-# Test events, which show at once how the receiver responds.
+# Test events show at once how the receiver responds.
 
 _DEFAULT_EVENT = "contact_update"
 
 
 class WebhookTest(Struct):
-    """A test of a webhook: the name of the event, by default one to which the webhook subscribes."""
+    """A request to send a test event to a webhook."""
 
     event: (
         Annotated[
@@ -132,13 +141,16 @@ class WebhookTest(Struct):
 
 
 def validate_test(_: int, request: WebhookTest, __: int) -> None:
-    """Raise Invalid for a name that no event has."""
+    """Raise Invalid if the requested event name is malformed; the ids of account and webhook are not used."""
     if isinstance(request.event, str) and log.find_name_error(request.event) == "is invalid":
         raise Invalid({"event": ["is invalid"]})
 
 
 def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
-    """Return the webhook and an invented event. Raises NotFound or Invalid."""
+    """Return the webhook and a test event for it, with the requested name or the first one it subscribes to.
+
+    Raises NotFound, or Invalid if the name is malformed.
+    """
     webhook = subscriptions.get(account_id, webhook_id)
     validate_test(account_id, request, webhook_id)
     name = request.event if isinstance(request.event, str) else (webhook.events or [_DEFAULT_EVENT])[0]
@@ -151,7 +163,7 @@ def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tupl
 
 
 async def send_test(webhook: Webhook, event: listing.Event) -> Outcome:
-    """Post an invented event once; no delivery is stored, and the state of the webhook does not change."""
+    """Post a test event once and return the outcome; nothing is stored, and the webhook does not count as failing."""
     encrypted = EncryptedSecrets(webhook.account_id, webhook.secret, webhook.old_secret, webhook.old_secret_until)
     target = Target(webhook.url, encrypted)
     return await worker.post_event(DueDelivery(0, webhook.id, 0, 0), target, event, f"test_{secrets.token_hex(8)}")

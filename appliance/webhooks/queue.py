@@ -1,4 +1,4 @@
-"""The queue of deliveries: created from events, retried by outcome, pruned; failing webhooks are disabled."""
+"""The queue of deliveries: create them from events, record outcomes, prune old ones, and disable failing webhooks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from appliance.storage.models import User, Webhook
 from appliance.storage.transactions import require_write_transaction
 from appliance.webhooks import subscriptions
 
-# Announcing a disabled webhook: an event of the log, and an email to the owners.
+# A disabled webhook is announced by an event, an audit entry and an email to the owners.
 
 DISABLED_EVENT = "webhook_disabled"
 _DISABLED_REASONS = {
@@ -25,7 +25,7 @@ _DISABLED_REASONS = {
 
 
 def announce_disabled(webhook_id: int) -> None:
-    """Record that a webhook was disabled, and email the owners."""
+    """Record that a webhook was disabled as an event and in the audit log, and queue an email to each active owner."""
     require_write_transaction()
     webhook = Webhook.get_by_id(webhook_id)
     host = subscriptions.webhook_host(webhook)
@@ -58,16 +58,16 @@ def _disabled_email(reason: str) -> SystemEmail:
     )  # fmt: skip
 
 
-# docs/decisions.md#13: 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6, 24 h
+# 30 s, 1, 2, 5, 15 and 30 min, 1, 2, 6 and 24 h (docs/decisions.md#13)
 RETRY_DELAYS_MS = tuple(1000 * seconds for seconds in (30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400))
 _DISABLE_AFTER_MS = 3 * 86_400_000
-# Longer than any retry delay: failures this far apart are not one lasting failure
+# Longer than any retry delay: after a gap this long, a failure begins a new series
 _MAX_FAILURE_GAP_MS = 30 * 3_600_000
 _HTTP_GONE = 410
 
 
 class DueDelivery(NamedTuple):
-    """A delivery that is due."""
+    """A delivery to attempt; `attempts` counts the earlier ones."""
 
     id: int
     webhook_id: int
@@ -76,7 +76,7 @@ class DueDelivery(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of one attempt: a response, or the error."""
+    """The outcome of an attempt: HTTP status and text of the response, or the error if there was no response."""
 
     delivery: DueDelivery
     status: int | None = None
@@ -84,21 +84,24 @@ class Outcome(NamedTuple):
     error: str | None = None
     duration_ms: int | None = None
     retry_after_ms: int = 0
-    is_cancelled: bool = False  # a later attempt cannot succeed
+    is_cancelled: bool = False  # nothing was sent, and no later attempt can succeed
 
     @property
     def is_delivered(self) -> bool:
-        """Return whether the receiver accepted the event."""
+        """Return whether the receiver accepted the event with a 2xx status."""
         return self.status is not None and 200 <= self.status < 300
 
 
 def record_outcomes(outcomes: Sequence[Outcome], updates_webhooks: bool = True) -> None:
-    """Write the outcomes of attempts; `updates_webhooks` also updates the state of their webhooks."""
+    """Write the outcomes of attempts to their deliveries.
+
+    With `updates_webhooks`, also track which webhooks fail, and disable those that fail for too long or are gone.
+    """
     require_write_transaction()
     now = clock.now_ms()
     for outcome in outcomes:
         status, retry_at = _next_state(outcome, now)
-        # A delivery that was replayed meanwhile starts again, so this outcome does not apply to it
+        # The condition leaves out a delivery that was replayed meanwhile, to which this outcome does not apply
         changed = run(
             "UPDATE webhook_delivery SET status = ?, attempts = attempts + 1, response_status = ?, response_text = ?, "
             "error = ?, duration_ms = ?, next_attempt_at = ?, last_attempt_at = ?, updated_at = ? "
@@ -113,7 +116,7 @@ def record_outcomes(outcomes: Sequence[Outcome], updates_webhooks: bool = True) 
 
 
 def _next_state(outcome: Outcome, now: int) -> tuple[str, int | None]:
-    """Return the new status of a delivery, and when it is retried."""
+    """Return the new status of a delivery, and the time of its next attempt in ms, or None for no further attempt."""
     if outcome.is_delivered:
         return "delivered", None
     if outcome.is_cancelled:
@@ -125,7 +128,10 @@ def _next_state(outcome: Outcome, now: int) -> tuple[str, int | None]:
 
 
 def _update_webhook(outcome: Outcome, now: int) -> None:
-    """Track whether a webhook fails; after three days without a success it is disabled and the owners are informed."""
+    """Record since when a webhook fails, or that it no longer does.
+
+    It is disabled after `_DISABLE_AFTER_MS` without a success, or at once by a 410, and the owners are informed.
+    """
     webhook_id = outcome.delivery.webhook_id
     if outcome.is_delivered:
         run(
@@ -137,7 +143,7 @@ def _update_webhook(outcome: Outcome, now: int) -> None:
     if state is None or not state[0]:
         return
     _, since, last_failed_at = state
-    # A time in the future was written by a clock that has been corrected since
+    # A time in the future is from a clock that has been corrected since
     if since is None or since > now or now - last_failed_at > _MAX_FAILURE_GAP_MS:
         since = now
     run("UPDATE webhook SET failing_since = ?, failed_at = ? WHERE id = ?", (since, now, webhook_id))
@@ -155,10 +161,10 @@ def _disable(webhook_id: int, reason: str, now: int) -> None:
     announce_disabled(webhook_id)
 
 
-# Events after the cursor become deliveries, one for each webhook that subscribes to them.
+# The cursor is the id of the last event whose deliveries were created, one for each webhook that subscribes to it.
 
 _CURSOR_NAME = "webhooks"
-# Events times webhooks in one transaction, few enough that other writers do not wait for long
+# Events times webhooks in one transaction: few enough that other writers do not wait long
 _MAX_PAIRS, _MIN_EVENTS = 1_000, 50
 
 _LATEST_EVENT_ID = "SELECT coalesce(max(id), 0) FROM event"
@@ -176,7 +182,7 @@ _MOVE_CURSOR = (
 
 
 def has_webhooks() -> bool:
-    """Return whether any webhook is enabled."""
+    """Return whether any webhook of any account is enabled."""
     return fetch_one("SELECT 1 FROM webhook WHERE enabled LIMIT 1") is not None
 
 
@@ -186,7 +192,11 @@ def has_new_events() -> bool:
 
 
 def create_deliveries() -> bool:
-    """Create the deliveries of a batch of events and move the cursor; return whether there were events."""
+    """Create the deliveries of the next batch of events and move the cursor; return whether there were events.
+
+    A batch has about `_MAX_PAIRS` pairs of event and webhook, but at least `_MIN_EVENTS` events. Without any enabled
+    webhook, the cursor moves behind the last event.
+    """
     require_write_transaction()
     position, webhook_count = _cursor_position(), scalar("SELECT count(*) FROM webhook WHERE enabled")
     if webhook_count:
@@ -208,8 +218,8 @@ def _cursor_position() -> int:
     return scalar("SELECT event_id FROM cursor WHERE name = ?", (_CURSOR_NAME,)) or 0
 
 
-# Cleaning up: rows of deleted webhooks, expired deliveries, and deliveries that a clock running ahead has delayed for
-# longer than any retry delay.
+# Cleaning up: delete the rows of deleted webhooks and expired deliveries, and reschedule deliveries that are due later
+# than any retry delay allows, because the clock was ahead when they were scheduled.
 
 _PURGE_BATCH_SIZE = 1_000
 _DELAYED = (
@@ -219,12 +229,15 @@ _DELAYED = (
 
 
 def has_deleted_webhooks() -> bool:
-    """Return whether a deleted webhook still has rows."""
+    """Return whether the rows of any deleted webhook are still to be deleted."""
     return fetch_one("SELECT 1 FROM webhook WHERE deleted_at IS NOT NULL LIMIT 1") is not None
 
 
 def purge_deleted_webhooks() -> bool:
-    """Delete a batch of rows of deleted webhooks; return whether there were any."""
+    """Delete up to `_PURGE_BATCH_SIZE` deliveries of a deleted webhook, and the webhook after its last ones.
+
+    Return whether there was a deleted webhook.
+    """
     require_write_transaction()
     webhook_id = scalar("SELECT id FROM webhook WHERE deleted_at IS NOT NULL ORDER BY id LIMIT 1")
     if webhook_id is None:
@@ -239,7 +252,10 @@ def purge_deleted_webhooks() -> bool:
 
 
 def prune_deliveries() -> bool:
-    """Delete a batch of expired deliveries; those pending for an enabled webhook stay."""
+    """Delete up to `_PURGE_BATCH_SIZE` deliveries older than `webhooks.keep`; return whether there may be more.
+
+    Deliveries that are pending for an enabled webhook are kept.
+    """
     require_write_transaction()
     expired_before = clock.now_ms() - int(1000 * config.parse_seconds(config.current().webhooks.keep))
     deleted_count = run(
@@ -253,12 +269,12 @@ def prune_deliveries() -> bool:
 
 
 def has_delayed_deliveries() -> bool:
-    """Return whether a delivery waits longer than the longest retry delay, which a wrong clock causes."""
+    """Return whether a pending delivery is due later than the longest retry delay allows, due to a wrong clock."""
     return fetch_one(_DELAYED, (clock.now_ms() + RETRY_DELAYS_MS[-1], 1)) is not None
 
 
 def reschedule_delayed_deliveries() -> bool:
-    """Make a batch of these deliveries due now; return whether there were any."""
+    """Make up to `_PURGE_BATCH_SIZE` deliveries that a wrong clock delayed due now; return whether there were any."""
     require_write_transaction()
     now = clock.now_ms()
     return bool(

@@ -19,27 +19,30 @@ from appliance.storage.database import Page, paginate, rows, run, scalar
 from appliance.storage.models import Webhook
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Secrets of webhooks, and signatures with them (Standard Webhooks, standardwebhooks.com).
+# Secrets of webhooks and the signatures made with them (Standard Webhooks, standardwebhooks.com).
 
 _PREFIX = "whsec_"
 _SECRET_BYTES = 32
 _PURPOSE = "webhook secret"
-# The previous secret signs too for this time, in which receivers can adopt the new one
+# For this time the previous secret signs too, so that receivers can change to the new one
 SECRET_OVERLAP_MS = 24 * 3600 * 1000
 
 
 def generate_secret() -> str:
-    """Return a new secret in the form that is shown once."""
+    """Return a new secret in the form shown to the user: `whsec_` and 32 random bytes in base64."""
     return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def encrypt_secret(account_id: int, secret: str) -> bytes:
-    """Encrypt a secret for its row."""
+    """Return a secret encrypted for the database; it can be decrypted for this account only."""
     return crypto.seal(crypto.derive_key(_PURPOSE), f"account:{account_id}", secret.encode())
 
 
 class EncryptedSecrets(NamedTuple):
-    """The encrypted secrets of a webhook, as stored in its row."""
+    """The encrypted secrets of a webhook, as stored in its row.
+
+    The old secret, if there is one, signs until `old_secret_until` (ms).
+    """
 
     account_id: int
     secret: bytes
@@ -48,7 +51,10 @@ class EncryptedSecrets(NamedTuple):
 
 
 def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
-    """Return the secrets that sign now, the current one first; none if they were encrypted with another key."""
+    """Return the decrypted secrets that sign now, the current one first.
+
+    The list is empty if the current secret cannot be decrypted with this installation's secret key.
+    """
     encrypted = [sealed.secret]
     if sealed.old_secret is not None and clock.now_ms() < (sealed.old_secret_until or 0):
         encrypted.append(sealed.old_secret)
@@ -58,7 +64,7 @@ def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
 
 
 def signature_headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
-    """Return the headers with the id, the time and the signatures of a message."""
+    """Return the headers of a request: content type, message id `name`, time, and the signatures with all secrets."""
     timestamp = str(int(clock.now()))
     return {
         "Content-Type": "application/json",
@@ -75,7 +81,7 @@ EventNames = Annotated[list[Annotated[str, Meta(max_length=64)]], Meta(max_lengt
 
 
 class WebhookWrite(Struct):
-    """A new webhook; without `events`, or with `*` among them, it receives all events."""
+    """A new webhook; it receives all events if `events` is absent, null, empty or contains `*`."""
 
     url: Annotated[HttpUrl, Meta(description="URL to which events are posted")]
     events: (
@@ -89,7 +95,10 @@ class WebhookWrite(Struct):
 
 
 class WebhookPatch(Struct):
-    """A change of a webhook; absent keeps, null clears."""
+    """A change of a webhook; absent fields are left unchanged.
+
+    With `events` null the webhook receives all events, with `enabled` null it is enabled.
+    """
 
     url: Annotated[HttpUrl, Meta(description="URL to which events are posted")] | UnsetType = UNSET
     events: Annotated[EventNames, Meta(description="names of the events to send; empty for all")] | None | UnsetType = (
@@ -99,7 +108,7 @@ class WebhookPatch(Struct):
 
 
 class WebhookQuery(PageQuery):
-    """Query parameters of the list of webhooks."""
+    """Query parameters of the list of an account's webhooks."""
 
     enabled: Annotated[bool, Meta(description="true: only enabled webhooks; false: only disabled ones")] | UnsetType = (
         UNSET
@@ -107,7 +116,7 @@ class WebhookQuery(PageQuery):
 
 
 def list_webhooks(account_id: int, query: WebhookQuery) -> Page:
-    """Return a page of webhooks, newest first."""
+    """Return a page of an account's webhooks that match the query, newest first."""
     webhooks = Webhook.select().where(Webhook.account == account_id, Webhook.deleted_at.is_null())
     if query.enabled is not UNSET:
         webhooks = webhooks.where(Webhook.enabled == query.enabled)
@@ -116,7 +125,7 @@ def list_webhooks(account_id: int, query: WebhookQuery) -> Page:
 
 
 def get(account_id: int, webhook_id: int) -> Webhook:
-    """Return a webhook. Raises NotFound."""
+    """Return a webhook with `pending_count`, the number of its pending deliveries. Raises NotFound."""
     webhook = Webhook.get_or_none(Webhook.account == account_id, Webhook.id == webhook_id, Webhook.deleted_at.is_null())
     if webhook is None:
         raise NotFound
@@ -131,7 +140,10 @@ def _with_pending_count(webhook: Webhook) -> Webhook:
 
 
 def create(account_id: int, request: WebhookWrite, by: Actor) -> tuple[Webhook, str]:
-    """Create a webhook for future events, and return it with its secret. Raises Invalid."""
+    """Create a webhook for future events, and return it with its secret in plain text.
+
+    Raises Invalid if a value is invalid or the account has `MAX_WEBHOOKS` webhooks already.
+    """
     require_write_transaction()
     webhook_count = scalar("SELECT count(*) FROM webhook WHERE account_id = ? AND deleted_at IS NULL", (account_id,))
     if webhook_count >= MAX_WEBHOOKS:
@@ -152,7 +164,10 @@ def create(account_id: int, request: WebhookWrite, by: Actor) -> tuple[Webhook, 
 
 
 def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -> Webhook:
-    """Update a webhook; one that is enabled again receives future events only. Raises NotFound or Invalid."""
+    """Update a webhook and return it. Raises NotFound or Invalid.
+
+    A webhook that is enabled again receives future events only, and does not count as failing.
+    """
     require_write_transaction()
     webhook = get(account_id, webhook_id)
     was_enabled, now = webhook.enabled, clock.now_ms()
@@ -174,7 +189,7 @@ def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -
 
 
 def delete(account_id: int, webhook_id: int, by: Actor) -> Webhook:
-    """Delete a webhook and return it; nothing more is sent to it. Raises NotFound."""
+    """Mark a webhook as deleted and return it; its rows are deleted later in batches. Raises NotFound."""
     require_write_transaction()
     webhook = get(account_id, webhook_id)
     run("UPDATE webhook SET deleted_at = ?, enabled = 0 WHERE id = ?", (clock.now_ms(), webhook_id))
@@ -186,7 +201,10 @@ def delete(account_id: int, webhook_id: int, by: Actor) -> Webhook:
 
 
 def rotate_secret(account_id: int, webhook_id: int, by: Actor) -> tuple[Webhook, str]:
-    """Create a new secret; the previous one also signs for a day. Raises NotFound."""
+    """Replace the secret of a webhook, and return the webhook with the new secret in plain text.
+
+    The previous secret also signs for `SECRET_OVERLAP_MS`. Raises NotFound.
+    """
     require_write_transaction()
     webhook, now, new_secret = get(account_id, webhook_id), clock.now_ms(), generate_secret()
     webhook.old_secret, webhook.old_secret_until = webhook.secret, now + SECRET_OVERLAP_MS
@@ -197,17 +215,17 @@ def rotate_secret(account_id: int, webhook_id: int, by: Actor) -> tuple[Webhook,
 
 
 def webhook_host(webhook: Webhook) -> str:
-    """Return the host of a webhook, without path and query, which may be secret."""
+    """Return the host of a webhook's URL, for logs: path and query may contain a secret."""
     return url_host(webhook.url)
 
 
 def url_host(url: str) -> str:
-    """Return the host of a URL."""
+    """Return the host of a URL in lower case, or an empty string if it has none."""
     return urlsplit(url).hostname or ""
 
 
 def fetch_accounts_watching_segments() -> list[int]:
-    """Return the ids of accounts with a webhook for `segment_enter` or `segment_exit`."""
+    """Return the ids of accounts with an enabled webhook that names `segment_enter` or `segment_exit` in its events."""
     account_rows = rows(
         "SELECT DISTINCT account_id FROM webhook WHERE enabled AND deleted_at IS NULL "
         "AND EXISTS (SELECT 1 FROM json_each(events) WHERE value IN ('segment_enter', 'segment_exit'))"
@@ -220,12 +238,12 @@ def _latest_event_id() -> int:
 
 
 def validate(account_id: int, request: WebhookWrite | WebhookPatch, _: int | None = None) -> None:
-    """Raise Invalid with all faults of a webhook beyond its types."""
+    """Raise Invalid with all faults in the values of a request; the ids of account and webhook are not used."""
     _validated_values(request)
 
 
 def _validated_values(request: WebhookWrite | WebhookPatch) -> dict[str, Any]:
-    """Return the columns that a request sets. Raises Invalid with all faults."""
+    """Return the columns that a request sets, with their values. Raises Invalid with all faults."""
     faults, values = Faults(), sent_fields(request)
     if "url" in values and safe_http.find_url_fault(values["url"]):
         faults.add("url", "is invalid")
@@ -238,7 +256,7 @@ def _validated_values(request: WebhookWrite | WebhookPatch) -> dict[str, Any]:
 
 
 def _event_names(names: list[str], faults: Faults) -> list[str]:
-    """Return the requested event names without duplicates; an empty list means all."""
+    """Return the requested event names without duplicates, or [] for all events; add malformed names to `faults`."""
     for index, name in enumerate(names):
         if name != ALL_EVENTS and log.find_name_error(name) == "is invalid":
             faults.add(f"events[{index}]", "is invalid")

@@ -1,4 +1,4 @@
-"""Deliver due events to webhooks, several at once, so that a slow webhook does not block others."""
+"""Post due events to webhooks, several at a time, so that a slow webhook does not delay the others."""
 
 import asyncio
 import logging
@@ -22,10 +22,10 @@ from appliance.webhooks import queue, subscriptions
 from appliance.webhooks.queue import DueDelivery, Outcome
 from appliance.webhooks.subscriptions import EncryptedSecrets
 
-# One attempt: the event is encoded, signed and posted, and the response is read.
+# A single attempt: the event is encoded, signed and posted, and the response is read.
 
 TIMEOUT_SECONDS = 5.0
-# The part of a response that is read, and the part that is stored
+# How much of a response is read, and how much of that is stored
 _MAX_RESPONSE_BYTES, _MAX_RESPONSE_CHARACTERS = 16_384, 1_000
 UNREACHABLE = "no answer: the address cannot be reached within 5 seconds, or is not public"
 SECRET_UNREADABLE = (
@@ -38,14 +38,17 @@ _MAX_PAUSE_MS = 24 * 3600 * 1000
 
 
 class Target(NamedTuple):
-    """The URL of a webhook and the secrets that sign for it."""
+    """The URL of a webhook, and the encrypted secrets to sign its requests with."""
 
     url: str
     secrets: EncryptedSecrets
 
 
 async def attempt_delivery(job: DueDelivery, pool: ConnectionPool) -> Outcome:
-    """Attempt a delivery once; errors of the receiver become part of the outcome and never raise."""
+    """Attempt a delivery once and return the outcome; failed requests are outcomes, not exceptions.
+
+    The outcome is cancelled if the webhook was deleted or the event pruned.
+    """
     row = fetch_one(
         "SELECT w.url, d.created_at, w.account_id, w.secret, w.old_secret, w.old_secret_until FROM webhook_delivery d "
         "JOIN webhook w ON w.id = d.webhook_id WHERE d.id = ? AND w.deleted_at IS NULL",
@@ -56,14 +59,14 @@ async def attempt_delivery(job: DueDelivery, pool: ConnectionPool) -> Outcome:
     event = listing.fetch_event(job.event_id)
     if event is None:
         return Outcome(job, error=EVENT_PRUNED, is_cancelled=True)
-    # The id contains the creation time: after a restored backup ids are used again, which is no repeat
+    # The message id contains the creation time, because ids of rows are used again after a backup is restored
     return await post_event(job, Target(row[0], EncryptedSecrets(*row[2:])), event, f"msg_{job.id}_{row[1]}", pool)
 
 
 async def post_event(
     job: DueDelivery, target: Target, event: listing.Event, name: str, pool: ConnectionPool | None = None
 ) -> Outcome:
-    """Post an event under the id of its message."""
+    """Post an event with the message id `name`, signed with the secrets of the target, and return the outcome."""
     signing = subscriptions.decrypt_secrets(target.secrets)
     if not signing:
         return Outcome(job, error=SECRET_UNREADABLE)
@@ -96,21 +99,21 @@ def _printable(body: bytes) -> str:
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> int:
-    """Return the Retry-After of a response in milliseconds, or 0."""
+    """Return the seconds of a Retry-After header in ms, at most `_MAX_PAUSE_MS`; 0 without one or for a date."""
     text = headers.get("retry-after", "")
     return min(int(text) * 1000, _MAX_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
 
 
 log = logging.getLogger("campanero.webhooks")
 
-# Deliveries in flight at the end of the process get this time to finish; after that the next process repeats them
+# Time that deliveries in flight get to finish when the process ends; the next process repeats the others
 _GRACE_SECONDS = 2.0
-# A webhook that takes longer is slow
+# A webhook whose last response took this long, or that failed, counts as slow
 _SLOW_MS = 1_000
 
 
 class WebhookWorker:
-    """A worker that delivers in one thread at a time; wake-ups meanwhile extend its run."""
+    """The worker that posts due deliveries; only one thread runs it at a time."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -119,13 +122,16 @@ class WebhookWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakeup = asyncio.Event()
         self._round = 0
-        # The duration of the last delivery of each webhook in ms; None if it failed
+        # By webhook: the duration of the last delivery in ms, or None if it failed
         self._durations_ms: dict[int, int | None] = {}
-        # One event loop for all runs: a slow name resolution occupies a thread of it, not this one
+        # All runs share one event loop, because closing a loop would wait for slow name resolutions in its threads
         self._runner = asyncio.Runner()
 
     def run(self) -> None:
-        """Deliver until nothing is due or the process ends."""
+        """Post deliveries until none is due or `stop` is called.
+
+        If another thread is running the worker, make that one look again and return at once.
+        """
         self._wanted.set()
         self.wake()
         while self._wanted.is_set() and self._lock.acquire(blocking=False):
@@ -137,18 +143,18 @@ class WebhookWorker:
                 self._lock.release()
 
     def stop(self) -> None:
-        """Start no new deliveries, and let those in flight finish."""
+        """Start no new deliveries, and give those in flight `_GRACE_SECONDS` to finish."""
         self.stopping.set()
         self.wake()
 
     def wake(self) -> None:
-        """Make the running worker look for due deliveries again."""
+        """Make a running worker look for due deliveries again; may be called from any thread."""
         loop = self._loop
         if loop is not None:
             try:
                 loop.call_soon_threadsafe(self._wakeup.set)
             except RuntimeError:
-                pass  # the loop has just ended; `run` checks for work again
+                pass  # the run has just ended; `run` looks for work again
 
     async def _deliver(self) -> None:
         self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
@@ -174,7 +180,7 @@ class WebhookWorker:
             await pool.close()
 
     async def _record_finished(self, in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", wait: bool) -> None:
-        """Record the finished deliveries; `wait` for the next one or for a wake-up."""
+        """Record the finished deliveries; with `wait`, first wait until one finishes or `wake` is called."""
         wakeup = asyncio.create_task(self._wakeup.wait())
         finished, _ = await asyncio.wait(
             {*in_flight, wakeup}, timeout=None if wait else 0, return_when=asyncio.FIRST_COMPLETED
@@ -187,10 +193,10 @@ class WebhookWorker:
         await _record_outcomes(in_flight, [task for task in in_flight if task in finished])
 
     def _choose_deliveries(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
-        """Return the deliveries to send now: by due time for each webhook, and from all webhooks in turn.
+        """Return the deliveries to start now, those due first for each webhook; webhooks take turns to come first.
 
-        Webhooks that fail or are slow share one half of the connections, so that any number of them does not delay the
-        fast ones. A webhook gets several connections only after a successful delivery.
+        Webhooks that fail or are slow share half of `webhooks.connections`, so that they do not delay the fast ones,
+        however many they are. A webhook gets more than one connection only while its last delivery succeeded.
         """
         settings, now = config.current().webhooks, clock.now_ms()
         hooks = rows("SELECT id, failing_since FROM webhook WHERE enabled AND deleted_at IS NULL ORDER BY id")
@@ -204,7 +210,7 @@ class WebhookWorker:
         for webhook_id, failing in hooks[start:] + hooks[:start]:
             current = [*in_flight, *chosen]
             busy = {job.id for job in current if job.webhook_id == webhook_id}
-            # A failing webhook gets one delivery at a time, so that it is not overloaded when it recovers.
+            # A failing webhook gets one delivery at a time, so that it is not overloaded while it recovers.
             max_per_webhook = 1 if failing or self._durations_ms.get(webhook_id) is None else settings.connections_each
             free = min(settings.connections - len(current), max_per_webhook - len(busy))
             if webhook_id in slow:
@@ -234,7 +240,7 @@ def _fetch_due(webhook_id: int, now: int, limit: int) -> list[DueDelivery]:
 
 
 def has_work() -> bool:
-    """Return whether there are new events, due deliveries, or rows to clean up."""
+    """Return whether there are new events, due deliveries, rows of deleted webhooks or delayed deliveries."""
     if queue.has_new_events() or queue.has_deleted_webhooks() or queue.has_delayed_deliveries():
         return True
     return any(
@@ -254,7 +260,10 @@ async def _commit(verb: Callable[[], bool]) -> bool:
 async def _record_outcomes(
     in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", finished: "list[asyncio.Task[Outcome]]"
 ) -> None:
-    """Write the outcomes of attempts together; an event whose outcome cannot be written is sent again."""
+    """Remove finished tasks from `in_flight`, and write their outcomes in one transaction.
+
+    Raises Unavailable if the outcomes cannot be stored; the events are then posted again later.
+    """
     outcomes = []
     for task in finished:
         job = in_flight.pop(task)
@@ -270,7 +279,7 @@ async def _record_outcomes(
     except Unavailable:
         raise
     except Exception:
-        # An internal error must not repeat deliveries again and again
+        # Without a stored outcome, an internal error here would make the same deliveries repeat endlessly
         log.exception(
             "webhooks: outcomes could not be recorded with the state of their webhooks count=%s", len(outcomes)
         )
@@ -278,7 +287,7 @@ async def _record_outcomes(
 
 
 async def _finish_in_flight(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]") -> None:
-    """Wait a moment for deliveries in flight, and record their outcomes."""
+    """Wait up to `_GRACE_SECONDS` for deliveries in flight and record their outcomes; cancel the others."""
     if not in_flight:
         return
     finished, late = await asyncio.wait(in_flight, timeout=_GRACE_SECONDS)

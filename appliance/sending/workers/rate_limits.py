@@ -1,4 +1,4 @@
-"""Rate limits shared by all channels, the adaptive throttle, and the limits of SMS.
+"""The base class of the rate limits of a channel, the adaptive throttle, and the limits of SMS.
 
 Only messages that are not claimed yet wait for a limit. The limits of email are in `email_rate_limits`.
 """
@@ -15,9 +15,9 @@ from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay, get_limit_name
 from appliance.settings.schema import Sms
 
-# The adaptive throttle reduces the rate of a recipient group whose servers asked for less. The group pauses, then gets
-# half as many connections, and slower rates if that does not help. It recovers step by step: one step for each window
-# without a refusal (`WINDOW_SECONDS`), or for enough messages accepted in a row.
+# The adaptive throttle reduces the rate of a recipient group whose servers asked for a lower one. The group is paused,
+# then gets half as many connections, and with one connection an increasing gap between messages. It recovers by one
+# step after each `WINDOW_SECONDS` without a refusal, or sooner if enough messages are accepted in a row.
 
 WINDOW_SECONDS = 20.0
 SILENCE_SECONDS = 600.0
@@ -26,7 +26,11 @@ _MIN_GAP_SECONDS, _MAX_GAP_SECONDS = 0.5, 60.0
 
 
 class AdaptiveThrottle:
-    """The reduced rate of one recipient group; used on one event loop, with the times of `clock.monotonic`."""
+    """The reduced rate of one recipient group; used on one event loop.
+
+    Times are those of `clock.monotonic`, except `since` (ms), when the group was throttled. `usual` is the number of
+    connections without a throttle, `first` the initial number (default `usual`), `pause` the first pause in seconds.
+    """
 
     def __init__(self, name: str, usual: int, pause: float, first: int | None = None) -> None:
         self.name = name
@@ -40,11 +44,14 @@ class AdaptiveThrottle:
         self._level = 0
         self._gap = 0.0
         self._next = 0.0
-        self._window: float | None = None  # start of the window without a refusal, and the messages accepted in it
-        self._taken = 0
+        self._window: float | None = None  # start of the window without a refusal
+        self._taken = 0  # messages accepted in the window
 
     def record_refusal(self, now: float, text: str, silence: bool) -> None:
-        """Reduce the rate; refusals of messages that were sent before a pause began are ignored."""
+        """Reduce the rate and pause; with `silence`, pause for `SILENCE_SECONDS` and continue with one connection.
+
+        A refusal during a pause does not reduce the rate further, because its message was sent before the pause.
+        """
         if not self.reason:
             self.since = clock.now_ms()
         self.reason = text
@@ -59,7 +66,7 @@ class AdaptiveThrottle:
         self._window = None
 
     def record_accepted(self, now: float) -> bool:
-        """Count an accepted message and return whether the group is back at its full rate."""
+        """Count an accepted message, recover by a step if due, and return whether the rate is the full one again."""
         if now < self.paused_until:
             return False
         if self._window is None:
@@ -77,18 +84,18 @@ class AdaptiveThrottle:
         return self.max_in_use >= self._usual and not self._gap
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may go, or NEVER if a message in progress has to end first."""
+        """Return when the next message may be sent, or NEVER if a message in progress has to end first."""
         if now < self.paused_until:
             return self.paused_until
         return NEVER if self.in_use >= self.max_in_use else self._next
 
     def take(self, now: float) -> None:
-        """Count a message that starts now."""
+        """Count a message as in progress."""
         self.in_use += 1
         self._next = now + self._gap
 
     def end(self, used: bool) -> None:
-        """Count a message as finished; if it was not sent, the next message may go at once."""
+        """Count a message as no longer in progress; if it was not sent, the next one need not keep the gap."""
         self.in_use -= 1
         if not used:
             self._next = 0.0
@@ -98,27 +105,30 @@ ALL = "*"
 
 
 class SendLimit(Protocol):
-    """A limit that messages wait for."""
+    """A limit that messages wait for; times are those of `clock.monotonic`."""
 
     name: str
 
     def allowed_at(self, now: float, /) -> float:
-        """Return when the next message may go, or NEVER if a message in progress has to end first."""
+        """Return when the next message may be sent, or NEVER if a message in progress has to end first."""
 
     def take(self, now: float, /) -> None:
-        """Count a message that starts now."""
+        """Count a message as in progress."""
 
     def end(self, used: bool, /) -> None:
-        """Count a message as finished; `used` is False if it was not sent."""
+        """Count a message as no longer in progress; `used` is False if it was not sent."""
 
 
-# Messages of a limited group that are rendered ahead, per allowed connection or per message a second.
+# Messages of a limited group to render ahead, for each allowed connection or each message a second.
 READY_FACTOR = 2
 _SOON_SECONDS = 5.0
 
 
 class RateLimits(ABC):
-    """The limits of one channel; used on one event loop, and only read from other threads."""
+    """The limits of one channel; used on one event loop, and only read from other threads.
+
+    `is_free` is True while no message has to wait for any limit, `is_timed` if the channel as a whole has a limit.
+    """
 
     def __init__(self, overall: RateLimit, is_free: bool) -> None:
         self.overall = RateLimiter(ALL, overall)
@@ -128,34 +138,34 @@ class RateLimits(ABC):
 
     @abstractmethod
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
-        """Return the limits that apply to a message."""
+        """Return the limits that apply to the message of a claim, given its sender address or number."""
 
     @abstractmethod
     def _get_all_limits(self) -> Iterable[SendLimit]:
-        """Return all limits."""
+        """Return all limits of the channel, configured and temporary ones."""
 
     @abstractmethod
     def _get_group_limits(self) -> Iterable[tuple[str, RateLimiter | AdaptiveThrottle]]:
-        """Return the limits by group name; of a limited group only the messages that will be sent soon are rendered."""
+        """Return (group name, limit) for each group of which only messages that can be sent soon are rendered ahead."""
 
     @abstractmethod
     def get_closed_providers(self) -> tuple[str, ...]:
-        """Return the providers that are paused."""
+        """Return the names of the providers that are paused as a whole."""
 
     def get_sender_limit_name(self, sender: str) -> str | None:
-        """Return the name of a sender's limit, or None if campaigns do not wait for senders."""
+        """Return the name of the limit of a sender, or None if campaigns are not held back by the limits of senders."""
         return None
 
     def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the domain whose warm-up quota of today is not known yet, or None."""
+        """Return the domain of the sender if its warm-up quota of today has to be set first, else None."""
         return None
 
     def set_quota(self, day: WarmUpDay) -> None:
-        """Set what a domain may send today, if the channel has warm-up quotas; from any thread."""
+        """Set the warm-up quota of a sending domain for today; does nothing in channels without such quotas."""
         return
 
     def admit(self, claim: Claim, sender: str) -> SendLimit | None:
-        """Count a message and return None if it may go; otherwise return the limit that it waits for."""
+        """Admit a message: count it towards its limits and return None, or return the limit that it has to wait for."""
         if self.is_free:
             return None
         limits = self._get_limits_of(claim, sender)
@@ -170,21 +180,24 @@ class RateLimits(ABC):
         return None
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Return whether an admitted message may still go; limits may have been added since."""
+        """Return whether a message is admitted; if no limit applied to it before, admit it under the present ones."""
         return self.is_free or claim.id in self._admitted or self.admit(claim, sender) is None
 
     def is_unlimited(self, claim: Claim, sender: str) -> bool:
-        """Return whether no limit applies to a message, so that it may be pipelined behind another one."""
+        """Return whether no limit applies to a message."""
         return self.is_free or not self._get_limits_of(claim, sender)
 
     def release(self, message_id: int, used: bool = True) -> None:
-        """Count a message as finished, or as not sent."""
+        """End the admission of a message; `used` is False if it was not sent."""
         if self._admitted:
             for limit in self._admitted.pop(message_id, ()):
                 limit.end(used)
 
     def get_room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
-        """Return how many more messages of each limited group to render, beside those that already wait."""
+        """Return how many more messages of each limited group to render, by group name.
+
+        `waiting` has the rendered messages that wait for a limit, by its name.
+        """
         now = clock.monotonic()
         room: dict[str, int] = {}
         for group, limit in self._get_group_limits():
@@ -195,12 +208,15 @@ class RateLimits(ABC):
         return room
 
     def get_max_ready(self, default: int) -> int:
-        """Return how many messages to render ahead, given the overall rate."""
+        """Return how many messages to render ahead: `default`, or fewer if the overall rate is low."""
         rate = self.overall.limit.per_second
         return min(default, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else default
 
     def get_opening_time(self, names: Collection[str], others: bool) -> float:
-        """Return when a message may go that waits for one of these limits; with `others`, when any message may go."""
+        """Return when a message that waits for one of the named limits may be sent, at the earliest.
+
+        With `others` there are messages that only wait for the overall limit, so only that limit counts.
+        """
         now = clock.monotonic()
         opens_at = dict.fromkeys(names, now)
         overall_at = now
@@ -213,11 +229,14 @@ class RateLimits(ABC):
 
     @property
     def has_hourly_limits(self) -> bool:
-        """Return whether any hourly limit is set, so that messages sent before this process started count too."""
+        """Return whether any hourly limit is set; `count_past` must then be called before sending."""
         return any(limiter.limit.per_hour for limiter in self._get_all_limits() if isinstance(limiter, RateLimiter))
 
     def count_past(self, messages: Iterable[tuple[int, str, str | None, str]]) -> None:
-        """Count the messages of the last hour: (sent at, provider, sender, recipient), oldest first."""
+        """Count messages of the last hour towards the hourly limits.
+
+        Each is (sent at in ms, provider, sender, recipient); the oldest must come first.
+        """
         loop_now, now = clock.monotonic(), clock.now_ms()
         for sent_at, provider, sender, recipient in messages:
             at = loop_now - (now - sent_at) / 1000
@@ -227,10 +246,10 @@ class RateLimits(ABC):
 
     @abstractmethod
     def _get_configured_limits(self, provider: str, sender: str, recipient: str) -> Iterable[RateLimiter]:
-        """Return the configured limits that apply to a message."""
+        """Return the limits of the settings that apply to a message."""
 
     def get_full_limits(self) -> tuple[ExhaustedLimit, ...]:
-        """Return the hourly limits that are used up."""
+        """Return the hourly limits that are used up now."""
         loop_now, now = clock.monotonic(), clock.now_ms()
         hours = [
             (limiter, limiter.hour_allowed_at(loop_now))
@@ -252,17 +271,17 @@ def _get_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
 
 
 # The limits of SMS: overall and by sender, from the settings and from the provider's replies. A sender that is
-# throttled does not delay other senders. A provider whose outcomes are repeatedly unknown gets one message at a time
-# until it replies, so that few messages become uncertain.
+# throttled does not delay other senders. A provider that repeatedly does not reply gets one message at a time until it
+# replies, so that few messages become uncertain.
 
 # Consecutive uncertain messages before the provider is paused.
 MAX_UNCERTAIN = 3
-# First pause of a throttled sender if the provider names none; it doubles while that does not help.
+# First pause of a throttled sender if the provider names none; it doubles with each further refusal.
 _PAUSE_SECONDS = 1.0
 
 
 class _Probe:
-    """A limit for a provider that did not reply: one message at a time, then twice as many after each reply."""
+    """A limit for a provider that did not reply: one message at a time, doubled after each reply."""
 
     name = ALL
 
@@ -270,15 +289,15 @@ class _Probe:
         self.max_in_use, self.in_use = 1, 0
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may go, or NEVER if a message in progress has to end first."""
+        """Return when the next message may be sent, or NEVER if a message in progress has to end first."""
         return NEVER if self.in_use >= self.max_in_use else now
 
     def take(self, _: float) -> None:
-        """Count a message that starts now."""
+        """Count a message as in progress."""
         self.in_use += 1
 
     def end(self, _used: bool) -> None:
-        """Count a message as finished."""
+        """Count a message as no longer in progress."""
         self.in_use -= 1
 
 
@@ -302,11 +321,11 @@ class SmsRateLimits(RateLimits):
         self.is_free = not (self._has_limits or self._throttles or self._probe)
 
     def get_closed_providers(self) -> tuple[str, ...]:
-        """Return no provider, because each sender is throttled separately."""
+        """Return an empty tuple, because SMS senders are throttled separately and never the provider as a whole."""
         return ()
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
-        # Limits do not apply to test messages, which go to the capture inbox.
+        # The settings limit the configured provider only, not test messages that go to the capture inbox.
         if claim.provider != self._provider:
             return []
         name = get_limit_name(sender)
@@ -326,7 +345,10 @@ class SmsRateLimits(RateLimits):
         return [self.overall, *([limit] if limit else [])] if provider == self._provider else []
 
     def record_answer(self, claim: Claim, sender: str, error: DeliveryError | None) -> DeliveryError | None:
-        """Update the limits from a reply, and return the error; RateLimited gets the time of the next attempt."""
+        """Update throttles from the outcome of a message, and return its error; None is an accepted message.
+
+        A RateLimited error throttles the sender and is returned with the seconds to wait.
+        """
         if claim.provider != self._provider:
             return error
         if not isinstance(error, Uncertain | ConnectionFailed):
@@ -352,7 +374,10 @@ class SmsRateLimits(RateLimits):
         return RateLimited(error.text, wait, error.smtp, error.enhanced)
 
     def record_uncertain(self) -> bool:
-        """Count an uncertain message and return whether to pause the provider."""
+        """Count an uncertain message, and return whether to close the provider.
+
+        That is from `MAX_UNCERTAIN` in a row on, and for each one until the provider is back at its full rate.
+        """
         self._uncertain_in_a_row += 1
         if self._uncertain_in_a_row < MAX_UNCERTAIN and self._probe is None:
             return False
@@ -372,7 +397,7 @@ class SmsRateLimits(RateLimits):
             self._update_is_free()
 
     def get_status(self) -> SendStatus:
-        """Return the throttled senders and the hourly limits that are used up."""
+        """Return the throttled senders and the exhausted hourly limits."""
         loop_now, now = clock.monotonic(), clock.now_ms()
         throttled = (
             ThrottledGroup(

@@ -1,8 +1,8 @@
-"""Queue of rendered messages, filled ahead of the workers by a thread of its own.
+"""Queue of rendered messages, which a separate thread fills ahead of the workers.
 
-Nothing in it is claimed yet: if the process dies, these messages are simply rendered again. An RSA signature takes
-longer than all the rest and releases the interpreter lock, so some messages are signed in other threads while the next
-are rendered.
+Messages in the queue are not claimed yet: if the process dies, they are rendered again. An RSA signature takes longer
+than all other work on a message and releases the interpreter lock, so messages are signed in other threads while the
+next ones are rendered.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from appliance.sending.workers.rate_limits import ALL, RateLimits
 from appliance.storage import transactions
 from appliance.storage.database import close_database
 
-# Accounts share the rendering thread: the account that used the least processor time is next.
+# Accounts share the rendering thread: the account that used the least processor time gets the next turn.
 
 
 class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
-    An account that returns after a pause starts with the least time of the others, so that a pause gives no credit, and
-    earlier use does not count for ever.
+    An account that returns after a pause starts with the least time of the active ones, so that a pause gives no
+    advantage, and more use in the past no lasting disadvantage.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class FairShares:
         self._floor = 0.0
 
     def enter(self, accounts: Collection[int]) -> None:
-        """Add the accounts that have messages to render now."""
+        """Set the accounts with messages to render now; forget the others unless they used more than the least time."""
         self._used = {
             account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
         }
@@ -53,32 +53,35 @@ class FairShares:
             self._used[account] = self.get_used(account)
 
     def get_used(self, account: int) -> float:
-        """Return the time that counts for an account."""
+        """Return the seconds that count for an account: at least those of the account that had the last turn."""
         return max(self._used.get(account, 0.0), self._floor)
 
     def next(self, accounts: Collection[int]) -> int:
-        """Return the account whose turn it is."""
+        """Return which of the accounts gets the next turn: the one with the least time."""
         account = min(accounts, key=self.get_used)
         self._floor = self.get_used(account)
         return account
 
     def charge(self, account: int, seconds: float) -> None:
-        """Add the time of a turn."""
+        """Add the seconds of a turn to an account."""
         self._used[account] = self.get_used(account) + seconds
 
 
 log = logging.getLogger("campanero.sender")
 _SIGNER_THREADS = 3
-# Messages that one thread signs before another looks for more.
+# Messages that are rendered in one turn, and then signed together in one thread.
 _SIGN_BATCH = 4
 # A turn of one account ends after this time, even if few messages were rendered.
 _TURN_SECONDS = 0.02
-# A message that could not be read from the database is tried again after this.
+# Delay before a message that could not be read from the database is tried again.
 _READ_RETRY_SECONDS = 30.0
 
 
 class RenderedMessage(NamedTuple):
-    """A message that can be sent, or one that could not be rendered and whose outcome is `failure`."""
+    """A message that can be sent, or one that could not be rendered.
+
+    Then `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of the event loop.
+    """
 
     claim: Claim
     prepared: PreparedMessage | None
@@ -87,7 +90,7 @@ class RenderedMessage(NamedTuple):
 
     @property
     def sender(self) -> str:
-        """The sender, or an empty string if the message could not be rendered."""
+        """Return the sender address or number, or an empty string if the message could not be rendered."""
         return self.prepared.sender if self.prepared is not None else ""
 
 
@@ -95,7 +98,7 @@ _Rendered = tuple[Claim, UnsignedMessage | Outcome]
 
 
 class Renderer:
-    """Renders and signs messages, for one thread at a time."""
+    """Renders and signs messages; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._preparer = MessagePreparer()
@@ -103,13 +106,14 @@ class Renderer:
         self.shares = FairShares()
 
     def reset(self) -> None:
-        """Drop all cached content, so that the next messages are rendered from the current state."""
+        """Drop all cached content, so that the next messages are rendered from the current state of the database."""
         self._preparer = MessagePreparer()
 
     def render(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
-        """Render messages; one that cannot be rendered has a `failure`. After `seconds` the rest is left out.
+        """Render and sign messages; one that cannot be rendered is returned with its `failure`.
 
-        Accounts take turns by the processor time that they use, so that none waits for the templates of another.
+        No turn but the first begins after `seconds`, so messages may be missing in the result. Accounts take turns by
+        the processor time they used, so that a slow template of one does not delay the others.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -142,7 +146,10 @@ class Renderer:
 
 
 def _get_source_key(claim: Claim) -> tuple[int | None, ...]:
-    """Return the key of messages that share content: a source is compiled when its first message is rendered."""
+    """Return the key of the messages that share content: account, campaign, flow and step.
+
+    Shared content is compiled when the first message with its key is rendered.
+    """
     return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
 
 
@@ -156,10 +163,10 @@ def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome
         stored = retries.load_payload(claim.id) if claim.uncertain_count else None
         return UnsignedMessage(stored) if stored is not None else preparer.build(claim)
     except SenderRejected as error:
-        # The recipient is not at fault: the message waits, and if this repeats, the campaign pauses with this reason.
+        # The recipient is not at fault: the message is tried again, and after repeated errors its campaign is paused.
         return Outcome(claim, SenderRejected(error.text))
     except (apsw.Error, peewee.DatabaseError) as error:
-        # The recipient is not at fault either, and the error may be temporary.
+        # The recipient is not at fault, and the error may be temporary.
         log.error("renderer: reading message %s failed: %s", claim.id, error)
         return Outcome(claim, Postponed("the database could not be read", _READ_RETRY_SECONDS))
     except (MergeError, ValueError) as error:
@@ -169,14 +176,14 @@ def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome
 
 
 def _sign_batch(batch: list[_Rendered]) -> list[RenderedMessage]:
-    """Sign the messages that could be rendered."""
+    """Sign the messages of a batch that could be rendered; return all, in the same order."""
     return [
         _build_failed(claim, draft) if isinstance(draft, Outcome) else _sign(claim, draft) for claim, draft in batch
     ]
 
 
 def _build_failed(claim: Claim, outcome: Outcome) -> RenderedMessage:
-    # The claim has no body hash: if the process dies now, the message is not uncertain.
+    # Without a body hash in its claim, the message does not become uncertain if the process dies.
     return RenderedMessage(claim._replace(body_hash=None), None, outcome)
 
 
@@ -189,7 +196,7 @@ def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
 
 
 def _handle_exception(claim: Claim, error: Exception) -> Outcome:
-    """Return the outcome of a message after an internal error; other messages are not affected."""
+    """Log an internal error of rendering, and return it as the outcome of the message."""
     log.error("renderer: rendering message %s failed", claim.id, exc_info=error)
     return _build_render_error(claim, f"{type(error).__name__}: {error}")
 
@@ -198,19 +205,22 @@ def _build_render_error(claim: Claim, text: str) -> Outcome:
     return Outcome(claim, RecipientRejected(text), skip_reason="render_error")
 
 
-# Messages that waited longer are rendered again from the current state.
+# Messages that waited longer in the queue are rendered again from the current state of the database.
 _MAX_AGE_SECONDS = 5.0
 # Longest wait of a worker for a limit before it looks for other messages.
 _MAX_WAIT_SECONDS = 5.0
 _MIN_WAIT_SECONDS = 0.001
-# Rendering stops after this time, so that new single messages do not wait longer; the rest is read again.
+# A refill renders for at most this long, so that new single messages wait no longer; the rest is read again.
 _MAX_RENDER_SECONDS = 0.25
-# Delay before skipped rows are read again whose group has room but which could not be rendered.
+# Delay before rows of a group are read again that were skipped although the group has room.
 _BLOCKED_SECONDS = 1.0
 
 
 class ReadyQueue:
-    """Keeps rendered messages ready; used on one event loop."""
+    """The rendered messages of a channel that wait for a worker or a limit; used on one event loop.
+
+    Single messages come before those of campaigns and flows. `is_exhausted` is True once no more rows are due.
+    """
 
     def __init__(
         self,
@@ -225,7 +235,7 @@ class ReadyQueue:
         self._max_ready = limits.get_max_ready(max_ready)
         self._single: deque[RenderedMessage] = deque()
         self._ready: deque[RenderedMessage] = deque()
-        self._waiting: dict[str, deque[RenderedMessage]] = {}  # rendered, and waiting for the limit of this name
+        self._waiting: dict[str, deque[RenderedMessage]] = {}  # by the name of the limit that the messages wait for
         self._single_waiting: dict[str, deque[RenderedMessage]] = {}
         self._taken_ids: set[int] = set()
         self._sender_limits: dict[int, str] = {}  # by campaign
@@ -241,16 +251,16 @@ class ReadyQueue:
         self.is_exhausted = False
 
     async def take(self) -> RenderedMessage | None:
-        """Return the next message once it may go, or None if nothing is due."""
+        """Wait for the next message that may be sent, and return it; None if none is due or sending is stopped."""
         ready = None if self._is_halted() else self.poll()
         while ready is None and not self._is_halted():
             if not self._waits_for_limits():
-                # Workers that wait for the same refill continue in the same round of the loop and share a commit.
+                # Workers that wait for the same refill continue in the same iteration of the loop and share a commit.
                 if not await self._wait_for_refill():
                     return None
                 ready = self.poll()
                 continue
-            async with self._turn:  # one at a time, so that an opening limit wakes only one worker
+            async with self._turn:  # one worker waits at a time, so that a limit that opens wakes only one
                 if self._is_halted():
                     return None
                 self._changed.clear()
@@ -260,7 +270,10 @@ class ReadyQueue:
         return ready
 
     async def peek_provider(self) -> str | None:
-        """Return the transport of the next message without taking it, or None if nothing is due."""
+        """Wait for the next message and return its provider, without taking it.
+
+        None means that no message is due or sending is stopped.
+        """
         while not self._is_halted():
             for queue in self._get_queues():
                 ready = self._pop_fresh(queue)
@@ -275,9 +288,10 @@ class ReadyQueue:
         return None
 
     def poll(self, behind: bool = False) -> RenderedMessage | None:
-        """Return the next message if one may go at this moment, and start a refill if needed.
+        """Return the next message that may be sent now, or None; start a refill if needed.
 
-        A message that is pipelined `behind` another one leaves later than it is returned, so no limit may apply to it.
+        With `behind`, the message is to be pipelined behind another one. As it leaves later than it is returned, only a
+        message to which no limit applies is returned.
         """
         ready = self._pop_admitted(behind)
         self._start_refill()
@@ -294,7 +308,7 @@ class ReadyQueue:
             self._filling = asyncio.create_task(self._refill())
 
     def _may_find_more(self) -> bool:
-        """Return whether there may be more to render: rows not read yet, or skipped rows whose group has room now."""
+        """Return whether there may be rows to render: some not read yet, or skipped ones whose group has room now."""
         if not self.is_exhausted or not self._blocked_groups:
             return not self.is_exhausted
         if self._get_blocked_seconds() > 0:
@@ -303,15 +317,15 @@ class ReadyQueue:
         return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
     def _get_blocked_seconds(self) -> float:
-        """Return for how many seconds skipped rows are not read again."""
+        """Return for how many more seconds skipped rows are not read again; 0 or less if they may be read."""
         return self._blocked_until - asyncio.get_running_loop().time()
 
     def _waits_for_limits(self) -> bool:
-        """Return whether a message is rendered, or could be, that has to wait for a limit."""
+        """Return whether there are messages that wait for a limit, rendered or skipped."""
         return bool(self._ready or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
 
     async def _wait_for_refill(self) -> bool:
-        """Wait for the refill in progress; return whether there was one."""
+        """Wait for the refill in progress, if any; return whether there was one."""
         if self._filling is None:
             return False
         await asyncio.shield(self._filling)
@@ -332,7 +346,7 @@ class ReadyQueue:
                 blocking_limit = self._limits.admit(ready.claim, sender)
                 if blocking_limit is None:
                     if queue is not self._single and queue is not self._ready:
-                        self.is_exhausted = False  # there is room for one more message that waits for this limit
+                        self.is_exhausted = False  # one more message that waits for this limit may be rendered
                     return ready
                 if blocking_limit.name == ALL:
                     queue.appendleft(ready)
@@ -342,7 +356,10 @@ class ReadyQueue:
         return None
 
     def _pop_fresh(self, queue: deque[RenderedMessage]) -> RenderedMessage | None:
-        """Pop the first message that may still go; outdated messages are dropped and read again when they are due."""
+        """Pop the first message that may still be sent, or return None.
+
+        Messages of closed providers or held campaigns and outdated messages are dropped; their rows are read again.
+        """
         closed, held = self._breaker.get_closed_providers(), self._breaker.get_held_campaigns()
         oldest = asyncio.get_running_loop().time() - _MAX_AGE_SECONDS
         while queue:
@@ -355,7 +372,11 @@ class ReadyQueue:
         return None
 
     def _set_waiting(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
-        """Set aside a message that waits for a limit; return whether the next message of its queue may be tried."""
+        """Move a message popped from `queue` to those that wait for the limit `name`.
+
+        Return whether to try the next message of `queue`; False if `queue` is itself the one of that limit. If too many
+        wait for the limit, the message is dropped and its row is read again.
+        """
         singly = ready.claim.is_single
         waiting = (self._single_waiting if singly else self._waiting).setdefault(name, deque())
         if queue is waiting:
@@ -368,13 +389,16 @@ class ReadyQueue:
         return True
 
     def put_back(self, ready: RenderedMessage) -> None:
-        """Return a message that could not be sent to the front of the queue."""
+        """Put a message that was taken but not claimed at the front of the queue, and end its admission."""
         self._limits.release(ready.claim.id, used=False)
         (self._single if ready.claim.is_single else self._ready).appendleft(ready)
         self._changed.set()
 
     def finish_claim(self, claim: Claim, is_claimed: bool) -> None:
-        """Forget a message after its claim was tried; from now on its state is in the ledger alone."""
+        """Remove a message from the queue's records after the attempt to claim it.
+
+        The admission of a message that was not claimed ends, and its row may be read again.
+        """
         if is_claimed:
             self._taken_ids.discard(claim.id)
         else:
@@ -383,7 +407,7 @@ class ReadyQueue:
             self._changed.set()
 
     def release(self, claim: Claim) -> None:
-        """Count a message as finished and wake workers that wait for a limit."""
+        """End the admission of a message that was processed, and wake workers that wait for a limit."""
         self._limits.release(claim.id)
         self._changed.set()
 
@@ -392,15 +416,15 @@ class ReadyQueue:
         self._reader.give_back(claim)
 
     def refill(self) -> None:
-        """Look for due rows again; single messages go before messages that are rendered already."""
+        """Request that due rows are read again, with new single messages put before the messages rendered already."""
         if self.is_exhausted:
-            self._renderer.reset()  # its cache is from the last time sending started
+            self._renderer.reset()  # nothing was due before, so its cache may be old
         self.is_exhausted, self._blocked_until = False, 0.0
         self._refill_requested = True
         self._changed.set()
 
     async def _wait_for_change(self) -> None:
-        """Wait until a limit opens, a message ends, or rows are written."""
+        """Wait until a limit opens, a message ends, or a refill is requested or done; at most `_MAX_WAIT_SECONDS`."""
         waiting = [*self._waiting.items(), *self._single_waiting.items()]
         names = {name for name, queue in waiting if queue}
         has_ready, blocked_seconds = (
@@ -457,7 +481,11 @@ class ReadyQueue:
             self._sender_limits[campaign_id] = name
 
     def _get_held_campaigns(self) -> tuple[int, ...]:
-        """Return the campaigns with enough rendered messages waiting for their sender's limit."""
+        """Return the ids of campaigns whose rows are not read.
+
+        They are those that the circuit breaker holds, and those with enough rendered messages that wait for the limit
+        of their sender.
+        """
         full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
         return (
             *self._breaker.get_held_campaigns(),
@@ -472,7 +500,7 @@ class ReadyQueue:
         claims = self._reader.fetch_candidates(
             limit, taken, closed, held, room, max(0, self._max_ready - waiting), self._renderer.shares.get_used
         )
-        # A message keeps the Date of its first attempt, so that a retry has the same bytes.
+        # A message keeps the Date of its first attempt, so that each attempt has the same bytes.
         rendered = self._renderer.render(
             [row._replace(first_attempt_at=row.first_attempt_at or now) for row in claims], _MAX_RENDER_SECONDS
         )
@@ -492,7 +520,7 @@ class ReadyQueue:
         return rendered
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the rendering and signing threads."""
         self._thread.submit(close_database)
         self._thread.shutdown()
         self._renderer.close()

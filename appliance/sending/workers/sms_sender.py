@@ -1,7 +1,7 @@
-"""Sends SMS that are due, with as many requests at a time as allowed, on an event loop of its own.
+"""Send SMS that are due, with up to `sms.connections` requests at a time, on the event loop of a separate thread.
 
-Connections to the provider stay open between messages. The loop sleeps until it is woken. A claim is on disk before the
-request is written; an outcome shares a commit with the claim of the next message.
+Connections to the provider stay open between messages, and the loop sleeps until it is woken. A claim is on disk before
+its request is written. The outcome of a message and the claim of the next are stored in one commit.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ from appliance.storage.database import close_database, scalar
 
 _STOPPED = "the service stopped while this message was being sent"
 _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
-# While another message to the same number is being sent, a lookup could not tell the two apart.
+# Delay of a lookup while another message to the same number is being sent, which it might find instead.
 _CONCURRENT_SECONDS = 1.0
 
 
 class SmsWorkerContext:
-    """What the workers of one sender share; used on one event loop."""
+    """The objects and state that the workers of one sender share; used on one event loop."""
 
     def __init__(
         self,
@@ -67,30 +67,30 @@ class SmsWorkerContext:
             outcome_writer,
             is_halted,
         )
-        # Numbers with a message in progress, or with an outcome that is not stored yet.
+        # By number: messages in progress, including those whose outcome is not stored yet.
         self.in_progress: Counter[str] = Counter()
-        # Messages to look up at the provider. Only some of the workers do this, so slow lookups delay no other message.
+        # Messages to look up at the provider. Only some workers do this, so slow lookups do not delay other messages.
         self.lookup_queue: deque[RenderedMessage] = deque()
         self.lookup_workers, self.max_lookup_workers = 0, max(1, connections // 4)
-        # Numbers with a lookup in progress: two equal messages must not match the same SMS.
+        # Numbers with a lookup in progress. Only one at a time, so that two equal messages do not match the same SMS.
         self.in_lookup: set[str] = set()
 
     def finish(self, number: str) -> None:
-        """Remove a message whose outcome is stored."""
+        """Count a message to a number as no longer in progress, because its outcome was stored."""
         self.in_progress[number] -= 1
         if not self.in_progress[number]:
             del self.in_progress[number]
 
 
 class SmsWorker:
-    """Sends one message after the other and hands in their outcomes."""
+    """Sends messages one after the other and passes their outcomes to the outcome writer."""
 
     def __init__(self, shared: SmsWorkerContext) -> None:
         self._shared = shared
         self._outcome: Outcome | None = None  # the outcome of the last message, not stored yet
 
     async def run(self) -> None:
-        """Work until nothing is due or the service is stopping."""
+        """Send messages until none is due or sending is stopped, and store the last outcome."""
         ready_queue = self._shared.ready_queue
         try:
             while (ready := await self._take_next()) is not None:
@@ -104,7 +104,7 @@ class SmsWorker:
     async def _take_next(self) -> RenderedMessage | None:
         ready = None if self._shared.is_halted() else self._shared.ready_queue.poll()
         if ready is None:
-            # Known outcomes are stored before a wait that may be long.
+            # The wait may be long, so the known outcome is stored before.
             await self._store_outcome()
             ready = await self._shared.ready_queue.take()
         return ready
@@ -114,7 +114,7 @@ class SmsWorker:
             await self._write(None)
 
     async def _write(self, claim: Claim | None) -> bool:
-        """Store the outcome of the last message, and claim the next."""
+        """Store the outcome of the last message, if any, and claim the next; return whether that was claimed."""
         outcome, self._outcome = self._outcome, None
         try:
             return await self._shared.outcome_writer.write(outcome, claim)
@@ -134,7 +134,7 @@ class SmsWorker:
             self._shared.ready_queue.finish_claim(ready.claim, is_claimed)
         if not is_claimed:
             return
-        # From here on the message always gets an outcome.
+        # The message is claimed, so from here on it always gets an outcome.
         self._outcome = outcome = ready.failure or Outcome(ready.claim)
         if prepared is not None:
             outcome.sender, outcome.prepared = prepared.sender, prepared
@@ -149,7 +149,7 @@ class SmsWorker:
             self._shared.breaker.record_answer(ready.claim, outcome.error)
 
     async def _transmit(self, prepared: PreparedMessage, outcome: Outcome) -> None:
-        """Send a message to the provider, once."""
+        """Send a claimed message to its provider, and write the reply or error into the outcome."""
         claim = outcome.claim
         provider = PROVIDERS.get(claim.provider)
         if provider is None:
@@ -170,7 +170,7 @@ class SmsWorker:
         claim, breaker = outcome.claim, self._shared.breaker
         error = self._shared.limits.record_answer(claim, sender, outcome.error)
         if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
-            # This sender may not write to this country, but other senders may, and this sender may write elsewhere.
+            # Only this sender in this country is rejected, so the provider stays open for all other messages.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
         outcome.error = error
         if isinstance(error, ConnectionFailed) or (
@@ -183,7 +183,7 @@ class SmsWorker:
             )
 
     async def _queue_lookup(self, ready: RenderedMessage) -> None:
-        """Queue a message for lookup, and work through the queue unless enough workers do so already."""
+        """Queue a message for lookup at the provider, and process the queue unless enough workers do so already."""
         shared = self._shared
         shared.limits.release(ready.claim.id, used=False)  # nothing is sent
         shared.lookup_queue.append(ready)
@@ -200,7 +200,7 @@ class SmsWorker:
                 shared.ready_queue.finish_claim(shared.lookup_queue.popleft().claim, is_claimed=False)
 
     async def _look_up(self, ready: RenderedMessage) -> None:
-        """Look up a message that the provider may have accepted, and decide about it."""
+        """Look up a message that the provider may have accepted, and settle or postpone it by the result."""
         shared, claim, prepared = self._shared, ready.claim, ready.prepared
         assert prepared is not None
         number = claim.recipient_key
@@ -242,14 +242,17 @@ class SmsWorker:
 
 
 def _require_settings(provider: Provider) -> None:
-    """Raise ClientRejected if settings of a provider are missing; they may be removed while messages wait."""
+    """Raise ClientRejected if settings of a provider are missing or invalid.
+
+    They may have been changed since the message was queued.
+    """
     faults = [f"{name}: {reason}" for name, reason in provider.find_setting_faults()]
     if faults:
         raise ClientRejected(f"{provider.name} is no longer configured: {'; '.join(faults)}")
 
 
 def build_sms(claim: Claim, prepared: PreparedMessage) -> OutgoingSms:
-    """Return a message in the form that providers take."""
+    """Return a prepared message as the SMS to pass to its provider, with the URL for status reports."""
     envelope = prepared.envelope
     url = PROVIDERS[claim.provider].build_callback_url(claim.id)
     return OutgoingSms(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
@@ -257,19 +260,19 @@ def build_sms(claim: Claim, prepared: PreparedMessage) -> OutgoingSms:
 
 log = logging.getLogger("campanero.sender")
 CHANNEL = "sms"
-# Messages rendered ahead per concurrent request; more would only wait.
+# Messages rendered ahead for each concurrent request; more would only wait longer.
 _READY_PER_CONNECTION = 4
-# Time that open requests have to finish when the service stops; a hanging request does not delay it longer.
+# Time that open requests get to finish when the service stops, so that a hanging request cannot delay it.
 _STOP_SECONDS = 22.0
 _CANCEL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
-# Connections that are idle for this long are closed.
+# After this time without a message, the connections to the provider are closed.
 _IDLE_SECONDS = 10.0
 _HOUR_MS = 3_600_000
 
 
 class SmsSender:
-    """The SMS sender of one process; its thread starts with the first SMS that is due."""
+    """The SMS sender of one process; its thread starts with the first call of `wake`."""
 
     def __init__(self, process: str) -> None:
         self.process = process
@@ -287,13 +290,13 @@ class SmsSender:
         send_status.set_reporter(CHANNEL, self.get_status)
 
     def is_due(self) -> bool:
-        """Return whether an SMS may go now."""
+        """Return whether an SMS is due whose provider is open, and sending is not stopped."""
         return not self.is_halted() and queue_reader.has_due(
             (*self.breaker.get_closed_providers(), *self.limits.get_closed_providers()), CHANNEL
         )
 
     def wake(self) -> None:
-        """Wake the sender, because there may be more to send; start its thread if needed."""
+        """Make the sender look for due SMS, in a new thread if none is running; may be called from any thread."""
         with self._lock:
             self._woken.set()
             if self._thread is None and not self.is_halted.stopping.is_set():
@@ -303,17 +306,17 @@ class SmsSender:
                 self._loop.call_soon_threadsafe(self._wake_event.set)
 
     def stop(self) -> None:
-        """Finish open requests and start nothing new."""
+        """Start no new requests, and let the thread end once the open ones have finished."""
         self.is_halted.stopping.set()
         self.wake()
 
     def join(self, timeout: float) -> None:
-        """Wait until the thread has ended."""
+        """Wait for the thread to end, at most `timeout` seconds."""
         if self._thread is not None:
             self._thread.join(timeout)
 
     def get_status(self) -> SendStatus:
-        """Return what is closed, throttled or used up, and the open requests; from any thread."""
+        """Return the state of the providers, limits and requests of SMS; may be called from any thread."""
         return self.limits.get_status()._replace(
             closed_transports=self.breaker.get_closed_transports(), connections=self._worker_count
         )
@@ -348,7 +351,7 @@ class SmsSender:
                 ready_queue.refill()
                 for _ in range(max_workers - len(tasks)):
                     self._start_worker(wake_event, tasks, context)
-                # Workers that found no message have ended until the next wake-up; the busy ones continue.
+                # Workers that find no message end, and are started again at the next wake-up.
                 await wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     signals.wake("campaigns")  # a campaign may be complete
@@ -358,13 +361,13 @@ class SmsSender:
             with self._lock:
                 self._loop = self._wake_event = None
             await _finish_tasks(tasks)
-            # If the database cannot be written, the shutdown does not wait for it.
+            # The shutdown does not wait for a database that cannot be written.
             await context.outcome_writer.flush(_CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
             await provider_base.close_connections()
             await loop.run_in_executor(None, ready_queue.close)
 
     async def _sleep_until_woken(self, wake_event: asyncio.Event) -> None:
-        """Sleep until woken; close idle connections after a while."""
+        """Sleep until `wake` is called; after `_IDLE_SECONDS`, close the connections to the provider."""
         wake_event.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_IDLE_SECONDS):
@@ -378,7 +381,7 @@ class SmsSender:
             wake_event.clear()
 
     async def _count_past_messages(self) -> None:
-        """Count the messages of the last hour before this process started, if there are hourly limits."""
+        """Count the messages accepted in the last hour towards the hourly limits, if there are any; done once."""
         if not self._has_counted_past:
             since = clock.now_ms() - _HOUR_MS
             self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
@@ -400,13 +403,16 @@ class SmsSender:
 
 
 class SenderLimitNames:
-    """Returns the sender limit of SMS before they are rendered; used by one thread."""
+    """Finds the limit that applies to an SMS before it is rendered; used by one thread.
+
+    The sender of each account is cached for `_RETRY_SECONDS`.
+    """
 
     def __init__(self) -> None:
         self._own: dict[int, tuple[float, str | None]] = {}
 
     def __call__(self, row: Claim) -> tuple[str, ...]:
-        """Return the name of the limit of a row."""
+        """Return the name of the sender's limit for a row of the ledger, as a tuple of one."""
         read_at, account_sender = self._own.get(row.account_id, (float("-inf"), None))
         if clock.monotonic() > read_at + _RETRY_SECONDS:
             account_sender = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
@@ -426,14 +432,17 @@ async def _run_worker(context: SmsWorkerContext) -> None:
 
 
 async def _finish_tasks(tasks: set["asyncio.Task[None]"]) -> None:
-    """Finish open requests; those that hang become uncertain in the next process."""
+    """Wait for open requests, and cancel those that take longer than `_STOP_SECONDS`.
+
+    A message without a stored outcome is decided by the next process.
+    """
     if not tasks:
         return
     _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
     for task in late:
         task.cancel()
     if late:
-        # The outcomes known so far are stored.
+        # The cancelled workers store the outcomes that they know.
         await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""SMTP worker: one connection to the relay, and the message it carries."""
+"""SMTP worker: sends one message at a time over its connections to the relay or the capture server."""
 
 import asyncio
 import logging
@@ -24,14 +24,17 @@ from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
 
 log = logging.getLogger("campanero.sender")
-# A message that waits this long behind another, or for a connection, is returned to the queue.
+# A message that waits this long for a connection, or for the message before it, is put back into the queue.
 _MAX_WAIT_SECONDS = 1.0
 # Connections that are idle for this long are closed.
 _IDLE_SECONDS = 30.0
 
 
 class SmtpWorker:
-    """Sends one message after the other and hands in their outcomes."""
+    """Sends messages one after the other and passes their outcomes to the outcome writer.
+
+    It keeps one connection for each provider.
+    """
 
     def __init__(
         self,
@@ -50,19 +53,19 @@ class SmtpWorker:
         self._is_halted = is_halted
         self._connections: dict[str, SmtpClient] = {}
         self._next: RenderedMessage | None = None  # the next message, not claimed yet
-        self._pipelined: OpenedEnvelope | None = None  # the envelope of the next message, if it was sent ahead
+        self._pipelined: OpenedEnvelope | None = None  # the envelope of the next message, if its commands were sent
         self._closing: set[asyncio.Future[None]] = set()
         self._outcome: Outcome | None = None  # the outcome of the last message, not stored yet
-        self._waiting_until = 0.0  # until when the next message may wait here; 0 while the worker waits for nothing
+        self._waiting_until = 0.0  # until when the next message may wait here (event loop); 0 if it does not wait
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
+        """Return the number of connections, also of idle ones."""
         return len(self._connections)
 
     async def run(self) -> None:
-        """Work until nothing is due or the service is stopping."""
+        """Send messages until none is due or sending is stopped, and store the last outcome."""
         try:
             while await self._take_next():
                 await self._send_next()
@@ -73,11 +76,11 @@ class SmtpWorker:
             await self._store_outcome()
 
     async def _send_next(self) -> None:
-        """Process the next message if it still may go."""
+        """Send the next message, or put it back into the queue if a limit has come to apply to it."""
         dialogue, closed = await self._connect()
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
-            # Its recipient group asked for a lower rate meanwhile, and SMTP cannot withdraw an envelope.
+            # Its recipient group asked for a lower rate meanwhile. SMTP cannot withdraw an envelope that was sent.
             if self._pipelined is not None:
                 self._abort_connection(ready.claim.provider)
             self._ready_queue.put_back(ready)
@@ -88,15 +91,15 @@ class SmtpWorker:
                 self._ready_queue.release(ready.claim)
 
     async def _take_next(self) -> bool:
-        """Take the next message; return whether there is one."""
+        """Wait for the next message and set `_next`; return whether there is one."""
         if self._next is None and not self._limits.is_timed and not self._is_halted():
             self._next = self._ready_queue.poll()
         if self._next is None:
-            # Known outcomes are stored before a wait that may be long.
+            # The wait may be long, so the known outcome is stored before.
             await self._store_outcome()
             timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._close_idle)
             try:
-                # Where a rate limit applies, the time counts from the message and not from its connection.
+                # With a rate limit, the worker connects first, so that connecting does not delay an admitted message.
                 if not self._limits.is_timed or await self._connect_for_next():
                     self._next = await self._ready_queue.take()
             finally:
@@ -104,7 +107,7 @@ class SmtpWorker:
         return self._next is not None
 
     async def _connect_for_next(self) -> bool:
-        """Connect before the next message is taken; return whether there is one."""
+        """Connect to the provider of the next message before taking it; return whether there is a message."""
         while (provider := await self._ready_queue.peek_provider()) is not None:
             try:
                 await self._connect_ahead(provider)
@@ -115,13 +118,13 @@ class SmtpWorker:
         return False
 
     async def _connect_ahead(self, provider: str) -> None:
-        """Connect before the message is known."""
+        """Connect to a provider before a message for it is taken. Raises DeliveryError."""
         await self._get_connection(provider)
 
     def _close_idle(self) -> None:
-        """Close idle connections with QUIT, because servers drop idle clients."""
+        """Close all connections with QUIT in the background, because servers drop idle clients."""
         for provider in list(self._connections):
-            # The connection is removed at once, so that the next message gets a new one.
+            # The connection is removed at once, so that the next message is not sent over it.
             self._closing.add(task := asyncio.ensure_future(self._connections.pop(provider).close()))
             task.add_done_callback(self._closing.discard)
 
@@ -134,10 +137,10 @@ class SmtpWorker:
             await self._outcome_writer.write(outcome, None)
 
     def _start_waiting(self) -> None:
-        """Start the timer after which the next message returns to the queue, because another worker may be faster.
+        """Start the time limit after which the next message is put back, because another worker may be faster.
 
-        One timer is reused and checks again if it fires early: a timer for each message would cost as much as sending
-        it.
+        One timer serves all messages and is set again if it fires early: a timer for each message would cost as much as
+        sending it.
         """
         loop = asyncio.get_running_loop()
         self._waiting_until = loop.time() + _MAX_WAIT_SECONDS
@@ -160,7 +163,10 @@ class SmtpWorker:
             self._ready_queue.put_back(ready)
 
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
-        """Connect before a message is claimed, so that none is claimed while a server is slow to greet."""
+        """Return a connection for the next message, or the error; (None, None) if there is nothing to send.
+
+        The message is not claimed yet, so that it stays available to other workers while a server is slow.
+        """
         if self._next is None or self._next.prepared is None:
             return None, None
         provider = self._next.claim.provider
@@ -177,7 +183,10 @@ class SmtpWorker:
             self._waiting_until = 0.0
 
     async def _process(self, ready: RenderedMessage, dialogue: SmtpClient | None, closed: DeliveryError | None) -> None:
-        """Send one message; the next may be taken meanwhile, and its envelope sent."""
+        """Claim and send a message over a connection, or record the error `closed` if there is none.
+
+        While its body is being sent, the next message may be taken and its envelope sent.
+        """
         last_outcome, self._outcome = self._outcome, None
         claim_future = self._outcome_writer.write(last_outcome, ready.claim)
         opened, self._pipelined = self._pipelined, None
@@ -186,35 +195,35 @@ class SmtpWorker:
         if dialogue is not None and prepared is not None:
             outcome.error = await self._wait_until_ready(dialogue, prepared.envelope, opened, outcome)
             if isinstance(outcome.error, ConnectionFailed) and dialogue.sent_count:
-                # A new connection is a new transaction: the message is claimed and checked again for it.
+                # The message is claimed and checked again for the next connection, and this is not an attempt.
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
             is_claimed = await claim_future
         except Exception:
-            # The server expects the message already, so a QUIT would be taken as its text.
+            # The server already expects the message, so a QUIT would be part of its text.
             self._abort_connection(ready.claim.provider)
             raise
         finally:
             self._ready_queue.finish_claim(ready.claim, is_claimed)
         if not is_claimed:
-            # The message may not go out any more, and SMTP cannot withdraw it after DATA.
+            # The message may no longer be sent, and SMTP cannot withdraw it after DATA.
             self._abort_connection(ready.claim.provider)
             return
-        # From here on the message always gets an outcome.
+        # The message is claimed, so from here on it always gets an outcome.
         self._outcome = outcome
         await self._transmit(ready, dialogue, outcome)
         if dialogue is not None and prepared is not None:
             ledger.observe_transaction(ready.claim.provider, outcome.error, time.monotonic() - started_at)
 
     async def _transmit(self, ready: RenderedMessage, dialogue: SmtpClient | None, outcome: Outcome) -> None:
-        """Send a message that is claimed and expected by the server, and record the reply."""
+        """Send a claimed message unless it has an error already, and complete and count its outcome."""
         prepared = ready.prepared
         if prepared is not None:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
             if dialogue is not None and outcome.error is None and self._breaker.is_stopped():
-                # All sending was stopped since the claim, and SMTP cannot withdraw the message after DATA.
+                # All sending was stopped since the claim. After DATA, only an abort withdraws the message.
                 outcome.error = Postponed("all sending is stopped", 0)
                 self._abort_connection(ready.claim.provider)
             elif dialogue is not None and outcome.error is None:
@@ -229,25 +238,28 @@ class SmtpWorker:
     async def _wait_until_ready(
         self, dialogue: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None, outcome: Outcome
     ) -> DeliveryError | None:
-        """Wait until the server expects the message; return the error if it does not."""
+        """Wait until the server is ready for the message; return the error if it rejects it or the connection ends."""
         try:
             await dialogue.wait_until_ready(opened or dialogue.open_envelope(envelope))
         except DeliveryError as error:
             return error
         except asyncio.CancelledError:
-            # The service ends before the server has replied, so nothing of the message was sent.
+            # The service ends before the server replied, so nothing of the message was sent.
             outcome.error = Postponed("the service stopped before this message was sent", 0)
             self._outcome = outcome
             raise
         except Exception as error:
-            # An internal error before the final dot affects only this message.
+            # An internal error before the final dot affects this message only.
             log.exception("smtp: sending a message failed")
             dialogue.abort()
             return Deferred(f"{type(error).__name__}: {error}")
         return None
 
     async def _deliver(self, dialogue: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
-        """Send the message, with the next envelope behind it if the next message goes by the same provider."""
+        """Send the message and set its error or reply.
+
+        The next message is taken at the same time, and its envelope sent behind if it has the same provider.
+        """
         provider, next_envelope = outcome.claim.provider, None
         if not self._limits.is_timed and not self._is_halted():
             self._next = self._ready_queue.poll(behind=True)
@@ -268,7 +280,7 @@ class SmtpWorker:
         finally:
             self._waiting_until = 0.0
         if self._pipelined is not None and self._next is None:
-            # Another worker has taken the message, and SMTP cannot withdraw the envelope.
+            # The next message was put back meanwhile, and SMTP cannot withdraw its envelope.
             self._abort_connection(provider)
 
     async def _get_connection(self, provider: str) -> SmtpClient:
@@ -280,7 +292,7 @@ class SmtpWorker:
         try:
             connection = self._connections[provider] = await smtp_connect.connect_to_provider(provider)
         except Deferred as error:
-            # A temporary rejection of the connection is not an attempt to reach the recipient.
+            # A temporary rejection of the connection must not count as an attempt to reach the recipient.
             closed = ConnectionFailed(error.text, error.smtp, error.enhanced)
             self._breaker.record_connection_failure(provider, closed)
             raise closed from None
@@ -301,12 +313,12 @@ class SmtpWorker:
             await connection.close()
 
     def abort(self) -> None:
-        """Abort all connections."""
+        """Abort all connections of this worker without QUIT."""
         for provider in list(self._connections):
             self._abort_connection(provider)
 
     async def close(self) -> None:
-        """Close all connections of this worker."""
+        """Close all connections of this worker with QUIT, and wait until they are closed."""
         self._pipelined = None
         self._close_idle()
         if self._closing:
