@@ -191,7 +191,7 @@ def _is_sound(buffer: bytearray, end: int) -> bool:
 
 
 class SlashRouter(Router):
-    """A router that removes all trailing slashes at once; that of Sanic calls itself for each one."""
+    """A router that removes all trailing slashes at once; Sanic's router calls itself once for each slash."""
 
     def resolve(self, path: str, **options: Any) -> Any:
         """Return the route, the handler and the parameters of a path, without regard to trailing slashes."""

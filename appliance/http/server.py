@@ -193,7 +193,7 @@ def _speaks_json(path: str) -> bool:
 def _wants_json(request: Request, path: str) -> bool:
     """Return whether the client of a path without a route expects JSON: its Accept header prefers JSON to HTML.
 
-    Below `/api`, JSON is also returned if the header names neither, to programs with a wrong base URL.
+    Below `/api` it does also if the header accepts neither: it is then probably a program with a wrong base URL.
     """
     kind = request.accept.match("text/html", "application/json", accept_wildcards=False)
     return str(kind.mime) == "application/json" or (not kind and (path == "/api" or path.startswith("/api/")))

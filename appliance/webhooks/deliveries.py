@@ -77,7 +77,7 @@ def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDeli
 
 
 def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Requeue a delivery of any status as due now, without earlier attempts, and return it.
+    """Requeue a delivery, whatever its status, as due now and not attempted yet, and return it.
 
     Raises NotFound, or Invalid if its event was pruned or the webhook is disabled.
     """
@@ -97,7 +97,7 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
 
 
 def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
-    """Requeue up to `REPLAY_BATCH_SIZE` failed deliveries, only those since `request.since` if given.
+    """Requeue up to `REPLAY_BATCH_SIZE` failed deliveries, only those created since `request.since` if given.
 
     Return their number. Raises NotFound, or Invalid if the webhook is disabled.
     """

@@ -67,7 +67,7 @@ _HTTP_GONE = 410
 
 
 class DueDelivery(NamedTuple):
-    """A delivery to attempt; `attempts` counts the earlier ones."""
+    """A delivery to attempt; `attempts` is the number of earlier attempts."""
 
     id: int
     webhook_id: int

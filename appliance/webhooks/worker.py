@@ -99,7 +99,7 @@ def _printable(body: bytes) -> str:
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> int:
-    """Return the seconds of a Retry-After header in ms, at most `_MAX_PAUSE_MS`; 0 without one or for a date."""
+    """Return the delay of a Retry-After header in ms, at most `_MAX_PAUSE_MS`; 0 if it is absent or a date."""
     text = headers.get("retry-after", "")
     return min(int(text) * 1000, _MAX_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
 

@@ -306,10 +306,10 @@ _GREYLISTED = re.compile(r"gr[ea]y-?list", re.IGNORECASE)
 
 
 def is_rate_limited(error: DeliveryError | None) -> bool:
-    """Return whether a temporary rejection is about the sending rate.
+    """Return whether an error is a temporary rejection because of the sending rate; False for None.
 
-    Reply code 421 and enhanced codes 4.7.x are, except greylisting, 4.7.1 and codes about the sender's DNS or TLS.
-    Reply code 454 and 4.7.1 are if the text has a word about rates.
+    Reply code 421 and enhanced codes 4.7.x count, except greylisting, 4.7.1 and codes about the sender's DNS or TLS.
+    Reply code 454 and 4.7.1 count if the text has a word about rates.
     """
     if not isinstance(error, Deferred | ConnectionFailed) or error.smtp is None:
         return False

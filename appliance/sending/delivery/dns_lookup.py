@@ -213,10 +213,10 @@ def _name_text(name: dns.name.Name) -> str:
 
 
 def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: _Deadline) -> LookupFailed:
-    """Return why no server gave an answer to a query.
+    """Return the error to raise if no server answered a query.
 
-    Resolvers also fail on CNAME loops; these are found by querying each CNAME of the chain alone. A loop is raised as
-    LookupFailed, any other reason is returned.
+    Resolvers also fail on CNAME loops, which are found here by querying each CNAME of the chain alone. The error of a
+    loop may be raised instead of returned; the caller raises the returned one.
     """
     chain = [name]
     while len(chain) <= _MAX_CNAMES:

@@ -36,10 +36,10 @@ _CLOSING_BOUNDARY = f"\r\n--{_BOUNDARY}--\r\n".encode()
 
 
 class Mail(NamedTuple):
-    """The contents of a mail to one recipient; header values are not encoded yet.
+    """The contents of a mail to one recipient.
 
-    `date` is in seconds since 1970. A body given as `str` is encoded, one given as `bytes` is quoted-printable already;
-    with `html=None` the mail has plain text only.
+    `date` is in seconds since 1970. `sender`, `subject` and bodies of type `str` are encoded when the mail is written;
+    other header values and bodies of type `bytes` must be encoded already. With `html=None` the mail is plain text.
     """
 
     message_id: str
@@ -56,7 +56,7 @@ class Mail(NamedTuple):
 
 
 def write(mail: Mail) -> bytes:
-    """Return a mail as bytes; `reply_to` and `headers` must be encoded already.
+    """Return a mail as the bytes to send, without a DKIM signature.
 
     Raises ValueError if a header has an invalid name or a line break.
     """

@@ -1,7 +1,7 @@
 """Find the mail servers of a domain, the recipient group they belong to, and the domain's MTA-STS policy.
 
-Routes and addresses are cached for all threads. Functions without a cached answer block on the network; those named
-`..._async` run the look-up in a thread pool.
+Routes and addresses are cached for all threads. Without a cached answer a look-up blocks on the network; the async
+functions run it in a thread pool.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ Result = TypeVar("Result")
 class Route(NamedTuple):
     """The mail servers of a domain as (preference, name), in the order to try them, and their recipient group.
 
-    `error`, the reason why there are no servers, is for the messages to that domain.
+    `error` is set if there are no servers: it is then the error of each message to the domain.
     """
 
     hosts: tuple[tuple[int, str], ...]

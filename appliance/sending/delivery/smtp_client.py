@@ -259,7 +259,7 @@ class SmtpProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport; called for the new connection, and again for the encrypted one."""
-        # Transports of other event loops are not instances of asyncio's class, so this cannot be asserted
+        # Transports of other event loops are not instances of asyncio.Transport, so the type is not checked
         self._transport = cast(asyncio.Transport, transport)
         # Writing pauses at the first byte that the system does not accept, so that `drain` tells whether all bytes left
         self._transport.set_write_buffer_limits(high=0)
@@ -333,7 +333,7 @@ class SmtpProtocol(asyncio.Protocol):
         return reply
 
     def next_reply(self) -> "asyncio.Future[Reply]":
-        """Return a future of the reply to the next command, which raises ConnectionLost if the connection ends."""
+        """Return a future of the reply to the next command; it fails with ConnectionLost if the connection ends."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if self.error is not None:
             future.set_exception(self.error)
@@ -383,7 +383,7 @@ class SmtpProtocol(asyncio.Protocol):
             self.fail(ReplyTimeout(f"no reply within {self._timeout_seconds:g} s"))
 
     async def encrypt(self, context: Any) -> None:
-        """Start TLS; bytes received before the handshake are dropped. Raises OSError, of which ssl.SSLError is one."""
+        """Start TLS; bytes received before the handshake are dropped. Raises OSError (ssl.SSLError is a subclass)."""
         assert self._transport is not None
         self._parser.clear()
         transport = await asyncio.get_running_loop().start_tls(

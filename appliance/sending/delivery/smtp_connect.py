@@ -236,7 +236,7 @@ def get_helo_name() -> str:
 async def connect_to_mx(target: MxTarget) -> SmtpClient:
     """Open a connection to the first server of a domain that accepts one, in order of preference (D24).
 
-    At most `_MAX_MX_ADDRESSES` addresses are tried. If none accepts, raises Deferred if a server replied, else
+    At most `_MAX_MX_ADDRESSES` addresses are tried. If none accepts, raises Deferred if one was reached, else
     ConnectionFailed. Without any address to try, raises RecipientRejected if all addresses are private, else Deferred.
     """
     errors: list[str] = []
@@ -409,7 +409,7 @@ async def _can_connect(domain: str) -> bool | None:
     return True
 
 
-# Providers: the relay and the capture server.
+# The email providers with a fixed server: the relay and the capture server.
 
 
 def build_relay_server(email: Email) -> Server:
@@ -442,7 +442,7 @@ def _capture_server() -> Server:
     return Server("127.0.0.1", _capture_port, "none", helo="localhost", max_messages=1_000_000)
 
 
-# To add an SMTP provider, add a function above and a line here
+# To add an SMTP provider, add a function that returns its server above, and its name here
 SERVERS = {"relay": _current_relay, "capture": _capture_server}
 
 

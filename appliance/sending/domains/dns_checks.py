@@ -18,7 +18,7 @@ Lookup = Callable[[str, str], DnsAnswer]
 
 # SPF (RFC 7208): only what is needed to find which senders a record allows and whether receivers can evaluate it.
 
-_MAX_LOOKUPS = 10  # RFC 7208, 4.6.4
+_MAX_LOOKUPS = 10  # then receivers give up (RFC 7208, 4.6.4)
 _LOOKUP_TERMS = ("include", "a", "mx", "ptr", "exists", "redirect")
 
 
@@ -274,7 +274,7 @@ def check_record(record: Record, domain: str, lookup: Lookup) -> RecordCheck:
         return _check_tracking(record, lookup)
     answer = lookup(record.name, record.record_type)
     if answer.state == "failed":
-        # A CNAME loop is a fault of the domain's own records; any other failure may be one of the DNS servers
+        # A CNAME loop is a fault of the domain's own records; any other failure may be a fault of the DNS servers
         return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)
     if record.purpose == "dmarc":
         return RecordCheck(*check_dmarc(record.name, answer, lookup))

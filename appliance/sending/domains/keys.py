@@ -50,7 +50,7 @@ def enabled_algorithms() -> tuple[str, ...]:
 def generate_keys(algorithms: tuple[str, ...] | None = None) -> tuple[KeyPair, ...]:
     """Generate one key pair for each algorithm, by default for all enabled ones.
 
-    Takes 0.1 s or more. Raises RuntimeError in a write transaction, which would block all other writes.
+    That takes 0.1 s or more, so it raises RuntimeError in a write transaction, where it would block other writes.
     """
     if is_in_write_transaction():
         raise RuntimeError("keys are made before the verb that stores them")
@@ -264,5 +264,5 @@ def _decrypt_key(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None
 
 
 def _label(domain_id: int, selector: str) -> str:
-    """Return the label that a private key is encrypted with, so that copied to another row it cannot be decrypted."""
+    """Return the label that a private key is encrypted with: a copy of it in another row cannot be decrypted."""
     return f"{domain_id}:{selector}"

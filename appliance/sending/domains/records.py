@@ -186,7 +186,7 @@ def get_spf_term() -> str:
     """Return the SPF term that allows the servers sending our mail, or an empty string if it cannot be derived.
 
     The term is the `include:` of a known relay service, or the host or public IP address of the relay or, in direct
-    delivery, of this installation. A relay on this machine is taken to send from the host of this installation.
+    delivery, of this installation. A relay on this machine is assumed to send from the host of this installation.
     """
     email = config.current().email
     host = email.relay.host.lower() if email.transport == "relay" else get_mail_host()

@@ -42,8 +42,8 @@ def first_check_at(now: int) -> int:
 def next_check_at(status: str, created_at: int, now: int, in_transit: bool = False) -> int:
     """Return the time of the next check of a domain; all times are in ms.
 
-    A pending domain is checked at `_FIRST_CHECKS_MS` after it was added, then hourly; any other every six hours, or
-    hourly if `in_transit`: while the record of a next key is awaited.
+    A pending domain is checked at `_FIRST_CHECKS_MS` after it was added, then hourly. Any other domain is checked every
+    six hours, or hourly if `in_transit`, which means that the DNS record of a next key is awaited.
     """
     if status != "pending":
         return now + (_CHECK_INTERVAL_MS if in_transit else _SETTLED_INTERVAL_MS)

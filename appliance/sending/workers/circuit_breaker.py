@@ -170,14 +170,14 @@ class CircuitBreaker:
             self._unwelcome = {key: count for key, count in self._unwelcome.items() if key[0] not in paused.campaigns}
 
 
-# Interval between checks for the STOP file; workers check again before each message.
+# Interval between checks for the STOP file; workers also check before each message.
 _STOP_FILE_SECONDS = 0.25
 
 
 class StopSwitch:
-    """Tells whether sending is stopped: by `stopping` at the end of the process, a STOP file, or a full disk.
+    """A callable that tells whether sending is stopped: by `stopping`, a STOP file or a full disk.
 
-    Calling it returns True if sending is stopped.
+    `stopping` is set when the process ends.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,6 @@
-"""Rate limits of email: messages a second, messages an hour and connections, in all, by sender and by recipient group.
+"""Rate limits of email: messages a second, messages an hour and connections.
+
+They apply to all email, to each sending domain and to each recipient group.
 
 The limits come from the settings. In addition, a recipient group whose servers ask for a lower rate is throttled
 (`AdaptiveThrottle`), while sending to other groups continues. Only messages that are not claimed yet wait for a limit.

@@ -31,8 +31,8 @@ from appliance.storage.database import close_database
 class DirectWorker(SmtpWorker):
     """An SMTP worker for direct delivery, which connects to the mail servers of each message's recipient.
 
-    It looks up the servers and connects before it claims the message, so that a slow server occupies a worker but no
-    claimed message. Never more messages are claimed than `email.connections`, whatever the number of workers (P3).
+    It looks up the servers and connects before it claims the message, so that no message is claimed while a server is
+    slow. Never more messages are claimed than `email.connections`, whatever the number of workers (P3).
     """
 
     def __init__(
@@ -65,14 +65,15 @@ class DirectWorker(SmtpWorker):
             await self._process_with(ready, connection)
 
     def cancel_lookup(self) -> None:
-        """Stop waiting for a connection, because the service is stopping; the message goes back to the queue."""
+        """Stop waiting for a connection, because the service is stopping."""
         if self._lookup is not None:
             self._lookup.cancel()
 
     async def _process_with(self, ready: RenderedMessage, connection: MxConnection) -> None:
         """Send a message over a connection and store its outcome, then give the connection back.
 
-        The message goes back to the queue if sending was stopped, or if a limit has come to apply to it.
+        The message is put back into the queue if sending was stopped, if it belongs to another recipient group than
+        assumed, or if a limit now applies to it.
         """
         error: DeliveryError | None = None
         if connection.dialogue is not None:

@@ -37,7 +37,7 @@ from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero.sender")
 
-# How long a policy or its absence is cached in memory, and how long after a failed request; the shortest time of both.
+# How long a policy or its absence is cached in memory: usually, after a failed request, and at least.
 _POLICY_SECONDS, _POLICY_RETRY_SECONDS, _MIN_POLICY_SECONDS = 3600.0, 300.0, 60.0
 
 _MAX_CACHED_POLICIES = 20_000
@@ -312,7 +312,7 @@ class MxConnection(NamedTuple):
 
 
 class MxConnections:
-    """Opens connections to recipients' mail servers for all workers of a sender; used on one event loop.
+    """The connections to recipients' mail servers, shared by the workers of a sender; used on one event loop.
 
     `transactions` limits how many messages are sent at the same time.
     """

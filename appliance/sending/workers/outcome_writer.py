@@ -26,7 +26,7 @@ class _Pending(NamedTuple):
 
 
 class OutcomeWriter:
-    """Passes outcomes and claims to the writer thread in batches; used on one event loop."""
+    """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop."""
 
     def __init__(self, process: str) -> None:
         self._process = process
@@ -38,8 +38,8 @@ class OutcomeWriter:
         """Write an outcome and claim a message; return a future of whether the message is claimed and may be sent.
 
         The future is done once both are on disk. While the storage is unavailable, an outcome is retried until it is
-        stored, and its claim is given up. The future raises Unavailable for a claim without an outcome, or for both
-        when the service ends, and any other error that storing raises.
+        stored, and its claim is given up. The future fails with Unavailable if there is only a claim or the service
+        ends, and with any other error of the transaction.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Pending(outcome, claim, future))

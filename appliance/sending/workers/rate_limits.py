@@ -127,7 +127,8 @@ _SOON_SECONDS = 5.0
 class RateLimits(ABC):
     """The limits of one channel; used on one event loop, and only read from other threads.
 
-    `is_free` is True while no message has to wait for any limit, `is_timed` if the channel as a whole has a limit.
+    `is_free` is True while there is no limit to wait for, and `is_timed` if there is a limit for the whole channel. A
+    message is admitted while it counts towards its limits: from `admit` to `release`.
     """
 
     def __init__(self, overall: RateLimit, is_free: bool) -> None:
@@ -180,7 +181,7 @@ class RateLimits(ABC):
         return None
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Return whether a message is admitted; if no limit applied to it before, admit it under the present ones."""
+        """Return whether a message is still admitted; admit it first if no limit applied to it before."""
         return self.is_free or claim.id in self._admitted or self.admit(claim, sender) is None
 
     def is_unlimited(self, claim: Claim, sender: str) -> bool:
@@ -196,7 +197,7 @@ class RateLimits(ABC):
     def get_room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
         """Return how many more messages of each limited group to render, by group name.
 
-        `waiting` has the rendered messages that wait for a limit, by its name.
+        `waiting` maps the name of a limit to the rendered messages that wait for it.
         """
         now = clock.monotonic()
         room: dict[str, int] = {}
@@ -376,7 +377,7 @@ class SmsRateLimits(RateLimits):
     def record_uncertain(self) -> bool:
         """Count an uncertain message, and return whether to close the provider.
 
-        That is from `MAX_UNCERTAIN` in a row on, and for each one until the provider is back at its full rate.
+        It is closed after `MAX_UNCERTAIN` in a row, and after each further one until it is at its full rate again.
         """
         self._uncertain_in_a_row += 1
         if self._uncertain_in_a_row < MAX_UNCERTAIN and self._probe is None:

@@ -37,7 +37,7 @@ class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
     An account that returns after a pause starts with the least time of the active ones, so that a pause gives no
-    advantage, and more use in the past no lasting disadvantage.
+    advantage and earlier use no lasting disadvantage.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ _READ_RETRY_SECONDS = 30.0
 class RenderedMessage(NamedTuple):
     """A message that can be sent, or one that could not be rendered.
 
-    Then `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of the event loop.
+    In the second case `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of the event loop.
     """
 
     claim: Claim
@@ -98,7 +98,7 @@ _Rendered = tuple[Claim, UnsignedMessage | Outcome]
 
 
 class Renderer:
-    """Renders and signs messages; used by one thread at a time."""
+    """The renderer and signer of messages; used by one thread at a time."""
 
     def __init__(self) -> None:
         self._preparer = MessagePreparer()
@@ -219,7 +219,7 @@ _BLOCKED_SECONDS = 1.0
 class ReadyQueue:
     """The rendered messages of a channel that wait for a worker or a limit; used on one event loop.
 
-    Single messages come before those of campaigns and flows. `is_exhausted` is True once no more rows are due.
+    Single messages come before those of campaigns and flows. `is_exhausted` is True once a refill found no due rows.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class ReadyQueue:
     def poll(self, behind: bool = False) -> RenderedMessage | None:
         """Return the next message that may be sent now, or None; start a refill if needed.
 
-        With `behind`, the message is to be pipelined behind another one. As it leaves later than it is returned, only a
+        With `behind`, the message is to be pipelined behind another one. It is then sent later than taken, so only a
         message to which no limit applies is returned.
         """
         ready = self._pop_admitted(behind)

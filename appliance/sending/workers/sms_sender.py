@@ -83,7 +83,7 @@ class SmsWorkerContext:
 
 
 class SmsWorker:
-    """Sends messages one after the other and passes their outcomes to the outcome writer."""
+    """A worker that sends SMS one after the other and passes their outcomes to the outcome writer."""
 
     def __init__(self, shared: SmsWorkerContext) -> None:
         self._shared = shared
@@ -403,7 +403,7 @@ class SmsSender:
 
 
 class SenderLimitNames:
-    """Finds the limit that applies to an SMS before it is rendered; used by one thread.
+    """A callable that finds the sender's limit of an SMS before it is rendered; used by one thread.
 
     The sender of each account is cached for `_RETRY_SECONDS`.
     """

@@ -1,4 +1,4 @@
-"""SMTP worker: sends one message at a time over its connections to the relay or the capture server."""
+"""SMTP worker: send one message at a time over connections to the relay or the capture server."""
 
 import asyncio
 import logging
@@ -31,9 +31,9 @@ _IDLE_SECONDS = 30.0
 
 
 class SmtpWorker:
-    """Sends messages one after the other and passes their outcomes to the outcome writer.
+    """A worker that sends email messages one after the other and passes their outcomes to the outcome writer.
 
-    It keeps one connection for each provider.
+    It has one connection for each provider.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SmtpWorker:
             await self._store_outcome()
 
     async def _send_next(self) -> None:
-        """Send the next message, or put it back into the queue if a limit has come to apply to it."""
+        """Send the next message, or put it back into the queue if a limit now applies to it."""
         dialogue, closed = await self._connect()
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
