@@ -25,7 +25,7 @@ _DISABLED_REASONS = {
 
 
 def announce_disabled(webhook_id: int) -> None:
-    """Record that a webhook was disabled as an event and in the audit log, and queue an email to each active owner."""
+    """Record an event and an audit entry that a webhook was disabled, and queue an email to each active owner."""
     require_write_transaction()
     webhook = Webhook.get_by_id(webhook_id)
     host = subscriptions.webhook_host(webhook)
@@ -269,7 +269,7 @@ def prune_deliveries() -> bool:
 
 
 def has_delayed_deliveries() -> bool:
-    """Return whether a pending delivery is due later than the longest retry delay allows, due to a wrong clock."""
+    """Return whether a pending delivery is later than the longest retry delay allows, because of a wrong clock."""
     return fetch_one(_DELAYED, (clock.now_ms() + RETRY_DELAYS_MS[-1], 1)) is not None
 
 

@@ -55,7 +55,7 @@ def explain_failure(error: BaseException, seconds: float | None = None) -> Cause
 def _walk_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception, then its causes, contexts and group members, each once.
 
-    Libraries wrap the exceptions of the operating system in their own.
+    Libraries wrap exceptions of the operating system in other exceptions.
     """
     seen_ids: set[int] = set()
     waiting = [error]

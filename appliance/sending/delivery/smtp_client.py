@@ -289,11 +289,11 @@ class SmtpProtocol(asyncio.Protocol):
         self.fail(ConnectionLost(str(error) if error else "the server closed the connection"))
 
     def pause_writing(self) -> None:
-        """Note that the system did not accept all bytes yet."""
+        """Record that the system has not accepted all bytes yet."""
         self._is_buffer_full = True
 
     def resume_writing(self) -> None:
-        """Note that the system accepted all bytes, and wake `drain`."""
+        """Record that the system accepted all bytes, and wake `drain`."""
         self._is_buffer_full = False
         if self._buffer_drained is not None and not self._buffer_drained.done():
             self._buffer_drained.set_result(None)

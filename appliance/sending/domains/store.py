@@ -401,7 +401,7 @@ def _flows_using(domain: SendingDomain) -> list[dict[str, object]]:
 
 
 def find_default_domain(account_id: int) -> str | None:
-    """Return the name of the account's oldest verified domain, the default to send from, or None."""
+    """Return the name of the account's oldest verified and enabled domain, the default to send from, or None."""
     row = fetch_one(
         "SELECT name FROM sending_domain WHERE account_id = ? AND status = 'verified' AND enabled ORDER BY id LIMIT 1",
         (account_id,),

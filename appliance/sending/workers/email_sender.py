@@ -1,4 +1,4 @@
-"""Send email that is due, over up to `email.connections` connections, on one event loop.
+"""Send email that is due over at most `email.connections` connections, on one event loop.
 
 Each connection carries one message at a time. The outcome of a message and the claim of the next are stored in one
 commit. During that commit the next envelope may be sent, but a body is sent only after its claim is on disk. An outcome

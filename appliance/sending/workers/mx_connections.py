@@ -450,10 +450,10 @@ class MxConnections:
         return error
 
     def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
-        """Keep a connection for the next message to its servers, or close it if it carries no more messages.
+        """Keep a connection for the next message, or close it if it is used up or its recipient group is paused.
 
-        `dialogue` is None for an aborted connection, `error` is that of the message. A recipient group that asks for a
-        lower rate loses its idle connections.
+        `dialogue` is None for an aborted connection. `error` is that of the message; RateLimited also closes the idle
+        connections to the group.
         """
         if isinstance(error, RateLimited):
             self.pool.close_group(target.group)
