@@ -235,7 +235,8 @@ def serialize_conversation_line(line: ConversationLine) -> ConversationMessage:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery, response_type=ConversationMessage,
+    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery,
+    response_type=ConversationMessage,
     returns_list=True,
 )  # fmt: skip
 async def list_conversation(request: ApiRequest) -> ApiResponse:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from appliance.campaigns.findings import find_transport, format_people
-from appliance.core import clock, data_dir, send_status
+from appliance.core import clock, data_dir, rate_limit, send_status
 from appliance.core.send_status import ExhaustedLimit, SendStatus
 from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
@@ -282,7 +282,7 @@ def _list_email_limits(sender: str | None) -> list[tuple[str, float, float]]:
         (f"{settings.rate_per_second:g} a second", settings.rate_per_second, 1.0),
         (f"{settings.rate_per_hour:,} an hour", float(settings.rate_per_hour), _HOUR),
     ]
-    for name, limit in map(send_status.parse_limit, settings.sender_limits):
+    for name, limit in map(rate_limit.parse_limit, settings.sender_limits):
         if sender and name == domain_of(sender):
             limits.append((f"{limit.per_second:g} a second from {name}", limit.per_second, 1.0))
             limits.append((f"{limit.per_hour:,} an hour from {name}", float(limit.per_hour), _HOUR))

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from appliance.core import send_status
+from appliance.core import rate_limit
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError, RecipientRejected
-from appliance.core.send_status import HOUR, NEVER, RateLimit, RateLimiter
+from appliance.core.rate_limit import HOUR, NEVER, RateLimit, RateLimiter
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.workers.rate_limits import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
@@ -78,7 +78,7 @@ def test_who_belongs_together(address: str, group: str) -> None:
 )
 def test_how_a_limit_is_written(entry: str, limit: RateLimit) -> None:
     """A name, then what is allowed, in words that a person reads back."""
-    assert send_status.parse_limit(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
+    assert rate_limit.parse_limit(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
 
 
 @pytest.mark.parametrize("rate", [0.5, 1, 3, 20, 500])

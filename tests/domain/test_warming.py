@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.core.send_status import NEVER
+from appliance.core.rate_limit import NEVER
 from appliance.sending.messages import senders
 from appliance.sending.messages.senders import DAILY_CAPS, WarmUpDay
 from appliance.sending.workers.email_rate_limits import WarmUpQuota

@@ -9,17 +9,10 @@ The limits come from the settings. In addition, a recipient group whose servers 
 import random
 from collections import deque
 
-from appliance.core import clock, send_status
+from appliance.core import clock, rate_limit
 from appliance.core.errors import DeliveryError, RateLimited
-from appliance.core.send_status import (
-    NEVER,
-    ClosedTransport,
-    RateLimit,
-    RateLimiter,
-    SendStatus,
-    ThrottledGroup,
-    WarmingDomain,
-)
+from appliance.core.rate_limit import NEVER, RateLimit, RateLimiter
+from appliance.core.send_status import ClosedTransport, SendStatus, ThrottledGroup, WarmingDomain
 from appliance.sending.delivery import bounce_classes, mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.messages.ledger import Claim
@@ -102,12 +95,11 @@ class EmailRateLimits(RateLimits):
         self._provider = email.transport
         self._pause_seconds, self._max_connections = parse_seconds(email.slow_down), email.connections
         self._senders = {
-            name: RateLimiter(f"from {name}", limit)
-            for name, limit in map(send_status.parse_limit, email.sender_limits)
+            name: RateLimiter(f"from {name}", limit) for name, limit in map(rate_limit.parse_limit, email.sender_limits)
         }
         self._groups = {
             group: RateLimiter(group, limit)
-            for name, limit in map(send_status.parse_limit, email.recipient_limits)
+            for name, limit in map(rate_limit.parse_limit, email.recipient_limits)
             for group in (get_address_group(name),)
         }
         # Even the largest group leaves one connection for the other groups.

@@ -8,9 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from appliance.core import clock, send_status
+from appliance.core import clock, rate_limit
 from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, Uncertain
-from appliance.core.send_status import HOUR, NEVER, ExhaustedLimit, RateLimit, RateLimiter, SendStatus, ThrottledGroup
+from appliance.core.rate_limit import HOUR, NEVER, RateLimit, RateLimiter
+from appliance.core.send_status import ExhaustedLimit, SendStatus, ThrottledGroup
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay, get_limit_name
 from appliance.settings.schema import Sms
@@ -310,7 +311,7 @@ class SmsRateLimits(RateLimits):
         self._provider, self._usual = sms.transport, sms.connections
         self._senders = {
             f"from {name}": RateLimiter(f"from {name}", limit)
-            for name, limit in map(send_status.parse_limit, sms.sender_limits)
+            for name, limit in map(rate_limit.parse_limit, sms.sender_limits)
         }
         self._has_limits = bool(self.is_timed or self._senders)
         self._throttles: dict[str, AdaptiveThrottle] = {}
