@@ -185,10 +185,11 @@ def test_silence_ends() -> None:
         assert type(found) is kind and "0.3 s" in found.text
 
 
-def test_421_closes_the_connection() -> None:
-    """After a 421 no further message is tried here; the one that got it costs an attempt."""
+@pytest.mark.parametrize("phase", ["rcpt", "body"])
+def test_421_closes_the_connection(phase: str) -> None:
+    """After a 421, also as the answer to a message, no further one is tried here; it costs an attempt, and no doubt."""
     with SmtpServer() as smtp:
-        smtp.rules.refuse("rcpt", "person1@*", code=421, text="4.7.0 too many")
+        smtp.rules.refuse(phase, "person1@*", code=421, text="4.7.0 too many")
         found = talk(smtp.port, lambda dialogue: send(dialogue, 4))
     assert [type(one) for one in found] == [Reply, Deferred] and found[1].smtp == 421
 
