@@ -10,7 +10,7 @@ from appliance.api import schemas
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.schemas import Moment
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery
 from appliance.events import log

@@ -15,7 +15,7 @@ from appliance.api.http import page_headers
 from appliance.campaigns import template_changes
 from appliance.content import brand as brands
 from appliance.content import media
-from appliance.content.designs import document, merge
+from appliance.content.designs import document, merge_limits
 from appliance.content.pictures.formats import Picture
 from appliance.content.templates import starters, store
 from appliance.content.templates.validation import TemplateCreate, TemplateQuery, TemplateWrite
@@ -86,8 +86,8 @@ async def describe_designs(request: ApiRequest) -> ApiResponse:
     def read() -> TemplateSpec:
         look = brands.build_look(brands.get(request.account_id))
         starter_shapes = [StarterShape(*starter) for starter in starters.build_starters(look)]
-        tags = [starter for starter in merge.TAGS if starter not in ("output", "content", "illegal")]
-        merge_language = {"tags": tags, "filters": [*merge.FILTERS], "roots": [*merge.ROOTS]}
+        tags = [starter for starter in merge_limits.TAGS if starter not in ("output", "content", "illegal")]
+        merge_language = {"tags": tags, "filters": [*merge_limits.FILTERS], "roots": [*merge_limits.ROOTS]}
         return TemplateSpec(**document.describe_designs(), merge=merge_language, starters=starter_shapes)
 
     return ApiResponse(await fetch(read))

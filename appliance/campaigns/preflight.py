@@ -25,7 +25,7 @@ from appliance.campaigns.rehearsal import (
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import starters
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock

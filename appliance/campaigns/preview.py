@@ -6,7 +6,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, preflight, store
 from appliance.content import brand as brands
 from appliance.content.designs import markup
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates.revisions import to_document
 from appliance.sending.messages import compose, merge_tags, preview, senders
 from appliance.storage.models import Account, Campaign, Contact

@@ -26,7 +26,7 @@ from appliance.campaigns.findings import find_transport
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock, crypto, signals
 from appliance.core.executable import ParentPipe, run_child

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from appliance.content.designs import merge
+from appliance.content.designs import merge, merge_limits
 from appliance.core.errors import Faults
 from appliance.events import log
 from appliance.flows.steps import BY_TYPE, KINDS
@@ -24,7 +24,7 @@ FRAME_KEYS = frozenset({"id", "type", "yes", "no"})
 
 MAX_STEPS = 200
 MAX_DEPTH = 10
-# The limit for merge tag code in all messages together, in characters outside of quotes (`merge.find_code_error`),
+# The limit for merge tag code in all messages together, in characters outside of quotes (`find_code_error`),
 # because a flow is published in one transaction.
 MAX_TAG_CODE = 65_536
 BRANCHES = ("yes", "no")
@@ -58,7 +58,7 @@ def parse_steps(
     parser = _StepParser(account_id, faults, {step["id"]: step for _, step in walk(previous)}, last_action)
     # Only null means absent here: an empty object in place of all steps has no clear meaning
     error = (
-        check_size(raw) or merge.find_code_error(merge.iterate_strings(raw), MAX_TAG_CODE)
+        check_size(raw) or merge_limits.find_code_error(merge.iterate_strings(raw), MAX_TAG_CODE)
         if isinstance(raw, list)
         else "is invalid"
     )

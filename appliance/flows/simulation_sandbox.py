@@ -12,7 +12,7 @@ from appliance.audience import lists
 from appliance.audience.filters import parse
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.segments import explain, members
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, RecipientRejected, SenderRejected
 from appliance.events import log

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import convert
 
 from appliance.content import brand as brands
-from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs import merge, merge_limits
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import store as templates
 from appliance.content.templates import validation
 from appliance.content.templates.revisions import CONTENT_FIELDS, to_document
@@ -401,7 +401,7 @@ def _reuse_pinned(template: Template, pinned: dict[str, Any], previous: _PinnedM
 
 def _check_code_size(documents: Sequence[dict[str, Any]]) -> str | None:
     """Return an error if the merge tags of all messages together would keep the writer busy for too long, else None."""
-    return merge.find_code_error(merge.iterate_strings(documents), MAX_TAG_CODE)
+    return merge_limits.find_code_error(merge.iterate_strings(documents), MAX_TAG_CODE)
 
 
 def _number_links(

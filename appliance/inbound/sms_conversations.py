@@ -7,7 +7,7 @@ from peewee import SQL
 
 from appliance.accounts import idempotency
 from appliance.audience.contacts import store
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.validation import ContactId, DayOrWhen, PageQuery

@@ -12,7 +12,7 @@ from sanic import HTTPResponse, Request
 
 from appliance.audience.consent import Evidence
 from appliance.content import media
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import SANS_STACK
 from appliance.core import crypto, executable
 from appliance.core.errors import Unavailable

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge import Context, MergeError
+from appliance.content.designs.merge_limits import Context, MergeError
 
 CONTEXTS: tuple[Context, ...] = ("html", "text", "header")
 SYNTAX = st.text(st.sampled_from("{}%|'\"._ ab17*$<>&-#[]()\n"), max_size=60)

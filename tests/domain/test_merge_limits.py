@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 
 MIB = 1024 * 1024
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge import Context, MergeError
+from appliance.content.designs.merge_limits import Context, MergeError
 
 PATHS = (
     "first_name",

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 
 
 def html(source: str, **values: object) -> str:

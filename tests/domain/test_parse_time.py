@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.content.designs import merge, sanitizer
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs import merge, merge_limits, sanitizer
+from appliance.content.designs.merge_limits import MergeError
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import MessageSource
 
@@ -156,7 +156,7 @@ def test_templates_are_cached_up_to_a_number_of_bytes() -> None:
     for number in range(40):
         merge.compile_template("{{ a }}" * 1_999 + f"{{{{ b{number} }}}}", "html")
     kept = merge.parse_template.cache_info()
-    assert 10 < kept.currsize // 4_000_000 <= merge.MAX_CACHED_BYTES // 4_000_000
+    assert 10 < kept.currsize // 4_000_000 <= merge_limits.MAX_CACHED_BYTES // 4_000_000
     merge.compile_template("{{ a }}" * 1_999 + "{{ b39 }}", "html")
     assert merge.parse_template.cache_info().hits == kept.hits + 1
 

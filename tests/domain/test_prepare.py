@@ -5,7 +5,7 @@ import quopri
 import pytest
 
 from appliance.content import brand as brands
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer

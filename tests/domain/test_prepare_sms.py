@@ -7,7 +7,7 @@ import pytest
 
 from appliance.campaigns import preview, store
 from appliance.campaigns.store import CampaignCreate
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
 from appliance.sending.messages import retries
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome

@@ -16,7 +16,7 @@ from appliance.campaigns import states
 from appliance.campaigns.store import TriggerWrite
 from appliance.content.brand import BrandWrite
 from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, validation
 from appliance.core.errors import Invalid, Uncertain
 from appliance.sending.delivery import mime

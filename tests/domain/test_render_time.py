@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.content.designs import merge
-from appliance.content.designs.merge import MAX_FILTERS, MAX_RENDER_SECONDS, Context, MergeError
+from appliance.content.designs import merge, merge_limits
+from appliance.content.designs.merge_limits import MAX_FILTERS, MAX_RENDER_SECONDS, Context, MergeError
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import MessageSource, Sender
 from appliance.sending.messages.shared_content import EncodedBody, EncodedMessage
@@ -189,7 +189,7 @@ LITERALS = st.one_of(
                      "(1..100000000)", "first_name"]),
 )  # fmt: skip
 FILTERS = st.one_of(
-    st.sampled_from([name for name in merge.FILTERS if name not in ("replace", "date")]),
+    st.sampled_from([name for name in merge_limits.FILTERS if name not in ("replace", "date")]),
     st.builds("{}: {}".format, st.sampled_from(["default", "truncate", "join", "round", "money", "date"]), LITERALS),
     st.builds("{}: {}, {}".format, st.sampled_from(["replace", "truncate"]), LITERALS, LITERALS),
 )

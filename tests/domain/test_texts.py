@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import SmsText
 from appliance.sending.sms import segments

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge import Context, MergeError
+from appliance.content.designs.merge_limits import Context, MergeError
 from appliance.sending.delivery import mime
 from appliance.sending.messages.shared_content import EncodedBody
 from tests.domain.test_merge_pieces import VALUES, templates

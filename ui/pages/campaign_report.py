@@ -11,7 +11,7 @@ from appliance.campaigns import ledger_check, preflight, report, results, send, 
 from appliance.campaigns import links as link_check
 from appliance.campaigns.report import Bucket, Report
 from appliance.campaigns.results import Conversion, UsualResults
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid

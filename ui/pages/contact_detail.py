@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.contacts import removal, store, timeline, write
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import errors, validation
 from appliance.events import log
 from appliance.inbound import sms_conversations

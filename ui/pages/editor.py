@@ -7,7 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.content import brand as brands
-from appliance.content.designs import document, merge, render
+from appliance.content.designs import document, merge_limits, render
 from appliance.content.templates import editing, revisions, store
 from appliance.content.templates.editing import Change
 from appliance.core import clock, errors
@@ -421,4 +421,4 @@ async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
     """Show the merge tags for the template `t` or for any, with examples and how many contacts lack each."""
     template_id = parse_int(request.args.get("t"), 0, 10**9) or None
     groups = await fetch(merge_tags.list_merge_tags, visit.account_id, template_id)
-    return view.render(request, "merge/menu.html", groups=groups, roots=merge.ROOTS)
+    return view.render(request, "merge/menu.html", groups=groups, roots=merge_limits.ROOTS)

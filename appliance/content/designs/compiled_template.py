@@ -46,7 +46,7 @@ from appliance.content.designs.language import (
     render_template,
 )
 from appliance.content.designs.markup import MERGE_TAG
-from appliance.content.designs.merge import (
+from appliance.content.designs.merge_limits import (
     FILTERS,
     MAX_HEADER_CHARACTERS,
     Context,
@@ -434,7 +434,7 @@ class CompiledTemplate:
         """Render the template with the merge values; raises MergeError past a limit, or if a filter rejects a value.
 
         `until` is the deadline of the whole message, as processor time of the thread; None allows the full time
-        (`merge.render_deadline`). In the context `header`, control characters and line ends become spaces.
+        (`merge_limits.render_deadline`). In the context `header`, control characters and line ends become spaces.
         """
         until = render_deadline() if until is None else until
         text = self._splice.fill(values, until) if self._splice is not None else None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from appliance.content.designs import merge
+from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, validate_value
 from appliance.content.designs.sections import BY_NAME, KINDS
 
@@ -119,8 +119,8 @@ def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
         add("sections", f"is too long (maximum is {MAX_SECTIONS} entries)")
     elif sum(1 for _ in islice(walk_sections(document), MAX_TOTAL_SECTIONS + 1)) > MAX_TOTAL_SECTIONS:
         add("sections", f"is too long (maximum is {MAX_TOTAL_SECTIONS} entries, those in columns too)")
-    elif sum(text.count("{{") + text.count("{%") for text in merge.iterate_strings(document)) > merge.MAX_TAGS:
-        add("sections", f"more than {merge.MAX_TAGS} tags")
+    elif sum(text.count("{{") + text.count("{%") for text in merge.iterate_strings(document)) > merge_limits.MAX_TAGS:
+        add("sections", f"more than {merge_limits.MAX_TAGS} tags")
     else:
         theme = document.get("theme")
         if not isinstance(theme, dict | None):

@@ -26,15 +26,15 @@ from liquid.exceptions import (
 from liquid.output import LimitedStringIO
 from liquid.stringify import to_liquid_string
 
-from appliance.content.designs import merge
-from appliance.content.designs.merge import FILTERS, MAX_FILTERS, MAX_OUTPUT_BYTES, TAGS
+from appliance.content.designs import merge_limits
+from appliance.content.designs.merge_limits import FILTERS, MAX_FILTERS, MAX_OUTPUT_BYTES, TAGS
 
 MAX_LOOP_ROUNDS = 100
 # Rendering checks the clock after this many steps. A lookup, a node and a filter are a step each, and so are
 # `CHARACTERS_PER_STEP` characters of a value.
 STEPS_PER_CLOCK_CHECK = 32
 CHARACTERS_PER_STEP = 128
-# A condition counts as several steps, because it may contain up to 100 comparisons (`merge.MAX_OPERATORS`).
+# A condition counts as several steps, because it may contain up to 100 comparisons (`merge_limits.MAX_OPERATORS`).
 STEPS_PER_CONDITION = 8
 # The limit of a value in an address or style. No browser would follow a longer address.
 MAX_PLACED_CHARACTERS = 16_384
@@ -101,7 +101,7 @@ class _LimitedContext(RenderContext):
         if self._steps <= 0:
             self._steps = STEPS_PER_CLOCK_CHECK
             if time.thread_time() > self._until:
-                raise ResourceLimitError(merge.TOO_SLOW, token=None)
+                raise ResourceLimitError(merge_limits.TOO_SLOW, token=None)
 
     def step_over(self, value: Any) -> None:
         """Count the steps for processing a value, according to its length."""

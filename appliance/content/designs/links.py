@@ -8,7 +8,7 @@ from html.entities import html5
 from itertools import islice
 from typing import NamedTuple
 
-from appliance.content.designs import markup, merge
+from appliance.content.designs import markup, merge, merge_limits
 from appliance.content.designs.markup import MERGE_TAG, Attribute, Element
 
 _MAX_LINK_TEXT_CHARACTERS = 120
@@ -190,9 +190,9 @@ def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
         return True
     try:
         names = {name.partition(".")[0] for name in merge.compile_template(address, "url").variables}
-    except merge.MergeError:
+    except merge_limits.MergeError:
         return False
-    return names <= set(merge.ROOTS) - bound
+    return names <= set(merge_limits.ROOTS) - bound
 
 
 def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:

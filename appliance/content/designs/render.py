@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
-from appliance.content.designs import document, merge
+from appliance.content.designs import document, merge, merge_limits
 from appliance.content.designs.document import Section
 from appliance.content.designs.kind import SCHEMES, THEME, InnerContent, Kind, View, normalize_address, read_values
 from appliance.content.designs.markup import Tokens, remove_control_characters
@@ -164,7 +164,7 @@ class _Rendering:
         Advice is added about the first section that does not fit.
         """
         self.shown += 1
-        if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge.MAX_OUTPUT_BYTES:
+        if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge_limits.MAX_OUTPUT_BYTES:
             return True
         if not any(advice.code == "too_large" for advice in self.advice):
             self.advice.append(Advice("too_large", "no message has room for this section and those after it", path))

@@ -8,7 +8,8 @@ from peewee import fn
 
 from appliance.accounts import access
 from appliance.content.designs import document as designs
-from appliance.content.designs.merge import MergeError, make_readable
+from appliance.content.designs.merge import make_readable
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, validation
 from appliance.content.templates.revisions import Origin, to_document
 from appliance.content.templates.validation import (

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.audience.filters import parse
 from appliance.audience.segments import members
-from appliance.content.designs import document, merge
+from appliance.content.designs import document, merge, merge_limits
 from appliance.core.errors import Faults, Invalid
 from appliance.core.validation import (
     EmailText,
@@ -89,7 +89,7 @@ class TemplateQuery(PageQuery):
 
 
 # The merge context of each field.
-FIELD_CONTEXTS: dict[str, merge.Context] = {
+FIELD_CONTEXTS: dict[str, merge_limits.Context] = {
     "subject": "header",
     "preheader": "header",
     "from_name": "header",
@@ -172,7 +172,7 @@ class _HashedDocument:
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _design_faults(text: _HashedDocument) -> TextFaults:
-    if message := merge.find_code_error(merge.iterate_strings(text.design)):
+    if message := merge_limits.find_code_error(merge.iterate_strings(text.design)):
         return (("sections", message),)
     faults: list[tuple[str, str]] = []
     document.validate(text.design, lambda path, message: faults.append((path, message)))

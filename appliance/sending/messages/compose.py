@@ -12,11 +12,11 @@ from msgspec import Meta, Struct
 
 from appliance.content.designs import document as designs
 from appliance.content.designs import links as designs_links
-from appliance.content.designs import markup, merge, render
+from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.compiled_template import CompiledTemplate
 from appliance.content.designs.links import Link
 from appliance.content.designs.markup import MERGE_TAG
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
 from appliance.core import clock
@@ -221,7 +221,7 @@ def prepare_message(source: MessageSource) -> PreparedMessage:
     return PreparedMessage(source, try_compile(source))
 
 
-@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_get_compiled_size), lock=threading.Lock(), info=True)
+@cached(LRUCache(merge_limits.MAX_CACHED_BYTES, getsizeof=_get_compiled_size), lock=threading.Lock(), info=True)
 def try_compile(source: MessageSource) -> "CompiledMessage | merge.RefusedTemplate":
     """Compile a message and return it, or the error. The latest are cached, errors too."""
     try:
@@ -270,14 +270,14 @@ def _get_texts_size(texts: tuple[str, str]) -> int:
     return 1_000 + 2 * sum(map(len, texts))
 
 
-@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_get_texts_size), lock=threading.Lock())
+@cached(LRUCache(merge_limits.MAX_CACHED_BYTES, getsizeof=_get_texts_size), lock=threading.Lock())
 def _rewrite_links(html: str, text: str, addresses: tuple[str, ...], base: str) -> tuple[str, str]:
     return designs_links.rewrite_links(html, text, addresses, base)
 
 
 def _render_body(source: MessageSource) -> tuple[str, str]:
     """Return HTML and text of a body without sections: pasted HTML, or paragraphs."""
-    merge.scan_tags(source.body)
+    merge_limits.scan_tags(source.body)
     if not markup.is_html(source.body):
         return markup.text_to_html(source.body), source.text or source.body
     from appliance.content.designs import sanitizer
@@ -289,7 +289,7 @@ def _render_body(source: MessageSource) -> tuple[str, str]:
 
 def _get_text_part(body: str) -> str:
     """Return the text part of a message with sections."""
-    merge.scan_tags(body)
+    merge_limits.scan_tags(body)
     return markup.html_template_to_text(body) if markup.is_html(body) else body
 
 
@@ -313,7 +313,7 @@ def _wrap_document(html: str, source: MessageSource) -> str:
 
 def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
     """Fill a message for one recipient; raises MergeError, also if all of it together takes too long."""
-    until = merge.render_deadline()
+    until = merge_limits.render_deadline()
     return FilledMessage(
         content.subject.render(values, until),
         content.html.render(values, until),
@@ -412,14 +412,14 @@ def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> Com
     """Compile the text of an SMS; raises MergeError. Links to `addresses` are tracked, numbered by their position."""
     source = body or ""
     if addresses:
-        merge.scan_tags(source)
+        merge_limits.scan_tags(source)
         source = designs_links.rewrite_links("", source, addresses, config.base_url(config.current()))[1]
     return merge.compile_template(source, "text")
 
 
 def find_sms_links(body: str | None) -> tuple[Link, ...]:
     """Return the links of an SMS, each address once; raises MergeError."""
-    merge.scan_tags(body or "")
+    merge_limits.scan_tags(body or "")
     return designs_links.find_links("", body or "")
 
 
@@ -430,7 +430,7 @@ def fill_sms(
 
     The opt-out hint, in the merge language too, is appended if it is due and not in the text already.
     """
-    until = merge.render_deadline()
+    until = merge_limits.render_deadline()
     text, has_hint = body.render(values, until), False
     hint_text = merge.compile_template(hint, "text").render(values, until).strip() if hint else ""
     if hint_text and text.strip():

@@ -14,7 +14,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto
 from appliance.sending.messages import merge_tags
 from appliance.settings import config

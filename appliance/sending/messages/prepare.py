@@ -8,7 +8,7 @@ from appliance.accounts import passwords
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto
 from appliance.core.errors import SenderRejected
 from appliance.sending.delivery import dkim, mime

@@ -15,9 +15,10 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import links as designs_links
-from appliance.content.designs import markup, merge, render
+from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.document import Entry
-from appliance.content.designs.merge import MergeError, make_readable
+from appliance.content.designs.merge import make_readable
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import SECTION_MARK
 from appliance.content.templates import revisions, starters, validation
 from appliance.content.templates import store as templates
@@ -32,7 +33,7 @@ GMAIL_CLIP_BYTES = 102 * 1024
 # Above this size there is a hint: a longer name or a few more links would reach the limit.
 GMAIL_WARN_BYTES = 80 * 1024
 _EMAIL_FIELDS = ("subject", "preheader", "from_name", "body")
-_SMS_FIELDS: dict[str, merge.Context] = {"body": "text"}
+_SMS_FIELDS: dict[str, merge_limits.Context] = {"body": "text"}
 
 
 class PreviewRequest(Struct):

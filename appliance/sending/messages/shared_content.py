@@ -12,10 +12,10 @@ from liquid.exceptions import LiquidError
 
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
-from appliance.content.designs import merge
+from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.compiled_template import CompiledTemplate
 from appliance.content.designs.language import ENCODINGS, ConditionPiece, FillBudget, NeedsLiquid, Piece, Slot
-from appliance.content.designs.merge import MAX_OUTPUT_BYTES, MergeError
+from appliance.content.designs.merge_limits import MAX_OUTPUT_BYTES, MergeError
 from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
@@ -61,7 +61,7 @@ class EncodedMessage:
             # Created only when needed: a message to one recipient is either sent or previewed.
             self._bodies = EncodedBody(content.html), EncodedBody(content.text)
         html, text = self._bodies
-        until = merge.render_deadline()
+        until = merge_limits.render_deadline()
         return Mail(
             message_id=links.build_message_id(message_id, address.rpartition("@")[2]),
             date=date,
@@ -477,10 +477,10 @@ class EncodedBody:
     def fill(self, values: Mapping[str, Any], until: float | None = None) -> bytes:
         """Return the body for one recipient in quoted-printable.
 
-        `until` is the deadline in processor time of this thread, by default that of `merge.render_deadline`. Raises
+        `until` is the deadline in processor time of this thread, by default `merge_limits.render_deadline()`. Raises
         MergeError if a value cannot be filled in, the result is too long, or the deadline is over.
         """
-        until = merge.render_deadline() if until is None else until
+        until = merge_limits.render_deadline() if until is None else until
         self.is_single_spaced = self._is_single_spaced
         if self._plan is not None:
             try:

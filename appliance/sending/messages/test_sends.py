@@ -13,7 +13,7 @@ from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import revisions, store
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals

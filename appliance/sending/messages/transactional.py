@@ -14,8 +14,8 @@ from appliance.audience import consent
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
-from appliance.content.designs import merge
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs import merge, merge_limits
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
@@ -141,7 +141,7 @@ _REFUSED_KEYS: RefusedKeys = {
     **unsupported("send with a test key", "test_mode", "sandbox", "dry_run", neutral=False),
 }
 
-_TEMPLATED: dict[str, merge.Context] = {
+_TEMPLATED: dict[str, merge_limits.Context] = {
     "subject": "header", "preheader": "header", "from_name": "header", "body": "html", "text": "text",
 }  # fmt: skip
 

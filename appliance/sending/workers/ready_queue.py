@@ -18,7 +18,7 @@ from typing import NamedTuple
 import apsw
 import peewee
 
-from appliance.content.designs.merge import MergeError
+from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
 from appliance.core.errors import Postponed, RecipientRejected, SenderRejected
 from appliance.sending.messages import retries, senders
