@@ -1,4 +1,4 @@
-"""The brand of an account: look, tone, sender details and defaults of designs."""
+"""The brand of an account: colours, fonts, tone of voice, sender details, and the defaults of email designs."""
 
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -18,7 +18,7 @@ from appliance.storage.transactions import require_write_transaction
 
 
 class BrandLinkWrite(Struct):
-    """A link of the brand: http, https or mailto."""
+    """A link of the brand in a request."""
 
     url: Annotated[
         str, Meta(max_length=2000, extra={"line": True}), Meta(description="URL of the link: http, https or mailto")
@@ -28,7 +28,7 @@ class BrandLinkWrite(Struct):
 
 
 class BrandWrite(Struct):
-    """The writable fields of a brand; absent keeps, null clears."""
+    """The writable fields of a brand; an absent field is left unchanged, null clears it."""
 
     brand_color: (
         Annotated[Colour, Meta(description="colour of buttons and links, such as `#0a7d52`")] | None | UnsetType
@@ -75,7 +75,7 @@ _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {
 
 
 def get(account_id: int) -> Brand:
-    """Return the brand, which every account has from the start."""
+    """Return the brand, which is created with the account; raises NotFound for an unknown account."""
     brand = Brand.get_or_none(Brand.account == account_id)
     if brand is None:
         raise NotFound
@@ -83,7 +83,10 @@ def get(account_id: int) -> Brand:
 
 
 def update(account_id: int, request: BrandWrite) -> Brand:
-    """Update the given fields; raises Invalid with all errors."""
+    """Update the fields present in the request; raises NotFound, or Invalid with all errors.
+
+    A logo given as the URL of an upload is stored as its signed id.
+    """
     require_write_transaction()
     validate(account_id, request)
     brand = get(account_id)
@@ -103,7 +106,10 @@ def update(account_id: int, request: BrandWrite) -> Brand:
 
 
 def preview_changes(account_id: int, request: BrandWrite) -> Brand:
-    """Return the unsaved brand with these changes, without the invalid ones."""
+    """Return the unsaved brand with the valid fields of the request.
+
+    Links and invalid fields keep their stored values.
+    """
     brand, faults = get(account_id), Faults()
     _collect_faults(account_id, request, faults)
     invalid_fields = {path.partition("[")[0].partition(".")[0] for path in faults.fields}
@@ -114,7 +120,10 @@ def preview_changes(account_id: int, request: BrandWrite) -> Brand:
 
 
 def validate(account_id: int, request: BrandWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a change beyond its types."""
+    """Raise Invalid with every error of a request that its types do not exclude.
+
+    The last parameter is the id that `appliance.api.endpoints.validator` passes to every check; a brand needs none.
+    """
     faults = Faults()
     _collect_faults(account_id, request, faults)
     faults.check()
@@ -144,7 +153,7 @@ def _collect_faults(account_id: int, request: BrandWrite, faults: Faults) -> Non
 
 
 def _is_logo(account_id: int, value: str) -> bool:
-    """Return whether a value is an address without merge tags or the signed id of an upload of the account."""
+    """Return whether a value is an http(s) URL without merge tags, or the signed id of an upload of the account."""
     if "{{" in value or "{%" in value:
         return False
     if _is_address(value):
@@ -160,7 +169,7 @@ def _is_address(value: str) -> bool:
 
 
 def _is_link(url: str) -> bool:
-    """Return whether a link is a complete http, https or mailto address."""
+    """Return whether a URL is a complete http or https URL, or `mailto:` with a valid email address."""
     if not url.lower().startswith("mailto:"):
         return _is_address(url)
     try:
@@ -170,13 +179,13 @@ def _is_link(url: str) -> bool:
 
 
 def _section_props(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the default properties of headers or footers, which may be written as a whole section."""
+    """Return the default properties of a header or footer: `values["props"]` if it is a dict, else `values`."""
     inner = values.get("props")
     return inner if isinstance(inner, dict) else values
 
 
 def build_look(brand: Brand) -> Look:
-    """Return the look of emails; an account without a company name signs with its own name."""
+    """Return the look that designs are rendered with; a brand without a company name uses the account's name."""
     return Look(
         company_name=brand.company_name or brand.account.name,
         physical_address=brand.physical_address,
@@ -194,12 +203,12 @@ def build_look(brand: Brand) -> Look:
 
 
 def _link_name(link: dict[str, str]) -> str:
-    """Return the label of a link: its title, its icon, or its host."""
+    """Return the label of a link: its title, else its icon name, else its host without `www.`."""
     label = (link.get("title") or "").strip() or (link.get("icon") or "").strip()
     place = urlsplit(link["url"])
     return label or (place.hostname or place.path).removeprefix("www.")
 
 
 def is_complete(brand: Brand) -> bool:
-    """Return whether colour and company name are both set (specification, Brand)."""
+    """Return whether both the brand colour and the company name are set (specification, Brand)."""
     return bool(brand.brand_color and brand.company_name)

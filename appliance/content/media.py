@@ -1,4 +1,4 @@
-"""Uploaded pictures: re-encoded, stored in the database, and served under unguessable names."""
+"""Uploaded pictures: re-encoded, stored in the database, and served under random names that cannot be guessed."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from appliance.storage.transactions import require_write_transaction
 T = TypeVar("T")
 MAX_UPLOAD_BYTES = 5 * 1_048_576
 URL_PATH = "/m/"
-# The prefix of the directory of an uploaded file.
+# The prefix of the temporary directory that an upload is written to.
 UPLOAD_DIR_PREFIX = "campanero-upload-"
-# This thread waits for the child process that decodes pictures one at a time (`pictures.process`).
+# Its one thread waits for the child process that decodes pictures one at a time (`pictures.process`).
 _decoder = ThreadPoolExecutor(1, thread_name_prefix="pictures")
 _account_locks: dict[int, asyncio.Lock] = {}
 _NAME_LENGTH = 32
@@ -28,44 +28,47 @@ _PER_PAGE = 24
 
 
 class ServedPicture(NamedTuple):
-    """A picture as it is served."""
+    """The content type and the bytes of a picture, as it is served."""
 
     content_type: str
     content: bytes
 
 
 def public_url(signed_id: str) -> str:
-    """Return the public address of a picture."""
+    """Return the public URL of a picture."""
     return f"{config.base_url(config.current())}{URL_PATH}{signed_id}"
 
 
 def resolve_url(address: str | None) -> str | None:
-    """Return the address of a picture given by signed id or address."""
+    """Return the URL of a picture given by its URL or its signed id; None if `address` is empty."""
     if not address or address.lower().startswith(("http://", "https://")):
         return address or None
     return public_url(address)
 
 
 def find_signed_id(account_id: int, address: str) -> str | None:
-    """Return the signed id of an upload from its public address, so that a change of host does not break it."""
+    """Return the signed id of an upload of the account from its public URL, or None for any other address.
+
+    Storing the id keeps the picture reachable when the service's base URL changes.
+    """
     signed_id = address.removeprefix(public_url(""))
     conditions = Media.account == account_id, Media.signed_id == signed_id
     return signed_id if signed_id != address and Media.select().where(*conditions).exists() else None
 
 
 async def decode(account_id: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function that decodes a picture of an account on the decoder thread.
+    """Call a function that decodes a picture of an account on the decoder thread, and return its result.
 
-    One picture is decoded at a time, and each account has at most one in the queue, so that accounts take turns.
+    One picture is decoded at a time. Each account has at most one call in the queue, so that accounts take turns.
     """
     async with _account_locks.setdefault(account_id, asyncio.Lock()):
         return await asyncio.get_running_loop().run_in_executor(_decoder, function, *arguments)
 
 
 def prepare_upload(path: Path, full_size: bool = False) -> Picture:
-    """Return an uploaded file re-encoded for emails; runs in `decode`.
+    """Re-encode an uploaded file for emails; call it through `decode`. `full_size` is passed to `process.convert`.
 
-    Raises Invalid, or Unavailable if no picture can be decoded now.
+    Raises Invalid for an unusable picture, or Unavailable if no picture can be decoded now.
     """
     try:
         return process.convert(path.read_bytes(), full_size)
@@ -74,7 +77,7 @@ def prepare_upload(path: Path, full_size: bool = False) -> Picture:
 
 
 def add(account_id: int, filename: str, picture: Picture) -> Media:
-    """Store a picture."""
+    """Store a picture under a new random signed id and return its row."""
     require_write_transaction()
     media: Media = Media.create(
         account=account_id, signed_id=crypto.random_base62(_NAME_LENGTH), filename=filename or "picture",
@@ -93,7 +96,10 @@ def get(account_id: int, media_id: int) -> Media:
 
 
 def fetch_page(account_id: int, number: int = 1, limit: int = _PER_PAGE, search: str = "") -> Page:
-    """Return a page of pictures without their content, newest first; `search` is a part of the file name."""
+    """Return a page of pictures without their content, newest first.
+
+    `search` matches any part of the file name.
+    """
     query = _pictures(account_id)
     if search:
         query = query.where(Media.filename.contains(search))
@@ -106,13 +112,13 @@ def _pictures(account_id: int) -> Any:
 
 
 def find_served(signed_id: str) -> ServedPicture | None:
-    """Return a picture by its signed id, or None."""
+    """Return the content of a picture by its signed id, or None."""
     row = fetch_one("SELECT content_type, content FROM media WHERE signed_id = ?", (signed_id,))
     return ServedPicture(*row) if row else None
 
 
 def exists(signed_id: str) -> bool:
-    """Return whether a picture exists."""
+    """Return whether a picture with this signed id exists."""
     return fetch_one("SELECT 1 FROM media WHERE signed_id = ?", (signed_id,)) is not None
 
 
@@ -120,9 +126,11 @@ _BRAND = "coalesce(b.logo, '') || b.default_header || b.default_footer || b.defa
 
 
 def find_uses(account_id: int, media_id: int) -> list[dict[str, Any]]:
-    """Return the uses of a picture: templates, campaigns, flows, brand, and single messages.
+    """Return where a picture is used, in templates, campaigns, flows, the brand and single messages; raises NotFound.
 
-    Signed ids are unguessable, so an occurrence in a text is a use.
+    Each use is a dict: `template_id`, `campaign_id`, `flow_id` or `brand_id` with the id, and `name`. The last item may
+    be `{"messages": n}`, the number of single messages. Signed ids cannot be guessed, so any text that contains one
+    uses the picture.
     """
     name = get(account_id, media_id).signed_id
     uses = _find_current_uses(account_id, name)
@@ -136,7 +144,7 @@ def find_uses(account_id: int, media_id: int) -> list[dict[str, Any]]:
 
 
 def _find_current_uses(account_id: int, name: str) -> list[dict[str, Any]]:
-    """Return the uses of a picture apart from single messages."""
+    """Return the items of `find_uses` except for single messages."""
     shows_picture = "(instr(t.body, ?1) OR instr(t.design, ?1))"
     statements = {
         "template_id": f"SELECT t.id, t.name FROM template t WHERE t.account_id = ?2 AND t.flow_id IS NULL "
@@ -158,12 +166,19 @@ def _find_current_uses(account_id: int, name: str) -> list[dict[str, Any]]:
 
 
 def require_unused(account_id: int, media_id: int) -> None:
-    """Raise Invalid if a picture is in use; called before `delete`, since it reads every message."""
+    """Raise Invalid if a picture is in use, also by single messages. Call it before `delete`, outside the transaction.
+
+    It searches every message of the account since the upload, which takes too long for a write transaction.
+    """
     _raise_if_used(find_uses(account_id, media_id))
 
 
 def delete(account_id: int, media_id: int) -> Media:
-    """Delete a picture and return it; raises NotFound, or Invalid if it is in use apart from single messages."""
+    """Delete a picture and return its row.
+
+    Raises NotFound, or Invalid if a template, campaign, flow or the brand uses it. Single messages are not checked
+    here: see `require_unused`.
+    """
     require_write_transaction()
     media = get(account_id, media_id)
     _raise_if_used(_find_current_uses(account_id, media.signed_id))

@@ -1,1 +1,1 @@
-"""Templates of messages: content, revisions and editing."""
+"""Templates of messages: content, validation, editing, revisions and starters."""

@@ -1,6 +1,7 @@
-"""Edits of single values of a template, by several people at once; edits of different values never conflict.
+"""Edits of single values of a template by several users at once; edits of different values never conflict.
 
-An editor sends a hash of the value that it showed. If the value has changed since, the conflict contains both values.
+An editor sends a hash of the value that it showed. If the stored value has changed since, Conflict is raised with the
+stored value, its hash, its author and its time.
 """
 
 import copy
@@ -26,7 +27,7 @@ from appliance.core.errors import Conflict, Faults, Invalid, NotFound
 from appliance.storage.models import Template, TemplateRevision, User
 from appliance.storage.transactions import require_write_transaction
 
-# Values are addressed by paths such as `props.items.0.title`.
+# A value is addressed by a path such as `props.items.0.title`: root, name, index and inner name.
 
 _PATH = re.compile(r"(props|styles|theme)\.([a-z_]+)(?:\.(\d{1,3}))?(?:\.([a-z_]+))?\Z")
 PADDING_SIDES = ("top", "bottom", "sides")
@@ -36,7 +37,12 @@ _MAX_SPACE = 96
 
 
 class ValuePath(NamedTuple):
-    """The address of one value: a root, a name, an index and an inner name; with its declaration."""
+    """The parsed path of one value, with its declaration.
+
+    `root` is `props`, `styles` or `theme`. `number` is the index in a list or None; `inner` is the name of a value
+    inside a list item, a group or a padding, or an empty string. `owner` is the property called `name`; `prop` is the
+    property of the value itself, which is `owner` unless the value is inside it. `kind` is None for the theme.
+    """
 
     path: str
     prop: Prop
@@ -49,7 +55,7 @@ class ValuePath(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return the label of this value in the history."""
+        """Return the label of this value in the history, such as `entries, title`."""
         label = self.owner.label if self.prop is self.owner else f"{self.owner.label}, {_lower_first(self.prop.label)}"
         return _lower_first(label)
 
@@ -59,13 +65,16 @@ def _lower_first(text: str) -> str:
 
 
 def hash_value(value: Any) -> str:
-    """Return a short hash of a value, by which conflicts are found."""
+    """Return a short hash of a value, by which editors and forms detect conflicts."""
     text = json.dumps(value, sort_keys=True).encode()
     return hashlib.blake2b(text, digest_size=6).hexdigest()
 
 
 def parse_path(path: str, kind: Kind | None) -> ValuePath:
-    """Parse a path; raises NotFound for an undeclared value. `kind` is the kind of the section, or None."""
+    """Parse a path; raises NotFound if the kind or the theme declares no such value.
+
+    `kind` is the kind of the section, or None for the theme.
+    """
     match = _PATH.match(path)
     if match is None:
         raise NotFound
@@ -89,7 +98,7 @@ def parse_path(path: str, kind: Kind | None) -> ValuePath:
 
 
 def get_value(value_path: ValuePath, holder: dict[str, Any]) -> Any:
-    """Return the value at a path, or None if it is not set."""
+    """Return the value at a path in a raw section or design, or None if it is not set."""
     values = _root_values(value_path, holder)
     if value_path.inner in PADDING_SIDES and value_path.name == "padding":
         return read_padding_side(values.get("padding"), value_path.inner)
@@ -116,7 +125,10 @@ def _inner_values(value_path: ValuePath, values: dict[str, Any]) -> Any:
 
 
 def set_value(value_path: ValuePath, holder: dict[str, Any], value: Any) -> None:
-    """Set or, with None, remove a value in a section or a theme; raises NotFound past the end of a list."""
+    """Set the value at a path in a raw section or design, or remove it if `value` is None.
+
+    Raises NotFound for an index past the end of a list.
+    """
     root_values = holder.get(value_path.root)
     if not isinstance(root_values, dict):
         root_values = holder[value_path.root] = {}
@@ -140,7 +152,7 @@ def set_value(value_path: ValuePath, holder: dict[str, Any], value: Any) -> None
 
 
 def _set_prop(values: dict[str, Any], prop: Prop, value: Any) -> None:
-    # Values under older names are removed too; otherwise they would come back once this one is empty.
+    # A value under an alias is removed too; otherwise it would reappear once the value under the name is removed.
     for alias in (*prop.aliases, *(alias for alias, name in document.ALIASES if name == prop.name)):
         values.pop(alias, None)
     if prop.name in ("href", "src"):
@@ -152,7 +164,10 @@ def _set_prop(values: dict[str, Any], prop: Prop, value: Any) -> None:
 
 
 def read_padding(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
-    """Return the top, right, bottom and left padding, by default the padding of the kind."""
+    """Return the top, right, bottom and left padding in pixels, each limited to 0 to `_MAX_SPACE`.
+
+    A value that cannot be parsed gives the default padding of the kind.
+    """
     sizes_text = str(raw).split() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else []
     if not 1 <= len(sizes_text) <= 4 or not all(_SPACE.match(word) for word in sizes_text):
         return kind.padding if kind is not None else (12, 32, 12, 32)
@@ -162,7 +177,7 @@ def read_padding(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
 
 
 def read_padding_side(raw: Any, name: str) -> int | None:
-    """Return one side of a padding, or None if it is not set."""
+    """Return the padding of one side (`top`, `bottom` or `sides`) in pixels, or None if no padding is set."""
     if raw is None or raw == "":
         return None
     top, right, bottom, _ = read_padding(raw, None)
@@ -185,7 +200,10 @@ def _set_padding_side(raw: Any, value_path: ValuePath, value: Any) -> str | None
 
 
 def parse_typed(value_path: ValuePath, typed: str) -> Any:
-    """Return typed text as a value, None if empty; raises Invalid at the path."""
+    """Convert the text of an input field to a value of the property.
+
+    An empty text gives None. Raises Invalid at the path.
+    """
     prop = value_path.prop
     if value_path.name == "padding" and value_path.inner in PADDING_SIDES:
         return _parse_number(value_path, typed, 0, _MAX_SPACE)
@@ -243,18 +261,21 @@ def _parse_filters(value_path: ValuePath, typed: str) -> list[Any] | None:
 
 
 def get_holder(entry: Entry | None, design: dict[str, Any], value_path: ValuePath) -> dict[str, Any]:
-    """Return the raw section, or the design for its theme."""
+    """Return the dict that contains a value: the design for a theme, else the raw section of the entry."""
     return design if value_path.root == "theme" or entry is None else entry.raw
 
 
-# The fields beside the sections, each edited as one value.
+# The fields of a template besides its design; each is edited as one value.
 DETAIL_FIELDS = ("name", "subject", "preheader", "from_name", "from_email", "reply_to", "body")
 DETAIL_LABELS = {"name": "Name", "subject": "Subject", "preheader": "Preview line", "from_name": "Name people see",
           "from_email": "Address people see", "reply_to": "Answers go to", "body": "Content"}  # fmt: skip
 
 
 class Change(Struct):
-    """A typed value, and the hash of the value that the editor showed (None skips the check)."""
+    """A new value for a path, as the text of an input field (`typed`).
+
+    `seen` is the hash of the value that the editor showed; None overwrites the value without checking for a conflict.
+    """
 
     path: str
     typed: str
@@ -262,7 +283,10 @@ class Change(Struct):
 
 
 class Edit(NamedTuple):
-    """The result of an edit: new fields, a label for the history, and the changed value's name if only one changed."""
+    """The template fields that an edit writes, and its label in the history.
+
+    `edited_field` names the changed value if only one changed, so that quick further changes of it share a revision.
+    """
 
     values: dict[str, Any]
     label: str
@@ -270,7 +294,7 @@ class Edit(NamedTuple):
 
 
 class EditResult(NamedTuple):
-    """A template after an edit, and the key of the section to select."""
+    """A template after an edit, and the key of the section that the editor selects next, or None."""
 
     template: Template
     key: str | None = None
@@ -283,7 +307,10 @@ def edit_values(
     account_id: int, template_id: int, key: str | None, changes: list[Change], user_id: int | None,
     prepared: PreparedContent | None = None,
 ) -> EditResult:  # fmt: skip
-    """Write values of a section (without `key`: of the theme); raises NotFound, Conflict, or Invalid at the path."""
+    """Change values of the section `key`, or of the theme if `key` is None; nothing is written if no value differs.
+
+    Raises NotFound, Conflict, Invalid at the path, or the errors of `store.write`.
+    """
     require_write_transaction()
     template = store.get(account_id, template_id)
     edit = build_value_edit(template, key, changes)
@@ -293,7 +320,10 @@ def edit_values(
 
 
 def build_value_edit(template: Template, key: str | None, changes: list[Change]) -> Edit | None:
-    """Return the edit for some changes, or None if nothing changes; the template is not modified."""
+    """Return the edit that applies `changes` to the section `key` or the theme, or None if no value differs.
+
+    The template is not modified. Raises NotFound, Conflict, or Invalid at the path.
+    """
     design = copy.deepcopy(template.design)
     entry = None
     if key is not None:
@@ -334,7 +364,7 @@ def _write_value(
 
 
 def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
-    """Add or remove columns to fit a preset; sections of removed columns move to the last column."""
+    """Add or remove columns to match a preset such as `1:2`; sections of removed columns move to the last column."""
     columns = document.get_columns(raw)
     if preset is None or not all(isinstance(column, dict) for column in columns):
         return
@@ -350,7 +380,10 @@ def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
 
 
 def _validate_design(design: dict[str, Any]) -> dict[str, Any]:
-    """Return a design in its stored form; raises Invalid if it is too large or a section is misplaced."""
+    """Return a design in its stored form; raises Invalid if it is too large or if its sections or columns are invalid.
+
+    Other errors of the design are ignored here, since they are not caused by the edit; preflight reports them.
+    """
     faults: list[str] = []
     for path, message in find_design_faults(design):
         if path.endswith(("sections", "columns")):
@@ -374,7 +407,10 @@ def edit_details(
     account_id: int, template_id: int, changes: list[Change], user_id: int | None,
     prepared: PreparedContent | None = None,
 ) -> EditResult:  # fmt: skip
-    """Write fields beside the sections; raises NotFound, Conflict, or Invalid at the path."""
+    """Change fields of a template besides its design; nothing is written if no value differs.
+
+    Raises NotFound, Conflict, Invalid at `email.<field>`, or the errors of `store.write`.
+    """
     require_write_transaction()
     template = store.get(account_id, template_id)
     edit = build_detail_edit(template, changes)
@@ -384,7 +420,10 @@ def edit_details(
 
 
 def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
-    """Return the edit for changes of fields beside the sections, or None if nothing changes."""
+    """Return the edit that changes fields besides the design, or None if no value differs.
+
+    Raises NotFound, Conflict, or Invalid at `email.<field>`.
+    """
     raw, seen_hashes = {}, {}
     for change in changes:
         name = change.path.removeprefix("email.")
@@ -416,7 +455,10 @@ def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
 
 
 def _build_conflict(template: Template, path: str, current: Any, edited_field: str) -> Conflict:
-    """Return a conflict with the current value, its author and its time."""
+    """Return a conflict with the current value and its hash, and the author and time of its last change.
+
+    If no revision names the value, the author and time are those of the newest revision.
+    """
     of_this = TemplateRevision.select().where(TemplateRevision.template == template.id)
     newest = of_this.order_by(TemplateRevision.number.desc())
     last = newest.where(TemplateRevision.edited_field == edited_field).first() or newest.first()
@@ -430,9 +472,9 @@ def _build_conflict(template: Template, path: str, current: Any, edited_field: s
 def edit_sections(
     account_id: int, template_id: int, make: SectionEdit, user_id: int | None, prepared: PreparedContent | None = None
 ) -> EditResult:
-    """Apply a section edit, which returns a label for the history and the key of the section to select.
+    """Apply a section edit of `section_edits`, and return the template with the key of the section to select.
 
-    Raises NotFound, or Invalid if a section is misplaced.
+    Raises NotFound, Invalid if a section is misplaced or the design too large, or the errors of `store.write`.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -442,7 +484,7 @@ def edit_sections(
 
 
 def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str | None]:
-    """Return the edit that a section edit makes, and the key of the section to select."""
+    """Return the edit that `make` produces on a copy of the design, and the key of the section to select."""
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []
@@ -451,5 +493,5 @@ def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str
 
 
 def prepare(template: Template, edit: Edit | None) -> PreparedContent | None:
-    """Parse the document that an edit produces, outside of the write transaction."""
+    """Parse the document that an edit produces, for `store.write`; call it outside of the write transaction."""
     return None if edit is None else store.prepare_values(template, edit.values)

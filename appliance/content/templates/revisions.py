@@ -1,4 +1,4 @@
-"""Revisions of templates: one for every save; old ones are pruned."""
+"""Revisions of templates: each save adds one; old ones are pruned."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from appliance.storage.transactions import require_write_transaction
 CONTENT_FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design")
 _WORDS = {"body": "content", "from_name": "sender name", "from_email": "sender", "reply_to": "reply address",
           "preheader": "preview line"}  # fmt: skip
-# Of older edits, only named and sent ones and the last of each day are kept.
+# The number of newest edits that `prune` keeps in any case; of older edits it keeps those that its docstring names.
 MAX_KEPT_EDITS = 200
-# Changes of one value by one user within this time are one revision.
+# Changes of the same value by the same user within this time share one revision.
 FOLD_WINDOW_MS = 3_000
 _PRUNE_INTERVAL = 10
 _DAY_MS = 86_400_000
@@ -44,10 +44,11 @@ OR EXISTS (SELECT 1 FROM step WHERE template_id = :template_id AND content_id = 
 
 
 class Origin(Struct):
-    """The origin of a revision.
+    """The number of a revision and how its content came about.
 
-    An edit has the `parent_number` of the revision that it was based on; a restored one also has a `restored_number`.
-    A step of undo or redo has only a `restored_number`, and the parent of the next edit is the restored revision.
+    An edit has the `parent_number` of the revision that it was based on. Restoring a revision is an edit that also has
+    a `restored_number`. A step of undo or redo has only a `restored_number`; an edit made after it is based on the
+    restored revision.
     """
 
     number: int
@@ -56,19 +57,25 @@ class Origin(Struct):
 
     @property
     def position(self) -> int:
-        """Return the number of the edit whose content a template has at this revision."""
+        """Return the number of the edit that the template's content comes from.
+
+        For a step of undo or redo this is the restored edit, otherwise the revision itself.
+        """
         return self.restored_number if self.restored_number is not None and self.parent_number is None else self.number
 
 
 def to_document(template: Template) -> dict[str, Any]:
-    """Return the fields of a template that revisions store."""
+    """Return the fields of a template that a revision stores, by name."""
     return {name: getattr(template, name) for name in CONTENT_FIELDS}
 
 
 def add_revision(
     template: Template, label: str, user_id: int | None, origin: Origin, edited_field: str | None = None
 ) -> TemplateRevision:
-    """Store the current template as a revision; `edited_field` names the changed value if only one changed."""
+    """Store the template's current content as a revision; every `_PRUNE_INTERVAL`-th revision also prunes old ones.
+
+    `edited_field` names the changed value if only one changed.
+    """
     require_write_transaction()
     revision = TemplateRevision.create(
         template=template, number=origin.number, parent_number=origin.parent_number,
@@ -82,9 +89,10 @@ def add_revision(
 
 
 def pop_mergeable_revision(template: Template, edited_field: str | None, user_id: int | None) -> Origin | None:
-    """Delete and return the last revision's origin if the same user changed the same value a moment ago.
+    """Delete the current revision and return its origin, if the next edit continues it; otherwise return None.
 
-    Revisions that are named, sent, or in a version of a flow are kept.
+    An edit continues it if the same user changed the same value (`edited_field`) at most FOLD_WINDOW_MS ago. The first
+    revision, and those that are named, restored, used by a campaign or used by a version of a flow, are never deleted.
     """
     require_write_transaction()
     if edited_field is None:
@@ -106,12 +114,12 @@ def pop_mergeable_revision(template: Template, edited_field: str | None, user_id
 
 
 def describe_change(names: list[str]) -> str:
-    """Return the label of an edit of these fields."""
+    """Return the label of an edit that changed the named fields."""
     return "Changed " + ", ".join(_WORDS.get(name, name) for name in names)
 
 
 def fetch_origins(template_id: int) -> dict[int, Origin]:
-    """Return the origins of the revisions of a template by number, oldest first."""
+    """Return the origins of a template's revisions by revision number, oldest first."""
     origin_rows = rows(
         "SELECT number, parent_number, restored_number FROM template_revision WHERE template_id = ? ORDER BY number",
         (template_id,),
@@ -120,7 +128,7 @@ def fetch_origins(template_id: int) -> dict[int, Origin]:
 
 
 def fetch_page(account_id: int, template_id: int, query: PageQuery) -> Page:
-    """Return a page of revisions with their authors and without documents, newest first; raises NotFound."""
+    """Return a page of a template's revisions with their authors, without documents, newest first; raises NotFound."""
     _require_template(account_id, template_id)
     Revision = TemplateRevision
     query_rows = (
@@ -151,12 +159,12 @@ def get(account_id: int, template_id: int, number: int) -> TemplateRevision:
 
 
 def is_written_by_person(template: Template) -> bool:
-    """Return whether a user, and not a program, wrote the current revision."""
+    """Return whether a user, not a program, wrote the current revision."""
     return find_author(template) is not None
 
 
 def find_author(template: Template) -> int | None:
-    """Return the id of the user who wrote the current revision; None if a program did."""
+    """Return the id of the user who wrote the current revision, or None if a program wrote it."""
     authors = TemplateRevision.select(TemplateRevision.user).where(
         TemplateRevision.template == template.id, TemplateRevision.number == template.revision
     )
@@ -165,7 +173,7 @@ def find_author(template: Template) -> int | None:
 
 
 def name_revision(account_id: int, template_id: int, number: int, label: str | None) -> TemplateRevision:
-    """Name a revision, so that it is never pruned, or remove its name; raises NotFound."""
+    """Name a revision, which exempts it from pruning, or remove its name if `label` is empty; raises NotFound."""
     require_write_transaction()
     revision = get(account_id, template_id, number)
     label = (label or "").strip()[:255]
@@ -175,7 +183,7 @@ def name_revision(account_id: int, template_id: int, number: int, label: str | N
 
 
 def pin_current(template: Template, label: str) -> TemplateRevision:
-    """Name the current revision, unless it has a name, and return it."""
+    """Name the current revision, unless it has a name, so that it is not pruned; return it."""
     require_write_transaction()
     revision = TemplateRevision.get(
         TemplateRevision.template == template.id, TemplateRevision.number == template.revision
@@ -187,7 +195,7 @@ def pin_current(template: Template, label: str) -> TemplateRevision:
 
 
 def find_at(template: Template, moment: int) -> TemplateRevision | None:
-    """Return the revision that was current at a time, or None if it was pruned."""
+    """Return the newest stored revision created at or before a time in milliseconds, or None."""
     revision: TemplateRevision | None = (
         TemplateRevision.select()
         .where(TemplateRevision.template == template.id, TemplateRevision.created_at <= moment)
@@ -198,10 +206,12 @@ def find_at(template: Template, moment: int) -> TemplateRevision | None:
 
 
 def prune(template_id: int) -> int:
-    """Delete old revisions and return their number.
+    """Delete old revisions and return the number deleted.
 
-    The first revision, the last of each day, and named, sent and restored ones are kept. Children of a deleted revision
-    get its parent, so that undo skips the gap. Old steps of undo and redo are deleted first.
+    Kept are the newest MAX_KEPT_EDITS edits, the first revision, the last edit of each day, and revisions that are
+    named, used by a campaign or flow version, or restored by another revision. A step of undo or redo is deleted when
+    it is at least MAX_KEPT_EDITS revisions old. Children of a deleted revision get its parent, so that undo skips the
+    gap.
     """
     require_write_transaction()
     database = connection()
@@ -221,5 +231,5 @@ def _require_template(account_id: int, template_id: int) -> None:
 
 
 def find_changed_fields(earlier: dict[str, Any], later: dict[str, Any]) -> list[str]:
-    """Return the fields in which two documents differ."""
+    """Return the names of the fields in which two revision documents differ."""
     return [field for field in CONTENT_FIELDS if earlier.get(field) != later.get(field)]

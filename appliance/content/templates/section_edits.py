@@ -1,4 +1,7 @@
-"""Edits of sections: adding, moving, duplicating and removing sections and their list entries."""
+"""Functions that build edits of sections: add, move, duplicate and remove a section, or change a list inside one.
+
+`editing.edit_sections` applies such an edit to a template.
+"""
 
 import copy
 import secrets
@@ -13,7 +16,7 @@ from appliance.content.designs.sections import BY_NAME
 from appliance.content.templates.editing import SectionEdit
 from appliance.core.errors import Invalid, NotFound
 
-# The properties of a new section, for kinds whose defaults show nothing.
+# The properties of a new section, by kind, where the defaults of the kind would leave it empty.
 INITIAL_PROPS: dict[str, dict[str, Any]] = {
     "header": {"layout": "left"},
     "hero": {"title": "Say it in five words", "subtitle": "One sentence about what it is and for whom.",
@@ -36,7 +39,11 @@ INITIAL_PROPS: dict[str, dict[str, Any]] = {
 
 
 class SectionTarget(Struct):
-    """The target of a section: before or after another section (by key), or at the end of a column or of the email."""
+    """The position of a section: before or after another one (by key), or at the end of a column or of the email.
+
+    `parent` is the key of a columns section and `column` the index of its column. Without `before`, `after` and
+    `parent` the position is the end of the email.
+    """
 
     before: str | None = None
     after: str | None = None
@@ -45,9 +52,10 @@ class SectionTarget(Struct):
 
 
 def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
-    """Return an edit that adds a section; it raises NotFound for an unknown kind, Invalid if it cannot be placed there.
+    """Return an edit that adds a section of a kind; the edit raises NotFound, or Invalid if it is not allowed there.
 
-    A section that is not allowed in columns is placed after the columns; the footer stays last.
+    If the target is a section inside columns and the kind is not allowed there, the section is placed after the
+    columns. A section added at the end of the email is placed before a footer.
     """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
@@ -62,14 +70,14 @@ def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
 
 
 def move_section(key: str, spot: SectionTarget) -> SectionEdit:
-    """Return an edit that moves a section; it raises NotFound, or Invalid if the section cannot be placed there."""
+    """Return an edit that moves a section; the edit raises NotFound, or Invalid if the section is not allowed there."""
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
         targets = [target for target in (spot.before, spot.after, spot.parent) if target]
         if any(target == key or _is_inside(entries, target, key) for target in targets):
             raise Invalid({"base": ["a section cannot be moved into itself"]})
-        # A marker holds the old position until the section is inserted, so that no index shifts.
+        # A marker keeps the old position until the section is inserted, so that the other indexes do not shift.
         mark: dict[str, Any] = {}
         entry.siblings[entry.position] = mark
         _insert(design, entries, entry.raw, entry.section.kind, spot)
@@ -80,7 +88,10 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
 
 
 def shift_section(key: str, by: int) -> SectionEdit:
-    """Return an edit that moves a section up (-1) or down (1) among its siblings; at the end it does nothing."""
+    """Return an edit that moves a section by `by` positions among its siblings (-1: up, 1: down), at most to an end.
+
+    The edit raises NotFound.
+    """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
@@ -92,7 +103,7 @@ def shift_section(key: str, by: int) -> SectionEdit:
 
 
 def duplicate_section(key: str) -> SectionEdit:
-    """Return an edit that inserts a copy after a section; it raises NotFound."""
+    """Return an edit that inserts a copy of a section, with new ids, after it; the edit raises NotFound."""
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
@@ -104,7 +115,10 @@ def duplicate_section(key: str) -> SectionEdit:
 
 
 def remove_section(key: str) -> SectionEdit:
-    """Return an edit that removes a section and selects a neighbour; it raises NotFound."""
+    """Return an edit that removes a section and selects the nearest sibling, else its parent.
+
+    The edit raises NotFound.
+    """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
@@ -119,9 +133,10 @@ def remove_section(key: str) -> SectionEdit:
 
 
 def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
-    """Return an edit that adds, removes or moves an entry of a list property.
+    """Return an edit of a list property of a section; `name` is the name of the property.
 
-    It raises NotFound, or Invalid past the minimum or maximum.
+    `act` is `add`, `remove`, `up` or `down`; the last three apply to the entry at index `at`. The edit raises NotFound,
+    or Invalid if the list would have more or fewer entries than its property allows.
     """
 
     def make(design: dict[str, Any], section_entries: list[Entry]) -> tuple[str, str | None]:
@@ -207,14 +222,14 @@ def _insert(
 
 
 def _fits_in_column(kind: Kind | None, level: int) -> bool:
-    """Return whether a kind is allowed in columns at this level."""
+    """Return whether a section of this kind may be in a column at this nesting level (1: columns at the top level)."""
     if kind is None or not kind.is_in_columns:
         return False
     return level <= document.MAX_COLUMN_LEVELS and (kind.name != "columns" or level < document.MAX_COLUMN_LEVELS)
 
 
 def _keep_footer_last(siblings: list[Any], raw: dict[str, Any], kind: Kind | None) -> None:
-    """Move the footer after a new section at the end."""
+    """Swap a section that was just added at the end with a footer right before it."""
     place = next(index for index, sibling in enumerate(siblings) if sibling is raw)
     previous = siblings[place - 1] if place else None
     is_last = place == len(siblings) - 1
@@ -233,7 +248,7 @@ def _find_key(design: dict[str, Any], raw: dict[str, Any]) -> str | None:
 
 
 def _set_ids(raw: dict[str, Any], renew: bool = False) -> dict[str, Any]:
-    """Set a new id on a section and the sections in it."""
+    """Give an id to each section that has none, including nested ones; `renew` replaces existing ids too."""
     if renew or raw.get("id") is None:
         raw["id"] = f"s{secrets.token_hex(4)}"
     for column in document.get_columns(raw):

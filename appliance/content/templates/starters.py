@@ -1,4 +1,4 @@
-"""Ready-made emails for campaigns and flows, and the placeholder texts in them that authors have not replaced."""
+"""Ready-made emails for campaigns and flows, and the search for placeholder texts that an author has not replaced."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ from appliance.content.designs.theme import Look
 from appliance.content.templates.section_edits import INITIAL_PROPS
 from appliance.content.templates.validation import set_ids
 
-# The target of buttons if the brand has no web address.
+# The link of buttons if the brand has no website.
 FALLBACK_URL = "https://example.com"
 Sections = list[dict[str, Any]]
 
 
 class Starter(NamedTuple):
-    """A ready-made email."""
+    """A ready-made email that users choose by its label; `key` identifies it in URLs."""
 
     key: str
     label: str
@@ -31,7 +31,7 @@ class Starter(NamedTuple):
 
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
-    """Return the starters in the look of a brand, with buttons to its first web address."""
+    """Return the starters with the header, social links and footer of a brand; buttons link to its first website."""
     home = get_home_url(look)
     return tuple(
         Starter(key, label, description, subject, preheader,
@@ -41,17 +41,20 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
 
 
 def get_home_url(look: Look) -> str:
-    """Return the first web address of a brand, else `FALLBACK_URL`."""
+    """Return the first http or https link of a brand, else `FALLBACK_URL`."""
     return next((url for _, url in look.links if url.startswith(("https://", "http://"))), FALLBACK_URL)
 
 
 def find_starter(look: Look, key: str) -> Starter | None:
-    """Return a starter by its key, or None."""
+    """Return a starter by its key in the look of a brand, or None."""
     return next((starter for starter in build_starters(look) if starter.key == key), None)
 
 
 def _add_frame(inner: Sections, look: Look, bare: bool) -> Sections:
-    """Add header, social links and footer; a bare letter gets only the footer."""
+    """Add header, social links and footer around the sections of an email.
+
+    With `bare` only a footer is added, without a link to view the email in the browser.
+    """
     links = [{"platform": name, "url": url} for name, url in look.links if url.startswith("http")][:6]
     header = [] if bare else [_section("header", layout="left")]
     social = [_section("social", links=links, align="center", style="ink")] if links and not bare else []
@@ -83,7 +86,7 @@ _PREFERENCES = (
     "<strong>Too much, or too little?</strong><br>You choose what you get from us, at any time: "
     '<a href="{{ preferences_url }}">set your preferences</a>.'
 )
-# Texts of starters that are true of every sender, so that they may be sent unchanged.
+# Texts of starters that fit every sender. They may be sent unchanged and are no placeholders.
 SENDABLE_TEXTS = (GREETING, _REGARDS, _PREFERENCES)
 
 
@@ -216,11 +219,14 @@ _STARTERS: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...]
 )  # fmt: skip
 
 
-# The emails of ready-made flows (`appliance.flows.starters`).
+# Emails of the ready-made flows in `appliance.flows.starters`.
 
 
 def build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
-    """Return subject, preheader and design of each email by its name; buttons lead to `home`."""
+    """Return the emails of ready-made flows by name, each with `subject`, `preheader` and `design`.
+
+    Buttons link to `home`.
+    """
     return {
         "welcome_clicked": _build_flow_email(
             "What people read next", "Three things that others found useful.", "What people read next",
@@ -270,11 +276,11 @@ def _flow_section(kind: str, **props: Any) -> dict[str, Any]:
 
 # Placeholders are default texts and links that an author has not replaced.
 #
-# They are derived from the kinds of sections (`Prop.default`), new sections (`section_edits.INITIAL_PROPS`) and the
-# starters, so there is no list of them.
+# They are derived from section kinds (`Prop.default`), from new sections (`section_edits.INITIAL_PROPS`) and from the
+# starters, so that no separate list has to be maintained.
 
 MAX_QUOTED_CHARACTERS = 60
-# The codes of unfinished content; an email with one of them is not called ready.
+# The preflight codes of unfinished content. An email with one of these findings is not shown as ready.
 UNFINISHED_CODES = frozenset({"placeholder_content", "placeholder_link", "link_missing", "image_missing"})
 # Domains for documentation (RFC 2606, section 3).
 _EXAMPLE_HOSTS = ("example.com", "example.net", "example.org")
@@ -283,7 +289,7 @@ _TEXT_KINDS = ("line", "text", "rich")
 
 
 class Placeholder(NamedTuple):
-    """A placeholder: a code, a message, and the path of its section or field."""
+    """A placeholder: its preflight code, a message for the author, and the path of its section or field."""
 
     code: str
     message: str
@@ -296,9 +302,9 @@ class _PlaceholderText(NamedTuple):
 
 
 def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
-    """Return the placeholders in the fields of an email template, at most a text and a link of each section.
+    """Return the placeholders of an email template's fields; of each section at most one text and one link.
 
-    Paths are `design.sections[2]`, `preheader` or `body`.
+    `document` has the keys of `revisions.CONTENT_FIELDS`. Paths are `design.sections[2]`, `preheader` or `body`.
     """
     placeholders: list[Placeholder] = []
     preheader = document.get("preheader") or ""
@@ -330,7 +336,7 @@ def _text_placeholder(place: str, text: str, path: str) -> Placeholder:
 
 
 def _find_link_placeholder(place: str, addresses: Iterable[str], path: str) -> Iterator[Placeholder]:
-    """Yield the first link to nowhere or to a placeholder address."""
+    """Yield a finding for the first address that is `#` or a link to an example domain, if there is one."""
     address = next((address for address in addresses if _is_placeholder_link(address)), None)
     if address is not None:
         is_example = f"{address[:MAX_QUOTED_CHARACTERS]} in {place} is still a placeholder link"
@@ -349,7 +355,7 @@ def _is_placeholder_link(address: str) -> bool:
 
 
 def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
-    """Yield the paragraphs of a text that are placeholders."""
+    """Yield the paragraphs of a section's text that are placeholders; `kind` is the name of the section's kind."""
     for paragraph in _split_paragraphs(text.text):
         is_sample = text.prop.wording != "label" and paragraph in _initial_texts(kind)
         is_starter = text.prop.wording == "own" and paragraph in _starter_texts()
@@ -358,20 +364,20 @@ def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
 
 
 def _split_paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text without markup, with merge tags unchanged."""
+    """Return the paragraphs of a text or HTML, without markup and with single spaces; merge tags are unchanged."""
     plain = markup.html_template_to_text(text) if markup.is_html(text) else text
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", plain) if part.strip()]
 
 
 def _iterate_texts(props: Iterable[Prop], values: Any) -> Iterator[_PlaceholderText]:
-    """Yield the texts of a section, including defaults of its kind."""
+    """Yield the texts of a section's properties, with the default of the property where none is set."""
     for prop, value in _iterate_values(props, values):
         if prop.kind in _TEXT_KINDS and isinstance(property_text := value or prop.default, str):
             yield _PlaceholderText(prop, property_text)
 
 
 def _iterate_addresses(props: Iterable[Prop], values: Any) -> Iterator[str]:
-    """Yield the links of a section, including those in texts."""
+    """Yield the addresses that a section's properties link to, including links inside of rich text and HTML."""
     for prop, value in _iterate_values(props, values):
         if not isinstance(value, str):
             continue
@@ -382,7 +388,7 @@ def _iterate_addresses(props: Iterable[Prop], values: Any) -> Iterator[str]:
 
 
 def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, Any]]:
-    """Yield each property with its value, including those of entries and groups."""
+    """Yield each property with its value; for lists and groups, the properties inside of them."""
     for prop in props:
         value = prop.get_value(values)
         if prop.kind == "items":
@@ -396,7 +402,7 @@ def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, 
 
 @cache
 def _initial_texts(kind: str) -> frozenset[str]:
-    """Return the texts of a new section of a kind."""
+    """Return the paragraphs that a new section of a kind contains, and the default texts of the kind."""
     begun = [{"type": name, "props": props} for name, props in INITIAL_PROPS.items()]
     section_texts: list[_PlaceholderText] = list(_iterate_texts(BY_NAME[kind].props, {}))
     for section in designs.walk_sections({"sections": begun}):
@@ -407,7 +413,7 @@ def _initial_texts(kind: str) -> frozenset[str]:
 
 @cache
 def _starter_texts() -> frozenset[str]:
-    """Return the texts of all starters that authors replace."""
+    """Return the paragraphs in all starters and flow emails that authors are expected to replace."""
     emails: list[dict[str, Any]] = [starter._asdict() for starter in build_starters(Look())]
     emails += build_flow_emails(FALLBACK_URL).values()
     own_texts = [email["preheader"] for email in emails]

@@ -1,4 +1,4 @@
-"""Templates: reading, writing with a revision for every change, archive, owners, undo and redo."""
+"""Templates: queries, writes with a revision for each change, archive, owners, undo and redo."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -29,26 +29,29 @@ from appliance.storage.models import Campaign, Flow, Template, User
 from appliance.storage.transactions import require_write_transaction
 
 UNTITLED = "Untitled template"
-# The orders of the template list; a minus before the name reverses the order.
+# The sort keys of the template list; a minus before the key means descending.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
-# The links of compiled messages, (address, text) each, by the source of the message; an error if it does not compile.
+# The links of compiled messages as (address, text), by message source; the error of a message that does not compile.
 StepMessages = Mapping[Any, tuple[tuple[str, str], ...] | MergeError]
 NO_STEP_MESSAGES: StepMessages = {}
-# The signal that the template of a flow's step changed, sent in the transaction of the change.
+# Sent when the template of a flow's step changed, in the transaction of the change.
 step_template_changed = Signal[[Template, StepMessages]]()
-# The function that compiles the message of a live flow's step from its template and new fields, before the transaction.
+# Compiles the message of a live flow's step from its template and its new fields; called before the transaction.
 compile_step_template: Provider[[Template, dict[str, Any]], StepMessages] = Provider(NO_STEP_MESSAGES)
 
 
 def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
-    """Return a page of templates, newest first or in one of `ORDERS`."""
+    """Return a page of the matching templates, newest first or in an order of `ORDERS`."""
     column = ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), Template.id.desc()] if order.startswith("-") else [column.asc(), Template.id.asc()]
     return paginate(build_query(account_id, query).order_by(*ordering), query.page, query.size())
 
 
 def build_query(account_id: int, query: TemplateQuery) -> Any:
-    """Return an unordered query of the matching templates."""
+    """Return an unordered query of the matching templates.
+
+    Archived ones and those of deleted campaigns and flows are left out.
+    """
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
     deleted_flows = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
     templates = Template.select().where(
@@ -67,13 +70,13 @@ def build_query(account_id: int, query: TemplateQuery) -> Any:
 
 
 def count_by_channel(account_id: int) -> dict[str, int]:
-    """Count the stand-alone templates by channel."""
+    """Return the number of stand-alone templates by channel; a channel without templates is left out."""
     templates = build_query(account_id, TemplateQuery(standalone=True))
     return dict(templates.select(Template.channel, fn.count(Template.id)).group_by(Template.channel).tuples())
 
 
 def get(account_id: int, template_id: int) -> Template:
-    """Return a template; raises NotFound."""
+    """Return a template of the account, also an archived one; raises NotFound."""
     template = Template.get_or_none(Template.account == account_id, Template.id == template_id)
     if template is None:
         raise NotFound
@@ -81,10 +84,10 @@ def get(account_id: int, template_id: int) -> Template:
 
 
 class PreparedContent(NamedTuple):
-    """A change of a template, checked and parsed outside of the write transaction by `prepare` or `prepare_values`.
+    """A change of a template, validated and parsed before the write transaction by `prepare` or `prepare_values`.
 
-    A write uses a part only if it was made from the values that it writes, and makes the part again otherwise. The
-    faults belong to one request and channel; the variables belong to the texts of one document.
+    A write uses `faults` only for the same request and channel, and `variables` only for the same texts; otherwise it
+    computes them again.
     """
 
     request: Content | None
@@ -95,14 +98,14 @@ class PreparedContent(NamedTuple):
     step_messages: StepMessages  # the message of the live flow's step that owns the template
 
     def get_faults(self, request: Content, channel: str) -> TextFaults | None:
-        """Return the faults of a request, or None if the stored faults belong to another request."""
+        """Return the errors found for this request and channel, or None if they were found for another one."""
         return self.faults if (request, channel) == (self.request, self.channel) else None
 
 
 def prepare(
     account_id: int, request: Content, template_id: int | None = None, channel: str = "email"
 ) -> PreparedContent:
-    """Check and parse a request that creates or changes a template; its write reports the errors."""
+    """Validate and parse a request that creates a template, or changes `template_id`. The write reports the errors."""
     own = (Template.account == account_id) & (Template.id == template_id)
     template = None if template_id is None else Template.get_or_none(own)
     if template is None:
@@ -115,7 +118,7 @@ def prepare(
 
 
 def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
-    """Parse the document that a template will have after these fields, in their stored form, are written."""
+    """Parse the document that a template will have once `values`, fields in their stored form, are written."""
     document = to_document(template) | values
     texts = {name: document[name] for name in validation.FIELDS_WITH_VARIABLES}
     variables = validation.find_variables(texts, template.channel)
@@ -128,7 +131,10 @@ def create(
     label: str = "Created", action_id: int | None = None, channel: str = "email",
     prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Create a template, for a step of a flow if `action_id` is given; raises Invalid with all errors."""
+    """Create a template with its first revision; raises Invalid with all errors.
+
+    `flow_id` and `action_id` belong to the template of a flow's step, `flow_id` alone to that of a campaign.
+    """
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else channel
     faults = Faults()
@@ -149,7 +155,7 @@ def create(
 
 
 def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> Template:
-    """Copy a template, also of a campaign or flow, to a stand-alone template; raises NotFound."""
+    """Copy a template, which may belong to a campaign or flow, to a new stand-alone template; raises NotFound."""
     require_write_transaction()
     source = get(account_id, template_id)
     now = clock.now_ms()
@@ -171,7 +177,8 @@ def update(
 ) -> Template:  # fmt: skip
     """Update a template; raises NotFound, Conflict if it changed since it was read, or Invalid with all errors.
 
-    The version that was read is given by its `updated_at` or by the number of its revision.
+    The state that was read is identified by `request.updated_at` or the number of its `revision`; without both there is
+    no check. Raises the errors of `write` too.
     """
     require_write_transaction()
     template = get(account_id, template_id)
@@ -187,7 +194,7 @@ def update(
 
 
 def require_unchanged(template: Template, moment: int | None = None, revision: int | None = None) -> None:
-    """Raise Conflict, with what changed and who changed it, if a template changed since it was read."""
+    """Raise Conflict, with the dict of `describe_conflict`, if a template is newer than a time or a revision."""
     if (moment is None or moment >= template.updated_at) and revision in (None, template.revision):
         return
     raise Conflict(
@@ -196,7 +203,11 @@ def require_unchanged(template: Template, moment: int | None = None, revision: i
 
 
 def describe_conflict(template: Template, moment: int | None = None, revision: int | None = None) -> dict[str, Any]:
-    """Return what changed in a template since a time or revision; `changed` is null if that revision was pruned."""
+    """Return what changed in a template since a time in milliseconds or a revision, and who changed it last.
+
+    Keys: `updated_at`, `revision`, `changed` (names of fields; None if the earlier revision is not stored) and
+    `changed_by` (name or email of the user; None if a program made the change).
+    """
     base = None
     if revision is not None and revision in revisions.fetch_origins(template.id):
         base = revisions.get(template.account_id, template.id, revision)
@@ -216,11 +227,15 @@ def write(
     restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
     prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
-    """Write fields in their stored form, with a revision if any changed; returns whether any did.
+    """Write fields in their stored form, with a revision if any changed; return whether any changed.
 
-    `edited_field` names the changed value if only one changed: further changes of it by the same user within moments
-    become the same revision. With `begins`, undo ends at the revision that filled an empty template. For a campaign's
-    template, raises Invalid (`campaign_locked`) after the lock, and resets the approval.
+    `label` is the text in the history, by default the changed fields. `edited_field` names the changed value if only
+    one changed: quick further changes of it by the same user share the revision. `restored_number` is the revision that
+    the values come from. `moved` marks a step of undo or redo, which adds a revision even if nothing changed. If
+    `begins` is set and the write fills an empty template, undo cannot go back to the empty state.
+
+    For a campaign's template it resets the approval. It raises Invalid (`campaign_locked`) if the campaign can no
+    longer be edited, and NotAllowed if the campaign is scheduled and the user may not send.
     """
     require_write_transaction()
     campaign = require_unlocked(template)
@@ -239,14 +254,14 @@ def write(
 def fill(
     template: Template, request: Content, user_id: int | None = None, prepared: PreparedContent | None = None
 ) -> Template:
-    """Write validated content into a template whose campaign is known to be unlocked."""
+    """Write validated content into a template without checking its campaign's lock; the caller has checked it."""
     require_write_transaction()
     _write_fields(template, _normalized_values(template, request), user_id, begins=True, prepared=prepared)
     return template
 
 
 def write_silently(template: Template, values: dict[str, Any], user_id: int | None = None) -> None:
-    """Write fields into the template of a flow's step without sending a signal."""
+    """Write fields into the template of a flow's step without sending `step_template_changed`."""
     require_write_transaction()
     _write_fields(template, values, user_id)
 
@@ -257,7 +272,7 @@ def _write_fields(
     prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     was_empty = is_empty(template)
-    # Compared as JSON, since the order of keys and `1.0` for `1` are changes too.
+    # The values are compared as JSON, because another order of keys and `1.0` instead of `1` are changes too.
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
     for name in changed:
         setattr(template, name, values[name])
@@ -288,7 +303,7 @@ def _normalized_values(template: Template, request: Content) -> dict[str, Any]:
 
 
 def delete(account_id: int, template_id: int) -> Template:
-    """Delete a stand-alone template and return it; raises NotFound, or Invalid if it is in use."""
+    """Delete a stand-alone template and return it; raises NotFound, or Invalid if it belongs to a campaign or flow."""
     require_write_transaction()
     template = get(account_id, template_id)
     if template.flow_id is not None:
@@ -301,14 +316,17 @@ CAMPAIGN_LOCK_MS = 5 * 60 * 1000
 
 
 def is_editable(campaign: Campaign) -> bool:
-    """Return whether a campaign may still be edited: a draft, or scheduled for more than 5 minutes from now."""
+    """Return whether a campaign may be edited: a draft, or scheduled for more than CAMPAIGN_LOCK_MS from now."""
     if campaign.phase == "draft":
         return True
     return bool(campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > CAMPAIGN_LOCK_MS)
 
 
 def require_unlocked(template: Template) -> Campaign | None:
-    """Return the campaign of a template, or None; raises Invalid past the campaign's lock."""
+    """Return the campaign that a template belongs to, or None.
+
+    Raises Invalid (`campaign_locked`) if it is not editable.
+    """
     if template.flow_id is None:
         return None
     campaign: Campaign | None = Campaign.get_or_none(
@@ -320,7 +338,10 @@ def require_unlocked(template: Template) -> Campaign | None:
 
 
 def _require_sender(user_id: int | None) -> None:
-    """Raise NotAllowed for a user who may not send, since a scheduled campaign is sent without another decision."""
+    """Raise NotAllowed for a user who may not send.
+
+    A scheduled campaign is sent as it is then, without a further decision, so changing it needs the right to send.
+    """
     person = User.get_or_none(User.id == user_id) if user_id is not None else None
     if person is not None and not access.role_can_send(person.role):
         raise NotAllowed(
@@ -329,7 +350,7 @@ def _require_sender(user_id: int | None) -> None:
 
 
 def _reset_approval(campaign: Campaign, user_id: int | None) -> None:
-    """Reset the approval of a campaign with changed content; a scheduled one that needs approval becomes a draft."""
+    """Set a changed campaign to be reviewed again; a scheduled one becomes a draft if the account requires approval."""
     values: dict[str, Any] = {"approval_state": "pending_review", "edited_by": user_id}
     if campaign.phase == "scheduled" and campaign.account.approval_required:
         values |= {"status": "draft", "phase": "draft"}
@@ -337,7 +358,7 @@ def _reset_approval(campaign: Campaign, user_id: int | None) -> None:
 
 
 def _find_variables(template: Template, prepared: PreparedContent | None) -> dict[str, Any]:
-    """Return the merge variables of a template, each with default, sample and whether it is required."""
+    """Return the merge variables of a template by name: dicts of `default`, `sample` and `required`."""
     texts = {name: getattr(template, name) for name in validation.FIELDS_WITH_VARIABLES}
     if prepared is not None and (prepared.texts, prepared.channel) == (texts, template.channel):
         return prepared.variables
@@ -345,7 +366,7 @@ def _find_variables(template: Template, prepared: PreparedContent | None) -> dic
 
 
 def validate(account_id: int, request: Content, template_id: int | None = None) -> None:
-    """Raise Invalid with all errors of a request beyond its types."""
+    """Raise Invalid with every error of a request that its types do not exclude; NotFound for an unknown template."""
     template = None if template_id is None else get(account_id, template_id)
     channel = getattr(request, "channel", UNSET)
     faults = Faults()
@@ -363,13 +384,13 @@ def validate(account_id: int, request: Content, template_id: int | None = None) 
 
 
 def fetch_archived_page(account_id: int, number: int, limit: int, search: str = "") -> Page:
-    """Return a page of archived templates, latest first; `search` is a part of the name or subject."""
+    """Return a page of archived templates, last archived first; `search` is a part of the name or subject."""
     archived = build_archive_query(account_id, search)
     return paginate(archived.order_by(Template.removed_at.desc(), Template.id.desc()), number, limit)
 
 
 def build_archive_query(account_id: int, search: str = "") -> Any:
-    """Return an unordered query of the matching archived templates."""
+    """Return an unordered query of the archived templates whose name or subject contains `search`."""
     archived = Template.select().where(
         Template.account == account_id, Template.flow.is_null(), Template.removed_at.is_null(False)
     )
@@ -377,7 +398,7 @@ def build_archive_query(account_id: int, search: str = "") -> Any:
 
 
 def count_archived(account_id: int) -> int:
-    """Count the archived templates."""
+    """Return the number of archived templates."""
     row = fetch_one(
         "SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL AND removed_at IS NOT NULL",
         (account_id,),
@@ -406,18 +427,24 @@ def _set_archived(account_id: int, template_id: int, moment: int | None) -> Temp
 
 
 def count_sent_messages(template_ids: list[int]) -> dict[int, int]:
-    """Count the single messages that were created from templates, without zeros."""
+    """Return the number of single messages created from each of these templates, by id.
+
+    Templates without messages are left out.
+    """
     counts = {
         number: fetch_one("SELECT count(*) FROM message WHERE template_id = ?", (number,)) for number in template_ids
     }
     return {number: int(row[0]) for number, row in counts.items() if row and row[0]}
 
 
-# The owner of a template: itself, a campaign, or a step of a flow.
+# The owner of a template is a campaign, a step of a flow, or the template itself if it is stand-alone.
 
 
 class TemplateOwner(Struct):
-    """The owner of a template, with its name and whether editing is locked."""
+    """The owner of a template: its kind, id and name, the id of the step in a flow, and whether editing is locked.
+
+    `phase` is the phase of a campaign or the status of a flow.
+    """
 
     kind: Literal["template", "campaign", "flow"]
     id: int
@@ -428,7 +455,7 @@ class TemplateOwner(Struct):
 
 
 def find_owner(template: Template) -> TemplateOwner:
-    """Return the owner of a template; raises NotFound if it was deleted."""
+    """Return the owner of a template; raises NotFound if the campaign, the flow or the step was deleted."""
     if template.flow_id is None:
         return TemplateOwner("template", template.id, template.name or UNTITLED)
     campaign = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.template == template.id)
@@ -443,7 +470,7 @@ def find_owner(template: Template) -> TemplateOwner:
 
 
 def get_campaign_template(account_id: int, campaign_id: int) -> Template:
-    """Return the template of a campaign; raises NotFound."""
+    """Return the template of a campaign; raises NotFound, also for a deleted campaign."""
     campaign = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     )
@@ -453,7 +480,7 @@ def get_campaign_template(account_id: int, campaign_id: int) -> Template:
 
 
 def get_step_template(account_id: int, flow_id: int, action_id: int) -> Template:
-    """Return the template of a flow's step; raises NotFound."""
+    """Return the template of a flow's step; raises NotFound, also for a deleted flow."""
     template: Template | None = (
         Template.select()
         .join(Flow, on=(Template.flow == Flow.id))
@@ -468,20 +495,20 @@ def get_step_template(account_id: int, flow_id: int, action_id: int) -> Template
     return template
 
 
-# Undo and redo move between revisions; each move is a revision, so nothing is lost.
+# Undo and redo restore earlier revisions. Each step of undo or redo is a revision itself, so that no content is lost.
 #
 # Undo restores the edit that the current edit was based on. Redo reverses undo, step by step, until the next edit.
 
 
 class UndoSteps(Struct):
-    """The revisions that undo and redo would restore, or None."""
+    """The numbers of the revisions that undo and redo would restore; None if there is nothing to undo or redo."""
 
     undo: int | None
     redo: int | None
 
 
 def find_undo_steps(template: Template) -> UndoSteps:
-    """Return the revisions that undo and redo would restore."""
+    """Return the numbers of the revisions that undo and redo would restore."""
     origins = revisions.fetch_origins(template.id)
     return UndoSteps(_find_undo(origins, template.revision), _find_redo(origins, template.revision))
 
@@ -490,7 +517,11 @@ def undo(
     account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None,
     prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Restore the state before the last edit; raises NotFound, Conflict, or Invalid if there is none."""
+    """Restore the content before the last edit.
+
+    Raises NotFound, Conflict if `revision` is not the current one, Invalid if there is nothing to undo, or the errors
+    of `write`.
+    """
     return _undo_or_redo(account_id, template_id, user_id, revision, "undo", prepared)
 
 
@@ -498,7 +529,11 @@ def redo(
     account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None,
     prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Reverse an undo; raises NotFound, Conflict, or Invalid if there is none."""
+    """Reverse an undo.
+
+    Raises NotFound, Conflict if `revision` is not the current one, Invalid if there is nothing to redo, or the errors
+    of `write`.
+    """
     return _undo_or_redo(account_id, template_id, user_id, revision, "redo", prepared)
 
 
@@ -506,7 +541,10 @@ def restore(
     account_id: int, template_id: int, number: int, user_id: int | None = None, revision: int | None = None,
     prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Restore a revision as a new edit; raises NotFound, Conflict, or Invalid past a campaign's lock."""
+    """Restore the content of the revision `number` as a new edit.
+
+    Raises NotFound, Conflict if `revision` is not the current one, or the errors of `write`.
+    """
     require_write_transaction()
     template = get(account_id, template_id)
     require_unchanged(template, revision=revision)
@@ -523,7 +561,10 @@ def restore(
 
 
 def prepare_revision(account_id: int, template_id: int, to: int | Literal["undo", "redo"]) -> PreparedContent | None:
-    """Parse a revision, or the one that undo or redo goes to; None if there is none. Raises NotFound."""
+    """Parse the content of the revision `to`, or of the one that undo or redo would restore; raises NotFound.
+
+    Returns None if there is nothing to undo or redo.
+    """
     template = get(account_id, template_id)
     number: int | None = to if isinstance(to, int) else getattr(find_undo_steps(template), to)
     if number is None:
@@ -555,7 +596,7 @@ def _find_undo(origins: dict[int, Origin], number: int) -> int | None:
 
 
 def _find_redo(origins: dict[int, Origin], number: int) -> int | None:
-    """Return the edit after the current position, found by walking back from the last edit."""
+    """Return the edit that follows the current position on the way to the newest edit, or None."""
     position = origins[number].position
     at: int | None = max(value.number for value in origins.values() if value.position == value.number)
     while at is not None and at in origins and at != position:

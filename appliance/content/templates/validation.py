@@ -1,4 +1,4 @@
-"""The fields of templates: request structs, validation, and the form in which fields are stored."""
+"""The fields of templates: request structs, validation, and conversion to the stored form."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ Design = Annotated[dict[str, Any], Meta(extra={"bytes": MAX_DESIGN_BYTES}), sche
 
 
 class Content(Struct):
-    """Subject, body and sender of one message."""
+    """The content of one message in a request: subject, body, sender and design."""
 
     REFUSED: ClassVar[RefusedKeys] = content_keys()
 
@@ -47,7 +47,7 @@ class Content(Struct):
 
 
 class TemplateWrite(Content):
-    """A new or changed template; with `updated_at` as last read, stale changes are refused."""
+    """A new or changed template; `updated_at` as last read makes the update fail if the template has changed since."""
 
     name: Line | None | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms"], Meta(description="channel; cannot be changed")] | UnsetType = UNSET
@@ -60,7 +60,7 @@ class TemplateWrite(Content):
 
 
 class TemplateCreate(TemplateWrite):
-    """A new template; all fields are optional."""
+    """A new template, as the API documents it; all fields are optional."""
 
     name: Annotated[Line, default("Untitled template")] | None | UnsetType = UNSET
     channel: (
@@ -95,11 +95,12 @@ FIELD_CONTEXTS: dict[str, merge_limits.Context] = {
     "from_name": "header",
     "body": "html",
 }
-# As many documents as a flow has steps are validated before the write transaction; the cached results are small.
+# Enough for the templates of all steps of a flow, which are validated before its write transaction. The cached results
+# are small.
 _MAX_CACHED = 512
-# The fields that may contain variables.
+# The fields that may contain merge variables.
 FIELDS_WITH_VARIABLES = (*merge.VARIABLE_FIELDS, "design")
-# Each error of the texts and the design of a request: its path and its message.
+# The errors of a request's texts and design, each as (path, message).
 TextFaults = tuple[tuple[str, str], ...]
 
 
@@ -107,9 +108,10 @@ def validate_content(
     account_id: int, request: Content, prefix: str, faults: Faults, channel: str = "email",
     text_faults: TextFaults | None = None,
 ) -> None:  # fmt: skip
-    """Add errors of merge tags, of the design and of the text of an SMS.
+    """Add the errors of merge tags, of the design and of the text of an SMS to `faults`.
 
-    `text_faults` is what `find_text_faults` returned for this request and channel, if the caller has it.
+    `prefix` is put before each path. `text_faults` is the result of `find_text_faults` for the same request and
+    channel, if the caller has it.
     """
     if text_faults is None:
         text_faults = find_text_faults(request, channel)
@@ -120,7 +122,7 @@ def validate_content(
 
 
 def find_text_faults(request: Content, channel: str) -> TextFaults:
-    """Return (path, message) of each error of a request's texts and design that can be found without the database."""
+    """Return the errors of a request's texts and design that can be found without the database."""
     errors: list[tuple[str, str]] = []
     for name, context in FIELD_CONTEXTS.items():
         text = getattr(request, name)
@@ -135,7 +137,7 @@ def find_text_faults(request: Content, channel: str) -> TextFaults:
 
 
 def validate_design(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
-    """Add every error of a design, at paths such as `design.sections[2].props.href`."""
+    """Add every error of a design to `faults`, at paths such as `design.sections[2].props.href` after `prefix`."""
     design_faults = _design_faults(_HashedDocument(design))
     for path, message in design_faults:
         faults.add(prefix + path, message)
@@ -144,7 +146,7 @@ def validate_design(account_id: int, design: dict[str, Any], prefix: str, faults
 
 
 def _check_conditions(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
-    """Add the errors of conditions that show a section to some contacts only."""
+    """Add the errors of `show_if` conditions, the filters that show a section to some contacts only."""
     scope = None
     for path, raw in _iterate_conditions(design):
         scope = scope or members.build_scope(account_id, writing=True)
@@ -155,7 +157,7 @@ def _check_conditions(account_id: int, design: dict[str, Any], prefix: str, faul
 
 
 class _HashedDocument:
-    """A document that is hashable by its content, as a key of caches."""
+    """A document that is hashed and compared by its content, so that it can be a key of a cache."""
 
     __slots__ = ("design", "digest")
 
@@ -176,13 +178,16 @@ def _design_faults(text: _HashedDocument) -> TextFaults:
         return (("sections", message),)
     faults: list[tuple[str, str]] = []
     document.validate(text.design, lambda path, message: faults.append((path, message)))
-    # The cache keeps the result and not the document.
+    # The cached key keeps only the digest, so that the cache does not hold the document in memory.
     text.design = {}
     return tuple(faults)
 
 
 def find_variables(fields: dict[str, Any], channel: str = "email") -> dict[str, Any]:
-    """Return the merge variables of a template, each with default, sample and whether it is required; cached."""
+    """Return the merge variables of a template by name, as dicts of `default`, `sample` and `required`; cached.
+
+    `fields` maps names of FIELDS_WITH_VARIABLES to their values.
+    """
     return dict(_find_variables(_HashedDocument({name: fields.get(name) for name in FIELDS_WITH_VARIABLES}), channel))
 
 
@@ -200,7 +205,10 @@ def _iterate_conditions(design: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def normalize_field(name: str, value: Any) -> Any:
-    """Return a field in its stored form: lines stripped, sections with `id` and `type`."""
+    """Return a field in its stored form.
+
+    Text except the body is stripped, and None if empty; sections get `id` and `type`.
+    """
     if name == "design":
         return set_ids(value) if value is not None else dict(EMPTY_DESIGN)
     return value.strip() or None if isinstance(value, str) and name != "body" else value
@@ -209,7 +217,7 @@ def normalize_field(name: str, value: Any) -> Any:
 def set_ids(design: dict[str, Any]) -> dict[str, Any]:
     """Return a design in which every section has an `id`, and a `type` if it can be inferred.
 
-    An id is derived from the content of its section, so that the same design gets the same ids again.
+    A new id is derived from the section's content, so that the same design always gets the same ids.
     """
     taken_ids = {str(section["id"]): 0 for section in _iterate_sections(design) if section.get("id") is not None}
     return (
@@ -220,7 +228,7 @@ def set_ids(design: dict[str, Any]) -> dict[str, Any]:
 
 
 def _iterate_sections(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every raw section, including those in columns."""
+    """Yield every raw section of a design, including those in columns."""
     for section in document.get_sections(value):
         if isinstance(section, dict):
             yield section
@@ -258,7 +266,8 @@ def _set_id(raw: dict[str, Any], path: str, level: int, taken_ids: dict[str, int
 
 def _generate_id(raw: dict[str, Any], taken_ids: dict[str, int]) -> str:
     text = json.dumps({key: value for key, value in raw.items() if key not in ("id", "type")}, sort_keys=True)
-    # Continue at the last number of an equal section: thousands of equal sections would take quadratic time.
+    # The search starts at the last number used for an equal section: otherwise thousands of equal sections would take
+    # quadratic time.
     same = f"={text}"
     number = taken_ids.get(same, 0)
     while True:
