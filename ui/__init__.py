@@ -1,4 +1,4 @@
-"""The web interface: pages for people, rendered on the server and refreshed in parts."""
+"""The web interface: pages rendered on the server, parts of which are replaced with HTMX."""
 
 from importlib import import_module
 from typing import Any
@@ -9,7 +9,10 @@ from ui import guard, pages, static_files
 
 
 def mount(app: Sanic[Any, Any]) -> None:
-    """Add every page, under the page policy, and the static files to an app whose `ctx.config` is set."""
+    """Add every page and the static files to an app; pages get the origin check and the security headers of `guard`.
+
+    The app's `ctx.config` must be set.
+    """
     static_files.mount(app)
     group = Blueprint.group(*(import_module(f"ui.pages.{name}").pages for name in pages.NAMES))
     group.middleware(guard.reject_cross_origin, "request")  # type: ignore[no-untyped-call]  # untyped in the library

@@ -1,4 +1,4 @@
-"""Format values for people: numbers, times in the account's zone, states, reasons and events."""
+"""Format values for pages: numbers, times in the account's time zone, labels of states, reasons and events."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from appliance.content.designs import merge as merge_tags
 from appliance.core import clock
 from appliance.sending.domains import records
 
-# Icon, tone and label of each event.
+# Icon, colour class and label of each event.
 _EVENTS = {
     "contact_add": ("user-plus", "good", "Added"),
     "contact_update": ("pencil", "", "Changed"),
@@ -62,16 +62,16 @@ _EVENTS = {
 
 
 def event(name: str) -> tuple[str, str, str]:
-    """Return icon, tone and label of an event; an unknown event is labelled with its name."""
+    """Return the icon, the colour class and the label of an event; an unknown event is labelled with its name."""
     return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
 
 
 def is_ours(name: str) -> bool:
-    """Return whether the service itself writes this event."""
+    """Return whether an event of this name is one of the service's own."""
     return name in _EVENTS
 
 
-# Labels of suppression reasons, and their explanations.
+# The label of each suppression reason; `SUPPRESSED` has a sentence that explains it.
 SUPPRESSIONS = {
     "hard_bounce": "Does not exist",
     "soft_bounce": "Keeps failing",
@@ -90,22 +90,25 @@ SUPPRESSED = {
 }
 
 
-# Errors of the merge tag language, in plain words.
+# Errors of the merge tag parser, and the texts shown instead.
 _MERGE_FAULTS = {
     "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
     "expected a primitive expression, found end of expression": "A merge tag says nothing",
 }  # fmt: skip
-# Setting names and RFC numbers in brackets, which only programmers need.
+# A setting name or an RFC number in brackets, which helps only programmers.
 _SETTING_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
 
 
 def strip_setting_names(text: str) -> str:
-    """Return a text without the setting names and RFC numbers in brackets, which only programmers read."""
+    """Return a text without the setting names and RFC numbers in brackets, which help only programmers."""
     return _SETTING_NAMES.sub("", text)
 
 
 def sentence(text: str) -> str:
-    """Return a text as a sentence, with a capital and a full stop. A domain or address at the start stays unchanged."""
+    """Return a message as a sentence, with a capital letter and a full stop.
+
+    Setting names are removed and merge tag errors reworded. A domain or address at the start keeps its small letter.
+    """
     text = strip_setting_names(text.strip())
     for fault, message in _MERGE_FAULTS.items():
         text = text.replace(fault, message)
@@ -114,7 +117,7 @@ def sentence(text: str) -> str:
 
 
 def uncapitalize(text: str) -> str:
-    """Return a phrase for the middle of a sentence, with a small first letter unless it begins with an acronym."""
+    """Return a phrase with a small first letter, for the middle of a sentence; an acronym at the start is unchanged."""
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
@@ -174,7 +177,7 @@ _SMS_REASONS = {
     "transport": "The provider refused us 20 times in a row",
     "bounce_rate": "More than 5 % of the numbers do not exist",
 }
-# Icon and label of each consent event, and labels of who caused it.
+# Icon and label of each consent event; below, labels of the kinds of actor that cause one.
 CONSENT_LABELS = {
     "opt_in": ("circle-check", "Agreed to receive messages"),
     "opt_out": ("ban", "Unsubscribed"),
@@ -187,22 +190,25 @@ CONSENT_ACTOR_LABELS = {"recipient": "by their own act", "operator": "by your te
 
 
 def number(value: int | float | None) -> str:
-    """Write a number with thin spaces between thousands."""
+    """Format a number with thin spaces between thousands; None as a dash."""
     return "—" if value is None else f"{value:,}".replace(",", THIN_SPACE)
 
 
 def count(value: int, singular: str, plural: str) -> str:
-    """Write a number with its noun: `1 person`, `12 384 people`."""
+    """Format a number with its noun: `1 person`, `12 384 people`."""
     return f"{number(value)} {singular if value == 1 else plural}"
 
 
 def count_people(value: int) -> str:
-    """Write a number of people."""
+    """Format a number of people."""
     return count(value, "person", "people")
 
 
 def percent(part: int, total: int) -> str:
-    """Format a percentage; tiny shares are not shown as 0 %, and nearly full shares not as 100 %."""
+    """Format `part` of `total` as a percentage; a dash if `total` is 0.
+
+    A share above 0 is never shown as 0 %, and one below 1 never as 100 %.
+    """
     if not total:
         return "—"
     share = 100 * part / total
@@ -218,7 +224,7 @@ def share(part: float) -> str:
 
 
 def size(value: int) -> str:
-    """Write a number of bytes."""
+    """Format a number of bytes in bytes, KB or MB (powers of 1000)."""
     if value < 1000:
         return f"{value} bytes"
     if value < 1_000_000:
@@ -227,12 +233,12 @@ def size(value: int) -> str:
 
 
 def local_time(ms: int) -> datetime:
-    """Return a moment in the account's zone."""
+    """Return a time in milliseconds as a datetime in the account's time zone."""
     return datetime.fromtimestamp(ms / 1000, current_zone.get())
 
 
 def when(ms: int | None) -> str:
-    """Return a short time: `today 14:05`, `Fri 27 Nov, 09:00`."""
+    """Format a time in milliseconds briefly: `today 14:05`, `Fri 27 Nov, 09:00`; None as a dash."""
     if ms is None:
         return "—"
     then, now = local_time(ms), local_time(clock.now_ms())
@@ -247,13 +253,13 @@ def when(ms: int | None) -> str:
 
 
 def full_time(ms: int) -> str:
-    """Format a moment with day, date, time and zone."""
+    """Format a time in milliseconds with weekday, date, seconds and time zone."""
     then = local_time(ms)
     return f"{then.strftime('%A')} {then.day} {then.strftime('%B %Y, %H:%M:%S')} {then.tzname()}"
 
 
 def time(ms: int | None) -> Markup:
-    """Return a `<time>` element with the short time; the full time is its title."""
+    """Return a `<time>` element with the short time as its text and the full time as its title; for None a dash."""
     if ms is None:
         return Markup("—")
     machine = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
@@ -261,12 +267,12 @@ def time(ms: int | None) -> Markup:
 
 
 def parse_time(text: str) -> int | None:
-    """Read a time as the API writes it."""
+    """Parse a time in the format of the API to milliseconds; None if it is invalid."""
     return clock.parse(text)
 
 
 def day(ms: int) -> str:
-    """Write the day of a moment as a heading."""
+    """Format the day of a time as a heading: `Today`, `Yesterday`, or the weekday and date."""
     then, now = local_time(ms).date(), local_time(clock.now_ms()).date()
     if then == now:
         return "Today"
@@ -277,17 +283,17 @@ def day(ms: int) -> str:
 
 
 def day_name(ms: int) -> str:
-    """Write the day of a moment in full: `Friday 20 November`."""
+    """Format the day of a time as weekday, day and month: `Friday 20 November`."""
     return f"{local_time(ms).strftime('%A')} {local_time(ms).day} {local_time(ms).strftime('%B')}"
 
 
 def clock_time(ms: int) -> str:
-    """Write only the hour and minute of a moment."""
+    """Format the hour and minute of a time: `14:05`."""
     return local_time(ms).strftime("%H:%M")
 
 
 def duration(seconds: float) -> str:
-    """Format an approximate duration."""
+    """Format seconds as an approximate duration, from `less than a minute` to `about 3 years`."""
     if seconds < 50:
         return "less than a minute"
     minutes = round(seconds / 60)
@@ -301,7 +307,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(ms: int) -> str:
-    """Format how long ago a moment was, or the date if it was on another day."""
+    """Format how long ago a time in milliseconds was; after 24 hours as `when` does."""
     minutes = max(0, clock.now_ms() - ms) // 60_000
     if minutes < 1:
         return "a moment ago"
@@ -311,7 +317,7 @@ def ago(ms: int) -> str:
 
 
 def reason_label(code: str | None, channel: str = "email") -> str:
-    """Return why a message was skipped or a campaign paused."""
+    """Return the label of the reason why a message was skipped or a campaign paused."""
     if not code:
         return "No reason given"
     if channel == "sms" and code in _SMS_REASONS:
@@ -323,14 +329,14 @@ def reason_label(code: str | None, channel: str = "email") -> str:
 
 
 def sent_so_far(stats: Mapping[str, int]) -> str:
-    """Return how far a campaign is: `12 of 30 sent`; skipped contacts are no part of either number."""
+    """Return the progress of a campaign, such as `12 of 30 sent`; skipped contacts count in neither number."""
     return f"{number(stats['accepted'])} of {number(stats['audience'] - stats['skipped'])} sent"
 
 
 def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]]) -> str:
-    """Return the outcome of a finished campaign: `Sent to 30 contacts. 19 skipped: unsubscribed`.
+    """Return the outcome of a finished campaign, such as `Sent to 30 contacts. 19 skipped: unsubscribed`.
 
-    `skips` are the reasons of the skipped messages with their counts.
+    `skips` are pairs of the label of a skip reason and its number of messages.
     """
     parts = [f"Sent to {count(stats['accepted'], 'contact', 'contacts')}"]
     if stats["skipped"]:
@@ -347,7 +353,7 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
 
 
 def readable(text: str | None) -> str:
-    """Return a text with readable merge tags, or an empty string for None."""
+    """Return a text with its merge tags in readable form, or an empty string for None."""
     return merge_tags.make_readable(text or "")
 
 
@@ -360,23 +366,23 @@ def unicode_domains(text: str | None) -> str:
 
 
 def contact_name(contact: Any) -> str:
-    """Return the name of a contact, else their email address, else their phone number."""
+    """Return the name of a contact, else the address of its first channel, else `Person` with its id."""
     full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
     return full_name or next((channel.value for channel in contact.channels), f"Person {contact.id}")
 
 
 def email_of(contact: Any) -> Any:
-    """Return the email channel of a person, or None."""
+    """Return the first email channel of a contact, or None."""
     return next((channel for channel in contact.channels if channel.kind == "email"), None)
 
 
 def phone_of(contact: Any) -> Any:
-    """Return the phone channel of a person, or None."""
+    """Return the first phone channel of a contact, or None."""
     return next((channel for channel in contact.channels if channel.kind == "phone"), None)
 
 
 def initials(text: str) -> str:
-    """Return one or two letters for an avatar."""
+    """Return one or two letters for the avatar of a name or email address."""
     text = text.partition("<")[0].strip(' "') or text.strip("<>")
     parts = [part for part in text.partition("@")[0].replace(".", " ").split() if part[:1].isalnum()]
     return "".join(part[0] for part in parts[:2]) or "?"
@@ -388,15 +394,15 @@ def join_names(names: list[str]) -> str:
 
 
 def greeting(ms: int) -> str:
-    """Return a greeting for the hour in the account's time zone."""
+    """Return `Good morning`, `Good afternoon` or `Good evening`, by the hour in the account's time zone."""
     hour = local_time(ms).hour
     return "Good morning" if 4 <= hour < 12 else "Good afternoon" if 12 <= hour < 18 else "Good evening"
 
 
 def query_string(values: dict[str, Any], last_is_open: bool = False) -> str:
-    """Return a query string of the values that are set.
+    """Return a query string of the values that are neither empty nor None.
 
-    `last_is_open` leaves the last name open for a number to follow.
+    With `last_is_open` the last name is left out and the string ends so that the template can append a parameter.
     """
     names = list(values)
     keep = {name: value for name, value in values.items() if value not in ("", None)}

@@ -1,4 +1,4 @@
-"""The wrapper of every page: sign-in, scopes, origin check, security headers, error pages, and double submits."""
+"""Wrappers of page handlers: sign-in, scopes, origin check, security headers, error pages, and double submits."""
 
 import asyncio
 import hashlib
@@ -20,15 +20,15 @@ from ui import session, static_files, view
 from ui.forms import Form, safe_path
 from ui.session import Visit
 
-# A form sent after the session ended is kept in the sign-in page and never stored on the server.
+# A form that is sent after the session ended is kept in a field of the sign-in page; the server does not store it.
 
-# Fields with these words in their names are left out.
+# Form fields with one of these words in their name are not kept.
 _SECRET_NAMES = ("password", "secret", "token")
 _DECODER = msgspec.json.Decoder(list[tuple[str, str]])
 
 
 def dump_form(request: Request) -> str:
-    """Return the fields of a posted form as text, or an empty string if there are none."""
+    """Return the fields of a posted form as JSON, without secrets; an empty string if there are none."""
     posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
     fields = [
         (name, value)
@@ -40,7 +40,7 @@ def dump_form(request: Request) -> str:
 
 
 def load_fields(text: str) -> list[tuple[str, str]]:
-    """Return the fields of a dumped form, or an empty list if the text is invalid."""
+    """Return the (name, value) pairs of a form from `dump_form`, or an empty list if the text is invalid."""
     try:
         return _DECODER.decode(text)
     except msgspec.DecodeError:
@@ -51,8 +51,7 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# An email is shown by src= under its own policy: styles and images work, scripts do not run, and links open in a new
-# window.
+# The policy of an email in a frame: styles and images work, scripts do not run, and links open in a new window.
 _EMAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
     "img-src https: data: {}; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
@@ -64,18 +63,18 @@ _PAGE_HEADERS = {
     "cache-control": "no-store",
 }
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# None if the handler has streamed its response itself.
+# A handler returns None if it has streamed its response itself.
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
 
 def email_policy() -> str:
-    """Return the security policy of an email in a page: images come over https or are our uploads."""
+    """Return the content security policy of an email in a frame; it allows images over https and uploaded pictures."""
     place = urlsplit(config.base_url(config.current()))
     return _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
 
 
 def is_cross_origin(request: Request) -> bool:
-    """Return whether a write came from another site, judged by headers that only the browser can set."""
+    """Return whether a write came from another site, judged by headers that a page cannot set, only the browser."""
     if request.method in SAFE_METHODS:
         return False
     site = request.headers.get("sec-fetch-site")
@@ -84,7 +83,7 @@ def is_cross_origin(request: Request) -> bool:
     origin = request.headers.get("origin")
     if not origin:
         return True
-    # An opaque origin is written "null" and has no host: it is never ours.
+    # The header of an opaque origin is "null", which has no host and so is never accepted.
     host = _split_url(origin).netloc
     return not host or host not in (request.host, urlsplit(config.base_url(request.app.ctx.config)).netloc)
 
@@ -98,20 +97,23 @@ def _split_url(url: str) -> SplitResult:
 
 
 def referring_path(request: Request) -> str:
-    """Return the path of the page that a write came from. Its host is ignored: the service may have many names."""
+    """Return the path and query of the page that a write came from.
+
+    The host is ignored, since the service may be reached by many names.
+    """
     current = _split_url(request.headers.get("referer") or "/")
     return current.path + (f"?{current.query}" if current.query else "")
 
 
 async def reject_cross_origin(request: Request) -> HTTPResponse | None:
-    """Return 403 to a write that another site started."""
+    """Return the error page with status 403 for a write from another site, else None."""
     if is_cross_origin(request):
         return render_problem(request, 403, "foreign")
     return None
 
 
 async def add_headers(request: Request, response: HTTPResponse) -> None:
-    """Set the security headers of a page, unless it has its own, and compress it."""
+    """Set the security headers that a response does not have yet, and compress a page."""
     for name, value in _PAGE_HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("content-security-policy", PAGE_POLICY)
@@ -119,7 +121,10 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 
 
 def render_problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Return an error page in plain words."""
+    """Return an error page; `kind` selects its text in `problem.html`, `words` are further values of the template.
+
+    A write by a partial request gets a dialog, so that the page keeps what the user typed.
+    """
     again = safe_path(_request_path(request)) if status == 503 and request.method in SAFE_METHODS else ""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
     if context["visit"] and view.is_partial(request) and (request.method not in SAFE_METHODS or kind == "stopping"):
@@ -132,7 +137,7 @@ def render_problem(request: Request, status: int, kind: str, **words: Any) -> HT
 
 
 async def handle_exception(request: Request, error: Exception) -> HTTPResponse:
-    """Return a page for an error that no handler caught, such as an unknown path, a body too large, or a bug."""
+    """Return an error page for an exception that no handler caught, such as an unknown path, a large body, or a bug."""
     status = int(getattr(error, "status_code", None) or 500)
     names = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
     kind = names.get(status, "broken" if status >= 500 else "unclear")
@@ -140,14 +145,14 @@ async def handle_exception(request: Request, error: Exception) -> HTTPResponse:
 
 
 async def render_stopping(request: Request) -> HTTPResponse:
-    """Return a page for requests during shutdown."""
+    """Return the error page for requests during shutdown, with `Retry-After`."""
     response = await _render_outside_page(request, 503, "stopping")
     response.headers["retry-after"] = "5"
     return response
 
 
 async def _render_outside_page(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Return an error page for a request without a handler."""
+    """Return an error page for a request that no page handler served, with the navigation if the user is signed in."""
     try:
         request.ctx.visit = await session.load_visit(request)
     except errors.Unavailable:
@@ -158,7 +163,7 @@ async def _render_outside_page(request: Request, status: int, kind: str, **words
 
 
 def public_page(function: Handler) -> Handler:
-    """Mark a page that needs no sign-in; errors are rendered as pages."""
+    """Wrap the handler of a page that needs no sign-in, so that errors are rendered as pages."""
 
     @wraps(function)
     async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
@@ -169,9 +174,9 @@ def public_page(function: Handler) -> Handler:
 
 
 def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
-    """Require a signed-in user; others are sent to the sign-in page and come back afterwards.
+    """Wrap the handler of a page that needs a signed-in user; other visitors are sent to the sign-in page first.
 
-    `needs` is the scope that the role must have (`appliance/accounts/access.py`); None: every role may open the page.
+    `needs` is the scope that the role must have (`appliance/accounts/access.py`); None lets every role open the page.
     """
 
     def mark(function: Handler) -> Handler:
@@ -198,7 +203,10 @@ def _request_path(request: Request) -> str:
 
 
 def _redirect_to_login(request: Request) -> HTTPResponse:
-    """Return the sign-in page, or its dialog for a partial request; a posted form is sent again afterwards."""
+    """Return the sign-in page, or its dialog for a partial request.
+
+    A posted form is kept in the sign-in page and offered to be sent again after sign-in.
+    """
     if view.is_partial(request):
         return view.render_dialog(request, "login/again.html", 401, form=Form())
     back = _request_path(request)
@@ -224,7 +232,7 @@ async def _handle_errors(request: Request, answer: Awaitable[HTTPResponse | None
     except errors.RateLimitExceeded as error:
         return render_problem(request, 429, "too_many", seconds=error.retry_after)
     except errors.Invalid as error:
-        # Handlers with a form show field errors themselves; only other refusals arrive here.
+        # Handlers with a form show field errors themselves; only errors without a form arrive here.
         return render_problem(request, 422, "refused", detail=error.message)
     except errors.Conflict as error:
         return render_problem(request, 409, "refused", detail=error.message)
@@ -232,14 +240,17 @@ async def _handle_errors(request: Request, answer: Awaitable[HTTPResponse | None
         return render_problem(request, 503, "unavailable")
 
 
-# An identical submission within this time is a double click.
+# An identical submission within this time after the first one is taken for a double click.
 _SAME_SUBMIT_SECONDS = 3.0
 _MAX_SUBMISSIONS = 500
 FormHandler = Callable[..., Awaitable[HTTPResponse]]
 
 
 class _Submission:
-    """A submitted form, kept while its handler runs and shortly afterwards, with the redirect and its time."""
+    """A submitted form: the lock held while its handler runs, the URL it redirected to, and the time it finished.
+
+    The time is that of `time.monotonic`.
+    """
 
     def __init__(self) -> None:
         self.lock, self.redirect_url, self.finished_at = asyncio.Lock(), "", 0.0
@@ -249,7 +260,10 @@ _submissions: "OrderedDict[tuple[int, str, bytes], _Submission]" = OrderedDict()
 
 
 def ignore_double_submit(function: FormHandler) -> FormHandler:
-    """Run the handler of a form once for identical submissions within 3 seconds; later ones follow its redirect."""
+    """Run the handler of a form once for identical submissions within `_SAME_SUBMIT_SECONDS`.
+
+    Further submissions wait for the first one and follow its redirect. If it did not redirect, they run the handler.
+    """
 
     @wraps(function)
     async def wrapped(request: Request, visit: Visit, *args: Any, **kwargs: Any) -> HTTPResponse:

@@ -1,4 +1,4 @@
-"""Browser sessions: the signed-in user of a request, cookies, and values that are shown once."""
+"""Browser sessions: the signed-in user of a request, cookies, and secrets that are shown once."""
 
 from contextlib import suppress
 from typing import Any
@@ -20,7 +20,10 @@ THEMES = ("system", "light", "dark")
 
 
 class Visit:
-    """A request of a signed-in user: the session, the user, the account and display choices."""
+    """A request of a signed-in user: session, user, account, actor and time zone.
+
+    `queue_summary` is the sending summary that the sidebar shows.
+    """
 
     def __init__(self, request: Request, session: Any) -> None:
         self.request = request
@@ -42,11 +45,11 @@ class Visit:
         return Evidence("ui", self.actor_id, self.request.ctx.client, self.request.headers.get("user-agent"))
 
     def can(self, scope: str) -> bool:
-        """Return whether the user's role reaches a scope, as an API key would need it."""
+        """Return whether the user's role includes a scope."""
         return scope in access.role_scopes(self.user.role)
 
     def can_open(self, path: str) -> bool:
-        """Return whether the user's role may open the page at a path (without its query).
+        """Return whether the user's role may open the page at a path; a query in the path is ignored.
 
         Raises sanic.exceptions.NotFound if there is no page.
         """
@@ -56,7 +59,7 @@ class Visit:
 
 
 def find_time_zone(name: str | None) -> ZoneInfo:
-    """Return the time zone of that name, or UTC if this machine does not know it."""
+    """Return the time zone of a name, or UTC if the name is empty or unknown on this machine."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError):
@@ -64,7 +67,7 @@ def find_time_zone(name: str | None) -> ZoneInfo:
 
 
 def is_secure(request: Request) -> bool:
-    """Return whether the service is reached over https."""
+    """Return whether the service's base URL is https."""
     return config.is_https(request.app.ctx.config)
 
 
@@ -74,7 +77,7 @@ def cookie_name(request: Request) -> str:
 
 
 async def load_visit(request: Request) -> Visit | None:
-    """Return the visit of the signed-in user, or None."""
+    """Return the visit of a request with a valid session, else None; records the use of the session."""
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
@@ -82,7 +85,7 @@ async def load_visit(request: Request) -> Visit | None:
     if session is None:
         return None
     if sessions.needs_touch(session):
-        # Reading pages works even if nothing can be written.
+        # Pages can be read even if the database cannot be written to.
         with suppress(Unavailable):
             await commit(sessions.touch, session.id)
     visit = Visit(request, session)
@@ -91,13 +94,13 @@ async def load_visit(request: Request) -> Visit | None:
 
 
 def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None]:
-    """Return a session, and for a whole page the sending summary for the sidebar."""
+    """Return the session of a cookie's token, or None; with `whole` also the sending summary for the sidebar."""
     session = sessions.find_by_cookie(token)
     return session, delivery_status.get_summary(session.user.account_id) if whole and session is not None else None
 
 
 async def sign_in(request: Request, response: HTTPResponse, user_id: int) -> None:
-    """Sign a user in with a new session, and end the session that this browser had before."""
+    """Start a session for a user and set its cookie; the browser's previous session is ended."""
     old = request.cookies.get(cookie_name(request))
     if old:
         await commit(sessions.end_by_cookie, old)
@@ -121,28 +124,28 @@ async def sign_out(request: Request, response: HTTPResponse) -> None:
 
 
 def chosen_theme(request: Request) -> str:
-    """Return `light` or `dark` if chosen in this browser, else an empty string for the system's theme."""
+    """Return the theme chosen in this browser, `light` or `dark`; an empty string follows the system."""
     chosen = request.cookies.get("theme") or ""
     return chosen if chosen in ("light", "dark") else ""
 
 
 def has_shortcuts(request: Request) -> bool:
-    """Return whether keyboard shortcuts of one key are on in this browser (WCAG 2.1.4)."""
+    """Return whether single-key shortcuts are on in this browser (WCAG 2.1.4)."""
     return request.cookies.get("keys") != "off"
 
 
 def set_choice(request: Request, response: HTTPResponse, name: str, chosen: str) -> None:
-    """Store a display choice in a cookie, so that the server renders the page accordingly."""
+    """Store a display choice in a cookie for a year, so that the server renders pages accordingly."""
     response.add_cookie(
         name, chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR_SECONDS
     )
 
 
 class Pages(Blueprint):
-    """The blueprint of a page module.
+    """The blueprint of a page module, which sets the error format of all its routes.
 
-    The error format is set for all routes: Sanic would otherwise parse the source of every handler to find it, which
-    takes a fifth of a second at each start, and `guard` renders errors anyway.
+    Without it Sanic parses the source of every handler to find the format, which takes a fifth of a second at each
+    start. `guard` renders errors anyway.
     """
 
     def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:
@@ -150,18 +153,18 @@ class Pages(Blueprint):
         return super().route(uri, *args, error_format=error_format or "html", **options)
 
 
-# Values that are shown once, in memory from the form that created them to the page that shows them.
+# Secrets that are shown once, such as a new API key. They are kept in memory until the next page shows them.
 
 _secrets: dict[tuple[int, str], Any] = {}
 
 
 def store_secret(session_id: int, kind: str, value: Any) -> None:
-    """Store a value for the next page of its kind in a session, which shows it once."""
+    """Keep a secret in memory until `pop_secret` returns it; `kind` tells secrets of one session apart."""
     if len(_secrets) > 1000:
         _secrets.clear()
     _secrets[session_id, kind] = value
 
 
 def pop_secret(session_id: int, kind: str) -> Any:
-    """Return a stored value and forget it."""
+    """Return a kept secret and remove it, or return None."""
     return _secrets.pop((session_id, kind), None)

@@ -1,4 +1,4 @@
-"""Static files in memory, served under a digest of all of them, so that browsers may cache them for a year."""
+"""Static files, held in memory and served under a digest of all files, so that browsers may cache them for a year."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ from sanic.response import HTTPResponse
 
 from appliance.core import executable
 
-# Parts of a style sheet that browsers do not need: comments, indentation, and spaces around punctuation.
+# Replacements that shorten a style sheet: comments, indentation, and spaces around punctuation are removed.
 _CSS_REPLACEMENTS = ((re.compile(r"/\*.*?\*/", re.DOTALL), ""), (re.compile(r"\s+"), " "),
     (re.compile(r" ?([{};,]) ?"), r"\1"),
           (re.compile(r"(?<=[\w-]): (?=[^{}]*[;}])"), ":"), (re.compile(r";}"), "}"))  # fmt: skip
@@ -25,7 +25,7 @@ _MIN_COMPRESS_BYTES = 1400
 
 
 class StaticFile(NamedTuple):
-    """A static file."""
+    """The content type and the bytes of a static file."""
 
     kind: str
     plain: bytes
@@ -33,7 +33,7 @@ class StaticFile(NamedTuple):
 
 @cache
 def load_all() -> tuple[str, dict[str, StaticFile]]:
-    """Return the digest over all static files, and the files by their path."""
+    """Return the digest of all static files, and the files by their path below `static`; style sheets are minified."""
     root = executable.shipped_path("static")
     files: dict[str, StaticFile] = {}
     digest = hashlib.sha256()
@@ -48,14 +48,17 @@ def load_all() -> tuple[str, dict[str, StaticFile]]:
 
 
 def minify_css(sheet: str) -> str:
-    """Return a style sheet without comments and spare spaces; strings in it must not hold several spaces."""
+    """Return a style sheet without comments and unneeded spaces.
+
+    It must not contain strings with several spaces in a row.
+    """
     for pattern, instead in _CSS_REPLACEMENTS:
         sheet = pattern.sub(instead, sheet)
     return sheet.strip()
 
 
 def url(name: str) -> str:
-    """Return the URL of a static file. Raises for an unknown name, which is a bug."""
+    """Return the URL of a static file; raises KeyError for an unknown name."""
     digest, files = load_all()
     if name not in files:
         raise KeyError(f"no static file {name}")
@@ -63,7 +66,7 @@ def url(name: str) -> str:
 
 
 def compress_response(request: Request, response: HTTPResponse) -> None:
-    """Compress a page for browsers that accept gzip.
+    """Compress an HTML response of at least `_MIN_COMPRESS_BYTES` with gzip if the browser accepts it.
 
     The gzip header contains a name of random length, so that the length of a page does not reveal its content (BREACH).
     """
@@ -84,19 +87,19 @@ def _accepts_gzip(request: Request) -> bool:
     return "gzip" in request.headers.get("accept-encoding", "")
 
 
-# Compressed on the first request: the largest file is used by one page only.
+# A file is compressed on its first request, since the largest one is used by a single page.
 @cache
 def _compress(file: StaticFile) -> bytes:
     return gzip.compress(file.plain, mtime=0)
 
 
 def is_static_path(path: str) -> bool:
-    """Return whether a path is a static file; these are served during shutdown too."""
+    """Return whether a path is that of a static file; such paths are served during shutdown too."""
     return path.startswith("/static/")
 
 
 def mount(app: Sanic[Any, Any]) -> None:
-    """Serve the static files of this build."""
+    """Add the route of the static files to an app."""
     app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files", error_format="text")
 
 

@@ -1,4 +1,4 @@
-"""Render pages and blocks with Jinja, redirect, flash notices, and stream files."""
+"""Render pages and their blocks with Jinja, redirect, store notices for the next page, and stream files."""
 
 import logging
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ SHORTCUTS = (
 
 
 class NavigationItem(NamedTuple):
-    """One line of the navigation."""
+    """A link of the navigation."""
 
     label: str
     href: str
@@ -48,7 +48,7 @@ class NavigationItem(NamedTuple):
     is_current: bool
 
 
-# Label, URL, icon and group; the group "people" is shown under Contacts.
+# Label, URL, icon and group of each link; the group "people" is shown under Contacts.
 _NAVIGATION = (
     ("Home", "/", "house", "main"),
     ("Campaigns", "/campaigns", "send", "main"),
@@ -64,7 +64,7 @@ _NAVIGATION = (
     ("Settings", "/settings", "settings", "workspace"),
 )
 ADMIN_ROLES = ("owner", "admin")
-# The tabs of the settings: label, URL, whether only owners and admins see it.
+# Label and URL of each tab of the settings, and whether only owners and admins see it.
 SETTINGS_TABS = (
     ("Account", "/settings", False),
     ("Sending", "/settings/sending", False),
@@ -78,12 +78,12 @@ SETTINGS_TABS = (
     ("Health", "/settings/doctor", False),
     ("You", "/settings/you", False),
 )
-# The tab bar on phones; the rest is under More.
+# The links of the tab bar on phones; all others are under More.
 TAB_BAR = ("Home", "Campaigns", "Contacts", "Inbox")
 
 
 def list_navigation(path: str) -> list[NavigationItem]:
-    """Return the navigation with the line of this path marked."""
+    """Return the links of the navigation, with the one that leads to this path marked as current."""
     return [
         NavigationItem(label, href, icon, group, _is_current(path, href)) for label, href, icon, group in _NAVIGATION
     ]
@@ -93,9 +93,10 @@ def _is_current(path: str, href: str) -> bool:
     return path == href or (href != "/" and path.startswith(href + "/"))
 
 
-# One notice for the next whole page of a session, in memory, because losing one in a restart does no harm.
+# The notice for the next whole page, by session id. It is kept in memory, because losing it in a restart does no harm.
 _notices: dict[int, dict[str, Any]] = {}
-# Macro files are globals, so that a block rendered alone has them too; each may use those above it.
+# Macro files by the name of the global. They are globals, so that a block rendered alone has them too; each file may
+# use the macros of the files above it.
 _MACRO_FILES = {
     "part": "all",
     "rows": "rows",
@@ -120,7 +121,7 @@ _MACRO_FILES = {
 
 @cache
 def template_environment() -> Environment:
-    """Return the one template environment of the interface."""
+    """Return the Jinja environment of the interface."""
     environment = Environment(
         loader=executable.template_loader("ui/html"),
         autoescape=True,
@@ -146,7 +147,7 @@ def template_environment() -> Environment:
 # A table of fifty contacts has hundreds of icons of a few kinds.
 @lru_cache(512)
 def icon(name: str, label: str = "") -> Markup:
-    """Return an icon of the sprite, with a label or decorative."""
+    """Return an `<svg>` of the icon sprite; without a label it is hidden from screen readers."""
     speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
     return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(
         speaks, static_files.url("icons.svg"), name
@@ -154,22 +155,22 @@ def icon(name: str, label: str = "") -> Markup:
 
 
 def is_partial(request: Request) -> bool:
-    """Return whether the request is for a part of a page."""
+    """Return whether HTMX requests a part of a page."""
     return request.headers.get("hx-request") == "true" and request.headers.get("hx-request-type") != "full"
 
 
 def target_id(request: Request) -> str:
-    """Return the id of the element that will be replaced, as the browser names it (`form#to`)."""
+    """Return the id of the element that the response will replace, from the HTMX header (`form#to` gives `to`)."""
     return str(request.headers.get("hx-target") or "").partition("#")[2]
 
 
 def render(
     request: Request, template: str, status: int = 200, /, *, also: tuple[str, ...] = (), **context: Any
 ) -> HTTPResponse:
-    """Return a page, or the one block of it that the request's target names.
+    """Render a page, or for a partial request only the block that is named like the target element.
 
-    A block is named like the id of its element (`-` as `_`). `also` names further blocks that follow a partial answer
-    and replace the elements of the same id.
+    A block has the name of its element's id with `_` for `-`. The blocks in `also` are appended to a partial response
+    and replace the elements with their ids.
     """
     template_ = template_environment().get_template(template)
     block = target_id(request).replace("-", "_")
@@ -188,14 +189,14 @@ def render(
 def render_blocks(
     request: Request, template: str, names: tuple[str, ...], status: int = 200, /, **context: Any
 ) -> HTTPResponse:
-    """Render blocks of a page, one after the other; a script puts each in place of the element with its id."""
+    """Render blocks of a page, one after the other; a script replaces the elements with the ids of the blocks."""
     template_ = template_environment().get_template(template)
     values = _build_context(request, context)
     return _html_response("".join(_render_block(template_, name, values) for name in names), status)
 
 
 def render_whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Return a whole page."""
+    """Render a whole page, with the session's notice."""
     values = _build_context(request, context)
     visit = values["visit"]
     values["notice"] = _pop_notice(visit.session.id) if visit else None
@@ -203,35 +204,36 @@ def render_whole(request: Request, template: str, status: int = 200, /, **contex
 
 
 def render_fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Render a template that several pages include."""
+    """Render a template that is not a whole page, such as a fragment that several pages include."""
     return _html_response(
         template_environment().get_template(template).render(_build_context(request, context)), status
     )
 
 
 def render_dialog(request: Request, template: str, status: int, /, **context: Any) -> HTTPResponse:
-    """Render a part in the page's dialog, so that the page keeps what was typed."""
+    """Render a template into the page's dialog, so that the page keeps what the user typed."""
     response = render_fragment(request, template, status, **context)
     response.headers.update({"hx-retarget": "#dialog", "hx-reswap": "innerHTML"})
     return response
 
 
 def redirect(request: Request, where: str) -> HTTPResponse:
-    """Redirect to a page: 303 after a form, or a header for a partial request."""
+    """Return a redirect: status 303, or the header `HX-Redirect` for HTMX."""
     headers = {"hx-redirect": where} if request.headers.get("hx-request") == "true" else {"location": where}
     return HTTPResponse("", 200 if "hx-redirect" in headers else 303, headers, "text/html; charset=utf-8")
 
 
 def flash(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "") -> None:
-    """Store a notice for the next whole page; `undo` is the URL and the fields of its button.
+    """Store a notice for the session's next whole page; `undo` is the URL and the form fields of its undo button.
 
-    The progress of a job is polled at `follow`: the notice stays on all pages until that URL calls `clear_flash`.
+    `follow` is the URL where the page polls the progress of a job: such a notice stays on all pages until
+    `clear_flash`.
     """
     _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo, "follow": follow}
 
 
 def clear_flash(request: Request) -> None:
-    """Remove the notice of a finished job."""
+    """Remove the notice of the session, such as that of a finished job."""
     _notices.pop(request.ctx.visit.session.id, None)
 
 
@@ -266,7 +268,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
 
 def _render_block(template: Template, name: str, values: dict[str, Any]) -> str:
     context = template.new_context(values)
-    # Variables for all blocks of a template are set before its first output, so it runs only that far.
+    # A template sets the variables of its blocks before its first output, so running it to that point is enough.
     next(template.root_render_func(context), None)
     return "".join(template.blocks[name](context))
 
@@ -279,9 +281,9 @@ log = logging.getLogger("campanero.pages")
 
 
 async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
-    """Send a file chunk by chunk; an error before the first chunk is raised.
+    """Stream a download; raises an error that occurs before the first chunk.
 
-    A later error closes the connection, which tells the browser that the file is incomplete.
+    A later error is logged and closes the connection, which tells the browser that the file is incomplete.
     """
     chunks = iter(pieces)
     piece = await fetch(next, chunks, None)

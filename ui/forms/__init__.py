@@ -1,4 +1,4 @@
-"""Forms: read what a browser posted, and show errors of the domain as sentences at their fields."""
+"""Read posted forms, and show validation errors as sentences at their fields."""
 
 import re
 from datetime import datetime
@@ -10,7 +10,7 @@ from sanic import Request
 from appliance.core import clock, errors
 from ui import formats
 
-# Sentences for validation messages. Messages that are missing here are shown as they are, as a sentence.
+# Sentences for validation messages. Any other message is turned into a sentence by `formats.sentence`.
 _SENTENCES = {
     "can't be blank": "Fill this in.",
     "is invalid": "This does not look right. Check it for a slip.",
@@ -19,7 +19,7 @@ _SENTENCES = {
     "is not included in the list": "Choose one of those offered.",
 }
 
-# Hints for invalid fields, by a part of their names.
+# Hints for invalid fields, by a part of the field's name.
 _HINTS = {
     "email": "Write an address like name@example.com.",
     "reply_to": "Write an address like name@example.com.",
@@ -30,19 +30,23 @@ _LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
 
 
 class Form:
-    """The values of a posted form and their errors. The page always shows again what the user typed."""
+    """The values and errors of a form, from which a page shows again what the user typed.
+
+    `values` has the first value of each field, stripped; `lists` has all values as posted. `errors` maps fields to
+    sentences; the key `base` is shown above the form.
+    """
 
     def __init__(self, values: dict[str, str] | None = None, lists: dict[str, list[str]] | None = None) -> None:
         self.values = values or {}
         self.lists = lists or {}
         self.errors: dict[str, str] = {}
-        # Set by edit_conflicts.merge_form: the conflicts, and the digests of the stored values.
+        # `edit_conflicts.merge_form` sets the conflicts and the digests of the stored values.
         self.conflicts: list[Any] = []
         self.stored_digests: dict[str, str] = {}
 
     @classmethod
     def from_request(cls, request: Request) -> Self:
-        """Return the form of a request; values are stripped and line ends are one character."""
+        """Return the form that a request posted; in `values` every line end is a single newline."""
         posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
         values = {
             name: values_of_field[0].replace("\r\n", "\n").strip()
@@ -55,34 +59,34 @@ class Form:
         return self.values.get(name, "")
 
     def getlist(self, name: str) -> list[str]:
-        """Return every value of a field that may be chosen several times."""
+        """Return every value of a field, such as one with several checkboxes, as posted."""
         return self.lists.get(name, [])
 
     def raw(self, name: str) -> str:
-        """Return a field exactly as it was typed, including spaces; for passwords."""
+        """Return the first value of a field as posted, including spaces, for passwords."""
         return next(iter(self.getlist(name)), "")
 
     def ids(self, name: str) -> list[int]:
-        """Return the chosen ids of a field, without values that are not numbers."""
+        """Return the ids among the values of a field; other values are dropped."""
         return [int(text) for text in self.getlist(name) if text.isdecimal() and len(text) < 19]
 
     def text(self, name: str) -> str | None:
-        """Return a field's text, or None if it is empty."""
+        """Return the value of a field, or None if it is empty."""
         return self[name] or None
 
     def add_error(self, name: str, sentence: str) -> None:
-        """Add an error to a field, unless it has one."""
+        """Add an error to a field that has none yet."""
         self.errors.setdefault(name, sentence)
 
     def require(self, name: str, sentence: str) -> None:
-        """Add an error if a field is empty."""
+        """Add an error to a field if it is empty."""
         if not self[name]:
             self.add_error(name, sentence)
 
     def add_errors(self, error: errors.Invalid, names: dict[str, str] | None = None) -> "Form":
-        """Add the field errors of the domain.
+        """Add the errors of an Invalid to the fields of the form, and return the form.
 
-        `names` maps error paths to fields of this form. Errors without a field are shown above the form.
+        `names` maps error paths, or their last parts, to field names. Errors that match no field are added to `base`.
         """
         for path, messages in error.fields.items():
             last = path.rpartition(".")[2]
@@ -95,9 +99,9 @@ class Form:
         return self
 
     def moment(self, day: str, hour: str, zone: ZoneInfo) -> int | None:
-        """Return the time of a date and an hour field in a zone, in milliseconds.
+        """Return the time of a date field and an hour field in a time zone, in milliseconds; an empty hour means 09:00.
 
-        Adds an error and returns None if it is invalid.
+        If the date is invalid, adds an error to the date field and returns None.
         """
         try:
             local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)
@@ -116,7 +120,7 @@ def _field_sentence(field: str, message: str) -> str:
 
 
 def error_sentence(message: str, path: str = "") -> str:
-    """Return the message of a field error as a sentence."""
+    """Return a validation message as a sentence, which names `path` if it is given."""
     if match := _LENGTH.match(message):
         return f"Use at {'least' if match[1] == 'short' else 'most'} {match[2]} characters."
     known_sentence = _SENTENCES.get(message)
@@ -133,14 +137,14 @@ def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
 
 
 def list_params(request: Request, limit: int) -> tuple[dict[str, Any], str]:
-    """Return the page, limit and search that list queries take, and the search by itself."""
+    """Return the query parameters of a list (`page`, `limit`, `search`) as a dict, and the search text."""
     search = (request.args.get("search") or "").strip()[:254]
     raw: dict[str, Any] = {"page": parse_int(request.args.get("page")), "limit": limit}
     return raw | ({"search": search} if search else {}), search
 
 
 def safe_path(text: str | None) -> str:
-    """Return a path on this site to redirect to, or `/` if the path could lead elsewhere."""
+    """Return a path to redirect to, or `/` if it could lead to another site."""
     if not text or not text.startswith("/") or text.startswith(("//", "/\\")) or any(ord(c) < 33 for c in text):
         return "/"
     return text

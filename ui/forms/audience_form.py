@@ -1,4 +1,4 @@
-"""The form of a campaign's audience: lists, segments and exclusions."""
+"""The audience card of the composer: lists, segments and exclusions as a form, and back."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import audience
 from ui.forms import Form, edit_conflicts
 
-# Accounts with more lists or segments than fit here use the API for the rest.
+# The form offers the first lists and segments only; further ones can be chosen with the API.
 _MAX_PAGES, _PAGE_SIZE = 5, 100
 _FORM_KEYS = (
     "audience_type", "confirm_send_to_all", "contact_list_ids", "exclude_contact_list_ids", "exclude_segment_ids",
@@ -17,20 +17,20 @@ _FORM_KEYS = (
 
 
 class AudienceChoices(NamedTuple):
-    """The lists and segments of an account, by name."""
+    """The lists and segments that the form offers, sorted by name."""
 
     lists: list[Any]
     segments: list[Any]
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the names by kind and id: `list-3`, `segment-4`."""
+        """Return the names by kind and id, with keys such as `list-3` and `segment-4`."""
         kinds = (("list", self.lists), ("segment", self.segments))
         return {f"{kind}-{row.id}": row.name for kind, group in kinds for row in group}
 
 
 def load_choices(account_id: int) -> AudienceChoices:
-    """Return the lists and segments that an audience can be built from."""
+    """Return the lists and segments that the form offers, at most `_MAX_PAGES` × `_PAGE_SIZE` of each."""
     choices: tuple[list[Any], list[Any]] = ([], [])
     for into, ask, query in (
         (choices[0], lists.fetch_page, lists.ListQuery),
@@ -46,7 +46,10 @@ def load_choices(account_id: int) -> AudienceChoices:
 
 
 def describe(campaign: Any, names: dict[str, str]) -> str:
-    """Return an audience in a few words: `Newsletter, VIP, only in Berlin, without Staff`."""
+    """Return the audience of a campaign in words: `Newsletter, VIP, only in Berlin, without Staff`.
+
+    `names` are those of `AudienceChoices.names`.
+    """
     phrases = []
     if audience.is_everyone(campaign.trigger.data):
         phrases.append("Everybody")
@@ -60,13 +63,13 @@ def describe(campaign: Any, names: dict[str, str]) -> str:
 
 
 def selected_list_ids(campaign: Any) -> list[int]:
-    """Return the ids of the lists in an audience."""
+    """Return the ids of the lists in a campaign's audience, without duplicates."""
     both = [campaign.trigger.contact_list_id, *(campaign.trigger.data.get("contact_list_ids") or [])]
     return [key for key in dict.fromkeys(both) if key]
 
 
 def excluded_keys(campaign: Any) -> list[str]:
-    """Return what an audience excludes, as `list-3` and `segment-4`."""
+    """Return the lists and segments that an audience excludes, as keys such as `list-3` and `segment-4`."""
     data = campaign.trigger.data
     return [
         f"{kind}-{item}"
@@ -76,10 +79,10 @@ def excluded_keys(campaign: Any) -> list[str]:
 
 
 class AudienceParts(edit_conflicts.FormParts):
-    """The parts of the audience form, for edit conflicts."""
+    """The parts of the audience form, for edit conflicts, described in words with the names of lists and segments."""
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return the audience in words; `known` maps keys such as `list-3` and `segment-4` to names."""
+        """Return a part in words; `names` maps keys such as `list-3` and `segment-4` to names."""
         if "without" in self.names(key):
             return super().describe(form, key, names)
         if form["who"] == "all":
@@ -93,7 +96,7 @@ class AudienceParts(edit_conflicts.FormParts):
 
 
 def build_form(campaign: Any) -> Form:
-    """Return the audience form of a campaign."""
+    """Return the audience form with the stored values of a campaign."""
     data = campaign.trigger.data
     values = {
         "who": "all" if audience.is_everyone(data) else "some",
@@ -104,7 +107,10 @@ def build_form(campaign: Any) -> Form:
 
 
 def read_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the trigger attributes of a form; keys of `data` that the form does not have are kept."""
+    """Return the campaign's trigger attributes from a form.
+
+    `data` is the trigger data stored so far; its keys that the form does not have are kept.
+    """
     stored: dict[str, Any] = {key: value for key, value in data.items() if key not in _FORM_KEYS}
     everybody = form["who"] == "all"
     list_ids = [] if everybody else form.ids("list")

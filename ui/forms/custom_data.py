@@ -1,4 +1,4 @@
-"""Custom data of a contact as rows of a form: name, type and value."""
+"""Custom data of a contact as form rows of name, type and value."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ MAX_FIELDS = 200
 
 
 class DataRow(NamedTuple):
-    """One row of the form."""
+    """One row of the form: the name of the field, its kind (of `VALUE_KINDS`) and its value as text."""
 
     key: str
     kind: str
@@ -22,7 +22,7 @@ class DataRow(NamedTuple):
 
 
 def build_rows(data: dict[str, Any]) -> list[DataRow]:
-    """Return the rows of a contact's custom data; tags are edited elsewhere."""
+    """Return the rows of a contact's custom data, without the tags, which are edited elsewhere."""
     return [DataRow(key, *_format_value(value)) for key, value in data.items() if key != "tags"]
 
 
@@ -37,7 +37,7 @@ def _format_value(value: Any) -> tuple[str, str]:
 
 
 def read_rows(form: Form) -> list[DataRow]:
-    """Return the posted rows, without the one whose Remove button was pressed."""
+    """Return the posted rows, at most MAX_FIELDS, without the row whose Remove button was pressed."""
     drop = form["drop"]
     return [row for index, row in enumerate(_read_all_rows(form)) if str(index) != drop]
 
@@ -48,17 +48,23 @@ def _read_all_rows(form: Form) -> list[DataRow]:
 
 
 class CustomDataParts(edit_conflicts.FormParts):
-    """The parts of a contact form: each key of custom data is a part."""
+    """The parts of a contact form, for edit conflicts.
+
+    Each custom data field is a part of its own, with a key such as `data.size`.
+    """
 
     _PREFIX = "data."
 
     def keys(self, form: Form, now: Form) -> list[str]:
-        """Return the plain parts and every key; a form that does not show the data has no keys."""
+        """Return the keys of plain parts and custom fields, stored or posted.
+
+        A form that does not show the custom data has no keys for it.
+        """
         rows = [*_read_all_rows(now), *_read_all_rows(form)] if "data_shown" in form.values else []
         return super().keys(form, now) + list(dict.fromkeys(self._PREFIX + row.key for row in rows if row.key))
 
     def all_keys(self, now: Form) -> list[str]:
-        """Return the plain parts and every key."""
+        """Return the keys of all plain parts and of the stored custom fields."""
         return [*super().all_keys(now), *(self._PREFIX + row.key for row in _read_all_rows(now))]
 
     def label(self, key: str) -> str:
@@ -66,19 +72,19 @@ class CustomDataParts(edit_conflicts.FormParts):
         return key.removeprefix(self._PREFIX)
 
     def value(self, form: Form, key: str) -> Any:
-        """Return the value of a part; of a custom field its kind and its text."""
+        """Return the value of a part; for a custom field a list with its kind and its text, empty if it is missing."""
         if not key.startswith(self._PREFIX):
             return super().value(form, key)
         return [[row.kind, row.value] for row in _read_all_rows(form) if row.key == self.label(key)]
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return a part in words."""
+        """Return the value of a part as text for the user."""
         if not key.startswith(self._PREFIX):
             return super().describe(form, key, names)
         return next((row.value or "empty" for row in _read_all_rows(form) if row.key == self.label(key)), "nothing")
 
     def take_stored(self, form: Form, key: str, now: Form) -> None:
-        """Replace a part of the form by the stored one; a custom field keeps its position."""
+        """Replace the value of a part in the form by the stored one; a custom field keeps its row."""
         if not key.startswith(self._PREFIX):
             return super().take_stored(form, key, now)
         name, rows = self.label(key), _read_all_rows(form)
@@ -91,7 +97,10 @@ class CustomDataParts(edit_conflicts.FormParts):
 
 
 def parse_rows(form: Form, rows: list[DataRow]) -> dict[str, Any]:
-    """Return the rows as data; errors are added as `data-N`."""
+    """Parse rows to custom data; adds errors to the form at `data-<row index>`.
+
+    Rows without name and value are ignored.
+    """
     data: dict[str, Any] = {}
     for index, row in enumerate(rows):
         if not row.key and not row.value:

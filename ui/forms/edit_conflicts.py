@@ -1,8 +1,8 @@
-"""Edit conflicts between two users of one form: the user decides only about parts that both changed.
+"""Edit conflicts between users who change one form at the same time: only parts that both changed need a decision.
 
-A part that the user did not change takes over the stored value. The field `seen` of a form holds the digest of each
-part when the form was opened; when the form is sent, its parts are compared with the stored ones. The buttons `mine`
-and `theirs` name the part that the user decided about.
+A part that the user did not change takes over the stored value. The field `seen` of a form holds a digest of each part
+from when the form was opened; when the form is sent, its parts and the stored ones are compared with these digests. The
+values of the buttons `mine` and `theirs` name the part that the user decided about.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from sanic.response import HTTPResponse
 from appliance.content.templates.editing import hash_value
 from ui.forms import Form
 
-# A page that is being closed cannot show conflicts: it overwrites all parts.
+# The value of `mine` with which a page that is being closed overwrites all parts, since it cannot show conflicts.
 EVERY_PART = "*"
 _MAX_DESCRIPTION_CHARACTERS = 400
 KnownNames = Mapping[str, Mapping[str, str]]
@@ -24,11 +24,14 @@ F = TypeVar("F", bound=Form)
 
 
 class ChangedMeanwhile(Exception):
-    """Raised when the stored values changed between the comparison and the write."""
+    """The stored values changed between the comparison and the write."""
 
 
 class EditConflict(NamedTuple):
-    """A part of a form that two users changed, with the stored value and the typed value in words."""
+    """A part of a form that two users changed: its key, its label, and both values as text.
+
+    `theirs` is the stored value, `mine` the posted one.
+    """
 
     key: str
     label: str
@@ -37,7 +40,10 @@ class EditConflict(NamedTuple):
 
 
 class FormPart(NamedTuple):
-    """Fields of a form that belong together; unchecked checkboxes are not sent."""
+    """Fields of a form that are compared together and share a label.
+
+    `is_checkbox` says that a missing field means an unchecked box, not a form without the field.
+    """
 
     label: str
     names: tuple[str, ...]
@@ -45,13 +51,13 @@ class FormPart(NamedTuple):
 
 
 class FormParts:
-    """The parts of a form, for edit conflicts. Subclasses read parts that are not plain fields."""
+    """The parts of a form, by label. Subclasses handle parts that are not plain fields."""
 
     def __init__(self, *parts: FormPart) -> None:
         self._parts = {part.label: part for part in parts}
 
     def keys(self, form: Form, now: Form) -> list[str]:
-        """Return the parts that the form has; a field that the form does not show is not sent."""
+        """Return the keys of the parts that a posted form contains. `now` is the form of the stored values."""
         return [
             key
             for key, part in self._parts.items()
@@ -59,34 +65,34 @@ class FormParts:
         ]
 
     def label(self, key: str) -> str:
-        """Return the label of a part."""
+        """Return the label of a part, which for plain fields is its key."""
         return key
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return the fields of a part."""
+        """Return the names of the fields of a part."""
         return self._parts[key].names
 
     def value(self, form: Form, key: str) -> Any:
-        """Return the value of a part, with its items sorted."""
+        """Return the value of a part for comparison: for each field the sorted values."""
         return [sorted(filter(None, self._values(form, name))) for name in self._parts[key].names]
 
     def take_stored(self, form: Form, key: str, now: Form) -> None:
-        """Replace a part of the form by the stored one."""
+        """Replace the value of a part in the form by that of `now`, the form of the stored values."""
         for name in self._parts[key].names:
             values = self._values(now, name)
             form.values[name], form.lists[name] = next(iter(values), ""), values
 
     def describe(self, form: Form, key: str, known: Mapping[str, str]) -> str:
-        """Return a part in words; `known` maps ids to names."""
+        """Return the value of a part as text for the user; `known` maps ids to names."""
         labels = [known.get(value, value) for values in self.value(form, key) for value in values]
         return ", ".join(labels) or "nothing"
 
     def digests(self, now: Form) -> dict[str, str]:
-        """Return the digest of every part."""
+        """Return the digest of the value of each part, by key."""
         return {key: hash_value(self.value(now, key)) for key in self.all_keys(now)}
 
     def all_keys(self, now: Form) -> Iterable[str]:
-        """Return the keys of all parts."""
+        """Return the keys of all parts. `now` is the form of the stored values."""
         return list(self._parts)
 
     @staticmethod
@@ -96,15 +102,17 @@ class FormParts:
 
 
 def open_form(form: F, parts: FormParts) -> F:
-    """Return a form that shows the stored values, with their digests in `seen`."""
+    """Set the field `seen` of a form that shows the stored values, and return the form."""
     form.values["seen"] = _encode(parts.digests(form))
     return form
 
 
 def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNames | None = None) -> None:
-    """Merge a posted form with the stored values.
+    """Merge a posted form with the form of the stored values.
 
-    Parts that the form did not change take over the stored value; parts that both changed are added to `conflicts`.
+    Parts that the user did not change take over the stored value; parts that both changed are added to
+    `form.conflicts`. `known_names` maps keys of parts to names by id, for the texts of conflicts. A form without `seen`
+    is not merged.
     """
     digests = parts.digests(stored)
     form.stored_digests = digests
@@ -134,14 +142,17 @@ def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNam
 def write_if_unchanged(
     form: Form, parts: FormParts, now: Callable[[], Form], verb: Callable[..., Any], *args: Any
 ) -> Any:
-    """Run a function on the writer if the stored values are those the form was merged with; raises ChangedMeanwhile."""
+    """Call `verb` in the write transaction if the values that `now` loads are still those the form was merged with.
+
+    Raises ChangedMeanwhile otherwise.
+    """
     if parts.digests(now()) != form.stored_digests:
         raise ChangedMeanwhile
     return verb(*args)
 
 
 def retry_on_change(function: PageHandler) -> PageHandler:
-    """Repeat a handler when the stored values changed between its comparison and its write."""
+    """Wrap a handler so that it runs again each time the stored values changed between its comparison and its write."""
 
     @wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> HTTPResponse:

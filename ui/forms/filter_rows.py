@@ -1,8 +1,8 @@
 """Filter rows of forms: posted rows to filters of the API, and back.
 
-A row's fields are named `<prefix>.<key>.<what>`; `<prefix>.row` names the keys in their order, `<prefix>.<key>.row`
-those of the rows inside a row (of a group, or of an event's data). So rows can be moved in the page without being
-renamed, and a form is read the same way with and without JavaScript.
+The fields of a row are named `<prefix>.<key>.<what>`. `<prefix>.row` lists the keys of the rows in order, and
+`<prefix>.<key>.row` those of the rows inside a row (of a group, or of an event's data). Rows can therefore be moved in
+the page without being renamed, and a form is read the same way with and without JavaScript.
 """
 
 import re
@@ -21,14 +21,18 @@ from ui.forms import error_sentence, filter_values
 ANY_DATA = "contact_data.*"
 ANY_EVENT = "event:*"
 ANY_EVENT_DATA = "event.*"
-# Keys of a row besides field, predicate and values.
+# Names of the further fields of a row, besides its field, predicate and values.
 EXTRA_KEYS = ("often", "times", "times_to", "when", "days", "since", "machine", "path", "kind", "was", "as")
 _DEFAULT_PREDICATES = {"time": "within_days", "number": "gteq", "tags": "cont", "history": "performed", "group": "any",
           "boolean": "true", "text": "eq", "code": "eq", "json": "eq", "id": "eq"}  # fmt: skip
 
 
 class FilterRow:
-    """One rule in a form; `rows` are the rules of a group or of an event's data."""
+    """One rule in a form; `rows` are the rules inside a group or about an event's data.
+
+    `name` is the name of the filter field, `extra` has the fields of EXTRA_KEYS, and `path` is where the errors of the
+    rule are reported.
+    """
 
     def __init__(self, key: str, name: str = "", predicate: str = "", values: list[str] | None = None) -> None:
         self.key = key
@@ -39,7 +43,7 @@ class FilterRow:
         self.rows: list[FilterRow] = []
         self.error = ""
         self.path = ""
-        # Set for rendering: the options of the row, and the number of contacts that match this rule alone.
+        # The filter builder sets the options of the row, and how many contacts match this rule alone.
         self.options: Any = None
         self.share: Any = None
 
@@ -48,7 +52,7 @@ class FilterRow:
 
     @property
     def field(self) -> Field | None:
-        """Return the chosen field, or None if none is chosen."""
+        """Return the filter field that the row names, or None if no field is chosen or it does not exist."""
         if self.name.startswith("event:"):
             return fields.FIELDS_BY_NAME["event"]
         if self.name in (ANY_DATA, ANY_EVENT_DATA):
@@ -61,22 +65,22 @@ class FilterRow:
 
     @property
     def type(self) -> str:
-        """Return the type of the field, or an empty string."""
+        """Return the type of the filter field, or an empty string without a field."""
         return self.field.type if self.field else ""
 
     @property
     def value_kind(self) -> str:
-        """Return the kind of value that the predicate takes: text, numbers, days …"""
+        """Return the kind of value that the predicate takes, as `filter_values.value_kind` does."""
         return filter_values.value_kind(self.type, self.predicate)
 
     @property
     def is_blank(self) -> bool:
-        """Return whether no field is chosen yet."""
+        """Return whether no field is chosen; a group is blank if all its rules are."""
         return not self.name or (self.type == "group" and all(row.is_blank for row in self.rows))
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the row is a complete filter; a group needs one complete rule."""
+        """Return whether the row can be used as a filter; a group needs at least one complete rule."""
         if self.field is None or not self.predicate:
             return False
         if self.type == "group":
@@ -89,11 +93,14 @@ class FilterRow:
 
     @property
     def event(self) -> str:
-        """Return the event that a history is about."""
+        """Return the name of the event that a history rule is about."""
         return self["path"] if self.name == ANY_EVENT else self.name.partition(":")[2]
 
     def normalize(self) -> None:
-        """Replace a predicate that the field does not have, and drop values that do not fit the predicate."""
+        """Make predicate and values fit the field, after the user changed the field or the predicate.
+
+        A predicate that the field does not have is replaced by the default one, and values that do not fit are dropped.
+        """
         changed = bool(self["was"]) and self["was"] != self.name
         names = (*PREDICATES_BY_TYPE.get(self.type, ()), "performed", "not_performed", *GROUP_MODES)
         if self.type and (changed or self.predicate not in names or not self.value_kind):
@@ -108,7 +115,7 @@ class FilterRow:
             self.rows = [FilterRow(f"{self.key}-a"), FilterRow(f"{self.key}-b")]
 
     def to_filter(self) -> dict[str, Any]:
-        """Return the filter of the row, without incomplete rules inside it."""
+        """Return the filter of the row as the API takes it; incomplete rules inside the row are left out."""
         name = self.name
         if name in (ANY_DATA, ANY_EVENT_DATA):
             name = name[:-1] + self["path"]
@@ -122,7 +129,7 @@ class FilterRow:
 
 
 def complete_filters(rows: list[FilterRow]) -> list[dict[str, Any]]:
-    """Return the filters of the rows that are complete."""
+    """Return the filters of the complete rows."""
     return [row.to_filter() for row in rows if row.is_complete]
 
 
@@ -132,31 +139,31 @@ _KEY = re.compile(r"[a-z0-9-]{1,40}")
 
 
 class FilterRows:
-    """All rules of one form."""
+    """The filter rows of one form, with its error and the key under which its contacts are counted."""
 
     def __init__(self, rows: list[FilterRow], prefix: str = PREFIX) -> None:
         self.rows = rows
         self.prefix = prefix
         self.error = ""
-        # A newer count with the same key cancels an older count of the same page. The seed selects the sample.
+        # A new count cancels an earlier one with the same key, which is that of the page. The seed selects the sample.
         self.count_key = secrets.token_hex(8)
         self.seed = 0
-        # In a flow: the triggering event, whose data rules can use.
+        # In a flow, the name of the event that triggers it; rules can use its data.
         self.event = ""
 
     @classmethod
     def from_filters(cls, raw: Any, prefix: str = PREFIX) -> "FilterRows":
-        """Return the rows of stored filters."""
+        """Return the rows of filters in the form of the API."""
         return cls(list(_rows_from_filters(raw, "")), prefix)
 
     @classmethod
     def blank(cls, prefix: str = PREFIX) -> "FilterRows":
-        """Return one row without a field."""
+        """Return a single row without a field."""
         return cls([FilterRow("n0")], prefix)
 
     @classmethod
     def from_form(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "FilterRows":
-        """Return the rows of a posted form (`Form.lists`) or a query, normalized."""
+        """Return the normalized rows of a posted form (`Form.lists`) or a query; at most MAX_ROWS."""
         filter_rows = cls(_read_rows(posted, prefix, f"{prefix}.row", 1, set()), prefix)
         asker, seed, filter_rows.event = (
             next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed", "event")
@@ -166,21 +173,25 @@ class FilterRows:
         return filter_rows
 
     def __iter__(self) -> Iterator[FilterRow]:
-        """Yield every row, including nested rows."""
+        """Yield every row, including rows inside other rows."""
         return _walk(self.rows)
 
     def to_filters(self) -> list[dict[str, Any]]:
-        """Return the filters of every row in which a field was chosen."""
+        """Return the filters of all rows with a field, including incomplete ones, so that validation reports these."""
         _assign_paths(self.rows, "filters", strict=True)
         return _chosen_filters(self.rows)
 
     def complete_filters(self) -> list[dict[str, Any]]:
-        """Return the filters of the complete rows, which can be counted while others are being edited."""
+        """Return the filters of the complete rows, which can be counted while the user edits the others."""
         _assign_paths(self.rows, "filters", strict=False)
         return complete_filters(self.rows)
 
     def add_errors(self, error: errors.Invalid, path: str = "filters") -> None:
-        """Add the errors of filters to their rows; `path` is where the filters were in the refused request."""
+        """Add the errors of filters to their rows, or to the form if no row matches.
+
+        `path` is where the filters were in the request. Call `to_filters` or `complete_filters` first: they set the
+        paths.
+        """
         by_path = {row.path: row for row in self if row.path}
         for place, messages in error.fields.items():
             current = "filters" + place.removeprefix(path) if place.startswith(path) else place
@@ -193,7 +204,7 @@ class FilterRows:
                 self.error = self.error or text
 
     def apply_action(self, posted: Mapping[str, list[str]]) -> bool:
-        """Run the action of the pressed button (add, remove, move, copy); return False if no button was pressed."""
+        """Run the action of the button that was pressed (`_ACTIONS`); return whether a known one was pressed."""
         text = next(iter(posted.get(f"{self.prefix}.act", ())), "")
         verb, _, key = text.partition(":")
         key, _, value = key.partition(":")
@@ -204,11 +215,11 @@ class FilterRows:
         return True
 
     def parent_key(self, row: FilterRow) -> str:
-        """Return the key of the row that contains a row, or an empty text."""
+        """Return the key of the row that directly contains a row, or an empty string."""
         return next((row_.key for row_ in self if any(row is inner for inner in row_.rows)), "")
 
     def siblings(self, key: str) -> tuple[list[FilterRow], int] | None:
-        """Return the list of rows that contains a row, and its index."""
+        """Return the list that contains the row with this key, and its index in the list, or None."""
         for rows in _levels(self.rows):
             for index, row in enumerate(rows):
                 if row.key == key:
@@ -216,13 +227,13 @@ class FilterRows:
         return None
 
     def new_keys(self) -> Iterator[str]:
-        """Return keys that no row has."""
+        """Return an endless iterator of keys that no row has yet."""
         used = {row.key for row in self}
         return (key for key in (f"n{number}" for number in count()) if key not in used)
 
 
 def _parent_path(path: str) -> str:
-    """Return a path without its last step: `a.value[1]` is inside `a.value`, and that inside `a`."""
+    """Return a path without its last part: `a.value[1]` gives `a.value`, and that gives `a`."""
     return path[: max(path.rfind("["), path.rfind("."), 0)]
 
 
@@ -338,7 +349,7 @@ def _clone(keys: Iterator[str], row: FilterRow) -> FilterRow:
 
 
 def _toggle_value(rows: FilterRows, key: str, value: str) -> None:
-    """Add a suggested value to a row, or remove it if the row takes several and has it."""
+    """Select a suggested value: in a row with several values add or remove it, in any other row replace the value."""
     if place := rows.siblings(key):
         row = place[0][place[1]]
         takes_several = row.value_kind in filter_values.MULTI_VALUE_KINDS

@@ -1,4 +1,4 @@
-"""Values of filters as text in forms, and back: numbers, days, several lines, typed custom data."""
+"""Values of filters as text of form fields, and back: numbers, days, several lines, and custom data of any type."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from appliance.audience.filters import fields
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 
-# Kinds with several values, one per line or per checkbox.
+# Kinds of value with several values, one a line or a checkbox.
 MULTI_VALUE_KINDS = ("texts", "values", "ids")
 _PAIRS = ("numbers", "times", "values")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -18,7 +18,7 @@ _OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between
 
 
 def value_kind(type_: str, predicate: str) -> str:
-    """Return the kind of value that a predicate takes: text, numbers, days …; empty if the type does not have it."""
+    """Return the kind of value that a predicate takes, such as `text`, `days` or `pair`; empty if the type lacks it."""
     if type_ == "history":
         return "event" if predicate in ("performed", "not_performed") else ""
     if type_ == "group":
@@ -26,14 +26,14 @@ def value_kind(type_: str, predicate: str) -> str:
     row = PREDICATES_BY_TYPE.get(type_, {}).get(predicate)
     if row is None:
         return ""
-    # "between" takes two numbers, other predicates any number of them.
+    # The predicate "between" takes two numbers; all others that take numbers accept any count.
     if row[0].key == "between":
         return "pair"
     return "many numbers" if row[0].value_kind == "numbers" else row[0].value_kind
 
 
 def is_complete(kind: str, values: list[str]) -> bool:
-    """Return whether the values that a predicate needs are there."""
+    """Return whether a rule has the values that its kind of value needs."""
     if kind in ("flag", ""):
         return kind == "flag"
     if kind == "pair":
@@ -42,7 +42,10 @@ def is_complete(kind: str, values: list[str]) -> bool:
 
 
 def clean_values(row: Any) -> list[str]:
-    """Return the posted values of a row; text of a row with several values is split into lines."""
+    """Return the posted values of a row without spaces around them; kinds with several values are split into lines.
+
+    Values that are shown as JSON keep their spaces.
+    """
     if row["kind"] == EXACT:
         return [line for text in row.values for line in text.split("\n") if line.strip()]
     if row["as"] in (*MULTI_VALUE_KINDS, "many numbers"):
@@ -52,7 +55,7 @@ def clean_values(row: Any) -> list[str]:
 
 
 def keep_compatible(before: str, now: str, values: list[str]) -> list[str]:
-    """Return the values if another predicate of the same field can use them, else an empty list."""
+    """Return the values if the value kinds `before` and `now` have the same form of text, else an empty list."""
     texts, ids = ("text", "texts", "value", "values"), ("id", "ids")
     numbers, times = ("number", "many numbers", "pair"), ("time", "pair")
     for compatible in (texts, ids, numbers, times, ("value", "values", "pair")):
@@ -62,7 +65,10 @@ def keep_compatible(before: str, now: str, values: list[str]) -> list[str]:
 
 
 def parse_value(row: Any) -> Any:
-    """Return the value of a filter. Text that cannot be parsed is kept, so that validation reports it."""
+    """Return the filter value of a row.
+
+    Text that cannot be parsed is returned as it is, so that validation reports it.
+    """
     kind, texts = row.value_kind, row.values
     first = texts[0] if texts else ""
     if kind == "flag":
@@ -88,7 +94,7 @@ def parse_value(row: Any) -> Any:
 
 
 def set_value(row: Any, raw: Any) -> None:
-    """Write a stored value into a row."""
+    """Set the values of a row, and if needed its predicate and `extra["kind"]`, from a stored filter value."""
     field = fields.find_field(row.name, FilterPlace.SPLIT, "x")
     names = PREDICATES_BY_TYPE.get(field.type, {}) if field else {}
     if row.value_kind == "flag":
@@ -108,7 +114,10 @@ def set_value(row: Any, raw: Any) -> None:
 
 
 def _json_kind(values: list[Any]) -> str:
-    """Return the type of values of custom data; mixed types and text with surrounding spaces are shown as JSON."""
+    """Return the type of custom data values, one of the kinds of a row.
+
+    Values of several types, and text with surrounding spaces or line breaks, are shown as JSON (EXACT).
+    """
     if all(isinstance(value, bool) for value in values):
         return "boolean"
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -160,7 +169,7 @@ def _parse_id(text: str) -> Any:
 
 
 def parse_history(row: Any) -> dict[str, Any]:
-    """Return the conditions on count and time of an event in the form of a filter."""
+    """Return the conditions on count and time of a history rule, as the API takes them."""
     often, times = row["often"] or "least", _parse_number(row["times"] or "1")
     condition: dict[str, Any] = {"at_least": times}
     if often == "most":
@@ -181,7 +190,7 @@ def parse_history(row: Any) -> dict[str, Any]:
 
 
 def format_history(raw: dict[str, Any]) -> dict[str, str]:
-    """Return the conditions on count and time as the fields of a row."""
+    """Return the conditions on count and time of a stored history rule as the `extra` fields of a row."""
     minimum, limit = raw.get("at_least"), raw.get("at_most")
     minimum = 1 if minimum is None else minimum
     values = {"often": "least", "times": str(minimum)}

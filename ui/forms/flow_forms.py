@@ -1,4 +1,4 @@
-"""Forms of flow steps and triggers: their values, and their parts for edit conflicts."""
+"""Forms of flow steps and triggers: reading, building, and their parts for edit conflicts."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from ui.widgets import filter_builder
 UNITS = (("86400", "days"), ("3600", "hours"), ("60", "minutes"), ("604800", "weeks"), ("1", "seconds"))
 _UNIT_SECONDS = (604_800, 86_400, 3_600, 60, 1)
 OTHER = "other"
-# The events offered as triggers, by group. The other events of the service are not useful as triggers.
+# The events offered as triggers, by group. Other events of the service are not useful as triggers and are left out.
 TRIGGER_GROUPS = (
     ("People", (("list_add", "Joins a list"), ("contact_add", "Is added as a contact"), ("tag_add", "Gets a tag"),
                 ("segment_enter", "Comes into a segment"), ("segment_exit", "Leaves a segment"),
@@ -42,14 +42,17 @@ _PAIR = re.compile(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
 
 
 class StepForm(Form):
-    """The form of a step or trigger, with the rows of its filters."""
+    """The form of a step or trigger.
+
+    `rows` are its filter rows; `where` is the separate form of a trigger's conditions.
+    """
 
     rows: FilterRows | None = None
     where: Form | None = None
 
 
 def build_step_form(step: dict[str, Any]) -> StepForm:
-    """Return the form of a step."""
+    """Return the form with the values of a step; filters and designs have no plain field and are left out."""
     text = {**step, **(step.get("content") or {})}
     values: dict[str, str] = {}
     for field in BY_TYPE[step["type"]].fields:
@@ -68,7 +71,7 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def read_step(form: Form, kind: str) -> dict[str, Any]:
-    """Return the properties of a step, without filters; raises Invalid."""
+    """Return the properties of a step from a form, without filters and design; raises Invalid."""
     raw: dict[str, Any] = {}
     for field in BY_TYPE[kind].fields:
         text = form[field.name]
@@ -88,7 +91,7 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
 
 
 def normalize_event_name(text: str) -> str | None:
-    """Return a typed event name in the stored form: `Became reader` becomes `became_reader`."""
+    """Return an event name in the stored form: `Became reader` becomes `became_reader`; None if the text is empty."""
     return re.sub(r"[\s-]+", "_", text.strip().lower()) or None
 
 
@@ -128,7 +131,7 @@ def _parse_value(text: str) -> Any:
 
 
 def parse_lines(text: str, name: str) -> dict[str, Any]:
-    """Parse lines of `name: value`; values that are JSON numbers or booleans are converted."""
+    """Parse lines of `name: value` to a dict; values in JSON syntax are decoded. Raises Invalid at `name`."""
     values: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         match = _PAIR.fullmatch(line)
@@ -139,7 +142,7 @@ def parse_lines(text: str, name: str) -> dict[str, Any]:
 
 
 def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
-    """Return the form of a trigger."""
+    """Return the form with the values of a trigger, and the goal of its flow."""
     data, often = start.data, start.data.get("frequency")
     gap = int(often["min_gap_seconds"]) if isinstance(often, dict) else 0
     names = start.event in _KNOWN_TRIGGERS
@@ -156,7 +159,10 @@ def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
 
 
 def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
-    """Return the trigger of a form; keys that its event does not use are dropped."""
+    """Return the trigger of a form as `drafts.change_trigger` takes it; raises Invalid.
+
+    Data of `before`, the trigger until now, is kept where the form has no field for it.
+    """
     event = form["event"]
     if event == OTHER:
         event = normalize_event_name(form["event_name"]) or ""
@@ -192,7 +198,7 @@ _FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "t
 
 
 def _parse_date_path(text: str) -> str | None:
-    """Return the path of a date; a bare name is a field of the contact's data."""
+    """Return the path of a date field; a name without a prefix is taken for one of the contact's data."""
     text = text.strip()
     if not text:
         return None
@@ -200,7 +206,7 @@ def _parse_date_path(text: str) -> str | None:
 
 
 def add_errors(form: StepForm, error: errors.Invalid) -> StepForm:
-    """Add errors to the fields that they are about."""
+    """Add the errors of an Invalid to the fields of the form that they name, or to `base`; return the form."""
     for path, messages in error.fields.items():
         last = re.sub(r"\[\d+\]", "", path).split(".")
         name = next((field_name for field_name in reversed(last) if field_name in form.values), None)
@@ -218,11 +224,11 @@ def _error_sentence(message: str, name: str | None, path: str) -> str:
 
 
 def list_client_events() -> list[str]:
-    """Return the names of client events that are suggested where a name is typed."""
+    """Return the names of events sent by programs, as suggestions for event name fields."""
     return [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
 
 
-# Parts for edit conflicts
+# Parts of the forms, for edit conflicts.
 
 _BRANCH_LABEL = "Who goes to Yes"
 _TRIGGER_FIELDS = ("event", "event_name", "contact_list_id", "segment_id", "often", "gap", "tag", "keywords", "path",
@@ -232,10 +238,10 @@ CONDITION_PARTS = FormParts(FormPart("Only if", ("rules",)))
 
 
 class StepParts(FormParts):
-    """The fields of a step."""
+    """The parts of a step's form: one for each field of the step."""
 
     def describe(self, form: Form, key: str, lookup: Mapping[str, str]) -> str:
-        """Return a part in words; a duration is followed by its unit."""
+        """Return a part in words; a duration is its number followed by its unit."""
         names = self.names(key)
         if not names[1:]:
             return super().describe(form, key, lookup)
@@ -244,15 +250,15 @@ class StepParts(FormParts):
 
 
 class TriggerParts(FormParts):
-    """The parts of the trigger form: the event with the fields that it uses, and the goal."""
+    """The parts of the trigger form: the event with the fields that apply to it, and the goal."""
 
     def value(self, form: Form, key: str) -> Any:
-        """Return the value of a part; fields that the event does not use are left out."""
+        """Return the value of a part; fields that do not apply to the chosen event are left out."""
         names = _relevant_fields(form) if "event" in self.names(key) else self.names(key)
         return [[name, *filter(None, self._values(form, name))] for name in names]
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return the trigger or the goal in words."""
+        """Return the trigger or the goal in words; `names` maps keys such as `contact_list_id 3` to names."""
         if "event" not in self.names(key):
             return form["goal"] or "nothing"
         event = form["event_name"] if form["event"] == OTHER else TRIGGER_LABELS.get(form["event"], form["event"])
@@ -266,7 +272,7 @@ TRIGGER_PARTS = TriggerParts(FormPart("Start", _TRIGGER_FIELDS), FormPart("Goal"
 
 
 def _relevant_fields(form: Form) -> list[str]:
-    """Return the fields that the chosen event uses."""
+    """Return the names of the form fields that apply to the chosen event."""
     event = form["event"]
     names = ["event", *(["event_name"] if event == OTHER else [])]
     if event == "manual":
@@ -279,7 +285,7 @@ def _relevant_fields(form: Form) -> list[str]:
 
 
 def step_parts(kind: str) -> FormParts:
-    """Return the parts of the form of a step type."""
+    """Return the parts of the form of a step type, for edit conflicts."""
     form_parts = []
     for field in BY_TYPE[kind].fields:
         if field.type == "filters":
@@ -292,7 +298,7 @@ def step_parts(kind: str) -> FormParts:
 
 
 def load_step(account_id: int, flow_id: int, step_id: int) -> dict[str, Any]:
-    """Return a stored step with its content; raises NotFound."""
+    """Return a step of a flow's draft with its content; raises NotFound."""
     stored = document.find_step(drafts.add_contents(drafts.load_draft(account_id, flow_id).steps), step_id)
     if stored is None:
         raise NotFound
@@ -300,7 +306,7 @@ def load_step(account_id: int, flow_id: int, step_id: int) -> dict[str, Any]:
 
 
 def build_stored_step_form(step: dict[str, Any]) -> StepForm:
-    """Return the form of a stored step, its rules as one value."""
+    """Return the form of a stored step; its filters are the field `rules`, as JSON."""
     form = build_step_form(step)
     if any(field.type == "filters" for field in BY_TYPE[step["type"]].fields):
         form.values["rules"] = serialize_rules(FilterRows.from_filters(step["filters"] or []))
@@ -308,17 +314,17 @@ def build_stored_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def build_conditions_form(start: TriggerSpec) -> Form:
-    """Return the form of a trigger's conditions, as one value."""
+    """Return the form of a trigger's conditions, which are the field `rules`, as JSON."""
     return Form({"rules": serialize_rules(FilterRows.from_filters(start.data.get("where") or []))})
 
 
 def serialize_rules(rows: FilterRows) -> str:
-    """Return rules as one value of a form."""
+    """Return the filters of rows as JSON with sorted keys, so that equal rules are equal text."""
     return json.dumps(rows.to_filters(), sort_keys=True)
 
 
 def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
-    """Return rules in words, by their value."""
+    """Return a sentence for the rules of each of `both`, by their serialized form."""
     args = (
         (serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
     )
@@ -326,13 +332,13 @@ def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
 
 
 def load_step_names(account_id: int, kind: str) -> KnownNames:
-    """Return the names of the lists that a step type chooses from."""
+    """Return the names of contact lists by id, for each part of a step's form that chooses a list."""
     names = {str(row.id): row.name for row in lookups.list_contact_lists(account_id)}
     return {field.label: names for field in BY_TYPE[kind].fields if field.type == "list"}
 
 
 def load_trigger_names(account_id: int) -> KnownNames:
-    """Return the names of the lists and segments that a trigger chooses from."""
+    """Return the names of lists and segments for the trigger part, with keys such as `contact_list_id 3`."""
     lists = {f"contact_list_id {row.id}": row.name for row in lookups.list_contact_lists(account_id)}
     page = segments.fetch_page(account_id, SegmentQuery(limit=100)).rows
     return {"Start": lists | {f"segment_id {row.id}": row.name for row in page}}

@@ -13,7 +13,7 @@ MAX_OPTIONS = 100
 
 
 def complete_phone(visit: Visit, text: str) -> str:
-    """Return a phone number in E.164, completed by the country of the account, or unchanged if it cannot be parsed."""
+    """Return a phone number in E.164; the account's country completes it. A text that cannot be parsed is unchanged."""
     try:
         return addresses.parse_written_phone(text, visit.account.country_code).value
     except ValueError:
@@ -21,7 +21,7 @@ def complete_phone(visit: Visit, text: str) -> str:
 
 
 def find_phone_error(visit: Visit, text: str) -> str | None:
-    """Return an error if the number lacks a country code and the account has no country, else None."""
+    """Return an error if a number has no country code and the account has no country; else None."""
     try:
         addresses.parse_written_phone(text, visit.account.country_code)
     except ValueError as error:
@@ -31,29 +31,32 @@ def find_phone_error(visit: Visit, text: str) -> str | None:
 
 
 def list_contact_lists(account_id: int) -> list[Any]:
-    """Return the first lists of an account, by name."""
+    """Return up to MAX_OPTIONS contact lists of an account, sorted by name."""
     page = lists.fetch_page(account_id, lists.ListQuery(limit=MAX_OPTIONS)).rows
     return sorted(page, key=lambda row: row.name.casefold())
 
 
 def contacts_by_id(ids: set[int]) -> dict[int, Any]:
-    """Return contacts by their ids, with their addresses."""
+    """Return the contacts with these ids, with their channels, by id."""
     return {contact.id: contact for contact in store.fetch_by_ids(sorted(ids))}
 
 
 def find_owner(account_id: int, kind: str, text: str) -> Any:
-    """Return the contact that has an address or a number, or None."""
+    """Return the contact of an account that has an address of a kind (`email` or `phone`), or None.
+
+    Raises ValueError if the address is invalid.
+    """
     contact_id = write.find_owner(account_id, addresses.parse(kind, text))
     return store.get(account_id, contact_id) if contact_id else None
 
 
-# Territories with a calling region of their own but no ISO 3166 code.
+# Territories that have a calling region but no ISO 3166 code.
 EXTRA_COUNTRY_NAMES = {"AC": "Ascension Island", "TA": "Tristan da Cunha", "XK": "Kosovo"}
 
 
 @cache
 def country_names() -> tuple[tuple[str, str], ...]:
-    """Return the countries that phone numbers belong to, as two letters and English name, by name."""
+    """Return the countries that phone numbers can belong to, as (two-letter code, English name), sorted by name."""
     names = EXTRA_COUNTRY_NAMES | numbers.country_names()
     return tuple(
         sorted(((code, names.get(code, code)) for code in addresses.phone_countries()), key=lambda country: country[1])
@@ -61,7 +64,10 @@ def country_names() -> tuple[tuple[str, str], ...]:
 
 
 def country_options(none: str, chosen: str = "") -> list[tuple[str, str]]:
-    """Return the options of a country field; `none` is the label of no country. The `chosen` one is always included."""
+    """Return the options of a country field as (code, label), starting with the empty one, whose label is `none`.
+
+    The code `chosen` is included even if no phone number belongs to it.
+    """
     names = country_names()
     beyond = [(chosen, chosen)] if chosen and chosen not in dict(names) else []
     return [("", none), *beyond, *names]

@@ -1,4 +1,4 @@
-"""Charts (hourly or daily columns, funnels, scales from zero) and QR codes."""
+"""Data of charts (columns by hour or day, funnels, scales), and QR codes."""
 
 import io
 from collections.abc import Sequence
@@ -21,7 +21,10 @@ class Column(NamedTuple):
 
 
 class FunnelStep(NamedTuple):
-    """One step of a funnel: its label, number, total, URL, usual rate and note."""
+    """One step of a funnel: its label, its number, and the number that makes up 100 %.
+
+    `href` leads to the contacts, and `usual_rate` is the rate of the account's earlier campaigns or None.
+    """
 
     label: str
     number: int
@@ -32,12 +35,15 @@ class FunnelStep(NamedTuple):
 
 
 def exceeds_two_days(buckets: Sequence[Any]) -> bool:
-    """Return whether there are buckets after the first two days."""
+    """Return whether a timeline has buckets after its 48 hourly ones."""
     return len(buckets) > _HOURS
 
 
 def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
-    """Return the columns of first opens and clicks: by hour for the first one or two days, or by day for all days."""
+    """Return the columns of a timeline of first opens and clicks.
+
+    `by` is `hour` for the first 24 hours (48 if there are more buckets), or `day` for the whole time.
+    """
     if not buckets:
         return []
     begin = formats.parse_time(buckets[0].from_) or 0
@@ -60,7 +66,10 @@ def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
 
 
 def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
-    """Return sums for each 24 hours: the first two days have hourly buckets, each further bucket is one day."""
+    """Return a column for each 24 hours, at least `_MIN_DAYS`.
+
+    The first 48 buckets are hours and are added up; each further bucket is a day.
+    """
     sums: dict[int, list[int]] = {}
     for index, bucket in enumerate(buckets):
         day = index // 24 if index < _HOURS else index - _HOURS + 2
@@ -78,7 +87,7 @@ def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
 
 
 def scale_top(limit: int) -> int:
-    """Return a round number at or above the largest one, for the end of a scale."""
+    """Return a round number at or above `limit`, the largest value, as the end of a scale."""
     if limit <= 5:
         return max(limit, 1)
     power = 1
@@ -88,7 +97,7 @@ def scale_top(limit: int) -> int:
 
 
 def axis_labels(labels: Sequence[str]) -> tuple[str, str, str]:
-    """Return the labels of the first, the middle and the last column."""
+    """Return the labels of the first, the middle and the last column of a chart."""
     return labels[0], labels[len(labels) // 2], labels[-1]
 
 
@@ -96,26 +105,26 @@ def axis_labels(labels: Sequence[str]) -> tuple[str, str, str]:
 
 # Pixels per module in a PNG, enough for a poster.
 PNG_SCALE = 16
-# The quiet zone around a QR code in modules (ISO/IEC 18004, 9.1)
+# The quiet zone around a QR code in modules (ISO/IEC 18004, 9.1).
 BORDER = 4
 
 
 class QrDrawing(NamedTuple):
-    """A QR code as an SVG path of its dark modules; `side` is its width in modules."""
+    """A QR code as an SVG path of its dark modules; `side` is its width and height in modules."""
 
     side: int
     path: str
 
 
 def draw_qr(text: str) -> QrDrawing:
-    """Return a QR code as an SVG path."""
+    """Return the QR code of a text as an SVG path, without the quiet zone."""
     rows = [list(row) for row in _make_qr(text).matrix]
     dark = [f"M{x} {y}h1v1h-1z" for y, row in enumerate(rows) for x, is_dark in enumerate(row) if is_dark]
     return QrDrawing(len(rows), "".join(dark))
 
 
 def render_qr_file(text: str, kind: Literal["svg", "png"]) -> bytes:
-    """Return a QR code as a file, with the white border that scanners need."""
+    """Return the QR code of a text as an SVG or PNG file, with the quiet zone that scanners need."""
     out = io.BytesIO()
     _make_qr(text).save(out, kind=kind, scale=PNG_SCALE, border=BORDER, dark="#000", light="#fff")
     return out.getvalue()
@@ -123,5 +132,5 @@ def render_qr_file(text: str, kind: Literal["svg", "png"]) -> bytes:
 
 def _make_qr(text: str) -> segno.QRCode:
 
-    # A quarter of the code may be damaged. Micro QR is off, because many cameras do not read it.
+    # Level Q: a quarter of the code may be damaged. Micro QR is not used, because many cameras do not read it.
     return segno.make_qr(text, error="q")

@@ -1,4 +1,4 @@
-"""Panels of the email editor: outline and palette of sections, and the fields of a section, theme and details."""
+"""Data for the panels of the email editor: outline, palette, and the fields of a section, the theme and the details."""
 
 import json
 from typing import Any, NamedTuple
@@ -29,12 +29,16 @@ PALETTE = (
     ("Advanced", ("html",)),
 )
 _MAX_EXCERPT_CHARACTERS = 60
-# Properties that can be the excerpt of a section, in order of preference.
+# Properties whose text can be the excerpt of a section, in order of preference.
 _EXCERPT_PROPS = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")
 
 
 class OutlineRow(Struct):
-    """A section as a line of the outline; `columns` holds the nested sections, column by column."""
+    """A section as a line of the outline; `columns` holds the sections nested in it, column by column.
+
+    `position` is counted from 1 among `sibling_count` siblings; `hidden` is a text if the section is hidden on a
+    device.
+    """
 
     key: str
     label: str
@@ -49,7 +53,7 @@ class OutlineRow(Struct):
 
 
 class PaletteTile(Struct):
-    """A section kind in the palette."""
+    """A section kind in the palette; `in_columns` says whether it is allowed in columns."""
 
     kind: str
     label: str
@@ -58,7 +62,7 @@ class PaletteTile(Struct):
 
 
 def build_outline(rows: list[Entry]) -> list[OutlineRow]:
-    """Return the outline of a design's sections."""
+    """Return the outline of a design; `rows` are all its sections in reading order."""
     outline_rows: dict[str, OutlineRow] = {}
     roots: list[OutlineRow] = []
     for entry in rows:
@@ -84,12 +88,12 @@ def _build_row(entry: Entry) -> OutlineRow:
 
 
 def kind_icon(kind: Kind | None) -> str:
-    """Return the icon of a section kind."""
+    """Return the name of the icon of a section kind, or of the one for unknown kinds."""
     return KIND_ICONS.get(kind.name if kind is not None else "", KIND_ICONS[""])
 
 
 def section_excerpt(entry: Entry) -> str:
-    """Return the beginning of a section's content."""
+    """Return a short text that identifies a section in the outline, usually the start of its content; may be empty."""
     kind, props = entry.section.kind, entry.section.props
     if kind is None:
         return entry.section.type[:_MAX_EXCERPT_CHARACTERS]
@@ -137,12 +141,12 @@ def list_palette() -> list[tuple[str, list[PaletteTile]]]:
 
 
 def position_label(row: Any) -> str:
-    """Return the position of a section, for screen readers."""
+    """Return the position of a section among its siblings, such as `2 of 5`."""
     return f"{row.position} of {row.sibling_count}"
 
 
 def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
-    """Return the line of a section."""
+    """Return the line of the section with this key, also inside columns, or None."""
     for row in rows:
         if row.key == key:
             return row
@@ -168,7 +172,7 @@ def describe_place(rows: list[OutlineRow], key: str) -> str:
     return ""
 
 
-# Fields of a section, from the properties of its kind
+# Fields of a section, built from the properties of its kind.
 
 FONTS = ("Arial", "Helvetica", "Verdana", "Tahoma", "Trebuchet MS", "Georgia", "Times New Roman", "Courier New")
 _STYLE_FIELDS = ("inner_padding", "padding", "stack_on_phone", "play_badge", "columns", "preset", "width", "height")
@@ -184,7 +188,11 @@ _MAX_SEGMENTED_CHARACTERS = 26
 
 
 class Field(Struct):
-    """A field of the inspector."""
+    """A field in the panel of a section, the theme or the details.
+
+    `path` is the address of its value (`editing.parse_path`) and `value_hash` the hash by which conflicts are detected.
+    `hint` is the placeholder text. `entries` are the items of a list, which `can_add` and `can_remove` items.
+    """
 
     path: str
     kind: str
@@ -207,17 +215,17 @@ class Field(Struct):
 
     @property
     def id(self) -> str:
-        """Return the id of the field's element."""
+        """Return the HTML id of the input element."""
         return "f-" + self.path.replace(".", "-").replace("_", "-")
 
     @property
     def error(self) -> str:
-        """Return the id of the element that shows the field's error."""
+        """Return the HTML id of the element that shows the field's error."""
         return "e" + self.id[1:]
 
 
 class ItemFields(Struct):
-    """One entry of a list: its number, its fields, and the sections in it if it is a column."""
+    """The fields of one item of a list property; `index` is its position from 0."""
 
     index: int
     title: str
@@ -225,14 +233,17 @@ class ItemFields(Struct):
 
 
 class FieldGroup(NamedTuple):
-    """Fields that belong together."""
+    """A titled group of fields."""
 
     title: str
     fields: list[Field]
 
 
 def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
-    """Return the fields of a section in the groups Content, Style and Visibility; empty for an unknown kind."""
+    """Return the fields of a section in the groups Content, Style and Visibility, without empty groups.
+
+    A section of an unknown kind has no groups.
+    """
     kind = entry.section.kind
     if kind is None:
         return []
@@ -249,7 +260,7 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
             into = content
         into += _build_prop_fields(prop, "props", entry, kind, theme)
     for prop in STYLES:
-        # A section without an inner box has its own property of this name.
+        # A section without an inner box has a property of this name itself, which is used instead.
         if not (kind.is_whole and prop.name in {prop.name for prop in kind.props}):
             style += _build_prop_fields(prop, "styles", entry, kind, theme)
     groups = (FieldGroup("Content", content), FieldGroup("Style", style), FieldGroup("Visibility", visible))
@@ -316,7 +327,7 @@ def _build_section_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme:
 
 
 def _find_alt_places(path: str, entry: Entry, kind: Kind) -> list[editing.ValuePath]:
-    """Return the path of an image's alternative text, if its section kind has one."""
+    """Return a list with the path of an image's alternative text, empty if the section kind has none."""
     before = path.rpartition(".")[0]
     name = "logo_alt" if path.endswith("logo_url") else "caption" if path.endswith("thumbnail") else "alt"
     declared = {prop.name for prop in kind.props} | {inner.name for prop in kind.props for inner in prop.fields}
@@ -324,7 +335,7 @@ def _find_alt_places(path: str, entry: Entry, kind: Kind) -> list[editing.ValueP
 
 
 def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
-    """Return the field of a property with its value."""
+    """Return the field of a property with its current value and its options."""
     field = Field(
         path, prop.kind, prop.label, _format_value(prop, value), editing.hash_value(value), prop.help, name=prop.name
     )
@@ -369,7 +380,7 @@ def _format_value(prop: Prop, value: Any) -> str:
 
 
 def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
-    """Return the fields of a design's theme."""
+    """Return the fields of a design's theme; an empty value means that of the brand."""
     fields = []
     for prop in THEME:
         value = prop.get_value(design.get("theme"))
@@ -392,7 +403,7 @@ def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
 
 
 def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
-    """Return the colour pairs of an email's text: label, contrast (1 to 21), and whether that is sufficient."""
+    """Return the colour pairs of an email's texts as (label, contrast from 1 to 21, whether it is at least 4.5)."""
     light = theme.light
     pairs = (
         ("Text on its ground", light.text, light.card), ("Links", light.link, light.card),
@@ -404,7 +415,7 @@ def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
 
 
 def build_detail_fields(row: Any) -> dict[str, Field]:
-    """Return the fields of subject, preheader and sender, by name."""
+    """Return the fields of a template besides its design, by name (`editing.DETAIL_FIELDS`)."""
     return {
         name: Field(
             f"email.{name}", "line", "", getattr(row, name) or "", editing.hash_value(getattr(row, name)), name=name
@@ -414,7 +425,7 @@ def build_detail_fields(row: Any) -> dict[str, Field]:
 
 
 def sections_by_column(entry: Entry, rows: list[Entry]) -> list[list[Entry]]:
-    """Return the sections within columns, column by column."""
+    """Return the sections directly inside a columns section, column by column."""
     columns: list[list[Entry]] = [[] for _ in document.get_columns(entry.raw)]
     for inner in rows:
         if inner.parent == entry.key:

@@ -1,4 +1,4 @@
-"""Emails inside a page: separate documents in a frame, with a security policy of their own."""
+"""Emails inside a page, served as separate documents for a frame with the content security policy of `guard`."""
 
 import re
 
@@ -18,7 +18,10 @@ _NOTE = (
 
 
 def render_html(html: str) -> HTTPResponse:
-    """Return the HTML of an email as a separate document whose links open in a new window."""
+    """Return the HTML of an email as a document whose links open in a new window; an empty one as a note.
+
+    The tracking pixel is removed, so that a look at the email is not counted.
+    """
     if not html.strip():
         return _build_response(_NOTE.format("Nothing written yet."))
     html = links.remove_pixel(html, config.base_url(config.current()))
@@ -32,14 +35,14 @@ def render_html(html: str) -> HTTPResponse:
 
 
 def sms_html(body: str) -> str:
-    """Return the text of an SMS as HTML."""
+    """Return the text of an SMS as HTML, or an empty string if it is blank."""
     style = "white-space:pre-wrap;overflow-wrap:anywhere;margin:16px;font:16px/1.5 sans-serif"
     html = f'<p dir="auto" style="{style}">{escape(body)}</p>'
     return html if body.strip() else ""
 
 
 def render_error(why: str) -> HTTPResponse:
-    """Return a page that tells why an email cannot be shown."""
+    """Return a document with the reason why an email cannot be shown."""
     return _build_response(_NOTE.format(f"This cannot be shown yet: {escape(why)}."))
 
 

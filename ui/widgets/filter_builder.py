@@ -1,4 +1,4 @@
-"""The filter builder: options of each row, the rules in words, counts, a sample, and a check of one contact."""
+"""The filter builder: options of each row, the rules as a sentence, counts, a sample, and a check of one contact."""
 
 import asyncio
 import time
@@ -32,18 +32,21 @@ _GROUP_TITLES = (
 _CHANNEL_FIELDS = ("contact_email", "contact_phone_number", "contact_verification_status", "contact_suppression_reason",
              "contact_subscribed_email", "contact_subscribed_phone", "contact_verified",
              "contact_suppressed")  # fmt: skip
-# Labels of id predicates, which follow the field's name.
+# Labels of the predicates of id fields, shown after the field's name.
 _ID_PREDICATES = {"eq": "is", "not_eq": "is not", "in": "is one of", "not_in": "is none of", "present": "is any",
         "blank": "is none at all"}  # fmt: skip
 _PREDICATE_LABELS = {"true": "yes", "false": "no", "performed": "did this", "not_performed": "did not do this",
           "any": "at least one holds", "all": "all hold", "none": "none holds"}  # fmt: skip
-# Synonyms: a stored filter keeps its predicate, but rows do not offer both.
+# Predicates with a synonym, by type. A stored filter keeps such a predicate, but other rows are not offered it.
 _SYNONYM_PREDICATES = {"boolean": ("eq", "not_eq"), "tags": ("eq", "not_eq")}
 VALUE_KINDS = (("text", "as text"), ("number", "as a number"), ("date", "as a date"), ("boolean", "as yes or no"))
 
 
 class RowOptions(NamedTuple):
-    """The options of one row: fields, predicates, values and suggestions."""
+    """The options of one row: fields by group, predicates, selectable values, suggested values and value types.
+
+    `before` and `after` are the parts of the predicate's label around its value.
+    """
 
     fields: list[tuple[str, list[tuple[str, str]]]]
     predicates: list[tuple[str, str]]
@@ -55,7 +58,10 @@ class RowOptions(NamedTuple):
 
 
 def fill_options(account_id: int, rows: FilterRows, place: str = SEGMENT) -> FilterRows:
-    """Set the options of every row; in a flow `place` is `split`, where the triggering event can be used."""
+    """Set the options of every row and return the rows.
+
+    `place` is SEGMENT, or BRANCH in a flow, where rules can use the triggering event.
+    """
     offers = _OptionsBuilder(account_id, place, rows.event)
     offers.fill(rows.rows, "")
     return rows
@@ -80,7 +86,7 @@ class _OptionsBuilder:
         if field is not None and field.type == "json" and row.value_kind in ("value", "values", "pair"):
             guess = self._guess_kind(row, event)
             row.extra["kind"] = row["kind"] or guess or "text"
-            # The type of a value is guessed from the stored data; the user chooses it only if the guess fails.
+            # The type of a value is guessed from the stored data. The user is asked for it only if the guess fails.
             if row["kind"] != guess:
                 kinds = [kind for kind in VALUE_KINDS if kind[0] != "boolean" or row.value_kind == "value"]
             kinds += [(filter_values.EXACT, "exactly, as JSON")] if row["kind"] == filter_values.EXACT else []
@@ -92,7 +98,7 @@ class _OptionsBuilder:
         )  # fmt: skip
 
     def _guess_kind(self, row: FilterRow, event: str) -> str:
-        """Return the type of the stored values of a path, or an empty string."""
+        """Return the type that stored values of the row's data path have, or an empty string if it is unknown."""
         event = event or (self.event if row.name.startswith("event.") else "")
         if row.name.startswith("event.") and not event:
             return ""
@@ -154,7 +160,7 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
 
 
 def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the fields of an event's data."""
+    """Return the group of fields of an event's data."""
     options = [(f"event.{key.path}", key.path) for key in suggestions.suggest_event_keys(account_id, event)]
     return [("Its data", [*options, (ANY_EVENT_DATA, "Something else in its data…")])]
 
@@ -172,7 +178,7 @@ def _field_group(field: Field) -> str:
 def _with_current_field(
     groups: list[tuple[str, list[tuple[str, str]]]], row: FilterRow
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the fields including that of the row, even if the field is not offered to other rows."""
+    """Return the groups with the row's own field added, if they do not offer it."""
     if not row.name or row.name == "group" or any(row.name == name for _, fields in groups for name, _ in fields):
         return groups
     label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name
@@ -221,7 +227,10 @@ COUNT_TIMEOUT_SECONDS = 1.5
 
 
 class FilterView(NamedTuple):
-    """The data of the macro `rows.builder`; without `running_count`, `note` tells why the rules are not counted."""
+    """The data of the template macro `rows.builder`.
+
+    Without a `running_count`, `note` may say why the contacts are not counted.
+    """
 
     rows: FilterRows
     place: str = SEGMENT
@@ -231,7 +240,7 @@ class FilterView(NamedTuple):
 
 
 async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
-    """Return the view of rows, with the count if it is ready soon; otherwise the page polls for it."""
+    """Return the view of rows; waits up to COUNT_TIMEOUT_SECONDS for the count, then the page polls for it."""
     view = await fetch(build_view, account_id, rows, place, counted)
     if view.running_count is not None:
         await wait_for_count(view.running_count)
@@ -239,17 +248,17 @@ async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, cou
 
 
 async def wait_for_count(running_count: BackgroundCount, seconds: float = COUNT_TIMEOUT_SECONDS) -> None:
-    """Wait until a count is done, for at most `seconds`."""
+    """Wait until a count is done, at most `seconds`."""
     until = time.monotonic() + seconds
     while not running_count.is_done and time.monotonic() < until:
         await asyncio.sleep(0.01)
 
 
 def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
-    """Return the view of rows, with a running count; runs on a reader (`await fetch(build_view, …)`).
+    """Return the view of rows and start a count; call it with `fetch`, since it reads the database.
 
-    Errors of complete rows are added to them. In a flow `place` is `split`: the triggering event can be used there, and
-    then the rules cannot be counted.
+    Errors of complete rows are added to the rows. `place` is SEGMENT, or BRANCH in a flow: there rules can use the
+    triggering event, and such rules are not counted.
     """
     fill_options(account_id, rows, place)
     try:
@@ -275,14 +284,14 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
 
 
 def parse_rows(account_id: int, rows: FilterRows, place: str = SEGMENT) -> tuple[list[Node], Scope]:
-    """Read the complete rows; raises Invalid with the faults at the paths of their rows."""
+    """Parse the complete rows, and return the nodes with their scope; raises Invalid at the paths of the rows."""
     scope = members.build_scope(account_id, writing=True)
     scope = scope._replace(place=FilterPlace.SPLIT) if place == BRANCH else scope
     return parse.parse_filters(rows.complete_filters(), scope), scope
 
 
 def _count_rows(account_id: int, rows: FilterRows, nodes: list[Node], current: Scope) -> None:
-    """Set on every row, including nested rows, how many contacts match that rule alone."""
+    """Set on every row, including rows inside groups, how many contacts match that rule alone."""
     pairs = list(_pair_rows(rows.rows, nodes))
     shares = members.count_each(account_id, [node for _, node in pairs], current)
     for (row, _), share in zip(pairs, shares, strict=True):
@@ -299,7 +308,7 @@ def _pair_rows(rows: list[FilterRow], nodes: list[Node]) -> list[tuple[FilterRow
 
 
 def _depends_on_event(nodes: list[Node]) -> bool:
-    """Return whether the rules depend on the event that triggered a flow, or on the time of entry."""
+    """Return whether a rule uses the data of the triggering event or the time when the contact entered the flow."""
     for node in nodes:
         if isinstance(node, ConditionGroup):
             if _depends_on_event(node.parts):
@@ -309,21 +318,21 @@ def _depends_on_event(nodes: list[Node]) -> bool:
     return False
 
 
-# Sample and check
+# The sample of matching contacts, and the check of one contact.
 
 _MAX_COLUMNS = 4
 _MAX_CANDIDATES = 5
 
 
 class Cell(NamedTuple):
-    """The value of a contact that a rule checks, and its kind."""
+    """A contact's actual value for a rule, and the kind that decides how the page shows it."""
 
     kind: str
     value: Any
 
 
 class Sample(NamedTuple):
-    """Some matching contacts: the names of the columns, and each contact with its cells."""
+    """Contacts that match: the labels of the columns, and each contact with its cells."""
 
     columns: list[str]
     people: list[tuple[Any, list[Cell]]]
@@ -339,7 +348,7 @@ class RuleResult(NamedTuple):
 
 
 class ContactCheck(NamedTuple):
-    """One contact checked against the rules, or search results to choose from."""
+    """One contact checked against the rules; without `person`, the search results to choose one from."""
 
     search: str
     candidates: Sequence[Any]
@@ -349,7 +358,7 @@ class ContactCheck(NamedTuple):
 
 
 def load_sample(account_id: int, filter_view: FilterView) -> Sample:
-    """Return some matching contacts, with a column for each field that the rules use."""
+    """Return contacts of the count's sample, with a column for each of the first `_MAX_COLUMNS` fields of the rules."""
     if filter_view.running_count is None:
         return Sample([], [])
     nodes = members.parse_filters(account_id, filter_view.running_count.filters)
@@ -367,7 +376,10 @@ def load_sample(account_id: int, filter_view: FilterView) -> Sample:
 
 
 def check_contact(account_id: int, rows: FilterRows, search: str, person_id: int | None) -> ContactCheck:
-    """Check one contact against rows, or return search results."""
+    """Check the contact `person_id` against the rows, and return the result with the contacts that `search` finds.
+
+    Raises Invalid if the rows are invalid. Without an existing contact there are only search results.
+    """
     candidates: Sequence[Any] = []
     if search:
         query = store.ContactQuery(search=search, limit=_MAX_CANDIDATES)
@@ -391,7 +403,7 @@ def _rule_result(account_id: int, node: Node, row: explain.Row) -> RuleResult:
 
 
 def _sample_columns(nodes: list[Node]) -> list[FieldCondition | EventCondition]:
-    """Return the conditions that become columns, each field once."""
+    """Return the conditions whose fields become columns, each field or event once, at most `_MAX_COLUMNS`."""
     conditions: dict[tuple[str, str], FieldCondition | EventCondition] = {}
     for node in nodes:
         for leaf in _sample_columns(node.parts) if isinstance(node, ConditionGroup) else [node]:

@@ -1,4 +1,4 @@
-"""The tree of a flow: a card for each step, with its description and figures."""
+"""The tree of a flow: a card for each step, with a description and figures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from appliance.flows.triggers import TriggerSpec
 from ui import formats
 from ui.forms.flow_forms import TRIGGER_LABELS
 
-# The tone of each step icon.
+# The colour class of each step icon.
 TONES = {
     "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
     "pencil": "", "log-out": "",
@@ -24,7 +24,12 @@ _DAY_SECONDS = 86_400
 
 
 class Card(NamedTuple):
-    """A step in the tree; `number` contacts with a `label`, and the share of entries that continued from it."""
+    """A step in the tree, with the cards of its branches (`yes`, `no`).
+
+    `number` is a count of contacts that `label` explains, or None. `continuing_share` is the share of entries that went
+    on from the step, `branch_shares` that of each branch, and `left_label` says how many contacts left here. `change`
+    marks an unpublished change.
+    """
 
     id: int
     type: str
@@ -48,26 +53,26 @@ class Card(NamedTuple):
 
 
 class TreeFigures(NamedTuple):
-    """The figures of a flow: entries, and figures by step."""
+    """The figures of a flow: the number of entries, and the figures of each step by id."""
 
     entered: int
     steps: Mapping[int, StepFigures]
 
 
 def index_report(flow_report: FlowReport | None) -> TreeFigures:
-    """Return the figures of a report by step."""
+    """Return the figures of a report by step id; zero entries and no figures without a report."""
     if flow_report is None:
         return TreeFigures(0, {})
     return TreeFigures(flow_report.runs.entered.count, {step.id: step for step in flow_report.steps})
 
 
 def step_icons() -> dict[str, tuple[str, str]]:
-    """Return icon and colour of each kind of step."""
+    """Return the icon and the colour class of each step type."""
     return {kind.type: (kind.icon, TONES.get(kind.icon, "good")) for kind in BY_TYPE.values()}
 
 
 def contacts_url(number: Number | Any) -> str:
-    """Return the page behind a number of a report."""
+    """Return the URL of the page with the contacts behind a number of a report."""
     return str(number.people).replace("/v1/my/flows/", "/flows/").replace("/runs?", "/people?")
 
 
@@ -75,11 +80,16 @@ def build_cards(
     draft: FlowDraft, steps: Sequence[dict[str, Any]], names: TreeFigures, lacks: Mapping[int, list[str]],
     marks: Mapping[int, str], level: Sequence[dict[str, Any]] | None = None,
 ) -> list[Card]:  # fmt: skip
-    """Return the cards of a flow; `steps` include their contents."""
+    """Return the cards of a flow's steps, with nested cards for branches.
+
+    `steps` are the draft's steps with their contents. `names` are the figures, `lacks` the errors by step id, and
+    `marks` the kinds of unpublished changes by step id. `level` is the list of steps to build cards for, by default
+    `steps`.
+    """
     level_steps = list(steps if level is None else level)
     cards = [_build_card(draft, steps, step, names, lacks, marks) for step in level_steps]
     for index, card in enumerate(cards):
-        # Both branches join behind a split, so its continuing share is the share that entered the next step.
+        # Both branches of a split join again, so the share that continues is the share that entered the next step.
         if card.is_fork:
             next_step = names.steps.get(level_steps[index + 1]["id"]) if index + 1 < len(level_steps) else None
             share = next_step.entered.count / names.entered if next_step is not None and names.entered else 0.0
@@ -107,7 +117,7 @@ def _build_card(
 
 
 def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
-    """Return the title of a step's card, and its subtitle."""
+    """Return the title and the subtitle of a step's card."""
     kind, content = step["type"], step.get("content") or {}
     label = BY_TYPE[kind].label
     if kind == "email":
@@ -129,7 +139,10 @@ def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
 
 
 def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str, str]:
-    """Return the number of a card (contacts waiting, sent to, or entered), its label, and the URL of the contacts."""
+    """Return the number that a card shows, its label, and the URL of its contacts; (None, "", "") without figures.
+
+    The number is that of contacts waiting, of messages sent, or of contacts who entered the step.
+    """
     if figures is None:
         return None, "", ""
     number, label = {
@@ -159,7 +172,7 @@ def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
 
 
 def _continuing_share(figures: StepFigures | None, entered: int) -> float:
-    """Return the share of entries that continued from a step; 0 if unknown."""
+    """Return the share of all entries that continued from a step, or 0 without figures."""
     return figures.went_on.count / entered if figures is not None and entered else 0.0
 
 
@@ -183,7 +196,7 @@ def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, fl
 
 
 def describe_trigger(account_id: int, start: TriggerSpec) -> tuple[str, str]:
-    """Return the trigger of a flow as text, and how often it may start for one contact."""
+    """Return the trigger of a flow in words, and how often it can start the flow for one contact."""
     if start.event == "manual":
         return "Nothing starts it yet", "People enter only by hand"
     label = formats.event(start.event)[2] if start.event in log.RESERVED_NAMES else f"“{start.event}” happens"

@@ -1,6 +1,7 @@
-"""Tables of list pages, with their state in the URL, so that reload, share and Back work.
+"""Tables of list pages. Their state is in the URL, so that reloading, sharing and Back work.
 
-A handler creates a `Table` from the request, fetches the rows with it, and passes both to the macros `table.…`.
+A handler creates a `Table` from the request, sets its `results`, and renders the page with `render_table`; the template
+uses the macros `table.…`.
 """
 
 from collections.abc import Sequence
@@ -17,23 +18,26 @@ from ui.forms import Form, parse_int
 PAGE_SIZES = (25, 50, 100)
 MAX_SEARCH_CHARACTERS = 254
 _YEAR_SECONDS = 365 * 86400
-# Further fields of a selection: whether all matching rows are selected, and the filters.
+# Names of a selection's form fields: whether all matching rows are selected, and the prefix of the table's filters.
 _ALL_FIELD, _STATE_PREFIX = "all", "state."
 
 
 class Column(NamedTuple):
-    """One column: its heading, the sort key, and the initial direction."""
+    """One column: its heading, its sort key (empty if it cannot be sorted) and its first sort direction.
+
+    `initial_direction` is `-` for descending or empty for ascending.
+    """
 
     label: str
     sort: str = ""
     initial_direction: str = "-"
     is_numeric: bool = False
-    # A hidden column can only be sorted by.
+    # A hidden column is only an option of the sort menu.
     is_visible: bool = True
 
 
 class Chip(NamedTuple):
-    """A quick filter: its value, its label, and the number of matching rows if known."""
+    """A quick filter: its value in the URL, its label, and the number of matching rows or None."""
 
     value: str
     label: str
@@ -41,21 +45,21 @@ class Chip(NamedTuple):
 
 
 class ActiveFilter(NamedTuple):
-    """An active filter that is not a chip: its text, and the query parameters that belong to it."""
+    """An active filter that has no chip: its text, and the query parameters to drop when it is removed."""
 
     text: str
     names: tuple[str, ...]
 
 
 class Table:
-    """The state of one table, and the addresses of its other states."""
+    """The state of one table from its URL, its rows, and the URLs of its other states."""
 
     chips: Sequence[Chip] = ()
     chip_name = "show"
     active_filters: Sequence[ActiveFilter] = ()
-    # Filters that are not in the query, sent with the selected rows.
+    # Filters that are not in the URL but sent with a bulk action.
     extra_filters: dict[str, str] = {}  # replaced as a whole, never mutated
-    # The URL of bulk actions; empty if rows cannot be selected.
+    # The URL that bulk actions are posted to; empty if rows cannot be selected.
     bulk_action_url = ""
     # Rows are cards, which have no densities.
     is_cards = False
@@ -69,7 +73,11 @@ class Table:
         sort: str = "",
         filters: Sequence[str] = (),
     ) -> None:
-        """Read the state of a request; `sort` is the order without one, `filters` the names of further filters."""
+        """Read the state of a table from a request.
+
+        `noun` is the singular and plural of a row, `sort` the default order, and `filters` are the names of query
+        parameters besides the search.
+        """
         self.path, self.columns, self.default_sort = path, columns, sort
         self.singular, self.plural = noun
         self.search = query_text(request, "search")
@@ -89,7 +97,7 @@ class Table:
 
     @property
     def filter_params(self) -> dict[str, str]:
-        """Return the search and the filters."""
+        """Return the active search and filters as query parameters."""
         return {name: value for name, value in {"search": self.search, **self.state}.items() if value}
 
     @property
@@ -99,7 +107,7 @@ class Table:
 
     @property
     def list_params(self) -> dict[str, Any]:
-        """Return the page, limit and search that list queries take."""
+        """Return the page, limit and search as the raw values of a list query."""
         page: dict[str, Any] = {"page": self.page, "limit": self.limit}
         return page | ({"search": self.search} if self.search else {})
 
@@ -110,17 +118,17 @@ class Table:
         return f"{self.path}?{query}" if query else self.path
 
     def url_without(self, names: Sequence[str]) -> str:
-        """Return the URL without some filters."""
+        """Return the URL of the table without some of its filters."""
         return self.href(**dict.fromkeys(names, ""))
 
     def next_sort(self, column: Column) -> str:
-        """Return the order that a click on a column's heading requests: its initial direction, then the other."""
+        """Return the order that a click on a column's heading selects: its initial direction, or else the opposite."""
         first = column.initial_direction + column.sort
         opposite = column.sort if column.initial_direction else f"-{column.sort}"
         return opposite if self.sort == first else first
 
     def aria_sort(self, column: Column) -> str:
-        """Return the `aria-sort` value of a column."""
+        """Return the `aria-sort` value of a column: `ascending`, `descending` or `none`."""
         return {column.sort: "ascending", f"-{column.sort}": "descending"}.get(self.sort, "none")
 
     def count_label(self) -> str:
@@ -147,7 +155,7 @@ class Selection:
 
     @classmethod
     def from_request(cls, request: Request, form: Form) -> "Selection":
-        """Return the selection of a form; the menu of a row selects only that row (`?only=`)."""
+        """Return the selection of a posted form; a row's own menu selects only that row (`?only=<id>`)."""
         selection = cls(form)
         if row_id := parse_int(request.args.get("only"), 0):
             selection.ids, selection.is_all = [row_id], False
@@ -155,7 +163,7 @@ class Selection:
 
     @property
     def fields(self) -> list[tuple[str, str]]:
-        """Return the hidden fields of the selection."""
+        """Return the hidden form fields that carry the selection to a confirmation page."""
         if self.is_all:
             return [(_ALL_FIELD, "yes"), *((f"{_STATE_PREFIX}{name}", value) for name, value in self.state.items())]
         return [("ids", str(id_)) for id_ in self.ids] + [
@@ -163,13 +171,13 @@ class Selection:
         ]
 
     def table_url(self, path: str) -> str:
-        """Return the URL of the table in which the rows were selected."""
+        """Return the URL of the table at `path`, with the filters in which the rows were selected."""
         query = urlencode({name: value for name, value in self.state.items() if value})
         return f"{path}?{query}" if query else path
 
 
 def query_text(request: Request, name: str) -> str:
-    """Return a query parameter, cut off at the maximum length."""
+    """Return a query parameter, stripped and cut to MAX_SEARCH_CHARACTERS, or to 20,000 characters for `filters`."""
     return (request.args.get(name) or "").strip()[: MAX_SEARCH_CHARACTERS if name != "filters" else 20_000]
 
 
@@ -183,7 +191,7 @@ def _read_sort(request: Request, columns: Sequence[Column], default: str) -> str
 
 
 def _read_limit(request: Request) -> tuple[int, bool]:
-    """Return the page size, and whether it is in the URL; otherwise it is the last size chosen in this browser."""
+    """Return the page size, and whether the URL sets it; otherwise it is the size last chosen in this browser."""
     text = parse_int(request.args.get("limit"), 0)
     if text:
         return min(text, PAGE_SIZES[-1]), True
@@ -192,13 +200,16 @@ def _read_limit(request: Request) -> tuple[int, bool]:
 
 
 def read_density(request: Request) -> str:
-    """Return `compact` if that is chosen in this browser, else an empty string."""
+    """Return `compact` if the URL or this browser's cookie selects it, else an empty string."""
     density = request.args.get("density") or request.cookies.get("density")
     return "compact" if density == "compact" else ""
 
 
 def render_table(request: Request, template: str, table: Table, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Render a page with a table, or its block `rows`; chosen size and density are stored in cookies."""
+    """Render a page with a table, or its block `rows` for a partial request.
+
+    The page size and density that the URL selects are stored in cookies.
+    """
     response = view.render(request, template, status, t=table, page=table.results, also=("filters",), **context)
     chosen = {"rows": request.args.get("limit"), "density": request.args.get("density")}
     names = {"rows": {str(size) for size in PAGE_SIZES}, "density": {"compact", "roomy"}}
