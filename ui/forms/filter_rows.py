@@ -250,7 +250,10 @@ def _levels(rows: list[FilterRow]) -> Iterator[list[FilterRow]]:
 
 
 def _assign_paths(rows: list[FilterRow], path: str, strict: bool) -> None:
-    """Store in each row that becomes a filter the path under which its errors are reported."""
+    """Set the error path of each row that becomes a filter.
+
+    With `strict` this is each row with a field, otherwise each complete row.
+    """
     index = 0
     for row in rows:
         row.path = ""

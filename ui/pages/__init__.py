@@ -1,4 +1,4 @@
-"""The pages of the web interface: one module and one blueprint for each noun."""
+"""The pages of the web interface: one module and one blueprint for each subject."""
 
 NAMES = (
     "activity", "approvals", "audit", "brand", "bulk_actions", "campaign_content", "campaign_recipients",

@@ -1,4 +1,4 @@
-"""Activity: the stream of events, and SMS replies to review."""
+"""The pages of Activity: the list of events, and incoming SMS to review."""
 
 from datetime import date, timedelta
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ _GROUPS = {
 
 
 class EventSearch(NamedTuple):
-    """The filters of the page: an event, a contact or a search for one, two days, and whether tests are included."""
+    """The filters of the event list: event name, contact, search for a contact, first and last day, and test events."""
 
     event: str
     contact_id: int | None
@@ -43,16 +43,16 @@ class EventSearch(NamedTuple):
     tests: bool
 
     def query(self) -> dict[str, Any]:
-        """Return the filters of the event list, which exports accept too."""
+        """Return the filters as parameters of `EventQuery`, which the export page accepts too."""
         raw: dict[str, Any] = {"event": self.event, "contact_id": self.contact_id}
         raw["created_after"] = self.since.isoformat() if self.since else None
-        # The last day is included.
+        # The query excludes its end, but the filter includes the last day.
         raw["created_before"] = (self.until + timedelta(days=1)).isoformat() if self.until else None
         raw["test"] = None if self.tests else "false"
         return {name: value for name, value in raw.items() if value}
 
     def address(self) -> dict[str, Any]:
-        """Return the query of the page's own URL."""
+        """Return the filters as query parameters of this page."""
         return {
             "event": self.event, "contact_id": self.contact_id, "who": self.who, "from": self.since or "",
             "to": self.until or "", "tests": "yes" if self.tests else "",
@@ -62,7 +62,7 @@ class EventSearch(NamedTuple):
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def list_events(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the events, newest first; those of test messages only on request."""
+    """Show the events that match the filters, newest first; those of test messages only on request."""
     query = _read_query(request)
 
     def read() -> tuple[Page, Contact | None, list[Contact], dict[str, int]]:
@@ -90,12 +90,12 @@ async def list_events(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _count_recent(account_id: int) -> dict[str, int]:
-    """Return the number of events of the last month by kind, cached: with a million events it is slow to count."""
+    """Return the number of events of the last 30 days by name, cached because counting a million events is slow."""
     return _recent_counts.get(account_id, lambda: log.count_by_name(account_id, clock.now_ms() - _MONTH_MS))
 
 
 def load_events(account_id: int, query: log.EventQuery) -> Page:
-    """Return a page of events, each with its contact as `who` (None if there is none)."""
+    """Return a page of events; each row gets its contact as the attribute `who`, or None."""
     page = log.list_events(account_id, query)
     contacts_by_id = lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id})
     for row in page.rows:
@@ -114,7 +114,7 @@ def _read_query(request: Request) -> EventSearch:
 
 
 def parse_day(text: str | None) -> date | None:
-    """Parse a day; returns None if it is invalid."""
+    """Parse an ISO date; None if it is invalid or not between the years 1970 and 9998."""
     try:
         date_ = date.fromisoformat(text or "")
     except ValueError:
@@ -123,7 +123,7 @@ def parse_day(text: str | None) -> date | None:
 
 
 def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, list[Contact]]:
-    """Return the contact of the filters, or the candidates that a search found."""
+    """Return the contact that the filters select, or None and the contacts among which a search must choose."""
     if params.contact_id is not None:
         try:
             return store.get(account_id, params.contact_id), []
@@ -141,7 +141,7 @@ def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, 
 
 
 def _group_kinds(counts: dict[str, int], selected: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
-    """Return the kinds of recent events in groups, each with its label and its number."""
+    """Return the recent event names by group: (group, [(name, label, number)]), including the selected name."""
     grouped: dict[str, list[tuple[str, str, int]]] = {}
     for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: formats.event(name)[2]):
         kind = log.KINDS_BY_NAME.get(name)
@@ -152,7 +152,7 @@ def _group_kinds(counts: dict[str, int], selected: str) -> list[tuple[str, list[
 
 
 def _list_spans(params: EventSearch) -> list[tuple[str, str, bool]]:
-    """Return the usual spans of days: label, URL, and whether the span is selected."""
+    """Return the links to common spans of days: label, URL, and whether the span is selected."""
     today = formats.local_time(clock.now_ms()).date()
     spans = []
     for label, days in (("All time", None), ("Today", 1), ("7 days", 7), ("30 days", 30)):
@@ -163,7 +163,7 @@ def _list_spans(params: EventSearch) -> list[tuple[str, str, bool]]:
     return spans
 
 
-# SMS replies, also from unknown numbers
+# Incoming SMS, which may come from unknown numbers.
 
 REPLY_KINDS = {
     "stop": ("stopped", "STOP"), "refusal": ("paused", "No more SMS"), "start": ("done", "START"),
@@ -174,7 +174,7 @@ REPLY_KINDS = {
 @pages.get("/answers", strict_slashes=False)
 @signed_in()
 async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
-    """Show all SMS replies, newest first, or only possible opt-outs that are still to be reviewed."""
+    """Show all incoming SMS, newest first, or with `show=unseen` only possible opt-outs that nobody has reviewed."""
     unseen = request.args.get("show") == "unseen"
     raw: dict[str, Any] = {"page": parse_int(request.args.get("page")), "limit": 50}
 
@@ -195,7 +195,7 @@ async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/answers/<incoming_id:int>/seen")
 @signed_in("contacts:write")
 async def mark_reply_seen(request: Request, visit: Visit, incoming_id: int) -> HTTPResponse:
-    """Mark a reply as reviewed, and opt its sender out if it was an opt-out."""
+    """Mark an incoming SMS as reviewed, and opt its sender out if the user decided that it was an opt-out."""
     is_opt_out = Form.from_request(request)["opt_out"] == "yes"
     await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Review(is_opt_out), visit.actor_id)
     view.flash(request, "They get no more SMS." if is_opt_out else "Noted: they may be written to as before.")

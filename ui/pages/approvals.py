@@ -1,4 +1,4 @@
-"""Approval of campaigns and flows by a colleague, and confirmation of unfinished content."""
+"""Approval of campaigns and flows by another user, and confirmation of unfinished content."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> 
 @pages.post("/campaigns/<campaign_id:int>/reject")
 @signed_in("campaigns:approve")
 async def reject_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Reject a campaign, with a note."""
+    """Reject a campaign, with the note of the form."""
     args = (
         visit.actor,
         "campaign_reject",
@@ -90,7 +90,7 @@ async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @pages.post("/flows/<flow_id:int>/reject")
 @signed_in("campaigns:approve")
 async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Reject a flow, with a note."""
+    """Reject a flow, with the note of the form."""
     args = (
         visit.actor,
         "flow_reject",
@@ -109,7 +109,10 @@ def _read_note(request: Request) -> str | None:
 
 
 async def _apply(request: Request, current: str, text: str, verb: Callable[..., Any], *args: Any) -> HTTPResponse:
-    """Run an approval action and redirect to the page; a stale page shows the present state."""
+    """Run an approval action, flash `text`, and redirect to the page of the campaign or flow.
+
+    If the action is refused, the notice says that the state has changed or that something is missing.
+    """
     try:
         await commit(verb, *args)
     except errors.Invalid as error:
@@ -122,7 +125,7 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
 
 
 class Approval(NamedTuple):
-    """The approval state of a campaign or flow, for one user."""
+    """The approval state of a campaign or flow, as one user sees it."""
 
     is_required: bool  # the account requires approval
     state: str
@@ -136,12 +139,12 @@ class Approval(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Return whether approval was requested and is still open."""
+        """Return whether approval was requested and not decided yet."""
         return self.requested_at is not None and self.state == "pending_review"
 
 
 def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
-    """Return the approval state of a campaign or flow; `codes` are its blockers."""
+    """Return the approval state of a campaign or flow for the visiting user; `codes` are the codes of its blockers."""
     is_required = bool(row.account.approval_required)
     decides = visit.can("campaigns:approve")
     allowed = decides and approvals.can_approve(row, visit.actor)
@@ -155,18 +158,18 @@ def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
     )  # fmt: skip
 
 
-# Unfinished content in an email, which has to be confirmed before sending
+# Unfinished content of an email, which the user must confirm before sending.
 
 CONFIRM_SENTENCE = "Confirm that you want to send it as it is."
 
 
 def filter_unfinished(findings: Sequence[Any]) -> list[Any]:
-    """Return the findings that are about something unfinished."""
+    """Return the preflight findings about unfinished content (`UNFINISHED_CODES`)."""
     return [finding for finding in findings if finding.code in UNFINISHED_CODES]
 
 
 def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
-    """Return whether unfinished content is confirmed or there is none; otherwise add an error to the form."""
+    """Return whether the form confirms unfinished content or there is none; if not, add an error to the form."""
     if unfinished and form["unfinished"] != "yes":
         form.add_error("unfinished", CONFIRM_SENTENCE)
         return False
@@ -174,7 +177,7 @@ def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
 
 
 def unfinished_note(unfinished: Sequence[Any]) -> str:
-    """Return the sentence about unfinished content that follows the result of a test."""
+    """Return a sentence about unfinished content for the notice after a test send; empty if there is none."""
     if not unfinished:
         return ""
     more = (

@@ -1,4 +1,4 @@
-"""The audit log: who did what, filtered, and as CSV."""
+"""The page of the audit log, with filters and a CSV download."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -110,12 +110,12 @@ _NOUNS = {"user": "person of the team", "key": "API key", "act": "act", "run": "
 
 
 def action_label(action: str) -> str:
-    """Return the label of an action; unknown actions are spelled out."""
+    """Return the label of an action; an unknown action is labelled with its name."""
     return _ACTION_LABELS.get(action) or action.replace("_", " ").capitalize()
 
 
 def actor_label(actor: str, names: dict[str, str]) -> str:
-    """Return the name of the actor."""
+    """Return the label of an actor such as `user:3`; `names` maps actors to names."""
     kind, _, number = actor.partition(":")
     name = names.get(actor) or _ACTOR_LABELS.get(actor)
     if name:
@@ -124,13 +124,13 @@ def actor_label(actor: str, names: dict[str, str]) -> str:
 
 
 def subject_label(text: str, names: dict[str, str]) -> str:
-    """Return the subject of an action, as `campaign 3`; users and API keys by their names."""
+    """Return the label of the subject of an action, such as `campaign 3`, or its name if `names` has it."""
     kind, _, number = text.partition(":")
     return names.get(text) or f"{_NOUNS.get(kind, kind.replace('_', ' '))} {number}".strip()
 
 
 def format_details(data: dict[str, Any]) -> str:
-    """Return the further details of an entry on one line."""
+    """Return the details of an entry on one line, as `name: value` pairs; empty lists are left out."""
     return ", ".join(f"{name.replace('_', ' ')}: {_format_value(value)}" for name, value in data.items() if value != [])
 
 
@@ -144,7 +144,7 @@ def _format_value(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-# The filters of the page, by their names in the URL.
+# The fields of `AuditQuery` by the name of the filter in the URL.
 _FILTERS = {"actor": "actor", "action": "action", "subject": "subject", "from": "created_after", "to": "created_before"}
 _BOM = "\ufeff"
 
@@ -152,7 +152,7 @@ _BOM = "\ufeff"
 @pages.get("/", strict_slashes=False)
 @signed_in(access.ADMIN_SCOPE)
 async def show_log(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the audit log, newest first."""
+    """Show the entries of the audit log that match the filters, newest first."""
     query = _read_query(request)
 
     def read() -> dict[str, Any]:
@@ -172,7 +172,7 @@ async def show_log(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/audit.csv")
 @signed_in(access.ADMIN_SCOPE)
 async def download_log(request: Request, visit: Visit) -> HTTPResponse | None:
-    """Download the audit log as CSV."""
+    """Download the filtered audit log as CSV; the download is recorded in the log."""
     query = _read_query(request)
     lines = records.write_audit_csv(visit.account_id, _build_query(query, 1))
     rows = (await fetch(audit.fetch_page, visit.account_id, _build_query(query, 1))).total
@@ -182,7 +182,7 @@ async def download_log(request: Request, visit: Visit) -> HTTPResponse | None:
 
 
 def _prepend_bom(lines: Iterator[str]) -> Iterator[str]:
-    """Yield lines after the byte order mark, by which spreadsheets recognise UTF-8."""
+    """Yield the lines, the first one after the byte order mark by which spreadsheets recognise UTF-8."""
     mark = _BOM
     for line in lines:
         yield mark + line
@@ -190,7 +190,7 @@ def _prepend_bom(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _read_query(request: Request) -> dict[str, str]:
-    """Return the filters of the request; invalid days are dropped."""
+    """Return the filters of a request by their names in the URL; invalid days are dropped."""
     filters = {name: (request.args.get(name) or "").strip()[:120] for name in _FILTERS}
     for name in ("from", "to"):
         if parse_day(filters[name]) is None:

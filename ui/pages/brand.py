@@ -1,4 +1,4 @@
-"""The brand: form, sample email, contrasts and logo."""
+"""The page of the brand: form, sample email, contrasts and logo."""
 
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -41,7 +41,7 @@ BRAND_PARTS = FormParts(
     FormPart("Examples of how you write", ("example_copy",)),
 )  # fmt: skip
 COLOURS = ("brand_color", "text_color", "bg_color")
-# Fields that show in an email, and so are sent with the request of the sample.
+# Fields that are visible in an email, and so are sent with the request of the sample.
 _SAMPLE_FIELDS = ("company_name", "physical_address", "logo", *COLOURS, "font_heading", "font_body")
 _SAMPLE_STARTER = "newsletter"
 # The minimum contrast of readable text (WCAG 2.2, 1.4.3).
@@ -49,7 +49,7 @@ _MIN_CONTRAST = 4.5
 
 
 class ContrastCheck(NamedTuple):
-    """The contrast of one colour on another, and whether it is enough."""
+    """The contrast ratio of two colours, and whether it is at least `_MIN_CONTRAST`."""
 
     label: str
     ratio: float
@@ -57,7 +57,7 @@ class ContrastCheck(NamedTuple):
 
 
 def build_form(row: Brand) -> Form:
-    """Return the form of a brand."""
+    """Return the form with the stored values of a brand; links and sample texts are fields of several lines."""
     form = Form({name: getattr(row, name) or "" for name in TEXT_FIELDS} | {"logo": media.resolve_url(row.logo) or ""})
     form.values["links"] = "\n".join(
         " ".join(filter(None, (link["url"], link.get("title")))) for link in row.links or []
@@ -67,7 +67,7 @@ def build_form(row: Brand) -> Form:
 
 
 def read_form(form: Form) -> brand.BrandWrite:
-    """Return the brand in a form; raises Invalid. The # of a colour is optional."""
+    """Return the changes in a posted form; raises Invalid. The # before a colour may be missing."""
     for name in COLOURS:
         if form[name] and not form[name].startswith("#"):
             form.values[name] = f"#{form[name]}"
@@ -84,7 +84,7 @@ def read_form(form: Form) -> brand.BrandWrite:
 
 
 def add_errors(form: Form, error: errors.Invalid) -> Form:
-    """Add the errors to their fields, as sentences for users."""
+    """Add the errors to their fields as sentences, and return the form."""
     for name in error.fields:
         if name in COLOURS:
             form.add_error(name, "Write a colour like #0f617d.")
@@ -97,12 +97,12 @@ def add_errors(form: Form, error: errors.Invalid) -> Form:
 
 
 def sample_query(form: Form) -> str:
-    """Return the query of the sample for the values of a form."""
+    """Return the query string with which the sample email shows the values of a form."""
     return urlencode({name: form[name] for name in _SAMPLE_FIELDS if name in form.values})
 
 
 def render_sample(account_id: int, filters: dict[str, str]) -> str:
-    """Render a newsletter in the brand with these values; missing and invalid ones are as stored."""
+    """Render the newsletter starter in the brand with some values changed; invalid values are ignored."""
     raw: dict[str, Any] = {}
     for name in (name for name in _SAMPLE_FIELDS if name in filters):
         try:
@@ -121,7 +121,7 @@ def render_sample(account_id: int, filters: dict[str, str]) -> str:
 
 
 def check_contrasts(form: Form) -> list[ContrastCheck]:
-    """Return the contrasts of a form's colours; invalid colours are left out."""
+    """Return the contrasts of the colours in a form; pairs with an invalid colour are left out."""
     brand_colour, text, page = (theme.parse_colour(form[name]) if form[name] else None for name in COLOURS)
     checks = []
     if text and page:
@@ -138,7 +138,7 @@ def _check_contrast(label: str, colour: str, background: str) -> ContrastCheck:
 
 
 def font_options(form: Form) -> list[tuple[str, str]]:
-    """Return the available fonts, and those that the form already has."""
+    """Return the options of a font field: the available fonts, and those that the form contains already."""
     extra = [form[name] for name in ("font_heading", "font_body") if form[name] and form[name] not in FONTS]
     return [("", "As the reader's machine has it"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
 
@@ -153,7 +153,7 @@ async def build_context(account_id: int, form: Form) -> dict[str, Any]:
 
 
 async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, ...]:
-    """Set the logo, and return the colours found in it."""
+    """Store a picture as the logo of the brand, and return the colours found in it."""
 
     def store_logo() -> Media:
         created = media.add(account_id, filename, picture)
@@ -165,7 +165,7 @@ async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[st
 
 
 async def suggest_colours(account_id: int) -> tuple[str, ...]:
-    """Return the colours of the logo, if it is an uploaded picture."""
+    """Return the colours found in the logo, or an empty tuple if the logo is not an uploaded picture."""
 
     def read() -> bytes | None:
         stored = media.find_served(brand.get(account_id).logo or "")
@@ -176,7 +176,10 @@ async def suggest_colours(account_id: int) -> tuple[str, ...]:
 
 
 async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
-    """Return the colours to suggest from a picture; empty if it cannot be decoded now, so that the page still works."""
+    """Return the colours found in a picture.
+
+    The result is empty if the picture cannot be decoded now, so that the page still works.
+    """
     try:
         return await media.decode(account_id, process.find_colours, content)
     except (UnusablePicture, errors.Unavailable):
@@ -186,7 +189,7 @@ async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form; suggested colours in the query are filled in."""
+    """Show the brand form; colours in the query, such as those found in the logo, are filled in."""
     form = edit_conflicts.open_form(build_form(await fetch(brand.get, visit.account_id)), BRAND_PARTS)
     form.values |= {name: request.args[name][0] for name in COLOURS if request.args.get(name)}
     return await _render_page(request, visit, form)
@@ -196,7 +199,7 @@ async def show(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("account:write")
 @edit_conflicts.retry_on_change
 async def save(request: Request, visit: Visit) -> HTTPResponse:
-    """Save the brand."""
+    """Save the brand form."""
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, BRAND_PARTS, await fetch(load_form, visit.account_id))
     if form.conflicts:
@@ -220,7 +223,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/sample")
 @signed_in()
 async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
-    """Show a sample email in the brand, with the values typed so far."""
+    """Show the sample email in the brand, with the unsaved values of the query."""
     filters = {name: values[0][:2000] for name, values in request.args.items() if values}
     return email_frame.render_html(await render(render_sample, visit.account_id, filters))
 
@@ -228,7 +231,7 @@ async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/look")
 @signed_in()
 async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the sample and the contrasts of the values typed so far."""
+    """Show the page with the unsaved values of the query, for its sample and contrasts."""
     form = Form({name: values[0][:2000] for name, values in request.args.items() if values})
     return await _render_page(request, visit, form)
 
@@ -236,7 +239,7 @@ async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/logo", stream=True)
 @signed_in("account:write")
 async def upload_logo(request: Request, visit: Visit) -> HTTPResponse:
-    """Save a picture as the logo, and suggest its colours."""
+    """Store an uploaded picture as the logo; the notice says whether colours were found in it."""
     return_path = "/welcome/brand" if request.args.get("first") else "/brand"
     try:
         filename, picture = await pictures.receive_picture(request, visit.account_id)

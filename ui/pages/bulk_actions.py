@@ -1,4 +1,4 @@
-"""Bulk actions on selected contacts: confirmation, progress, result and undo."""
+"""Bulk actions on selected contacts: start, confirmation, progress, result and undo."""
 
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ _SKIPPED_LABELS = {
 
 
 def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
-    """Return the list name or the tag that an action is about."""
+    """Return the name of the list, or the tag, that an action is about."""
     if not act.startswith("list_"):
         return str(argument.get("tag", ""))
     try:
@@ -43,7 +43,7 @@ def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
 
 
 def progress_message(act: Any, name: str) -> str:
-    """Return the progress of a running action."""
+    """Return a text with the progress of a running action; `name` is its list or tag."""
     reached, number = formats.number(act.reached), formats.count_people(act.contact_count)
     return {
         "list_add": f"Adding to {name}: {reached} of {number}",
@@ -56,13 +56,13 @@ def progress_message(act: Any, name: str) -> str:
 
 
 def quarter_label(act: Any) -> str:
-    """Return the progress in quarters, for screen readers."""
+    """Return the progress in steps of 25 %, so that screen readers do not announce every change."""
     share = 25 * (4 * act.reached // act.contact_count) if act.contact_count else 100
     return f"{share} % done"
 
 
 def result_message(act: Any, name: str) -> str:
-    """Return the result of an action, and why contacts were skipped."""
+    """Return a text with the outcome of an ended action and why contacts were skipped."""
     if act.state == "failed":
         return f"{name} was deleted meanwhile. {formats.count_people(act.changed)} were reached before."
     people = formats.count_people(act.changed) if act.changed else "Nobody"
@@ -88,7 +88,7 @@ def _skipped_message(skipped: dict[str, int]) -> str:
 
 
 def confirmation(act: str, number: int) -> dict[str, str]:
-    """Return the confirmation of an action that cannot be undone: title, text, verb and the label of cancelling."""
+    """Return the texts that confirm an action without undo: `title`, `text`, `verb`, and `keep` to cancel."""
     people = formats.count_people(number)
     if act == "unsubscribe":
         return {
@@ -107,14 +107,14 @@ def confirmation(act: str, number: int) -> dict[str, str]:
     }
 
 
-# Actions that cannot be undone are confirmed first.
+# Actions that cannot be undone need a confirmation.
 _CONFIRMED_ACTIONS = ("unsubscribe", "delete")
-# Above this number of contacts the number has to be typed.
+# Above this number of contacts the user must type the number to confirm.
 _CONFIRM_BY_TYPING_OVER = 1000
 
 
 class BulkRequest(NamedTuple):
-    """A requested bulk action: the action, its argument, and the ids of the contacts."""
+    """A requested bulk action, its argument (a list id or a tag), and the ids of the contacts."""
 
     act: str
     argument: dict[str, Any]
@@ -124,10 +124,13 @@ class BulkRequest(NamedTuple):
 @pages.post("/", name="begin", strict_slashes=False)
 @signed_in("contacts:write")
 async def start(request: Request, visit: Visit) -> HTTPResponse:
-    """Run an action on the selected contacts; for many contacts as a job whose progress the next pages show."""
+    """Run an action on the selected contacts, after a confirmation if it cannot be undone.
+
+    Above `MAX_SYNC_CONTACTS` it runs as a job, whose progress the following pages show.
+    """
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
-    # An action on a contact's page returns to it.
+    # An action that was started on the page of a contact returns to that page.
     at = parse_int(form["at"], 0)
     return_path = f"/contacts/{at}" if at else _table_url(selection)
     wish = await _read_request(visit, form, selection)
@@ -146,7 +149,7 @@ async def start(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/", name="recent", strict_slashes=False)
 @signed_in()
 async def list_recent(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the bulk actions since yesterday, each with its undo."""
+    """Show the bulk actions since yesterday, each with its undo button."""
 
     def read() -> list[tuple[Any, dict[str, Any]]]:
         actions = bulk_actions.fetch_recent(visit.account_id)
@@ -159,7 +162,7 @@ async def list_recent(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<act_id:int>", name="progress")
 @signed_in()
 async def show_progress(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
-    """Show the progress of an action, and at its end the result."""
+    """Show the progress of a bulk action, or its result once it has ended."""
     job = await fetch(bulk_actions.get, visit.account_id, act_id)
     name = await fetch(target_name, visit.account_id, job.action, job.argument)
     if job.state != "working":
@@ -171,7 +174,7 @@ async def show_progress(request: Request, visit: Visit, act_id: int) -> HTTPResp
 @pages.post("/<act_id:int>/undo", name="undo")
 @signed_in("contacts:write")
 async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
-    """Undo an action."""
+    """Undo a bulk action, as a job if it has many contacts."""
     await fetch(bulk_actions.get, visit.account_id, act_id)
     try:
         job = await commit(bulk_actions.undo, visit.account_id, act_id, visit.user.id, visit.evidence())
@@ -184,7 +187,7 @@ async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
 
 
 async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkRequest:
-    # The Enter key in a menu's field sends no action, so the filled field decides.
+    # Pressing Enter in a field of a menu sends no action, so the field that is filled in decides.
     typed = "tag_add" if form["tag"] else "list_add:new" if form["new_list"] else ""
     act, _, which = (form["act"] or typed).partition(":")
     argument: dict[str, Any] = {}
@@ -203,7 +206,7 @@ async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkR
 
 
 def _selected_ids(account_id: int, selection: Selection) -> list[int]:
-    """Return the ids of the selected contacts: those chosen, or all that match the filters now."""
+    """Return the ids of the selected contacts, or of all that match the table's filters now."""
     if not selection.is_all:
         return [id_.id for id_ in store.fetch_by_ids(selection.ids[:1000]) if id_.account_id == account_id]
     asks = contacts.read_search(selection.state)
@@ -211,7 +214,10 @@ def _selected_ids(account_id: int, selection: Selection) -> list[int]:
 
 
 def _is_confirmed(form: Form, count: int) -> bool:
-    """Return whether the question was answered for this many people; over a thousand the number is typed."""
+    """Return whether the form confirms an action on this number of contacts.
+
+    Above `_CONFIRM_BY_TYPING_OVER` the user must have typed the number.
+    """
     if form["expected"] != str(count):
         return False
     typed = "".join(letter for letter in form["typed"] if letter.isdecimal())
@@ -238,7 +244,10 @@ def _render_confirmation(
 
 
 async def run_or_follow(request: Request, visit: Visit, action: Any, at: int = 0) -> None:
-    """Run a small action to its end; of a large one the next pages show the progress."""
+    """Run an action to its end if it has few contacts, and flash its result; otherwise flash its progress.
+
+    `at` is the id of the contact whose page the undo returns to, or 0.
+    """
     if action.contact_count <= bulk_actions.MAX_SYNC_CONTACTS:
         while await commit(bulk_actions.run_batch, action.id):
             pass
@@ -257,7 +266,7 @@ def _build_notice(job: Any, name: str, at: int = 0) -> dict[str, Any]:
 
 
 def _table_url(selection: Selection) -> str:
-    """Return the table they were chosen in: that of a list where it was one."""
+    """Return the URL of the table in which the contacts were selected: that of a list, or of all contacts."""
     list_id = parse_int(selection.state.get("of_list"), 0)
     if list_id:
         selection.state.pop("of_list")

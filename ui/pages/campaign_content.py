@@ -1,4 +1,4 @@
-"""The content of a draft: templates, pasted HTML, test sends, recipients and previews."""
+"""The content of a draft campaign: templates, pasted HTML, test sends, and previews for its recipients."""
 
 import re
 from typing import Any
@@ -27,14 +27,14 @@ from ui.widgets import email_frame
 pages = Pages("ui_campaign_content", url_prefix="/campaigns")
 
 _MAX_TEMPLATES = 60
-# Preference keys of the last test addresses, by channel.
+# The user preference that has the addresses of the last test, by channel.
 _PREFERENCE_KEYS = {"email": "test_emails", "sms": "test_phones"}
 
 
 @pages.get("/<campaign_id:int>/template")
 @signed_in("campaigns:write")
 async def choose_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the templates and designs that the campaign can start from."""
+    """Show the templates and starters that the campaign's content can be copied from."""
     raw, search = list_params(request, _MAX_TEMPLATES)
 
     def read() -> dict[str, Any]:
@@ -57,7 +57,7 @@ async def choose_template(request: Request, visit: Visit, campaign_id: int) -> H
 @pages.post("/<campaign_id:int>/template")
 @signed_in("campaigns:write")
 async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Copy a template into the campaign; the notice offers to undo it."""
+    """Copy a template or starter into the campaign; the notice offers to undo it."""
     form = Form.from_request(request)
     source: int | str = form["starter"] or parse_int(form["template"], 0)
     previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
@@ -73,7 +73,7 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
 @pages.post("/<campaign_id:int>/template/undo")
 @signed_in("campaigns:write")
 async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Restore the content from before a template was chosen."""
+    """Restore the content from before a template or HTML replaced it, unless it was edited since."""
     form = Form.from_request(request)
     seen_revision, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
@@ -88,7 +88,7 @@ async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTT
 
 
 def _undo_action(campaign: Campaign, previous_revision: int) -> tuple[str, dict[str, str]] | None:
-    """Return the undo action that restores the revision `before`, or None if nothing changed."""
+    """Return the undo action of a notice (URL, fields), which restores `previous_revision`; None if nothing changed."""
     now = campaign.template.revision
     if now == previous_revision:
         return None
@@ -98,7 +98,7 @@ def _undo_action(campaign: Campaign, previous_revision: int) -> tuple[str, dict[
 @pages.get("/<campaign_id:int>/html")
 @signed_in("campaigns:write")
 async def new_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the form for pasting HTML."""
+    """Show the form in which the HTML of an email is pasted."""
     return await _render_html_form(request, visit, campaign_id, Form(), 200)
 
 
@@ -127,7 +127,7 @@ async def _render_html_form(request: Request, visit: Visit, campaign_id: int, fo
 @pages.get("/<campaign_id:int>/test")
 @signed_in("campaigns:write")
 async def new_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the form of a test send: the addresses, and the contact whose values are used."""
+    """Show the form of a test send: its addresses, and the contact whose values fill in the merge tags."""
     return await _render_test_form(request, visit, campaign_id, None, 200)
 
 
@@ -135,7 +135,7 @@ async def new_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 @signed_in("campaigns:write")
 @ignore_double_submit
 async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Send a marked, uncounted test to some addresses, which are remembered for the next test."""
+    """Send a test of the campaign, and remember its addresses for the user's next test."""
     form = Form.from_request(request)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     sms = campaign.channel == "sms"
@@ -214,13 +214,13 @@ def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
     return " ".join(parts) + approvals.unfinished_note(tests.warnings)
 
 
-# Recipients and previews
+# Recipients and previews.
 
 
 @pages.get("/<campaign_id:int>/audience")
 @signed_in()
 async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the recipients, and each group that is left out, with the reason."""
+    """Show the recipients of a campaign, or with `why` the contacts who are left out for that reason."""
     raw, search = list_params(request, 50)
     why = (request.args.get("why") or "")[:64]
     raw |= {"why": why} if why else {}
@@ -244,7 +244,7 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
 @pages.get("/<campaign_id:int>/previews")
 @signed_in()
 async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the message as each recipient gets it, one after the other."""
+    """Show the message as each recipient of a campaign gets it, one at a time."""
     raw, search = list_params(request, 8)
     nameless = request.args.get("nameless") == "1"
     raw |= {"nameless": True} if nameless else {}
@@ -280,7 +280,7 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
 @pages.get("/<campaign_id:int>/preview")
 @signed_in()
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the message as one contact gets it, by default the first of the audience."""
+    """Show the message as one contact gets it, by default the first of the audience, as a document for a frame."""
     person = parse_int(request.args.get("as"), 0, 2**62) or None
     rendered = await render(preview.render_preview, visit.account_id, campaign_id, person)
     if rendered["error"]:
@@ -292,7 +292,7 @@ async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/rehearsal")
 @signed_in()
 async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show how far the message is rendered for all recipients, and which lack a value."""
+    """Show the progress of rendering the message for all recipients, and who lacks a value."""
     facts = await render(composer.load_render_check, visit.account_id, campaign_id)
     # The number of SMS parts is exact once the message is rendered for all recipients.
     also = ("sms_meter",) if facts["preview"] and facts["preview"]["sms"] else ()

@@ -27,13 +27,13 @@ pages = Pages("ui_recipients", url_prefix="/campaigns")
 
 # The byte order mark, without which spreadsheets do not recognise UTF-8.
 _BOM = "\ufeff"
-# Filters of recipients, and their labels.
+# The filters of the recipients by name in the URL, with the words before their value.
 _FILTER_LABELS = {
     "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
     "country": "numbers in", "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed",
     "pending": "waiting",
 }  # fmt: skip
-# Filter, value and label of each chip.
+# The filter, the value and the label of each chip.
 _CHIPS: tuple[tuple[str, str, str], ...] = (
     ("accepted", "true", "Handed over"), ("opened", "people", "Opened"), ("opened", "nobody", "Did not open"),
     ("clicked", "people", "Clicked"), ("clicked", "nobody", "Did not click"),
@@ -46,7 +46,7 @@ _CHIPS: tuple[tuple[str, str, str], ...] = (
 @pages.get("/<campaign_id:int>/people", name="people")
 @signed_in()
 async def list_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the recipients of a campaign and the state of their messages."""
+    """Show the recipients of a campaign that match the filters, with the state of their messages."""
     filters = _read_filters(request)
     try:
         query = _parse_filters(filters, parse_int(request.args.get("page")))
@@ -59,7 +59,7 @@ async def _render_recipients(
     request: Request, visit: Visit, campaign_id: int, filters: dict[str, str], query: recipients.RecipientQuery,
     list_form: Form | None,
 ) -> HTTPResponse:  # fmt: skip
-    """Show the recipients; `list_form` is the form of a list that could not be saved."""
+    """Render the recipients; `list_form` is the posted form of a list that could not be saved, with its errors."""
     page = await fetch(recipients.list_recipients, visit.account_id, campaign_id, query)
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
     text = await fetch(_describe_filters, visit.account_id, campaign_id, filters) if filters else ""
@@ -74,7 +74,7 @@ async def _render_recipients(
 @pages.get("/<campaign_id:int>/export", name="export")
 @signed_in()
 async def export_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse | None:
-    """Export the filtered recipients as CSV."""
+    """Download the filtered recipients as CSV; the download is recorded in the audit log."""
     try:
         query = _parse_filters(_read_filters(request), 1)
     except errors.Invalid:
@@ -90,7 +90,7 @@ async def export_recipients(request: Request, visit: Visit, campaign_id: int) ->
 @pages.post("/<campaign_id:int>/segment", name="segment")
 @signed_in("campaigns:write")
 async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the filtered recipients as a segment, which also finds contacts that match later."""
+    """Save the filters as a segment, which will include contacts who match later."""
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, campaign_id)
     filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
@@ -106,7 +106,7 @@ async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> H
 @pages.post("/<campaign_id:int>/list", name="list")
 @signed_in("campaigns:write")
 async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the filtered recipients as a new list, with a job if there are very many. The notice offers to undo it."""
+    """Save the filtered recipients as a new list, as a job if there are many; the notice offers to undo it."""
     form = Form.from_request(request)
     form.require("name", "Give the list a name.")
     filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
@@ -127,7 +127,7 @@ async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/decide", name="decide")
 @signed_in()
 async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the messages that need a decision: uncertain or failed ones."""
+    """Show the uncertain messages of a campaign, or with `status=failed` the failed ones, to decide about them."""
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     status = "failed" if request.args.get("status") == "failed" else "uncertain"
     raw = {"page": parse_int(request.args.get("page")), "limit": 50, "campaign_id": campaign_id, "status": status}
@@ -139,7 +139,10 @@ async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> H
 
 
 def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
-    """Register a button of that page: a decision about the selected messages, or all, in short transactions."""
+    """Register the POST route of a decision about the selected messages, or about all, in short transactions.
+
+    `verb` handles one batch and returns the number decided and the id to continue after, 0 at the end.
+    """
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
@@ -149,7 +152,7 @@ def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[
         for key in form.getlist("problem"):
             message_ids += await fetch(report.list_affected_messages, campaign, key)
         decided = 0
-        # A statement takes a limited number of parameters, and a transaction should be short.
+        # Batches, because a statement takes a limited number of parameters and a transaction should be short.
         batches = (
             [None] if form["all"] else [tuple(message_ids[at : at + 500]) for at in range(0, len(message_ids), 500)]
         )
@@ -176,7 +179,7 @@ def _read_filters(request: Request) -> dict[str, str]:
 
 
 def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQuery:
-    """Return the filters of a query; raises Invalid."""
+    """Parse the filters of a URL; raises Invalid."""
     truth = {"true": True, "false": False}
     typed = {
         name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)
@@ -186,7 +189,7 @@ def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQu
 
 
 def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
-    """Return the filter chips with their counts."""
+    """Return the filter chips as (filter, value, label, count)."""
     stats, opened, clicked = campaign.stats, figures.opens.people.count, figures.clicks.people.count
     counts = {
         ("accepted", "true"): stats["accepted"], ("pending", "true"): stats["pending"],
@@ -205,7 +208,7 @@ def _suggest_name(text: str) -> str:
 
 
 def _describe_filters(account_id: int, campaign_id: int, filters: dict[str, str]) -> str:
-    """Return the filters in words."""
+    """Return the filters as text for the page's heading, joined by commas."""
     phrases = []
     labels: dict[tuple[str, str], str] = {(name, value): label for name, value, label in _CHIPS}
     for name, value in filters.items():

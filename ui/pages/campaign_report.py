@@ -1,4 +1,4 @@
-"""The report of a campaign: sending state, results, links, providers and problems."""
+"""The report of a campaign: progress of sending, results, links, mailbox providers and problems."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +31,11 @@ _MAX_TOP_ROWS = 5
 
 
 class ResultFact(NamedTuple):
-    """A number of a report: its label, its total, the path to its contacts, and the usual share."""
+    """A number of a report out of `whole`, with the query of the page that lists its contacts.
+
+    `usual` is the share in the account's earlier campaigns, or None. `machines` are the opens or clicks by machines:
+    their number, and the query that lists them.
+    """
 
     label: str
     many: int
@@ -44,13 +48,13 @@ class ResultFact(NamedTuple):
 
 
 def shorten_url(url: str, limit: int = 60) -> str:
-    """Return a URL without scheme and `www.`, at most `limit` characters long."""
+    """Return a URL without scheme and `www.`, cut to `limit` characters."""
     bare = url.partition("://")[2].removeprefix("www.").rstrip("/") or url
     return bare if len(bare) <= limit else f"{bare[: limit - 1]}…"
 
 
 def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None) -> list[ResultFact]:
-    """Return the results of a campaign, the most important first."""
+    """Return the results of a campaign, the most important ones first."""
     reached = figures.ledger.delivered_to
     clicks, opens = figures.clicks, figures.opens
     clicked = ResultFact(
@@ -111,7 +115,7 @@ def list_funnel_steps(
 
 
 def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Return the links that the most people clicked."""
+    """Return the most clicked links as (text, number of contacts, URL of those contacts), at most `_MAX_TOP_ROWS`."""
     links = sorted(
         (link for link in figures.links if link.counted and link.clicked.count), key=lambda row: -row.clicked.count
     )
@@ -137,7 +141,7 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
 
 
 def summarize_timeline(buckets: Sequence[Bucket]) -> str:
-    """Return a chart as a sentence: when most people clicked, and how soon half of them had clicked."""
+    """Return a sentence that says when most contacts clicked, or opened if none clicked; empty without either."""
     verb = "clicked" if any(bucket.clicked for bucket in buckets) else "opened"
     counts = [getattr(bucket, verb) for bucket in buckets]
     total = sum(counts)
@@ -162,16 +166,16 @@ def summarize_timeline(buckets: Sequence[Bucket]) -> str:
 
 
 _MOVING_PHASES = ("sending", "holding")
-# The state is read at most once a second, however many users watch it.
+# The state of a campaign is read about once a second at most, however many users watch it.
 _status_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
-# Messages claimed right before a pause may still be in flight.
+# How long after a pause or stop the page keeps polling: messages claimed just before may still be in flight.
 _SETTLE_MS = 3_000
 
 
 @pages.get("/<campaign_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the composer of a draft, or the report of a campaign."""
+    """Show the composer of a draft, the page of a scheduled campaign, or the overview of the report."""
     by = "day" if request.args.get("by") == "day" else "hour"
     base = await fetch(load_report, visit, campaign_id, "")
     if base["campaign"].phase == "draft":
@@ -185,7 +189,7 @@ async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
 @pages.get("/<campaign_id:int>/live", name="live")
 @signed_in()
 async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the progress of sending; the response has no trigger once nothing changes, which ends the polling."""
+    """Show the progress of sending, polled by the page; once nothing changes, the response ends the polling."""
     base = await fetch(_load_cached_status, visit.account_id, campaign_id)
     base = {**base, "tab": "", "wide": not request.args.get("slim"), **_permissions(visit)}
     if not view.is_partial(request) or base["campaign"].phase in ("draft", "scheduled"):
@@ -201,14 +205,14 @@ async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.get("/<campaign_id:int>/links", name="links")
 @signed_in()
 async def show_links(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show every link, on the message and as a table."""
+    """Show the links of a campaign and their clicks, on the message and as a table."""
     return await render_tab(request, visit, campaign_id, "links")
 
 
 @pages.get("/<campaign_id:int>/links/map", name="map")
 @signed_in()
 async def show_link_map(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the message with the number and the clicks of each link, as a document of its own."""
+    """Show the message with the clicks of each link on it, as a document for a frame."""
 
     def read() -> str:
         campaign = store.get(visit.account_id, campaign_id)
@@ -225,21 +229,21 @@ async def show_link_map(request: Request, visit: Visit, campaign_id: int) -> HTT
 @pages.get("/<campaign_id:int>/domains", name="domains")
 @signed_in()
 async def show_domains(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the results by mailbox provider, or by country for SMS."""
+    """Show the results by mailbox provider, or for SMS by country."""
     return await render_tab(request, visit, campaign_id, "domains", everything=bool(request.args.get("all")))
 
 
 @pages.get("/<campaign_id:int>/problems", name="problems")
 @signed_in()
 async def show_problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the messages that did not arrive, by the server's response, and the messages that need a decision."""
+    """Show why messages did not arrive, by the servers' responses, and the messages that need a decision."""
     return await render_tab(request, visit, campaign_id, "problems")
 
 
 async def render_tab(
     request: Request, visit: Visit, campaign_id: int, name: str, status: int = 200, /, **more: Any
 ) -> HTTPResponse:  # fmt: skip
-    """Render a tab of the report; a campaign without a report redirects to its own page."""
+    """Render a tab of the report; a draft or a scheduled campaign has no report and is redirected to its page."""
     base = await fetch(load_report, visit, campaign_id, name)
     if base["campaign"].phase in ("draft", "scheduled"):
         return view.redirect(request, f"/campaigns/{campaign_id}")
@@ -247,7 +251,7 @@ async def render_tab(
 
 
 def _add_action(name: str, verb: Callable[..., Any], done: str) -> None:
-    """Register a button of the report that changes the state of the campaign and redirects to the report."""
+    """Register the POST route of a button that changes the state of the campaign; `done` is the notice."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
@@ -274,7 +278,7 @@ _add_action("cancel", states.cancel, "Stopped. What had not left stays here.")
 
 
 def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
-    """Return what every tab shows: the campaign, its state, its figures and the user's permissions."""
+    """Return the context that every tab shares: campaign, progress, figures, tabs, and the user's permissions."""
     context = {**_load_cached_status(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
     context |= _permissions(visit)
     campaign = context["campaign"]
@@ -287,7 +291,7 @@ def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
 
 
 def _load_cached_status(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Return the state of a campaign, cached for a moment while it is sending."""
+    """Return `_load_status` of a campaign, from a short-lived cache while it is sending."""
     row = store.get_row(account_id, campaign_id)
     key = account_id, campaign_id, row.phase, row.updated_at
     status = _status_cache.get(key, lambda: _load_status(account_id, campaign_id))
@@ -297,7 +301,7 @@ def _load_cached_status(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 
 def _load_status(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Return the state of sending, and the figures once it has begun."""
+    """Return the campaign with its progress, and its figures once sending has begun."""
     campaign = store.get(account_id, campaign_id)
     begun = campaign.phase not in ("draft", "scheduled")
     return {
@@ -317,7 +321,7 @@ def _permissions(visit: Visit) -> dict[str, bool]:
 
 
 def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
-    """Return the tabs: path, label, count and tone."""
+    """Return the tabs of the report as (path, label, count, colour class)."""
     stats = campaign.stats
     problem_count = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
     return [
@@ -345,7 +349,7 @@ def _load_overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, 
 
 
 def _is_moving(campaign: Any) -> bool:
-    """Return whether the numbers may still change; after a pause or stop, messages in flight still end."""
+    """Return whether the numbers may still change. After a pause or stop, messages in flight are still completed."""
     if campaign.pending_snapshot or (campaign.pending_end and campaign.stats["pending"]):
         return True
     if campaign.phase in ("paused", "cancelled"):

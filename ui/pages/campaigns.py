@@ -1,4 +1,4 @@
-"""Campaigns: the table, live cells, new, copy, delete and bulk actions."""
+"""The table of campaigns with live cells, new campaigns, copy, delete, restore and bulk actions."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_campaigns")
 
-# Label and phases of each chip.
+# The label and the phases of each chip.
 CHIPS = {
     "": ("All", ()),
     "draft": ("Drafts", ("draft",)),
@@ -41,7 +41,10 @@ _COLUMNS = (
 @pages.get("/campaigns", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table with chips for the phases; cells of campaigns that are sending refresh themselves."""
+    """Show the table of campaigns with a chip for each phase.
+
+    Cells of campaigns that are sending refresh themselves.
+    """
     table = tables.Table(request, "/campaigns", ("campaign", "campaigns"), _COLUMNS, "-updated", ("phase",))
     table.chip_name = "phase"
     table.bulk_action_url = "/campaigns/acts" if visit.can("campaigns:write") else ""
@@ -72,7 +75,7 @@ def _build_query(raw: dict[str, Any], phase: str) -> store.CampaignQuery:
 @pages.get("/campaigns/new")
 @signed_in("campaigns:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of a new campaign."""
+    """Show the form for a new campaign, with the channel and template of the query."""
     channel = "sms" if request.args.get("channel") == "sms" else "email"
     form = Form({"template": request.args.get("template") or "", "channel": channel})
     return await _render_new(request, visit, form, 200)
@@ -82,7 +85,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("campaigns:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a draft, from a copy of a template if one is chosen."""
+    """Create a draft campaign, with a copy of the template if one is chosen."""
     form = Form.from_request(request)
     try:
         created = await commit(_create_draft, visit.account_id, form, visit.user.id)
@@ -110,16 +113,16 @@ def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
     return created if source is None else template_changes.apply_template(account_id, created.id, source.id, user_id)
 
 
-# Live parts: campaign cells and the queue in the sidebar
+# Parts that refresh themselves: campaign cells, and the queue in the sidebar.
 
-# The page size of a table.
+# The largest page size of a table.
 _MAX_LIVE_ROWS = 100
 
 
 @pages.get("/live/campaigns")
 @signed_in()
 async def show_live_rows(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the cells of the campaigns in the query; the response polls again for those still sending."""
+    """Show the table cells of the campaigns in the query; the response polls again for those that are still sending."""
     if not view.is_partial(request):
         return view.redirect(request, "/campaigns")
     raw_ids = (request.args.get("ids") or "").split(",")[:_MAX_LIVE_ROWS]
@@ -130,7 +133,7 @@ async def show_live_rows(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/live/queue")
 @signed_in()
 async def show_queue(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the state of the queue in one line."""
+    """Show the state of the queue in one line, for the sidebar."""
     if not view.is_partial(request):
         return view.redirect(request, "/outbox")
     return view.render(
@@ -138,16 +141,16 @@ async def show_queue(request: Request, visit: Visit) -> HTTPResponse:
     )
 
 
-# Copy, resend, delete, restore
+# Copy, resend, delete and restore.
 
-# At most this many rows in one bulk action.
+# The largest number of rows in one bulk action.
 _MAX_IDS = 1000
 
 
 @pages.post("/campaigns/<campaign_id:int>/duplicate")
 @signed_in("campaigns:write")
 async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Create a copy of a campaign as a draft."""
+    """Create a copy of a campaign as a draft, and redirect to it."""
     created = await commit(store.duplicate, visit.account_id, campaign_id, visit.user.id)
     view.flash(request, "This is the copy. The first one stays as it is.")
     return view.redirect(request, f"/campaigns/{created.id}")
@@ -156,7 +159,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.post("/campaigns/<campaign_id:int>/not-opened")
 @signed_in("campaigns:write")
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Create a draft for the recipients who did not open a campaign, with a segment of those recipients."""
+    """Create a draft with the same content and a segment of the recipients who did not open the campaign."""
     created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.user.id)
     view.flash(request, "A draft for those who did not open it. Another subject often helps.")
     return view.redirect(request, f"/campaigns/{created.id}?open=from")
@@ -165,7 +168,7 @@ async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int
 @pages.post("/campaigns/<campaign_id:int>/delete")
 @signed_in("campaigns:write")
 async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Delete a campaign; queued messages are not sent. The notice offers to restore a draft."""
+    """Delete a campaign; its queued messages are not sent. For a draft the notice offers to undo it."""
     args = (visit.actor, "campaign_delete", states.delete, visit.account_id, campaign_id)
     deleted = await commit(audit.run_and_record, *args, visit.actor)
     _flash_deleted(request, [deleted])
@@ -175,7 +178,7 @@ async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 @pages.post("/campaigns/restore")
 @signed_in("campaigns:write")
 async def restore(request: Request, visit: Visit) -> HTTPResponse:
-    """Restore deleted drafts."""
+    """Restore the deleted drafts whose ids the notice's undo button sends."""
     ids = [
         int(id_)
         for id_ in Form.from_request(request)["back"].split(",")[:_MAX_IDS]
@@ -191,7 +194,7 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/campaigns/acts")
 @signed_in("campaigns:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy or delete the selected campaigns; deleting others than drafts is confirmed first."""
+    """Copy or delete the selected campaigns. If one is not a draft, deletion is confirmed first."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     return_url = selection.table_url("/campaigns")
@@ -231,7 +234,7 @@ def _selected_campaigns(account_id: int, selection: Selection) -> list[Any]:
 
 
 def _flash_deleted(request: Request, deleted: list[Any]) -> None:
-    """Flash the number of deleted campaigns; drafts can be restored."""
+    """Flash what was deleted; if all campaigns were drafts, the notice offers to undo it."""
     message = (
         f"{deleted[0].name} is deleted."
         if len(deleted) == 1

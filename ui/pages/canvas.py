@@ -1,4 +1,4 @@
-"""The canvas of the editor: an email in a sandboxed frame with our scripts, updated row by row."""
+"""The canvas of the editor: an email in a sandboxed frame with the editor's scripts, updated row by row."""
 
 import re
 from typing import Any
@@ -26,11 +26,14 @@ from ui.widgets import email_frame
 
 pages = Pages("ui_canvas", url_prefix="/templates")
 
-# The changed rows are sent with the response of a save, so that the canvas need not request them.
+# The response of a save contains the changed rows, so that the canvas need not request them.
 
 
 def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
-    """Return every row by its digest, with the HTML of rows whose digest is not in `present`."""
+    """Return the `revision`, `rows` and `frame` of a rendered email as data for the canvas.
+
+    A row and the frame are (digest, HTML); the HTML is None if `present`, the digests that the canvas has, contains it.
+    """
     rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
 
@@ -66,7 +69,7 @@ _HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 @pages.get("/<template_id:int>/canvas", name="show")
 @signed_in()
 async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the email in the editor's frame; `as` is the id of the contact whose values are shown."""
+    """Show the email as the document of the editor's frame; `as` is the id of the contact whose values fill it in."""
     try:
         draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
@@ -85,7 +88,7 @@ async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPR
 @pages.get("/<template_id:int>/rows", name="rows")
 @signed_in()
 async def list_changed_rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show every row of the canvas by its digest, with its HTML where the digest is not in `have`."""
+    """Return the rows of the canvas as JSON, without the HTML of rows whose digest is in `have`."""
     present = set((request.args.get("have") or "").split(","))
     try:
         draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
@@ -97,7 +100,7 @@ async def list_changed_rows(request: Request, visit: Visit, template_id: int) ->
 @pages.get("/<template_id:int>/size", name="size")
 @signed_in()
 async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the size of the email as it is sent, beside Gmail's limit."""
+    """Show the size of the email's HTML beside Gmail's limit."""
     size_bytes = await render(preview.measure_html_bytes, visit.account_id, template_id)
     if not view.is_partial(request):
         return view.redirect(request, f"/templates/{template_id}/edit")
@@ -109,7 +112,7 @@ async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPRes
 @pages.get("/<template_id:int>/people", name="people")
 @signed_in()
 async def choose_contact(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show contacts to preview the email for: the last added, search results, one without a first name."""
+    """Show contacts to preview the email with: search results, or the last added and one without a first name."""
     search = (request.args.get("search") or "").strip()[:254]
     await fetch(templates.get, visit.account_id, template_id)
     if not view.is_partial(request):
@@ -138,10 +141,10 @@ def _json_response(content: Any, status: int = 200) -> HTTPResponse:
 
 
 def _build_policy(request: Request) -> str:
-    """Return the policy of an email frame, extended by the scripts and the style sheet of the canvas.
+    """Return the content security policy of an email frame, extended by the canvas's own scripts and style sheet.
 
-    They are named by URL: the frame has no origin, so not every browser resolves 'self'. The hosts are the requested
-    one and that of `base_url`, because a proxy may use another name than the browser did.
+    These are named by URL, because the frame has no origin and so not every browser resolves 'self'. Both the requested
+    host and that of the base URL are allowed, because a proxy may use another name than the browser did.
     """
     requested_host = request.host if _HOST_PATTERN.match(request.host) else "invalid."
     hosts = dict.fromkeys((requested_host, urlsplit(config.base_url(config.current())).netloc))

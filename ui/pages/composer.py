@@ -1,4 +1,4 @@
-"""The composer of a draft: four cards that save themselves, the checklist, sending, scheduling and undo."""
+"""The composer of a draft campaign: four cards that save themselves, the checklist, sending, scheduling and undo."""
 
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ pages = Pages("ui_composer", url_prefix="/campaigns")
 
 
 CARDS = ("to", "from", "content", "when")
-# The parts of each card, for edit conflicts.
+# The parts of each card's form, for edit conflicts.
 CARD_PARTS = {
     "to": audience_form.AudienceParts(
         FormPart("Who gets it", ("who", "list", "segment", "sure"), True), FormPart("Left out", ("without",), True)
@@ -41,14 +41,14 @@ CARD_PARTS = {
     "name": FormParts(FormPart("Name", ("name",))),
 }  # fmt: skip
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
-# The render check shows these itself, with the contacts concerned.
+# Codes of findings that the checklist leaves out, since the render check shows them with the contacts concerned.
 _RENDER_CHECK_CODES = ("missing_value", "render_error")
-# The card that fixes a finding, by the start of its field; other pages, by its code.
+# The card that fixes a finding, by the start of the finding's field; `_FIX_PAGES` has other pages, by its code.
 _CARD_BY_FIELD = (
     ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
     ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
 )  # fmt: skip
-# Sentences by the code of a finding; others are shown with their message.
+# Sentences by the code of a finding. Any other finding is shown with its message.
 _FINDING_SENTENCES = {
     "audience_required": "Choose who gets it.",
     "confirmation_required": "Confirm that everyone gets it.",
@@ -65,9 +65,9 @@ _FIX_PAGES = {
 
 
 def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
-    """Return everything the pages of a draft show.
+    """Return the template context that the pages of a draft share; raises NotFound.
 
-    Raises NotFound. Without `exact`, the counts of a very large audience may be a few seconds old.
+    Without `exact`, the counts of a very large audience may be a few seconds old.
     """
     account_id, account = visit.account_id, visit.account
     campaign = store.get(account_id, campaign_id)
@@ -102,9 +102,9 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
 
 
 def permissions(visit: Visit, campaign: Any) -> dict[str, bool]:
-    """Return what the user may do with a campaign, so that pages hide buttons that would be refused.
+    """Return `may_write` and `may_send` of the user for a campaign, so that pages hide buttons that would be refused.
 
-    Users who may not send can only look at a scheduled campaign.
+    A scheduled campaign can only be changed by users who may send.
     """
     may_send = visit.can("campaigns:send")
     may_write = visit.can("campaigns:write") and (may_send or campaign.phase == "draft")
@@ -112,7 +112,7 @@ def permissions(visit: Visit, campaign: Any) -> dict[str, bool]:
 
 
 def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
-    """Return the forms of the four cards, and that of its name."""
+    """Return the forms with the stored values of each card and of the campaign's name, by card."""
     template = campaign.template
     when = {"when": "now"}
     if campaign.scheduled_at is not None:
@@ -129,7 +129,7 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
-    """Return which cards are complete."""
+    """Return for each card whether it is complete; `context` is that of `load_draft`."""
     template = context["template"]
     return {
         "to": context["has_audience"] and context["sums"]["sendable"] > 0,
@@ -140,7 +140,7 @@ def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
 
 
 def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
-    """Return the progress of rendering for all recipients, and the size of an SMS."""
+    """Return the progress and the findings of rendering for all recipients, and for an SMS a preview with its size."""
     counts = preflight.run_preflight(account_id, campaign_id, count=audience.get_cached_counts).facts
     campaign = store.get(account_id, campaign_id)
     rendered = preview.render_preview(account_id, campaign_id) if campaign.channel == "sms" else None
@@ -148,7 +148,10 @@ def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 
 def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return the findings of rendering for all recipients, with the contacts concerned."""
+    """Return the progress as `rehearsal`, and as `render_problems` the errors and empty merge tags.
+
+    Each problem is (text, reason, [(contact id, name)]). `counts` are the facts of the preflight.
+    """
     rehearsal = counts.get("rehearsal")
     if rehearsal is None:
         return {"rehearsal": None, "render_problems": []}
@@ -170,7 +173,7 @@ def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit) -> list[tuple[str, str, str]]:
-    """Return the checklist: tone, sentence, and the page that fixes it if the user may open it."""
+    """Return the checklist as (colour class, sentence, URL); the URL is empty if the user may not open the page."""
     checklist = [
         (tone, finding_sentence(item), fix_url(item, campaign_id))
         for tone, group in (("bad", flight.blockers), ("warn", flight.warnings))
@@ -181,14 +184,14 @@ def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit
 
 
 def finding_sentence(finding: Any) -> str:
-    """Return a finding of the checklist as a sentence."""
+    """Return a preflight finding as a sentence."""
     if "campanero.invalid" in finding.message:
         return "Add your domain, or say from which address it is: mail that leaves this machine needs one."
     return _FINDING_SENTENCES.get(finding.code) or formats.sentence(finding.message)
 
 
 def fix_url(finding: Any, campaign_id: int) -> str:
-    """Return the URL of the page that fixes a finding."""
+    """Return the URL of the page or card that fixes a finding, or an empty string."""
     if "postal" in finding.message:
         return "/brand"
     if finding.code in _FIX_PAGES:
@@ -203,14 +206,17 @@ def fix_url(finding: Any, campaign_id: int) -> str:
     return f"/campaigns/{campaign_id}?open={match}#card-{match}" if match else ""
 
 
-# Blocks that depend on a saved card.
+# Blocks that depend on the values of the cards and are rendered after each save.
 _FOLLOWING_BLOCKS = ("side", "saved", "title_line", "ready", "approval")
 
 
 async def render_composer(
     request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
 ) -> HTTPResponse:
-    """Return the composer, or one saved card with the blocks that depend on it."""
+    """Render the composer, or one saved card with the blocks that depend on it.
+
+    `form` is the posted form of `card`, if it has errors or conflicts; without it the stored values are shown.
+    """
     context = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
     forms = build_card_forms(context["campaign"], visit)
     if form is not None:
@@ -231,7 +237,7 @@ async def render_composer(
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the audience."""
+    """Save the card with the audience."""
     form, campaign = await _merge_card(request, visit, campaign_id, "to")
     audience = audience_form.read_form(form, campaign.trigger.data)
     return await _save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": audience})
@@ -241,7 +247,7 @@ async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save sender and subject."""
+    """Save the card with subject, preview text and sender."""
     form, _ = await _merge_card(request, visit, campaign_id, "from")
     values = {name: form.text(name) for name in SENDER_FIELDS if name in form.values}
     return await _save_card(request, visit, campaign_id, form, "from", {"template_attributes": values})
@@ -251,7 +257,7 @@ async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPR
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the content."""
+    """Save the card with the content and the tracking choice."""
     form, _ = await _merge_card(request, visit, campaign_id, "content")
     params: dict[str, Any] = {}
     if "body" in form.values:
@@ -266,7 +272,7 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the time; a time in the past is an error."""
+    """Save the card with the sending time; a time in the past is an error."""
     form, _ = await _merge_card(request, visit, campaign_id, "when")
     moment = None
     if form["when"] == "later":
@@ -287,7 +293,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Rename the campaign; only the team sees its name."""
+    """Rename the campaign; an empty name is ignored."""
     form, _ = await _merge_card(request, visit, campaign_id, "name")
     if not form["name"]:
         return view.redirect(request, f"/campaigns/{campaign_id}")
@@ -295,7 +301,7 @@ async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 
 
 async def _merge_card(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
-    """Return the posted form of a card, merged with the stored one, and the campaign."""
+    """Return the posted form of a card, merged with the stored values, and the campaign."""
     form = Form.from_request(request)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     names = (await fetch(audience_form.load_choices, visit.account_id)).names if card == "to" else {}
@@ -331,24 +337,27 @@ async def _save_card(
     return view.redirect(request, f"/campaigns/{campaign_id}{f'?open={card}' if card in CARDS else ''}")
 
 
-# Send, schedule and undo
+# Send, schedule and undo.
 
 HOLD_SECONDS = 15
-# Above this number of recipients the number has to be typed.
+# Above this number of recipients the user must type the number to send.
 CONFIRM_BY_TYPING_OVER = 1000
 
 
 @pages.get("/<campaign_id:int>/send")
 @signed_in()
 async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the numbers of a send before it happens."""
+    """Show the numbers of a send, to be confirmed by the user."""
     return await _render_review(request, visit, campaign_id, Form(), 200)
 
 
 @pages.post("/<campaign_id:int>/send")
 @signed_in("campaigns:send")
 async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Send to exactly the number of recipients that the review showed; if it changed, show the review again."""
+    """Send or schedule the campaign for exactly the number of recipients that the review showed.
+
+    If the number changed or something is not confirmed, the review is shown again.
+    """
     form = Form.from_request(request)
     unfinished = approvals.filter_unfinished(
         (await render(preflight.run_preflight, visit.account_id, campaign_id, visit.actor)).warnings
@@ -369,7 +378,7 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 @pages.post("/<campaign_id:int>/undo")
 @signed_in("campaigns:send")
 async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Undo a send during its hold, or cancel the schedule of a later send."""
+    """Return a campaign to draft during the hold of HOLD_SECONDS, or cancel its schedule."""
     previous = await fetch(store.get, visit.account_id, campaign_id)
     try:
         await commit(
@@ -393,7 +402,7 @@ async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.post("/<campaign_id:int>/schedule")
 @signed_in("campaigns:send")
 async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Restore a cancelled schedule, if its time is unchanged and in the future."""
+    """Restore a cancelled schedule, if the draft still has the same time and the time is in the future."""
     form = Form.from_request(request)
 
     def arm() -> bool:
@@ -415,7 +424,7 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
 
 
 async def render_scheduled(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Return the page of a scheduled campaign."""
+    """Render the page of a scheduled campaign."""
     facts = await render_for(visit.account_id, load_draft, visit, campaign_id)
     return view.render(request, "campaigns/scheduled.html", **facts)
 

@@ -47,17 +47,17 @@ class Conversation(NamedTuple):
 
     @staticmethod
     def is_outgoing(line: ConversationLine) -> bool:
-        """Return whether a line is an outgoing message."""
+        """Return whether a line is a message that the service sent."""
         return line.message is not None
 
     @staticmethod
     def line_text(line: ConversationLine) -> str:
-        """Return the text of a line."""
+        """Return the text of a line, or a note that it is no longer stored."""
         return line.body or "These words are not kept any more."
 
     @staticmethod
     def find_unseen_refusal(line: ConversationLine) -> Any:
-        """Return the incoming message if it is a possible opt-out that was not reviewed yet, else None."""
+        """Return the incoming message of a line if it is a possible opt-out that nobody has reviewed, else None."""
         incoming = line.incoming
         return incoming if incoming is not None and incoming.kind == "refusal" and incoming.seen_at is None else None
 
@@ -65,12 +65,12 @@ class Conversation(NamedTuple):
 def load_conversation(
     account_id: int, contact: Contact, page: int = 1, form: Form | None = None
 ) -> Conversation | None:
-    """Return the conversation with a contact, or None without a phone number and any message."""
+    """Return a page of the conversation with a contact, or None if there is neither a phone number nor a message."""
     rows = sms_conversations.list_conversation(account_id, contact.id, page, LINES_PER_PAGE)
     number = sms_conversations.find_phone_channel(contact)
     if number is None and not rows.total:
         return None
-    # The random token makes a reply idempotent.
+    # The random token in the form makes sending the reply idempotent.
     form = form or Form({"once": secrets.token_hex(8)})
     older = page + 1 if page < rows.pages else None
     sms = sms_conversations.measure_text(account_id, form["text"])
@@ -86,7 +86,7 @@ _SEND_ERRORS = {
 @pages.get("/<contact_id:int>/conversation")
 @signed_in()
 async def show_conversation(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show the conversation, page by page."""
+    """Show a page of the SMS conversation with a contact."""
     return await _render_conversation(request, visit, contact_id, None, 200)
 
 
@@ -94,7 +94,7 @@ async def show_conversation(request: Request, visit: Visit, contact_id: int) -> 
 @signed_in("messages:send")
 @ignore_double_submit
 async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Send a reply; if that fails, the typed text is kept."""
+    """Send an SMS reply; if it is refused, the form keeps the text."""
     form = Form.from_request(request)
     form.require("text", "Write what you want to say.")
     try:
@@ -118,7 +118,7 @@ async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPRes
 @pages.post("/<contact_id:int>/conversation/parts")
 @signed_in("contacts:write")
 async def count_parts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show how many SMS the typed text takes."""
+    """Show how many SMS parts the text in the form takes."""
     await fetch(store.get, visit.account_id, contact_id)
     sms = await fetch(sms_conversations.measure_text, visit.account_id, Form.from_request(request)["text"])
     return view.render_fragment(request, "contacts/parts.html", sms=sms)
@@ -127,7 +127,7 @@ async def count_parts(request: Request, visit: Visit, contact_id: int) -> HTTPRe
 @pages.post("/<contact_id:int>/conversation/seen")
 @signed_in("contacts:write")
 async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Mark an incoming message as reviewed, as an opt-out or not."""
+    """Mark an incoming SMS as reviewed, and opt the contact out if the user decided that it was an opt-out."""
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, contact_id)
     is_opt_out = form["opt_out"] == "yes"
@@ -168,7 +168,7 @@ async def _render_conversation(
 
 
 _EVENTS_PER_PAGE, _MAX_MESSAGES, _MAX_CONSENTS = 40, 8, 100
-# Groups of events to filter by.
+# The groups by which the events of a contact can be filtered.
 _EVENT_GROUPS = (
     ("", "Everything"), ("messages", "Messages"), ("consent", "Consent"), ("person", "Lists and data"),
     ("flows", "Flows"), ("own", "Your events"),
@@ -178,7 +178,7 @@ _EVENT_GROUPS = (
 @pages.get("/<contact_id:int>")
 @signed_in()
 async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show a contact: addresses and consent, lists, data, events."""
+    """Show a contact: addresses with consent, lists, data, events and messages."""
     kind = request.args.get("kind") or ""
     kind = kind if kind in dict(_EVENT_GROUPS) else ""
     row = await fetch(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
@@ -211,7 +211,7 @@ def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dic
 @pages.post("/<contact_id:int>/consent")
 @signed_in("contacts:write")
 async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Opt one address of a contact in or out, with this request as the evidence."""
+    """Subscribe or unsubscribe one address of a contact; the request is recorded as evidence."""
     form = Form.from_request(request)
     is_subscribed = form["subscribed"] == "yes"
     raw = {"channels_attributes": [{"id": parse_int(form["channel"], 0), "subscribed": is_subscribed}]}
@@ -227,7 +227,7 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
 @pages.get("/<contact_id:int>/messages/<message_id:int>")
 @signed_in()
 async def show_message(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
-    """Show a message that a contact got, and its events."""
+    """Show a message to a contact, and the events of the message."""
     context = await fetch(_load_message, visit.account_id, contact_id, message_id)
     return view.render(request, "contacts/message.html", **context)
 
@@ -235,7 +235,7 @@ async def show_message(request: Request, visit: Visit, contact_id: int, message_
 @pages.get("/<contact_id:int>/messages/<message_id:int>/html")
 @signed_in()
 async def show_message_html(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
-    """Show the HTML of a message, for the frame of its page."""
+    """Show the HTML of a message, as a document for the frame of its page."""
     context = await fetch(_load_message, visit.account_id, contact_id, message_id)
     if context["filled"] is None:
         return email_frame.render_error("it could not be rendered for this person, or its content is no longer kept")
@@ -255,7 +255,7 @@ def _load_message(account_id: int, contact_id: int, message_id: int) -> dict[str
     return {"contact": contact, "row": row, "filled": filled, "events": log.list_events(account_id, query).rows}
 
 
-# Merging two contacts
+# Merging two contacts.
 
 _MAX_CANDIDATES = 20
 
@@ -263,14 +263,14 @@ _MAX_CANDIDATES = 20
 @pages.get("/<contact_id:int>/merge")
 @signed_in("contacts:write")
 async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show the contacts to merge with, then both contacts and the result."""
+    """Show the contacts that this one can be merged with, or both contacts and the result."""
     return await _render_merge(request, visit, contact_id, parse_int(request.args.get("with"), 0), Form(), 200)
 
 
 @pages.post("/<contact_id:int>/merge")
 @signed_in("contacts:write")
 async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Merge two contacts; where both have a name or data, those of the kept contact win."""
+    """Merge two contacts. Names and data of the kept contact win over those of the deleted one."""
     form = Form.from_request(request)
     other_id = parse_int(form["with"], 0)
     stored, deleted = (other_id, contact_id) if form["keep"] == "other" else (contact_id, other_id)

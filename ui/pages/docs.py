@@ -1,4 +1,4 @@
-"""The documentation: guides written in Markdown, and the API reference; public, as it contains no account data."""
+"""The documentation pages: guides written in Markdown, and the API reference. They are public, without account data."""
 
 import re
 from functools import cache
@@ -18,16 +18,16 @@ from ui.session import Pages
 pages = Pages("ui_docs", url_prefix="/docs")
 
 
-# Guides in their order, by heading.
+# The guides in their order, by heading.
 GUIDES = (
     ("Begin", ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
     ("Work with people", ("import", "flows", "webhooks")),
     ("Programs", ("authentication", "errors-and-limits")),
     ("Run it", ("install", "https", "watch", "security", "backup", "how-far")),
 )
-# The base URL in the examples, replaced by that of the installation.
+# The base URL in the examples, which is replaced by that of the installation.
 _EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
-# Captions of code blocks, by language.
+# The captions of code blocks, by language.
 _CAPTIONS = {
     "sh": "Shell",
     "python": "Python",
@@ -41,7 +41,7 @@ _CAPTIONS = {
 
 
 class Guide(NamedTuple):
-    """A guide: name in URLs, title, lead, body, and headings (id, text)."""
+    """A guide: its name in URLs, title, introduction and HTML body, and the (id, text) of each heading."""
 
     name: str
     title: str
@@ -51,12 +51,12 @@ class Guide(NamedTuple):
 
 
 def guide_names() -> tuple[str, ...]:
-    """Return the names of all guides, in their order."""
+    """Return the names of all guides, in order."""
     return tuple(name for _, group in GUIDES for name in group)
 
 
 def list_guides(base: str) -> list[tuple[str, list[Guide]]]:
-    """Return all guides below their headings."""
+    """Return all guides as (heading, guides), with examples for this base URL."""
     return [(title, [load_guide(name, base) for name in group]) for title, group in GUIDES]
 
 
@@ -80,7 +80,7 @@ def load_guide(name: str, base: str) -> Guide:
 
 
 def slug(words: str) -> str:
-    """Return the id of a heading."""
+    """Return the HTML id of a heading."""
     return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")
 
 
@@ -90,7 +90,7 @@ def _strip_tags(words: str) -> str:
 
 @cache
 def _markdown_renderer() -> Any:
-    """Return the Markdown renderer, which escapes HTML, so that a guide cannot break the page policy."""
+    """Return the Markdown renderer. It escapes HTML, so that a guide cannot break the page's security policy."""
     from markdown_it import MarkdownIt
 
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -106,7 +106,10 @@ def _render_heading(_: Any, tokens: Any, at: int, *__: Any) -> str:
 
 
 def _render_code(_: Any, tokens: Any, at: int, *__: Any) -> str:
-    """Return the HTML of a code block: caption, copy button and code; `run` marks what tests execute."""
+    """Return the HTML of a code block with caption and copy button.
+
+    A word after the language, such as `run`, becomes a data attribute by which tests find the code to execute.
+    """
     language, *marks = (tokens[at].info or "text").split()
     code = escape(tokens[at].content.rstrip("\n"))
     caption = "curl" if language == "sh" and "curl " in code else _CAPTIONS[language]
@@ -119,21 +122,21 @@ def _render_code(_: Any, tokens: Any, at: int, *__: Any) -> str:
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-# The renderer is a large third-party script, so its page has no origin (no cookies, storage or API), may connect to
-# nothing, and runs only scripts shipped with this service. It positions its parts by attributes; the one style element
-# it writes is allowed by its digest, which changes with any attribute in `reference.html`.
+# RapiDoc is a large third-party script. Its page therefore has no origin (no cookies, storage or API), may connect to
+# nothing, and runs only scripts shipped with this service. RapiDoc sets styles by attributes; the one style element it
+# writes is allowed by its digest, which changes with any attribute in `reference.html`.
 _RENDERER_STYLE = "sha256-1WVf2oS+ldTc3PHUH/UXTBJG9WvxL+dxkZjQ3Hy+aJk="
 _RENDERER_POLICY = (
     f"sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'self' '{_RENDERER_STYLE}'; "
     "style-src-attr 'unsafe-inline'; img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-# Keys whose values are literals instead of schemas, and the types without nested schemas.
+# Keys whose values are literals instead of schemas; below, the types without nested schemas.
 _LITERAL_KEYS = frozenset({"example", "examples", "default", "enum", "const"})
 _SIMPLE_TYPES = frozenset({"string", "integer", "number", "boolean"})
 
 
 class Operation(NamedTuple):
-    """One operation of the API, for the list of operations."""
+    """One operation of the API; `anchor` is its anchor in the reference."""
 
     method: str
     path: str
@@ -144,14 +147,14 @@ class Operation(NamedTuple):
 @pages.get("/", name="index", strict_slashes=False)
 @public_page
 async def index(request: Request) -> HTTPResponse:
-    """Show all guides."""
+    """Show the list of all guides."""
     return _render_page(request, "docs/index.html")
 
 
 @pages.get("/guides/<name:str>", name="guide")
 @public_page
 async def show_guide(request: Request, name: str) -> HTTPResponse:
-    """Show a guide."""
+    """Show a guide; raises NotFound."""
     try:
         guide = load_guide(name, config.base_url(config.current()))
     except KeyError:
@@ -162,14 +165,14 @@ async def show_guide(request: Request, name: str) -> HTTPResponse:
 @pages.get("/api", name="api")
 @public_page
 async def show_api(request: Request) -> HTTPResponse:
-    """Show every operation by its tag, linked to the reference."""
+    """Show the operations of the API by tag, each linked to the reference."""
     return _render_page(request, "docs/api.html", groups=_group_operations(request.app.ctx.published))
 
 
 @pages.get("/api/reference", name="reference")
 @public_page
 async def show_reference(request: Request) -> HTTPResponse:
-    """Show the reference, rendered in the browser by RapiDoc from `document.js`."""
+    """Show the API reference, which RapiDoc renders in the browser from `document.js`."""
     response = _render_page(request, "docs/reference.html")
     response.headers["content-security-policy"] = _RENDERER_POLICY
     # A page without an origin cannot be same-origin with itself.
@@ -180,7 +183,7 @@ async def show_reference(request: Request) -> HTTPResponse:
 @pages.get("/api/document.js", name="document")
 @public_page
 async def show_document(request: Request) -> HTTPResponse:
-    """Serve the document as a script, because a page without an origin cannot read other responses."""
+    """Return the OpenAPI document as a script, because a page without an origin cannot read other responses."""
     return HTTPResponse(_build_script(request.app.ctx.published), content_type="text/javascript; charset=utf-8")
 
 
@@ -214,7 +217,7 @@ def _simplify_schema(node: Any) -> Any:
 
 @cache
 def _group_operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
-    """Return the operations by their first tag: its name, description and operations."""
+    """Return the operations by their first tag, as (tag, description, operations)."""
     text = build()
     about = {operation["name"]: operation.get("description", "") for operation in text.get("tags", ())}
     groups: dict[str, list[Operation]] = {name: [] for name in about}
@@ -230,5 +233,5 @@ def _group_operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
 
 
 def _operation_anchor(method: str, path: str) -> str:
-    """Return the anchor that RapiDoc gives an operation."""
+    """Return the anchor that RapiDoc gives an operation in the reference."""
     return re.sub(r"[\s#:?&={}]", "-", f"{method}-{path}")

@@ -12,7 +12,7 @@ _HOURS, _MIN_DAYS = 48, 7
 
 
 class Column(NamedTuple):
-    """One column of a chart: its label, full time, and numbers of opens and clicks."""
+    """One column of a chart: its axis label, its title with the full time, and its first opens and clicks."""
 
     label: str
     title: str

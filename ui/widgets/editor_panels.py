@@ -130,7 +130,10 @@ def _plain_text(html: str) -> str:
 
 
 def list_palette() -> list[tuple[str, list[PaletteTile]]]:
-    """Return the tiles of all section kinds by group; a kind that `PALETTE` does not name is in the last group."""
+    """Return the tiles of all section kinds as (group, tiles).
+
+    Kinds that `PALETTE` does not name are in its last group.
+    """
     named = {name for _, names in PALETTE for name in names}
     groups = {group: [BY_NAME[name] for name in names] for group, names in PALETTE}
     groups[PALETTE[-1][0]] += [kind for name, kind in BY_NAME.items() if name not in named]
@@ -158,7 +161,10 @@ def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
 
 
 def describe_place(rows: list[OutlineRow], key: str) -> str:
-    """Return the place of a section as a phrase: after its neighbour, in a column, or at the top."""
+    """Return where a section is, as a phrase: `after Heading`, `to column 2` or `at the top`.
+
+    The phrase is empty if no section has the key.
+    """
     keys = [row.key for row in rows]
     if key in keys:
         at = keys.index(key)

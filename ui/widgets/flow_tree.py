@@ -164,7 +164,10 @@ def _rate_label(figures: StepFigures | None) -> str:
 
 
 def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
-    """Return the least time from the start of the flow to a step, as text."""
+    """Return the shortest time from entering the flow to a step, such as `day 3`.
+
+    It is empty if there is no wait before the step.
+    """
     seconds = document.min_seconds_before(list(steps), number)
     if not seconds:
         return ""

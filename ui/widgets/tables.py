@@ -90,7 +90,10 @@ class Table:
 
     @property
     def kept_params(self) -> dict[str, str]:
-        """Return the query parameters that stay when the user searches or turns the page: filters, order and size."""
+        """Return the parameters that stay when the user searches or turns the page.
+
+        These are the filters, and the order and page size if they are not the default ones.
+        """
         size = {"limit": str(self.limit)} if self._has_limit_param else {}
         order = {"sort": self.sort} if self.sort != self.default_sort else {}
         return {name: value for name, value in {**self.state, **order, **size}.items() if value}
@@ -112,7 +115,10 @@ class Table:
         return page | ({"search": self.search} if self.search else {})
 
     def href(self, **changes: str | int) -> str:
-        """Return the URL of the table with some parameters changed; changed filters begin at page one."""
+        """Return the URL of the table with some parameters changed.
+
+        It leads to the first page unless `page` is given.
+        """
         values = {"search": self.search, **self.kept_params} | {name: str(value) for name, value in changes.items()}
         query = urlencode({name: value for name, value in values.items() if value})
         return f"{self.path}?{query}" if query else self.path
@@ -142,7 +148,10 @@ class Table:
 
 
 class Selection:
-    """The rows of a bulk action: some ids, or all rows that match the table's filters."""
+    """The rows that a bulk action applies to: those with `ids`, or all rows that match the table's filters.
+
+    `is_all` selects all rows; `state` has the search and the filters of the table.
+    """
 
     def __init__(self, form: Form, name: str = "ids") -> None:
         self.ids = form.ids(name)
