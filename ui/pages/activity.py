@@ -174,7 +174,7 @@ REPLY_KINDS = {
 @pages.get("/answers", strict_slashes=False)
 @signed_in()
 async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
-    """Show all incoming SMS, newest first, or with `show=unseen` only possible opt-outs that nobody has reviewed."""
+    """Show all incoming SMS, newest first, or with `show=unseen` only possible opt-outs that are not reviewed yet."""
     unseen = request.args.get("show") == "unseen"
     raw: dict[str, Any] = {"page": parse_int(request.args.get("page")), "limit": 50}
 

@@ -144,7 +144,10 @@ def font_options(form: Form) -> list[tuple[str, str]]:
 
 
 async def build_context(account_id: int, form: Form) -> dict[str, Any]:
-    """Return the values around the form: the sample's query, contrasts, fonts, and the colours of the logo."""
+    """Return the template context besides the form.
+
+    It has the query of the sample email, contrasts, fonts, and the colours found in the logo.
+    """
     return {
         "sample_query": sample_query(form), "contrasts": check_contrasts(form), "fonts": font_options(form),
         "built_in": DEFAULT_COLOURS,

@@ -1,4 +1,4 @@
-"""Recipients of a campaign: filters, export, saving as a segment or list, and decisions on failed messages."""
+"""Recipients of a campaign: filters, export, saving as a segment or list, and decisions about undelivered messages."""
 
 from collections.abc import Callable
 from itertools import chain

@@ -94,7 +94,10 @@ def list_funnel_steps(
     usual: UsualResults | None,
     conversions: Sequence[Conversion],
 ) -> list[FunnelStep]:
-    """Return the steps of the funnel: reached, opened, clicked, converted."""
+    """Return the steps of the funnel: reached, opened, clicked, and each conversion.
+
+    An SMS has the steps sent and delivered instead of reached and opened.
+    """
     to, reached = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to
     items = [FunnelStep("Reached", reached, reached, f"{to}accepted=true")]
     if figures.sms is not None:
@@ -126,7 +129,10 @@ def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, st
 
 
 def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Return the mailbox providers, or for SMS the countries, with the most recipients."""
+    """Return the first mailbox providers of the report, or for SMS the first countries, at most `_MAX_TOP_ROWS`.
+
+    Each is (name, number of recipients, URL of the recipients).
+    """
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
         return [

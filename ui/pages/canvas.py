@@ -43,9 +43,10 @@ def _serialize_row(row: preview.CanvasRow, present: set[str]) -> tuple[str, str 
 
 
 async def render_update(request: Request, visit: Visit, template_id: int) -> str:
-    """Return an element with the rows of the canvas that changed, if the request has the digests of its rows.
+    """Return a `<data>` element with the changed rows of the canvas.
 
-    Empty if the email cannot be rendered.
+    The request's header `x-canvas` has the digests of the rows that the canvas shows. Without it, or if the email
+    cannot be rendered, the result is an empty string.
     """
     contact_id, _, present = str(request.headers.get("x-canvas") or "").partition(";")
     if not present:

@@ -32,9 +32,10 @@ LINES_PER_PAGE = 30
 
 
 class Conversation(NamedTuple):
-    """A conversation, the oldest line first; `older_page` is the page before it, or None.
+    """A page of the SMS conversation with a contact, oldest line first.
 
-    `sms` is the size of the typed reply as SMS.
+    `number` is the phone channel of the contact or None, and `older_page` the number of the page with older lines or
+    None. `sms` is the size of the reply in the form as SMS.
     """
 
     contact: Contact
@@ -57,7 +58,7 @@ class Conversation(NamedTuple):
 
     @staticmethod
     def find_unseen_refusal(line: ConversationLine) -> Any:
-        """Return the incoming message of a line if it is a possible opt-out that nobody has reviewed, else None."""
+        """Return the incoming message of a line if it is a possible opt-out that is not reviewed yet, else None."""
         incoming = line.incoming
         return incoming if incoming is not None and incoming.kind == "refusal" and incoming.seen_at is None else None
 

@@ -1,4 +1,4 @@
-"""Contacts: the table, its filters, and the form."""
+"""The table of contacts, its filters, and the form of a contact."""
 
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ _SHOW_FILTERS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 }
 
 
-# The chips of a list's table have no counts.
+# The chips of the table on a list's page, which have no counts.
 UNCOUNTED_CHIPS = (Chip("", "Everyone"), Chip("subscribed", "Subscribed"), Chip("not", "Not subscribed"))
 
 
@@ -50,14 +50,17 @@ SHOW_VALUES = ("", *_SHOW_FILTERS)
 
 
 class ContactSearch(NamedTuple):
-    """The query and the filter rules of a table of contacts."""
+    """The query of a table of contacts, and further filters in the form of the API (`rules`)."""
 
     query: store.ContactQuery
     rules: list[Any]
 
 
 def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
-    """Return the query and rules of a table; raises Invalid. A misspelt filter is an error, not ignored."""
+    """Return the search for the state of a table's filters; `more` are further values of the query.
+
+    Raises Invalid: an unknown or misspelt filter is an error and is not ignored.
+    """
     show = state.get("show", "")
     if show and show not in _SHOW_FILTERS:
         raise errors.Invalid({"show": ["is not included in the list"]})
@@ -75,7 +78,7 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
 
 
 def parse_rules(text: str) -> list[Any]:
-    """Parse the rules in a URL; raises Invalid."""
+    """Parse the JSON list of filters in a URL; raises Invalid."""
     if not text:
         return []
     try:
@@ -88,15 +91,16 @@ def parse_rules(text: str) -> list[Any]:
 
 
 def _table_order(table: Table) -> Order:
-    """Return the order of a contacts table."""
+    """Return the order in which a table of contacts is sorted."""
     order = ORDERS[table.sort.removeprefix("-")]
     return order._replace(is_descending=table.sort.startswith("-"))
 
 
 def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
-    """Fill a table with contacts, chips and filter labels; return the contact lists by id.
+    """Set the rows, chips and filter labels of a table of contacts; return the contact lists by id.
 
-    A filter that names a deleted list or segment matches no contact, and can be removed.
+    `more` are further values of the query, such as the list of a list's page. A filter for a deleted list or segment
+    matches no contact, and the user can remove it.
     """
     all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
     table.active_filters = describe_filters(account_id, table.state, all_lists)
@@ -110,7 +114,7 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
 
 
 def count_chips(account_id: int) -> tuple[Chip, ...]:
-    """Return the common filters with the number of contacts that each shows."""
+    """Return the chips of the table of contacts with the number of matching contacts."""
     counts = store.count_contacts(account_id)
     return (
         Chip("", "Everyone", counts.total),
@@ -121,7 +125,7 @@ def count_chips(account_id: int) -> tuple[Chip, ...]:
 
 
 def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int, Any]) -> list[ActiveFilter]:
-    """Return the labels of the active filters that have no chip."""
+    """Return the active filters that have no chip, with their labels."""
     filters = []
     if state.get("list_id"):
         filters.append(ActiveFilter(f"In {_list_name(account_id, state['list_id'], all_lists)}", ("list_id",)))
@@ -156,7 +160,7 @@ def _segment_name(account_id: int, text: str) -> str:
 
 
 def _describe_rules(account_id: int, text: str) -> str:
-    """Return the rules as a sentence, or a sentence that they cannot be read."""
+    """Return the rules of a URL as a sentence, or say that they cannot be read."""
     try:
         return explain.describe_filters(
             account_id,
@@ -189,7 +193,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show an empty form; the list that it was opened from is selected."""
+    """Show the form for a new contact, with the list and the search text that the user came from filled in."""
     search = (request.args.get("like") or "").strip()
     form = Form({"email" if "@" in search else "first_name": search})
     form.lists["list_ids"] = request.args.getlist("list") or []
@@ -200,7 +204,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a contact; if the address is taken, name its owner."""
+    """Create a contact; if another contact has the address, the error names that contact."""
     form = Form.from_request(request)
     if form["more"] or form["drop"]:
         return await _render_form(request, visit, form, None, 200)
@@ -227,7 +231,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
-    """Return the notice for a new contact, with its subscription."""
+    """Return the notice about a new contact, which says whether it is subscribed."""
     name = formats.contact_name(result.contact)
     first = f"{name} was added"
     if not result.contact.channels:
@@ -238,9 +242,9 @@ def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
 
 
 def _add_contact(account_id: int, body: store.ContactWrite, evidence: Evidence, new_list: str) -> write.WriteResult:
-    """Create a contact, and a new list for it if one is named; all or nothing.
+    """Create a contact, and a list for it if `new_list` is a name; both or neither.
 
-    Raises Invalid, also if another contact has one of the addresses: no existing contact is overwritten.
+    Raises Invalid, also if another contact has one of the addresses, so that no contact is overwritten.
     """
     addresses = {kind: getattr(body, kind) for kind in ("email", "phone")}
     used = [kind for kind, text in addresses.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
@@ -262,7 +266,7 @@ def _has_owner(account_id: int, kind: str, text: str) -> bool:
 @pages.get("/<contact_id:int>/edit")
 @signed_in("contacts:write")
 async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show the form of a contact."""
+    """Show the form of a contact with the stored values."""
     contact = await fetch(store.get, visit.account_id, contact_id)
     form = _build_form(contact, await fetch(lookups.list_contact_lists, visit.account_id))
     return await _render_form(request, visit, edit_conflicts.open_form(form, FORM_PARTS), contact, 200)
@@ -272,7 +276,7 @@ async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Save the changes; a changed address stays the same channel."""
+    """Save the form of a contact. A changed address stays the same channel, with its consent."""
     form = Form.from_request(request)
     contact = await fetch(store.get, visit.account_id, contact_id)
     if form["more"] or form["drop"]:
@@ -287,9 +291,9 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
         _complete_form_phone(visit, form)
     changed = _changed_channels(contact, form)
     raw = {**_read_fields(form), "channels_attributes": [body for _, body in changed]}
-    # The form offers a limited number of lists; others are kept.
+    # The form offers a limited number of lists; memberships of other lists are kept.
     raw["list_ids"] += await fetch(_unlisted_list_ids, contact, offered)
-    # A form without the data leaves it unchanged; fields added meanwhile are kept.
+    # A form that does not show custom data leaves it unchanged. Fields added since the form was opened are kept.
     if "data_shown" in form.values:
         shown_keys = set(form["data_shown"].split("\n"))
         stored = {key: value for key, value in contact.data.items() if key not in shown_keys or key == "tags"}
@@ -316,7 +320,7 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
 @pages.get("/<contact_id:int>/delete")
 @signed_in("contacts:write")
 async def confirm_delete(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show the confirmation of deleting a contact."""
+    """Show the page on which deleting a contact is confirmed."""
     contact = await fetch(store.get, visit.account_id, contact_id)
     return view.render(request, "contacts/delete.html", contact=contact)
 
@@ -335,7 +339,7 @@ async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
 @pages.post("/<contact_id:int>/erase")
 @signed_in("contacts:write")
 async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Erase a contact and all its data; only the hashed suppression of its addresses remains."""
+    """Erase a contact and all its data; only a suppression with a hash of each address remains."""
     contact = await fetch(store.get, visit.account_id, contact_id)
     args = (removal.erase, visit.account_id, contact_id, visit.evidence())
     await commit(audit.run_and_record, visit.actor, "contact_erase", *args)
@@ -344,7 +348,10 @@ async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPR
 
 
 def _build_form(contact: Any, offered: list[Any]) -> Form:
-    """Return the form of a contact; lists that follow a segment cannot be chosen."""
+    """Return the form with the stored values of a contact; `offered` are the lists of the form.
+
+    Lists that mirror a segment are left out, since contacts cannot be added to them.
+    """
     form = Form({name: getattr(contact, name) or "" for name in _TEXT_FIELDS} | {"email": "", "phone": ""})
     for kind in ("email", "phone"):
         form.values[kind] = next((channel.value for channel in contact.channels if channel.kind == kind), "")
@@ -357,13 +364,13 @@ def _build_form(contact: Any, offered: list[Any]) -> Form:
 
 
 def _unlisted_list_ids(contact: Any, offered: list[Any]) -> list[int]:
-    """Return the ids of a contact's lists that the form does not offer."""
+    """Return the ids of the contact's lists that the form does not offer, without mirrors of segments."""
     unlisted_ids = set(contact.list_ids) - {option.id for option in offered}
     return [list_id for list_id in unlisted_ids if lists.get(contact.account_id, list_id).segment_id is None]
 
 
 def _complete_form_phone(visit: Visit, form: Form) -> None:
-    """Rewrite the phone number of a form in E.164, by the country of the account, if it can be parsed."""
+    """Rewrite the phone number of a form in E.164 if it can be parsed; the account's country completes it."""
     form.values["phone"] = lookups.complete_phone(visit, form["phone"])
 
 
@@ -373,7 +380,7 @@ def _read_fields(form: Form) -> dict[str, Any]:
 
 
 def _changed_channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
-    """Return the changes to the first email address and the first phone number, by kind."""
+    """Return the changes of the first email address and phone number as (kind, `channels_attributes` item)."""
     changes: list[tuple[str, dict[str, Any]]] = []
     for kind in ("email", "phone"):
         present = next((channel for channel in contact.channels if channel.kind == kind), None)
@@ -382,7 +389,7 @@ def _changed_channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any
         elif present and form[kind] != present.value:
             changes.append((kind, {"id": present.id, "value": form[kind]}))
         elif not present and form[kind]:
-            # An added address has no consent yet; the contact's page can subscribe it.
+            # An added address has no consent yet. It can be subscribed on the contact's page.
             changes.append((kind, {"value": form[kind], "kind": kind, "subscribed": False}))
     return changes
 
@@ -420,13 +427,13 @@ async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: di
     return form.add_errors(error, names) if error.fields else form
 
 
-# Advanced filters of the table, in the rows of the segment builder
+# Advanced filters of the table, edited with the rows of the filter builder.
 
 
 @pages.get("/filter", strict_slashes=False)
 @signed_in()
 async def edit_filter(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the active rules; the Apply button redirects to the filtered table."""
+    """Show the active rules of the table in the filter builder; the Apply button redirects to the filtered table."""
     posted: dict[str, list[str]] = {name: list(values) for name, values in request.args.items()}
     state = {name: tables.query_text(request, name) for name in ("search", *TABLE_FILTERS) if request.args.get(name)}
     if "rows" not in posted:
@@ -447,7 +454,7 @@ async def edit_filter(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/filter", strict_slashes=False)
 @signed_in("contacts:write")
 async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
-    """Save the rules as a segment, and show its contacts."""
+    """Save the rules of the filter builder as a segment, and redirect to its contacts."""
     form = Form.from_request(request)
     rows = FilterRows.from_form(form.lists)
     form.require("name", "Give the segment a name, for example Regulars in Berlin.")
@@ -465,7 +472,7 @@ async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_rows(account_id: int, text: str) -> FilterRows:
-    """Return the rows of the active filters, or one blank row if they cannot be parsed."""
+    """Return the rows of filters in a URL, or one blank row if there are none or they are invalid."""
     try:
         rules = parse_rules(text)
         segment_people.parse_filters(account_id, rules)
@@ -480,7 +487,7 @@ async def _render_filter(
 ) -> HTTPResponse:  # fmt: skip
     filter_view = await filter_builder.load_view(visit.account_id, rows)
     if error is not None:
-        # The paths of rows are set when the filters are built.
+        # `to_filters` sets the error paths of the rows.
         rows.to_filters()
         rows.add_errors(error)
     state = {name: value for name, value in state.items() if name != "filters"}

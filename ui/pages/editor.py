@@ -25,9 +25,9 @@ from ui.widgets import editor_panels, filter_builder
 
 pages = Pages("ui_editor")
 
-# Users who have an email open, in memory
+# Users who have an email open, in memory.
 
-# Browsers report every 20 seconds.
+# Browsers report presence every 20 seconds; a user is present until this time after the last report.
 _TIMEOUT_MS = 45_000
 _present: dict[int, dict[str, "PresentUser"]] = {}
 
@@ -42,7 +42,7 @@ class PresentUser(NamedTuple):
 
 
 def mark_present(template_id: int, session_key: str, user: int, name: str, key: str) -> None:
-    """Record that a user has the email open; `who` identifies the browser session."""
+    """Record that a user has an email open in a browser session, with the section `key` selected."""
     now = clock.now_ms()
     users = _present.setdefault(template_id, {})
     users[session_key] = PresentUser(user, name, key, now)
@@ -51,14 +51,14 @@ def mark_present(template_id: int, session_key: str, user: int, name: str, key: 
 
 
 def list_others(template_id: int, user: int) -> list[PresentUser]:
-    """Return the other users who have the email open, each once, with their last section."""
+    """Return the other users who have an email open, each once, with the section of their latest report."""
     now = clock.now_ms()
     users = sorted(_present.get(template_id, {}).values(), key=lambda other: other.at)
     return list({entry.user: entry for entry in users if entry.user != user and now - entry.at <= _TIMEOUT_MS}.values())
 
 
 def mark_left(template_id: int, session_key: str) -> None:
-    """Record that a user closed the email."""
+    """Record that a user closed an email in a browser session."""
     users = _present.get(template_id, {})
     users.pop(session_key, None)
     if not users:
@@ -74,14 +74,14 @@ _PALETTES = (
     ("Plum", {"brand_color": "#6b3fa0", "text_color": "#2a2433", "bg_color": "#f4f1f8"}),
     ("Night", {"brand_color": "#f2b84b", "text_color": "#f3f1ea", "bg_color": "#17191d"}),
 )  # fmt: skip
-# The number of characters of a subject and a preheader that a phone shows.
+# The number of characters of a subject and of a preheader that a phone shows.
 SUBJECT_CHARACTERS, PREHEADER_CHARACTERS = 45, 90
 
 
 @pages.get("/campaigns/<campaign_id:int>/content")
 @signed_in()
 async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the editor of a campaign's own email."""
+    """Show the editor of a campaign's email; a campaign of SMS is redirected to its page."""
     row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
     if row.channel != "email":
         return view.redirect(request, f"/campaigns/{campaign_id}")
@@ -91,7 +91,7 @@ async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTT
 @pages.get("/flows/<flow_id:int>/steps/<step_id:int>/content")
 @signed_in()
 async def show_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Show the editor of an email of a flow."""
+    """Show the editor of the email of a flow's step; an SMS step is redirected to the flow."""
     row = await fetch(store.get_step_template, visit.account_id, flow_id, step_id)
     if row.channel != "email":
         return view.redirect(request, f"/flows/{flow_id}?step={step_id}")
@@ -110,12 +110,12 @@ async def render_editor(
 
 
 async def render_errors(request: Request, visit: Visit, row: Template, values: dict[str, str]) -> HTTPResponse:
-    """Render the errors of typed values at their fields."""
+    """Render errors of fields for the editor's script; `values` maps fields to messages."""
     return await _render_messages(request, visit, row.id, None, 422, values, "", None)
 
 
 def build_context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
-    """Return the context of the page; raises NotFound."""
+    """Return the template context of the editor with the section `key` selected; raises NotFound."""
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
     page = document.list_entries(row.design)
@@ -139,27 +139,27 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
         "file": "", "siblings": _position_among_siblings(page, entry),
         "lengths": (SUBJECT_CHARACTERS, PREHEADER_CHARACTERS), "raw": _unknown_section_json(entry),
         "seen_by": _describe_audience(visit, entry),
-        # Only shown without a selected section.
+        # The inbox line is only shown while no section is selected.
         "inbox": preview.build_inbox_line(visit.account_id, revisions.to_document(row)) if entry is None else None,
     }  # fmt: skip
 
 
 def _position_among_siblings(rows: list[document.Entry], entry: document.Entry | None) -> tuple[int, int]:
-    """Return the position of a section among its siblings, and their number."""
+    """Return the position of a section from 1, and the number of its siblings; (0, 0) without a section."""
     if entry is None:
         return 0, 0
     return entry.position + 1, len([sibling for sibling in entry.siblings if isinstance(sibling, dict)])
 
 
 def _unknown_section_json(entry: document.Entry | None) -> str:
-    """Return the JSON of a section of unknown kind."""
+    """Return the JSON of a section whose kind is unknown, else an empty string."""
     if entry is None or entry.section.kind is not None:
         return ""
     return json.dumps(entry.raw, indent=2, ensure_ascii=False)
 
 
 def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
-    """Return a sentence about which contacts see a section; empty for all contacts."""
+    """Return a sentence about the contacts who see a section; empty if all do."""
     filters = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
     if not isinstance(filters, list) or not filters:
         return ""
@@ -170,14 +170,14 @@ def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
 
 
 def editor_url(home: store.TemplateOwner) -> str:
-    """Return the address of the editor of an email."""
+    """Return the URL of the editor for the email of an owner."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}/content"
     return f"/flows/{home.id}/steps/{home.step}/content" if home.kind == "flow" else f"/templates/{home.id}/edit"
 
 
 def back_url(home: store.TemplateOwner) -> str:
-    """Return the URL of the page that the editor was opened from."""
+    """Return the URL of the page that the editor's Back link leads to."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}"
     return f"/flows/{home.id}?step={home.step}" if home.kind == "flow" else "/templates"
@@ -187,7 +187,11 @@ async def render_blocks(
     request: Request, visit: Visit, template_id: int, key: str | None, names: tuple[str, ...], status: int = 200,
     **text: Any,
 ) -> HTTPResponse:  # fmt: skip
-    """Render the changed blocks with data for the script in a header; redirect if no script asked."""
+    """Render blocks of the editor after a change, with data for its script in the header `x-editor`.
+
+    `text` has that data; `notice` is shown as a toast. A request without the script is redirected to the editor, with
+    `notice` or `say` as its notice.
+    """
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     notice = text.pop("notice", None)
     if not view.is_partial(request):
@@ -209,7 +213,7 @@ async def render_blocks(
 @pages.get("/templates/<template_id:int>/sections/<key:str>")
 @signed_in()
 async def show_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Show the fields of a section."""
+    """Show the fields of a section in the editor's panel."""
     row = await fetch(store.get, visit.account_id, template_id)
     if document.find_section(document.list_entries(row.design), key) is None:
         raise NotFound
@@ -219,14 +223,14 @@ async def show_section(request: Request, visit: Visit, template_id: int, key: st
 @pages.get("/templates/<template_id:int>/details")
 @signed_in()
 async def show_details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the fields of subject, preheader and sender."""
+    """Show the fields of subject, preheader and sender in the editor's panel."""
     return await render_blocks(request, visit, template_id, None, ("inspector",))
 
 
 @pages.post("/templates/<template_id:int>/sections/<key:str>")
 @signed_in("templates:write")
 async def save_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Save values of a section; other users' changes of other values are kept."""
+    """Save changed values of a section; other values keep what other users saved."""
     changes = read_changes(request)
     return await _save_changes(
         request, visit, template_id, key, changes, editing.edit_values, visit.account_id, template_id, key
@@ -236,7 +240,7 @@ async def save_section(request: Request, visit: Visit, template_id: int, key: st
 @pages.post("/templates/<template_id:int>/theme")
 @signed_in("templates:write")
 async def save_theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Save values of the theme."""
+    """Save changed values of the theme."""
     changes = read_changes(request)
     return await _save_changes(
         request, visit, template_id, None, changes, editing.edit_values, visit.account_id, template_id, None
@@ -246,7 +250,7 @@ async def save_theme(request: Request, visit: Visit, template_id: int) -> HTTPRe
 @pages.post("/templates/<template_id:int>/details")
 @signed_in("templates:write")
 async def save_details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Save subject, preheader and sender."""
+    """Save changed values of subject, preheader and sender."""
     changes = read_changes(request)
     return await _save_changes(
         request, visit, template_id, None, changes, editing.edit_details, visit.account_id, template_id
@@ -254,7 +258,7 @@ async def save_details(request: Request, visit: Visit, template_id: int) -> HTTP
 
 
 def read_changes(request: Request) -> list[Change]:
-    """Return the changed values of a form, with their spaces."""
+    """Return the changed values of a posted form, with the spaces as typed."""
     form = Form.from_request(request)
     names = [name for name in form.values if name.startswith(("props.", "styles.", "theme.", "email."))]
     return [Change(name, form.getlist(name)[-1].replace("\r\n", "\n"), form["seen:" + name] or None) for name in names]
@@ -293,7 +297,7 @@ def _prepare_edit(row: Template, key: str | None, changes: list[Change]) -> Any:
 
 
 def _current_digests(row: Template, key: str | None, changes: list[Change]) -> dict[str, str]:
-    """Return the current digest of each value."""
+    """Return the hash of the current value of each changed path."""
     digests = {}
     entry = document.find_section(document.list_entries(row.design), key) if key else None
     for change in changes:
@@ -309,7 +313,7 @@ def _current_digests(row: Template, key: str | None, changes: list[Change]) -> d
 async def _render_refused(
     request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Invalid
 ) -> HTTPResponse:
-    """Render field errors at their fields and all others beside the title."""
+    """Render the errors of refused changes at their fields, and any other error beside the title."""
     kinds = {change.path: change.typed for change in changes}
     values = {path: value_error_sentence(path, messages[0]) for path, messages in error.fields.items() if path in kinds}
     base = [formats.sentence(messages[0]) for path, messages in error.fields.items() if path not in kinds]
@@ -319,7 +323,7 @@ async def _render_refused(
 async def _render_conflict(
     request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Conflict
 ) -> HTTPResponse:
-    """Render a conflict: who changed the value first, and the typed value."""
+    """Render a conflict: the value that another user saved, that user's name, and the value that was posted."""
     return await _render_messages(request, visit, template_id, key, 409, {}, "", error.extra)
 
 
@@ -339,7 +343,7 @@ async def _render_messages(
 
 
 def value_error_sentence(path: str, message: str) -> str:
-    """Return a validation error of a value as a sentence."""
+    """Return the validation error of a value in the editor as a sentence."""
     if message == "is invalid" and path.rpartition(".")[2] in ("href", "cta_url"):
         return "Start the link with https://"
     if message == "is invalid" and path.rpartition(".")[2] in ("email", "from_email", "reply_to"):
@@ -356,7 +360,7 @@ def value_error_sentence(path: str, message: str) -> str:
     return formats.sentence(message)
 
 
-# The audience of a section
+# The audience of a section.
 
 AUDIENCE_PATH = "props.show_if"
 
@@ -364,7 +368,7 @@ AUDIENCE_PATH = "props.show_if"
 @pages.get("/templates/<template_id:int>/sections/<key:str>/audience")
 @signed_in()
 async def show_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Show the rules of a section, with the number of matching contacts."""
+    """Show the rules that select which contacts see a section, with the number of matching contacts."""
     row, entry = await fetch(_load_section, visit, template_id, key)
     filters = entry.section.props.get("show_if")
     rows = FilterRows.from_filters(filters) if isinstance(filters, list) and filters else FilterRows.blank()
@@ -374,7 +378,7 @@ async def show_audience(request: Request, visit: Visit, template_id: int, key: s
 @pages.post("/templates/<template_id:int>/sections/<key:str>/audience")
 @signed_in("templates:write")
 async def save_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Save the rules; without rules all contacts see the section."""
+    """Save the rules of a section; without rules all contacts see it."""
     form = Form.from_request(request)
     row, entry = await fetch(_load_section, visit, template_id, key)
     rows = FilterRows.from_form(form.lists)
@@ -412,13 +416,16 @@ async def _render_audience(
     return view.render(request, "editor/audience.html", status, **values)
 
 
-# The merge tag menu of all pages
+# The menu of merge tags, which all pages use.
 
 
 @pages.get("/templates/merge")
 @signed_in()
 async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the merge tags for the template `t` or for any, with examples and how many contacts lack each."""
+    """Show the merge tags with examples and the number of contacts who lack each value.
+
+    `t` is the id of the template that they are for, if there is one.
+    """
     template_id = parse_int(request.args.get("t"), 0, 10**9) or None
     groups = await fetch(merge_tags.list_merge_tags, visit.account_id, template_id)
     return view.render(request, "merge/menu.html", groups=groups, roots=merge_limits.ROOTS)

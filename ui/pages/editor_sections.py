@@ -1,4 +1,4 @@
-"""Sections of an email in the editor: add, move, copy, remove, undo, redo, and presence of others."""
+"""Changes of sections in the editor: add, move, copy, remove, undo and redo; and reports of presence."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ _ALL_BLOCKS = ("state", "steps", "list", "inspector")
 @pages.post("/<template_id:int>/sections", name="add")
 @signed_in("templates:write")
 async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Add a section of a kind."""
+    """Add a section of the form's kind at the form's position."""
     form = Form.from_request(request)
     return await _arrange(
         request, visit, template_id, section_edits.add_section(form["kind"], _read_spot(form)), "added"
@@ -38,7 +38,7 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
 @pages.post("/<template_id:int>/sections/<key:str>/move", name="move")
 @signed_in("templates:write")
 async def move(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Move a section up or down, or to a position."""
+    """Move a section one place up or down, or to the form's position."""
     form = Form.from_request(request)
     by = {"up": -1, "down": 1}.get(form["way"])
     edit = section_edits.shift_section(key, by) if by else section_edits.move_section(key, _read_spot(form))
@@ -55,7 +55,7 @@ async def duplicate(request: Request, visit: Visit, template_id: int, key: str) 
 @pages.post("/<template_id:int>/sections/<key:str>/remove", name="remove")
 @signed_in("templates:write")
 async def remove(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Remove a section; the toast and the history can undo it."""
+    """Remove a section; the toast and the history offer to undo it."""
     context = await render_for(visit.account_id, build_context, visit, template_id, key)
     label = context["entry"].label if context["entry"] else "The section"
     return await _arrange(
@@ -66,7 +66,7 @@ async def remove(request: Request, visit: Visit, template_id: int, key: str) -> 
 @pages.post("/<template_id:int>/sections/<key:str>/items", name="items")
 @signed_in("templates:write")
 async def change_items(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Add, remove or move an entry in a list of a section."""
+    """Add, remove or move an item of a list property of a section."""
     name, _, act = Form.from_request(request)["entry"].partition(".")
     act, _, at = act.partition(".")
     edit = section_edits.edit_list(key, name, act, int(at) if at in _NUMBERS else 0)
@@ -76,7 +76,7 @@ async def change_items(request: Request, visit: Visit, template_id: int, key: st
 @pages.post("/<template_id:int>/unstyle", name="unstyle")
 @signed_in("templates:write")
 async def reset_theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Reset the theme to the brand."""
+    """Remove all values of the design's theme, so that it follows the brand."""
 
     def clear_theme(design: dict[str, Any], result: Any) -> tuple[str, str | None]:
         design["theme"] = {}
@@ -113,7 +113,7 @@ async def _arrange(
 
 
 def _announcement(visit: Visit, template_id: int, key: str | None, verb: str) -> str:
-    """Return the result of a change to a section, for screen readers."""
+    """Return a text for screen readers with the result of a change to a section."""
     if verb == "removed" or key is None:
         return "Removed."
     rows = build_context(visit, template_id, key)["outline"]
@@ -137,26 +137,29 @@ def _read_spot(form: Form) -> SectionTarget:
 @pages.post("/<template_id:int>/undo", name="undo")
 @signed_in("templates:write")
 async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Undo the last edit."""
+    """Undo the last edit of a template."""
     return await _go_to_revision(request, visit, template_id, "undo")
 
 
 @pages.post("/<template_id:int>/redo", name="redo")
 @signed_in("templates:write")
 async def redo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Redo the last undone edit."""
+    """Reverse the last undo of a template."""
     return await _go_to_revision(request, visit, template_id, "redo")
 
 
 @pages.post("/<template_id:int>/restore", name="restore")
 @signed_in("templates:write")
 async def restore(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Restore a revision, as a new edit."""
+    """Restore a revision of a template, as a new edit."""
     return await _go_to_revision(request, visit, template_id, parse_int(Form.from_request(request)["at"], 0))
 
 
 async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: Any) -> HTTPResponse:
-    """Go to a revision by undo, redo or number; the history page is redirected to itself."""
+    """Restore the content that `to` selects: `undo`, `redo` or the number of a revision.
+
+    A request without the editor's script is redirected to the history.
+    """
     form = Form.from_request(request)
     seen_revision, key = parse_int(form["revision"], 0) or None, form.text("s")
     verb = {"undo": store.undo, "redo": store.redo}.get(to)
@@ -183,7 +186,7 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
 @pages.post("/<template_id:int>/presence", name="presence")
 @signed_in("templates:write")
 async def update_presence(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Record that the user has the email open; return the other users who have it open, and the changes."""
+    """Record that the user has the email open; show who else has it open, and what other users changed since."""
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)
     session_key, name = str(visit.session.id), visit.user.name or visit.user.email
@@ -192,7 +195,7 @@ async def update_presence(request: Request, visit: Visit, template_id: int) -> H
         return view.render_blocks(request, "editor/told.html", ())
     editor.mark_present(template_id, session_key, visit.user.id, name, form["s"][:64])
     moved = parse_int(form["revision"], 0) not in (0, row.revision)
-    # The outline is only replaced when it changed, as the user may be dragging in it.
+    # The outline is only replaced if it changed, because the user may be dragging a section in it.
     has_others = form["crowd"] or editor.list_others(template_id, visit.user.id)
     names = ("state", "steps", "list") if moved else ("state", "list") if has_others else ("state",)
     return await render_blocks(request, visit, template_id, form.text("s"), names, changed=moved)

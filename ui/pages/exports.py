@@ -1,4 +1,4 @@
-"""Exports: the filtered rows of a table as a file, written while it is sent."""
+"""Exports: the filtered rows of a table as a file that is written while it is sent."""
 
 import secrets
 import time
@@ -27,10 +27,10 @@ from ui.session import Pages, Visit
 pages = Pages("ui_exports", url_prefix="/exports")
 
 
-# Parameters of a list's URL that only affect how it is displayed.
+# Parameters in the URL of a list that only affect how the list is displayed.
 _VIEW_PARAMS = ("page", "limit", "per", "per_page", "sort", "order", "density", "format", "ticket")
 
-# Filters of the table of contacts, as its URL names them.
+# Filters in the URL of the table of contacts.
 _TABLE_PARAMS = ("search", *contact_pages.TABLE_FILTERS)
 
 
@@ -42,7 +42,7 @@ class ExportKind(NamedTuple):
     plural: str
     crumb: tuple[str, str]
     query: Any
-    # Each takes the result of `parse_filters`: a query, and for contacts also the filter rules.
+    # Each function takes an account id and the result of `parse_filters`: a query, and for contacts the filter rules.
     page: Callable[..., Any]
     csv: Callable[..., Iterator[str]]
     jsonl: Callable[..., Iterator[bytes]]
@@ -65,7 +65,7 @@ KINDS = {
         lambda account_id, query: records.write_jsonl(records.MESSAGES, account_id, query),
     ),
 }  # fmt: skip
-# Label, help, extension, and whether the file starts with the byte order mark that Excel needs.
+# Label, help text and extension of each format, and whether its file starts with the byte order mark that Excel needs.
 FORMATS = {
     "excel": ("For Excel", "CSV that Excel and Numbers open with every letter right.", "csv", True),
     "csv": ("CSV", "What other programs read, and what Import here takes back without loss.", "csv", False),
@@ -85,13 +85,13 @@ _FILTER_LABELS = {
 
 
 def read_filters(kind: ExportKind, args: Any) -> dict[str, str]:
-    """Return the filters of a list's URL, without parameters that only affect how it is displayed."""
+    """Return the filters in the URL of a list, without parameters that only affect how the list is displayed."""
     filters = {name: str(args.get(name))[:500] for name in args if name not in _VIEW_PARAMS}
     return {name: value for name, value in filters.items() if value.strip()}
 
 
 def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
-    """Parse filters; raises Invalid, also for an unknown filter, so that none is ignored."""
+    """Parse filters to the arguments of the functions of `kind`; raises Invalid, also for an unknown filter."""
     query_filters = {
         name: value for name, value in filters.items() if kind.query is not ContactQuery or name not in _TABLE_PARAMS
     }
@@ -108,7 +108,7 @@ def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
 
 
 def filter_chips(account_id: int, kind: ExportKind, filters: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the label of each filter, with the query of the page without that filter."""
+    """Return the label of each active filter, with the query of the page without that filter."""
     chips: list[tuple[str, str]] = []
     remaining = dict(filters)
     if kind.query is ContactQuery:
@@ -142,7 +142,7 @@ def _filter_label(account_id: int, name: str, value: str) -> str:
 
 
 class Progress(NamedTuple):
-    """The progress of a download: its account, its rows so far, its total, and whether it ended or broke off."""
+    """The progress of a download: the rows sent so far, the total, and the state `going`, `done` or `broken`."""
 
     account_id: int
     rows: int
@@ -156,7 +156,7 @@ _MAX_EXPORTS = 64
 
 
 def get_progress(account_id: int, ticket: str) -> Progress | None:
-    """Return the progress of the file with a ticket, or None if it has not begun."""
+    """Return the progress of the account's download with this ticket, or None if it has not begun."""
     row = _progress.get(ticket)
     return row if row is not None and row.account_id == account_id else None
 
@@ -164,7 +164,10 @@ def get_progress(account_id: int, ticket: str) -> Progress | None:
 def track_progress(
     account_id: int, ticket: str, total: int, pieces: Iterator[Any], mark: bytes, head: int
 ) -> Iterator[bytes]:
-    """Yield the chunks of a file, and record its rows under a ticket; `head` lines are not counted."""
+    """Yield the chunks of a file after the bytes `mark`, and record the rows sent under `ticket`.
+
+    `head` is the number of header lines, which are not counted: 1 for CSV, whose lines end in CRLF, else 0.
+    """
     end, rows = b"\r\n" if head else b"\n", -head
 
     def record(state: str) -> None:
@@ -188,14 +191,14 @@ def track_progress(
         record(state)
 
 
-# The page stops polling after this many requests before the file has begun.
+# The page stops polling after this many requests if the download has not begun.
 _MAX_TRIES = 20
 
 
 @pages.get("/<of:str>", name="show")
 @signed_in()
 async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
-    """Show what the file will contain, and its formats."""
+    """Show the number of rows that a file will contain, its filters and the formats."""
     kind = _find_kind(of)
     filters = read_filters(kind, request.args)
 
@@ -213,7 +216,7 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
 @pages.get("/<of:str>/file", name="file")
 @signed_in()
 async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
-    """Send the file."""
+    """Send the file of an export; the download is recorded in the audit log."""
     kind = _find_kind(of)
     form = FORMATS.get(request.args.get("format") or "csv")
     if form is None:
@@ -234,7 +237,7 @@ async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | No
 @pages.get("/<of:str>/progress", name="progress")
 @signed_in()
 async def show_progress(request: Request, visit: Visit, of: str) -> HTTPResponse:
-    """Show the progress of the file with a ticket."""
+    """Show the progress of the download with the query's ticket."""
     kind = _find_kind(of)
     ticket = (request.args.get("ticket") or "")[:32]
     progress = get_progress(visit.account_id, ticket)

@@ -1,4 +1,4 @@
-"""The page of a flow: its tree, the panel of the trigger or a step, and their changes."""
+"""The page of a flow: its tree, the panel of its trigger or a step, and the changes made there."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,11 @@ START = "start"
 def load_page(
     visit: Visit, flow_id: int, query: Mapping[str, Any], form: StepForm | None = None, shows: str | None = None
 ) -> dict[str, Any]:
-    """Return the context of a flow's page; `shows` is the open panel, `form` its submitted form."""
+    """Return the template context of a flow's page.
+
+    `shows` is the open panel (START, the id of a step, or an empty string); None selects it by the query. `form` is the
+    posted form of that panel, with its errors or conflicts.
+    """
     flow = store.find(visit.account_id, flow_id)
     draft = drafts.build_draft(flow)
     steps = drafts.add_contents(draft.steps)
@@ -75,14 +79,14 @@ def load_page(
 
 
 def _has_problems(form: StepForm | None) -> bool:
-    """Return whether the submitted form was not saved: it has errors or conflicts."""
+    """Return whether a posted form has errors or conflicts and so was not saved."""
     return form is not None and bool(form.errors or form.conflicts or (form.where is not None and form.where.conflicts))
 
 
 def build_checklist(
     draft: FlowDraft, blocked: Sequence[tuple[int | None, Blocker]], steps: Sequence[Any]
 ) -> list[tuple[str, str, str]]:
-    """Return the blockers of a flow as a checklist, each with a link to its step."""
+    """Return the blockers of a flow as (colour class, sentence, URL of the step or trigger)."""
     titles = {step["id"]: flow_tree.describe_step(draft.flow.account_id, step)[0] for _, step in document.walk(steps)}
     checklist = []
     for step_id, blocker in blocked:
@@ -121,7 +125,7 @@ def _selected_panel(query: Mapping[str, Any]) -> str:
 def _load_panel(
     visit: Visit, draft: FlowDraft, steps: list[Any], step: Any, kind: str, form: StepForm | None, names: Any
 ) -> dict[str, Any]:
-    """Return the panel beside the tree: the form of a step, of a new one, or of the trigger."""
+    """Return the template context of the panel beside the tree: for a step, a new step of `kind`, or the trigger."""
     page: dict[str, Any] = {
         "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
@@ -153,7 +157,7 @@ def _load_panel(
     page["tone"] = flow_tree.TONES.get(page["kind"].icon, "good") if page["kind"] else "good"
     field_types = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
     if "list" in field_types:
-        # Members of a list that mirrors a segment cannot be added or removed.
+        # Lists that mirror a segment are left out, since contacts cannot be added to or removed from them.
         page["pickable"] = [
             (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
         ]
@@ -172,7 +176,7 @@ def _open_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def _preview_sms(visit: Visit, step: Any) -> Any:
-    """Return an SMS rendered for a sample contact, or None if it cannot be rendered."""
+    """Return the preview of an SMS step for a sample contact, or None if it cannot be rendered."""
     body = (step.get("content") or {}).get("body") or ""
     values = preview.PreviewRequest(document={}, body=body, channel="sms", transactional=bool(step["transactional"]))
     try:
@@ -182,7 +186,7 @@ def _preview_sms(visit: Visit, step: Any) -> Any:
 
 
 def _load_position(draft: FlowDraft, steps: list[Any], step: Any) -> dict[str, Any]:
-    """Return the position of a step, where it can be moved, and how many contacts are in it and before it."""
+    """Return where a step is and can be moved, and how many contacts are in it and in the steps before it."""
     place = document.locate_step(draft.steps, step["id"])
     counts = drafts.count_inside(draft.flow.id)
     above = sum(counts.get(item["id"], 0) for item in document.list_predecessors(draft.steps, step["id"]))
@@ -210,18 +214,18 @@ def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> s
 async def render_panel(
     request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
 ) -> HTTPResponse:
-    """Render the page, or the panel with the blocks that follow from it."""
+    """Render the page of a flow, or for a partial request its panel with the blocks that depend on it."""
     page = await fetch(load_page, visit, flow_id, request.args, form, shows)
     return view.render(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **page)
 
 
 def step_url(flow_id: int, shows: int | str) -> str:
-    """Return the URL of a flow's page with the panel of a step."""
+    """Return the URL of a flow's page with the panel of a step, or of the trigger (START), open."""
     return f"/flows/{flow_id}?step={shows}"
 
 
 async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
-    """Render the saved panel, or redirect if no script asked."""
+    """Render a panel after it was saved, or redirect to it if the request came without the script."""
     if view.is_partial(request):
         return await render_panel(request, visit, flow_id, shows)
     view.flash(request, "Saved.")
@@ -232,7 +236,7 @@ async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str)
 @signed_in("flows:write")
 @edit_conflicts.retry_on_change
 async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Save the trigger of a flow, and its goal."""
+    """Save the trigger of a flow and its goal."""
     form = StepForm.from_request(request)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     names = await fetch(flow_forms.load_trigger_names, visit.account_id)
@@ -258,7 +262,7 @@ async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @signed_in("flows:write")
 @edit_conflicts.retry_on_change
 async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Save the conditions of the trigger."""
+    """Save the conditions of a flow's trigger."""
     form = StepForm.from_request(request)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     start = edit_conflicts.open_form(flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS)
@@ -310,7 +314,7 @@ def _write_trigger(visit: Visit, flow_id: int, form: StepForm) -> None:
 @pages.get("/<flow_id:int>/met")
 @signed_in()
 async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the contacts that the trigger would have enrolled in the last days, and why it refused others."""
+    """Show the contacts that the trigger would have let in recently, and why it would have refused others."""
 
     def read() -> dict[str, Any]:
         draft = drafts.load_draft(visit.account_id, flow_id)
@@ -327,19 +331,19 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
     return view.render(request, "flows/met.html", **await fetch(read))
 
 
-# Steps: add, change, move, copy, remove
+# Steps: add, change, move, copy and remove.
 
-# The steps before the last removal of each flow, for its undo; lost on restart.
+# The steps before the last removal in each flow, by flow id, for undo. They are lost on a restart.
 _MAX_REMOVED = 50
 _steps_before_removal: "OrderedDict[int, list[Any]]" = OrderedDict()
-# Kinds of steps that are added without a form, and their values.
+# The types of steps that are added without a form first, and their initial values.
 _DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": {}}
 
 
 @pages.post("/<flow_id:int>/steps")
 @signed_in("flows:write")
 async def add_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Add a step, at once or after its form."""
+    """Add a step to a flow: at once if its type needs no input, otherwise after its form."""
     form = StepForm.from_request(request)
     kind, where = form["kind"], document.parse_position(form["at"])
     if kind not in BY_TYPE or where is None:
@@ -377,7 +381,7 @@ async def _render_new_step(
 @signed_in("flows:write")
 @edit_conflicts.retry_on_change
 async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Save a step."""
+    """Save the form of a step."""
     form, args = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
     step = await fetch(flow_forms.load_step, *args)
     kind, parts, shows = step["type"], flow_forms.step_parts(step["type"]), str(step_id)
@@ -405,7 +409,7 @@ async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
 
 
 def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[str, Any]) -> None:
-    """Merge the form of a step with the stored one; rules are one value."""
+    """Merge the posted form of a step with the stored step; its filter rows are compared as one value."""
     stored_form, names = (
         flow_forms.build_stored_step_form(step),
         dict(flow_forms.load_step_names(account_id, step["type"])),
@@ -430,7 +434,7 @@ def _has_rules(kind: str) -> bool:
 
 
 def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
-    """Add errors of rules to their rows, and all other errors to their fields."""
+    """Add the errors about filters to their rows, and all others to the fields of the form."""
     rules = {path: messages for path, messages in error.fields.items() if path.startswith("filters")}
     other_errors = {path: messages for path, messages in error.fields.items() if path not in rules}
     if rules.get("filters") == ["can't be blank"]:
@@ -442,7 +446,7 @@ def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
 
 
 def _read_new_step(form: StepForm, kind: str) -> Any:
-    """Read a step's form; None if a button of its rows was pressed, which only changes the form."""
+    """Return the properties of a new step from its form, or None if a button of its filter rows was pressed."""
     raw = flow_forms.read_step(form, kind)
     if _has_rules(kind):
         rows = form.rows = FilterRows.from_form(form.lists)
@@ -455,7 +459,7 @@ def _read_new_step(form: StepForm, kind: str) -> Any:
 @pages.post("/<flow_id:int>/steps/<step_id:int>/move")
 @signed_in("flows:write")
 async def move_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Move a step up or down, or to a position."""
+    """Move a step one place up or down, or to the form's position."""
     form = StepForm.from_request(request)
     where: Any = {"up": -1, "down": 1}.get(form["to"]) or document.parse_position(form["to"])
     if where is None:
@@ -475,7 +479,7 @@ async def duplicate_step(request: Request, visit: Visit, flow_id: int, step_id: 
 @pages.post("/<flow_id:int>/steps/<step_id:int>/remove")
 @signed_in("flows:write")
 async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Remove a step; the notice offers to undo it."""
+    """Remove a step and its branches; the notice offers to undo it."""
     previous_steps = await commit(drafts.delete_step, visit.account_id, flow_id, step_id, visit.actor)
     _steps_before_removal[flow_id] = previous_steps
     _steps_before_removal.move_to_end(flow_id)
@@ -499,7 +503,7 @@ async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int
 @pages.post("/<flow_id:int>/undo")
 @signed_in("flows:write")
 async def undo_remove_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Restore the step that was removed last."""
+    """Restore the steps of a flow from before the last removal."""
     await fetch(store.find, visit.account_id, flow_id)
     previous_steps = _steps_before_removal.pop(flow_id, None)
     shows: str = StepForm.from_request(request)["step"] or START

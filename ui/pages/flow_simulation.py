@@ -1,4 +1,4 @@
-"""Simulations of a flow: with one contact, saved as a test, and with all recent contacts. Nothing is sent."""
+"""Simulations of a flow: with one contact, saved as a test, or with all recent contacts. No message is sent."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ pages = Pages("ui_flow_try", url_prefix="/flows")
 
 
 _HOUR_SECONDS = 3_600
-# A simulated event in the query: the step of the branch, and its event.
+# A simulated event in the query: the id of the branch step and the name of the event.
 _CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
 
 
@@ -42,11 +42,11 @@ class SimulationForm(NamedTuple):
     choices: tuple[str, ...]
 
     def query(self, **other: str) -> str:
-        """Return the query of this form with some values replaced."""
+        """Return the query string of this form with some values replaced."""
         return formats.query_string({**self.values, **other}) or "?"
 
     def toggle(self, choice: str) -> str:
-        """Return the query with a choice added, or removed if it was there."""
+        """Return the query string with a simulated event added, or removed if it was chosen."""
         remaining = [other_choice for other_choice in self.choices if other_choice != choice]
         return self.query(do=" ".join(remaining if choice in self.choices else [*remaining, choice]))
 
@@ -55,14 +55,14 @@ _QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "day", "hour"
 
 
 def read_query(text: Mapping[str, Any]) -> SimulationForm:
-    """Return the query of a URL or a form."""
+    """Return the form of a simulation from a query or a posted form."""
     values = {name: str(text.get(name) or "").strip()[:2_000] for name in _QUERY_NAMES}
     stored = {name: value for name, value in values.items() if value}
     return SimulationForm(stored, tuple(value for value in values["do"].split() if _CHOICE.fullmatch(value))[:20])
 
 
 def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> SimulationInput:
-    """Return the simulation request; raises Invalid with errors at the fields of the form."""
+    """Return the input of the simulation; raises Invalid with errors at the fields of the form."""
     raw: dict[str, Any] = {}
     values = form.values
     if values.get("contact", "").isdecimal():
@@ -85,7 +85,11 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
 
 
 def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
-    """Return a simulated event before a branch: an hour after the message before it, or an hour before the branch."""
+    """Return a simulated event that happens before a branch step.
+
+    An event of a message happens an hour after the message before the branch. Any other event happens an hour before
+    the contact reaches the branch, or sooner if the wait before it is shorter.
+    """
     number, _, event = choice.partition(".")
     step_id = int(number)
     steps = document.list_predecessors(draft.steps, step_id)
@@ -115,7 +119,10 @@ def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
 
 
 def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], entered: int) -> list[Card]:
-    """Add the counts of a bulk simulation to cards; steps are matched by their paths."""
+    """Return cards with the counts of a bulk simulation; `entered` is its number of contacts.
+
+    Counts belong to paths of steps, since an unpublished step has no stored id in the simulation.
+    """
     by_path = {step.path: step for step in steps}
     counts_by_id = {step["id"]: by_path[path] for path, step in document.walk(draft.steps) if path in by_path}
 
@@ -182,7 +189,7 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
 
 
 def list_messages(simulated: Simulation) -> list[Entry]:
-    """Return the timeline entries that have a message to show, in order."""
+    """Return the timeline entries that have the content of a message, in order."""
     return [
         entry
         for entry in simulated.timeline
@@ -197,7 +204,7 @@ _FORM_FIELDS = ("first_name", "email", "data", "event", "day", "hour", "name")
 @pages.get("/<flow_id:int>/try", name="show")
 @signed_in()
 async def show_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the simulated path of one contact, with every message."""
+    """Show the simulated path of one contact through a flow, with its messages."""
     return await _render_simulation(request, visit, flow_id, read_query(request.args), Form(), 200)
 
 
@@ -247,7 +254,7 @@ def _load_tree(visit: Visit, draft: Any, query: SimulationForm, simulated: Simul
 @pages.get("/<flow_id:int>/try/message", name="message")
 @signed_in()
 async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show one message of a simulation."""
+    """Show one message of a simulation, the `n`-th of it, as a document for a frame."""
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     try:
         query = build_request(draft, read_query(request.args), visit.zone)
@@ -264,7 +271,7 @@ async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResp
 @pages.post("/<flow_id:int>/try", name="keep")
 @signed_in("flows:write")
 async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Save a simulation as a test of the flow, with its expectations."""
+    """Save a simulation as a test of the flow, with the chosen expectations."""
     form = Form.from_request(request)
     wish = read_query(form.values)
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
@@ -290,7 +297,7 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
 @pages.post("/<flow_id:int>/try/forget", name="forget")
 @signed_in("flows:write")
 async def delete_test(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Delete a test."""
+    """Delete a saved test of a flow."""
     form = Form.from_request(request)
     flow = await fetch(store.get, visit.account_id, flow_id)
     at, stored = parse_int(form["at"], 0), _stored_tests(flow)
@@ -306,7 +313,7 @@ def _stored_tests(flow: Any) -> list[Any]:
 
 
 def _serialize_test(script: dict[str, Any]) -> dict[str, Any]:
-    """Return a test as it is stored: times as text, without empty values."""
+    """Return a test in its stored form: times as text, without empty values."""
     stored = {key: value for key, value in script.items() if value not in (None, [], {})}
     if isinstance(stored.get("start_at"), int):
         stored["start_at"] = clock.iso(stored["start_at"])
@@ -326,7 +333,7 @@ async def _save_tests(visit: Visit, flow_id: int, stored: list[Any]) -> None:
 @pages.get("/<flow_id:int>/crowd", name="crowd")
 @signed_in()
 async def show_bulk_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show which paths the contacts of the last 90 days would take."""
+    """Show which paths the contacts of the last BULK_DAYS days would take through a flow."""
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     form, simulated = Form(), None
     try:

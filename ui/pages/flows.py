@@ -1,4 +1,4 @@
-"""Flows: the table, new, publishing, status changes, bulk actions, and the contacts inside."""
+"""The table of flows, new flows, publishing, changes of status, bulk actions, and the contacts in a flow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ _COLUMNS = (
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table with chips for the states; without flows, the starters."""
+    """Show the table of flows with a chip for each status, and the starters if there are no flows."""
     table = tables.Table(request, "/flows", ("flow", "flows"), _COLUMNS, "-updated", ("status",))
     table.chip_name = "status"
     table.bulk_action_url = "/flows/acts" if visit.can("flows:write") else ""
@@ -66,7 +66,7 @@ def _list_starters(visit: Visit) -> list[Any]:
 @pages.get("/new")
 @signed_in("flows:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the starters."""
+    """Show the starters that a new flow can be created from."""
     return view.render(request, "flows/new.html", starters=await fetch(_list_starters, visit))
 
 
@@ -74,7 +74,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("flows:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a draft from a starter, or a blank one."""
+    """Create a draft flow, from a starter if one is chosen."""
     form = Form.from_request(request)
     raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.DEFAULT_NAME}
     body, draft = await render(store.prepare_create, visit.account_id, validation.read(store.FlowCreate, raw))
@@ -85,7 +85,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<flow_id:int>")
 @signed_in()
 async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the tree of a flow, with the panel of the selected step."""
+    """Show the tree of a flow, with the panel of the step that the query selects."""
     return view.render(
         request, "flows/show.html", also=("tree",), **await fetch(load_page, visit, flow_id, request.args)
     )
@@ -110,14 +110,14 @@ async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.get("/<flow_id:int>/publish")
 @signed_in()
 async def review(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the unpublished changes, and their effect on waiting contacts."""
+    """Show the unpublished changes of a flow, and how many contacts are inside it."""
     return await _render_review(request, visit, flow_id, Form({"time": "keep"}), 200)
 
 
 @pages.post("/<flow_id:int>/publish")
 @signed_in("campaigns:send")
 async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Publish the changes, and reschedule waiting contacts if requested."""
+    """Publish the changes of a flow; if chosen, contacts waiting in a changed step are rescheduled."""
     form = Form.from_request(request)
     changes = await fetch(drafts.list_changes, visit.account_id, flow_id)
     if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
@@ -152,7 +152,7 @@ async def _render_review(request: Request, visit: Visit, flow_id: int, form: For
 
 
 def _list_unfinished(visit: Visit, flow_id: int) -> list[Any]:
-    """Return the unfinished items of a flow without blockers."""
+    """Return the unfinished content of a flow that must be confirmed; empty if the flow has blockers."""
     draft = drafts.load_draft(visit.account_id, flow_id)
     return (
         []
@@ -164,7 +164,7 @@ def _list_unfinished(visit: Visit, flow_id: int) -> list[Any]:
 @pages.post("/<flow_id:int>/discard")
 @signed_in("flows:write")
 async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Discard the unpublished changes."""
+    """Discard the unpublished changes of a flow."""
     await commit(drafts.discard, visit.account_id, flow_id, visit.actor)
     view.flash(request, "Changes dropped. The flow is as it is live.")
     return view.redirect(request, f"/flows/{flow_id}")
@@ -173,7 +173,10 @@ async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.post("/<flow_id:int>/activate")
 @signed_in("campaigns:send")
 async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Activate a flow with its changes; a paused one resumes."""
+    """Activate a flow with its changes, or resume a paused one.
+
+    A paused flow can skip messages that are overdue by more than the form's number of hours.
+    """
     form = Form.from_request(request)
     skip = parse_int(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
     flow = await fetch(store.get, visit.account_id, flow_id)
@@ -195,7 +198,10 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
 
 
 def _add_action(name: str, done: str, verb: Any) -> None:
-    """Register a button that changes the state of a flow and redirects to it."""
+    """Register the POST route of a button that changes the status of a flow; `done` is the notice.
+
+    `verb` takes the posted form and returns the arguments for `store.apply_action`.
+    """
 
     @pages.post(f"/<flow_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
@@ -218,7 +224,7 @@ _add_action("revive", "It is a draft again.", lambda _: (lifecycle.restore_draft
 
 # Bulk actions
 
-# At most this many rows in one bulk action.
+# The largest number of rows in one bulk action.
 _MAX_IDS = 500
 _ALLOWED_STATUSES = {"pause": ("active",), "continue": ("paused",), "archive": ("draft", "active", "paused")}
 _DONE_LABELS = {"pause": "paused", "continue": "live again", "archive": "archived"}
@@ -232,7 +238,10 @@ _ALLOWED_LABELS = {
 @pages.post("/acts")
 @signed_in("flows:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy, pause, resume, archive or delete the selected flows; changes for contacts inside are confirmed first."""
+    """Copy, pause, resume, archive or delete the selected flows.
+
+    Deletion, and archiving of flows with contacts inside, is confirmed first.
+    """
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     name, return_url = form["act"], selection.table_url("/flows")
@@ -270,7 +279,7 @@ async def _duplicate_flows(request: Request, visit: Visit, rows: list[Flow]) -> 
 
 
 async def _change_status(request: Request, visit: Visit, rows: list[Flow], name: str, form: Form) -> None:
-    """Change the status of flows, report those that failed, and offer to undo it."""
+    """Change the status of flows; the notice names those that failed and offers to undo it."""
     moved, failed = [], []
     takes_out = form["inside"] == "out"
     for row in rows:
@@ -288,7 +297,7 @@ async def _change_status(request: Request, visit: Visit, rows: list[Flow], name:
         return
     subject = f"{moved[0].name} is" if len(moved) == 1 else f"{formats.number(len(moved))} flows are"
     stays = {"pause": " Everybody stays where they are.", "archive": " Nobody enters any more."}.get(name, "")
-    # Contacts removed from the flow do not return.
+    # Contacts who were removed from a flow do not return, so that this cannot be undone.
     undo = None if takes_out else ("/flows/put-back", {"stood": " ".join(f"{row.id}:{row.status}" for row in moved)})
     view.flash(request, f"{subject} {_DONE_LABELS[name]}.{stays}{failed_note}", undo)
 
@@ -336,7 +345,7 @@ async def archive(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.post("/put-back")
 @signed_in("campaigns:send")
 async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
-    """Restore the status that flows had before it was changed."""
+    """Restore the statuses of flows that the form names (`<id>:<status>`), from before they were changed."""
     previous_statuses = [pair.partition(":")[::2] for pair in Form.from_request(request)["stood"].split()[:_MAX_IDS]]
     restored, failed_count = [], 0
     for flow_id, status in previous_statuses:
@@ -367,14 +376,14 @@ async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/<flow_id:int>/delete")
 @signed_in("flows:write")
 async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Delete a flow; its contacts exit, and sent messages are kept."""
+    """Delete a flow; its contacts leave it, and messages that were sent are kept."""
     await _delete_flows(request, visit, [await fetch(store.get, visit.account_id, flow_id)])
     return view.redirect(request, "/flows")
 
 
-# Contacts in a flow
+# The contacts in a flow.
 
-# Filters of the runs.
+# The filters of the runs, as `RunQuery` names them.
 _RUN_FILTERS = ("status", "step", "outcome", "message", "reason", "since", "contact_id")
 _RUN_STATES = {
     "live": "inside now", "completed": "completed", "exited": "left before the end", "ignored": "not let in",
@@ -393,7 +402,7 @@ RUN_ACTIONS_DONE = {"move_on": "moved on", "take_out": "taken out"}
 @pages.get("/<flow_id:int>/people")
 @signed_in()
 async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the contacts behind a number of a flow, or all contacts who ever entered it."""
+    """Show the runs of a flow that match the filters, or without filters all runs."""
     stored: dict[str, str] = {name: str(request.args[name][0]) for name in _RUN_FILTERS if request.args.get(name)}
     raw: dict[str, Any] = {
         **_parse_run_filters(stored),
@@ -428,7 +437,7 @@ def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[st
 
 
 def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
-    """Return the titles of live and unpublished steps by id."""
+    """Return the titles of all published and unpublished steps by id."""
     titles = {}
     for steps in (draft.flow.steps, draft.steps):
         for step in drafts.add_contents(steps):
@@ -438,7 +447,7 @@ def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
 
 
 def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:
-    """Return the heading of the filtered runs."""
+    """Return the heading for runs filtered by `stored`; `titles` are those of steps by id."""
     step = stored.get("step", "")
     where = f"“{titles.get(int(step), 'a step that is gone')}”" if step.isdecimal() else ""
     why = f": {formats.uncapitalize(formats.reason_label(stored['reason']))}" if stored.get("reason") else ""
@@ -475,7 +484,7 @@ async def show_run(request: Request, visit: Visit, flow_id: int, run_id: int) ->
 
 
 def _add_run_action(act: RunAction) -> None:
-    """Register a button that moves the selected runs, or all that wait in a step."""
+    """Register the POST route of a button that acts on the selected runs, or on all that wait in a step."""
 
     @pages.post(f"/<flow_id:int>/people/{act}", name=act)
     @signed_in("campaigns:send")

@@ -1,4 +1,4 @@
-"""Home: setup checklist, current campaigns, rates and events; and the jump box."""
+"""The Home page (setup checklist, campaigns, rates, events) and the jump box."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -39,14 +39,17 @@ pages = Pages("ui_home")
 _CURRENT_PHASES: tuple[Phase, ...] = ("holding", "sending", "paused")
 _MAX_ROWS = 5
 _activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
-# Above these rates mailbox providers begin to reject messages (docs/decisions.md#6).
+# The bounce and complaint rates above which mailbox providers begin to reject messages (docs/decisions.md#6).
 _MAX_BOUNCED, _MAX_COMPLAINED = states.MAX_BOUNCES, states.MAX_COMPLAINTS
 
 
 @pages.get("/")
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the setup checklist until it is done; then current and next campaigns, list growth, rates and events."""
+    """Show the setup checklist until it is complete, campaigns, list growth, rates and events.
+
+    A partial request for the block `happening` gets only the campaigns in progress.
+    """
     if view.is_partial(request) and view.target_id(request) == "happening":
         activity_ = await fetch(_activity_cache.get, visit.account_id, lambda: _load_activity(visit.account_id))
         return view.render(request, "home/index.html", **activity_)
@@ -68,7 +71,7 @@ def _load_activity(account_id: int) -> dict[str, Any]:
 
 
 def _list_approval_requests(account_id: int) -> list[tuple[str, str, int]]:
-    """Return the open approval requests: name, URL and time, the oldest first."""
+    """Return the open approval requests as (name, URL, time), the oldest first."""
     rows = campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, asked=True), sums=False).rows
     requests = [(row.name, f"/campaigns/{row.id}", row.asked_at) for row in rows]
     requests += [(row.name, f"/flows/{row.id}", row.asked_at) for row in flows.list_awaiting_approval(account_id)]
@@ -93,7 +96,10 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
 
 
 def _list_rates(health: log.MailHealth) -> list[tuple[str, int, float, float, str]]:
-    """Return the rates that mailbox providers judge by: label, count, share, limit and URL."""
+    """Return the rates that mailbox providers judge senders by, as (label, number, share, limit, URL).
+
+    The list is empty below `states.FROM_MESSAGES` messages.
+    """
     if health.sent < states.FROM_MESSAGES:
         return []  # too few messages for meaningful rates
     reached = max(health.sent - health.bounced, 1)
@@ -113,7 +119,7 @@ def _list_by_phase(account_id: int, phase: Phase) -> list[Any]:
 
 
 def _domain_step(account_id: int) -> list[tuple[str, str, str, str, str, bool]]:
-    """Return the setup step for a sending domain, which only real sending needs."""
+    """Return a list with the setup step for a sending domain, empty if the transport does not need one."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return []
@@ -142,10 +148,10 @@ def _list_setup_steps(
     return [dict(zip(("title", "text", "href", "icon", "scope", "done"), line, strict=True)) for line in lines]
 
 
-# The jump box
+# The jump box.
 
 _MAX_MATCHES = 5
-# Commands: label, URL, icon and scope.
+# The commands: label, URL, icon, and the scope that a user needs.
 _COMMANDS = (
     ("New email", "/campaigns/new", "mail", "campaigns:write"),
     ("New SMS", "/campaigns/new?channel=sms", "smartphone", "campaigns:write"),
@@ -156,7 +162,7 @@ _COMMANDS = (
     ("New flow", "/flows/new", "workflow", "flows:write"),
     ("New template", "/templates/new", "layout-template", "templates:write"),
 )
-# Pages below those of the navigation; only found by a search.
+# Pages that the navigation does not list; they are only found by a search.
 _SUBPAGES = (
     ("Outbox", "/outbox", "inbox"),
     ("Do not send", "/contacts/suppressions", "ban"),
@@ -169,7 +175,7 @@ _GROUP_LABELS = {
     "page": "Pages", "act": "Begin", "contact": "People", "campaign": "Campaigns", "flow": "Flows",
     "template": "Templates", "list": "Lists", "segment": "Segments",
 }  # fmt: skip
-# Objects with names: group, list function, query, icon and URL.
+# Objects that can be found by name: group, list function, query struct, icon and URL.
 _OBJECTS: tuple[tuple[str, Any, Any, str, str], ...] = (
     ("campaign", campaigns.list_campaigns, CampaignQuery, "send", "/campaigns/{}"),
     ("flow", flows.list_flows, FlowQuery, "zap", "/flows/{}"),
@@ -180,7 +186,7 @@ _OBJECTS: tuple[tuple[str, Any, Any, str, str], ...] = (
 
 
 class Destination(NamedTuple):
-    """A result of the jump box: group, title, URL, icon and a distinguishing detail."""
+    """A result of the jump box; `more` is a detail that tells equal titles apart."""
 
     group: str
     title: str
@@ -192,7 +198,7 @@ class Destination(NamedTuple):
 @pages.get("/jump")
 @signed_in()
 async def jump(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the matches of a search; without a search the pages, the commands and the latest campaigns."""
+    """Show the results of a search; without a search the pages, the commands and the latest campaigns."""
     q = (request.args.get("q") or "").strip()[:100]
     matches = await fetch(_search, visit, q)
     groups = [
@@ -242,7 +248,7 @@ def _search_objects(account_id: int, q: str) -> Iterator[Destination]:
         if href.rpartition("/{}")[0] not in linked or (not q and group != "campaign"):
             continue
         raw: dict[str, Any] = {"limit": _MAX_MATCHES} | ({"search": q} if q else {})
-        # Templates of campaigns and flows are found with those.
+        # Only stand-alone templates are searched; a template of a campaign or flow is found by its owner.
         params = validation.read(query, raw | ({"standalone": True} if query is TemplateQuery else {}))
         for row in page(account_id, params).rows:
             more = formats.PHASES[row.phase][1] if group == "campaign" else ""

@@ -339,7 +339,10 @@ class Sample(NamedTuple):
 
 
 class RuleResult(NamedTuple):
-    """The result of one rule for a contact."""
+    """One rule as a sentence, whether a contact matches it, and the contact's value.
+
+    `parts` are the results of the rules inside a group.
+    """
 
     sentence: str
     matches: bool

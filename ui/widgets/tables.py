@@ -138,7 +138,10 @@ class Table:
         return {column.sort: "ascending", f"-{column.sort}": "descending"}.get(self.sort, "none")
 
     def count_label(self) -> str:
-        """Return the total, and the range of rows that are shown."""
+        """Return the number of rows with its noun, such as `12 people`.
+
+        If there are several pages, the range of rows that this page shows comes first: `1–50 of 1 200 people`.
+        """
         total_label = formats.count(self.results.total, self.singular, self.plural)
         first = (self.results.page - 1) * self.results.limit + 1
         last = first + len(self.results.rows) - 1
