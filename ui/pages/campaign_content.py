@@ -206,7 +206,7 @@ def _address_error(error: errors.Invalid, addresses: list[str], sms: bool) -> st
 
 
 def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
-    """Return a sentence with the addresses of a test, and what is unfinished in the message."""
+    """Return sentences about a test: where it was sent, where it could not be sent, and what is unfinished in it."""
     good = [result.to for result in tests.results if result.success]
     bad = [result.to for result in tests.results if not result.success]
     parts = [f"A test is on its way to {formats.join_names(good)}."] if good else []

@@ -217,7 +217,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _selected_campaigns(account_id: int, selection: Selection) -> list[Any]:
-    """Return the selected campaigns, by id or all that match; deleted ones are left out."""
+    """Return the selected campaigns that are not deleted, or all that match the table's filters, at most `_MAX_IDS`."""
     if selection.is_all:
         raw: dict[str, Any] = {name: value for name, value in selection.state.items() if name in ("search", "phase")}
         if raw.get("phase") == "asked":

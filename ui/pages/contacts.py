@@ -408,7 +408,10 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
 
 
 async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: dict[str, str]) -> Form:
-    """Add the errors of the domain, with the owner of a taken address; fields that have an error keep it."""
+    """Add the errors of an Invalid to the form, and return the form.
+
+    The error of a taken address links to the contact that has it.
+    """
     for path, messages in error.fields.items():
         kind = names.get(path, path)
         if (

@@ -200,7 +200,10 @@ def _build_script(build: Any) -> bytes:
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Return a schema that RapiDoc shows in one line: literals with their type, and null as one more type."""
+    """Return a schema that RapiDoc shows in one line.
+
+    An enum without a type gets one, and a nullable simple type becomes a list of two types.
+    """
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):

@@ -1,4 +1,8 @@
-"""The editor of an email, of a template, a campaign or a flow: fields, details, theme, audience, presence."""
+"""The editor of an email, which belongs to a template, a campaign or a flow.
+
+This module has its page, the fields of sections, details and theme, the audience of a section, and presence;
+`editor_sections` adds, moves and removes sections, and `canvas` shows the email.
+"""
 
 import json
 from typing import Any, NamedTuple
@@ -33,7 +37,10 @@ _present: dict[int, dict[str, "PresentUser"]] = {}
 
 
 class PresentUser(NamedTuple):
-    """A user who has the email open."""
+    """A user who has an email open, with the key of the selected section.
+
+    `at` is the time of the last report in milliseconds.
+    """
 
     user: int
     name: str
@@ -101,7 +108,10 @@ async def show_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
 async def render_editor(
     request: Request, visit: Visit, row: Template, status: int = 200, file: str = ""
 ) -> HTTPResponse:
-    """Render the editor of an email, with the section in the query; `file` is the error of an uploaded file."""
+    """Render the editor of an email, with the section that the query selects.
+
+    `file` is the error of an uploaded file.
+    """
     path, key = request.args.get("path"), request.args.get("s")
     if path and key is None:
         key = next((entry.key for entry in document.list_entries(row.design) if entry.section.path == path), None)

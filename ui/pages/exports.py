@@ -35,7 +35,7 @@ _TABLE_PARAMS = ("search", *contact_pages.TABLE_FILTERS)
 
 
 class ExportKind(NamedTuple):
-    """Something that can be exported."""
+    """A kind of record that can be exported: its texts, its query struct, and the functions that read and write it."""
 
     title: str
     singular: str

@@ -98,7 +98,7 @@ def build_checklist(
 
 
 def list_unfinished(draft: FlowDraft, steps: Sequence[Any]) -> list[tuple[str, str, str]]:
-    """Return the unfinished emails of a flow as a checklist, each with a link to its section."""
+    """Return the unfinished content of a flow's emails as (colour class, sentence, URL in the editor)."""
     flow, rows = draft.flow, []
     for _, step, finding in lifecycle.list_unfinished(flow.account_id, steps):
         title, editor = (

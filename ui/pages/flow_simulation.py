@@ -36,7 +36,7 @@ _CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
 
 
 class SimulationForm(NamedTuple):
-    """The query of a simulation: the contact, the start, and the simulated events."""
+    """The values of a simulation's query, and its simulated events (`choices`), such as `12.email_clicked`."""
 
     values: dict[str, str]
     choices: tuple[str, ...]
@@ -103,7 +103,7 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
 
 
 def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
-    """Mark the cards that the simulated contact reached, and the cards that it did not reach."""
+    """Return the cards marked as reached or not reached by the simulated contact, with the branches that were taken."""
     visited_ids = {entry.step_id for entry in simulated.timeline if entry.told in ("step", "message")}
     outcomes = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
 
@@ -119,9 +119,9 @@ def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
 
 
 def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], entered: int) -> list[Card]:
-    """Return cards with the counts of a bulk simulation; `entered` is its number of contacts.
+    """Return cards with the counts of a bulk simulation, which are matched to steps by their paths.
 
-    Counts belong to paths of steps, since an unpublished step has no stored id in the simulation.
+    `entered` is the number of simulated contacts.
     """
     by_path = {step.path: step for step in steps}
     counts_by_id = {step["id"]: by_path[path] for path, step in document.walk(draft.steps) if path in by_path}
@@ -150,7 +150,10 @@ def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], ente
 
 
 def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int, list[tuple[str, str, bool]]]:
-    """Return for each branch on an event: the event, the URL that toggles it, and whether it is chosen."""
+    """Return by branch step the events that can be simulated there.
+
+    Each is (label, query string that toggles it, whether it is chosen).
+    """
     offers: dict[int, list[tuple[str, str, bool]]] = {}
     for entry in simulated.timeline:
         if entry.type == "split" and entry.step_id is not None:
@@ -172,7 +175,10 @@ def _can_simulate(event: str) -> bool:
 
 
 def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return what a test of this simulation can expect: key, label and expectation."""
+    """Return what a test saved from this simulation can expect, as (key, label, expectation).
+
+    `titles` are the titles of steps by id.
+    """
     items: list[tuple[str, str, dict[str, Any]]] = []
     for entry in simulated.timeline:
         if entry.step_id is None or entry.told != "step":

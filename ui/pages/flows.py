@@ -319,7 +319,7 @@ async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> Non
 
 
 def _selected_flows(account_id: int, selection: Selection) -> list[Flow]:
-    """Return the selected flows, by id or all that match; deleted ones are left out."""
+    """Return the selected flows that are not deleted, or all that match the table's filters, at most `_MAX_IDS`."""
     raw: dict[str, Any] = {}
     if selection.is_all:
         raw = {name: value for name, value in selection.state.items() if name in ("search", "status")}

@@ -1,4 +1,4 @@
-"""Imports: upload, column mapping, check, apply and undo."""
+"""The pages of imports: upload, column mapping, check, apply and undo."""
 
 import asyncio
 import secrets
@@ -27,7 +27,7 @@ pages = Pages("ui_imports", url_prefix="/contacts/imports")
 
 
 CUSTOM_FIELD = "own"
-# Targets of columns with their labels, by group.
+# The targets that a column can have, with their labels, by group.
 TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Addresses", (("email", "Email"), ("phone", "Phone"))),
     ("Person", (
@@ -50,12 +50,12 @@ SUPPRESSION_TARGET_GROUPS = (
     ("Addresses", (("email", "Email"), ("phone", "Phone"))),
     ("About it", (("reason", "Reason: bounced, complaint, manual …"), ("note", "Note"))),
 )
-# Targets that several columns may have.
+# Targets that several columns of a file may have.
 _REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", CUSTOM_FIELD, "")
 
 
 class ImportColumn(NamedTuple):
-    """A column of the mapping form: name, samples, target, and the name of its custom field."""
+    """A column of the mapping form: its name, sample values, target, and the name of the custom field it goes to."""
 
     name: str
     samples: list[str]
@@ -64,7 +64,7 @@ class ImportColumn(NamedTuple):
 
 
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
-    """Return the columns of a file; typed targets take precedence over guessed ones."""
+    """Return the columns of the mapping form. A target in the form takes precedence over the guessed one."""
     items = []
     for index, column in enumerate(job.columns):
         target = str(column["target"])
@@ -81,7 +81,10 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
 
 
 def _read_mapping(job: Import, form: Form) -> dict[str, str]:
-    """Return the target of each column by its name; adds errors for duplicate targets."""
+    """Return the target of each column by the column's name.
+
+    Adds errors to the form for duplicate targets, and if no column has addresses.
+    """
     mapping: dict[str, str] = {}
     used: dict[str, str] = {}
     for index, column in enumerate(job.columns):
@@ -102,7 +105,7 @@ def _read_mapping(job: Import, form: Form) -> dict[str, str]:
 
 
 def read_options(job: Import, form: Form) -> dict[str, Any]:
-    """Return the import options of a form; adds errors for missing options."""
+    """Return the import options of a posted form; adds errors to the form for missing options."""
     if job.resource == "suppressions":
         return {"map": _read_mapping(job, form)}
     form.require("consent_source", "Say where these contacts come from. It is kept with each of them as evidence.")
@@ -117,12 +120,12 @@ def read_options(job: Import, form: Form) -> dict[str, Any]:
 
 
 def build_options_form(job: Import, country: str) -> Form:
-    """Return the options form of an import; a new one proposes a `country` for phone numbers."""
+    """Return the form with the options of an import; for a new import, `country` is proposed for phone numbers."""
     options: ImportOptions = store.get_options(job)
     is_new = job.phase == store.MAPPING
     form = Form(
         {
-            # The subscription is not preselected, so that it is a deliberate choice.
+            # Whether the contacts are subscribed is not preselected, so that it is a deliberate choice.
             "on_conflict": options.on_conflict, "opt_in": "" if is_new else "yes" if options.opt_in else "no",
             "consent_source": options.consent_source or "", "trigger_flows": "yes" if options.trigger_flows else "",
             "new_list": ", ".join(options.list_names[:1]), "date_order": options.date_order or "",
@@ -134,7 +137,7 @@ def build_options_form(job: Import, country: str) -> Form:
 
 
 def has_ambiguous_dates(job: Import) -> bool:
-    """Return whether a column has dates that can be read in two ways, as far as known."""
+    """Return whether a column has dates that can be read as day-month or as month-day, as far as its samples show."""
     return any(
         column.get("dates") in ("ambiguous", "mixed")
         or any((date := columns.parse_date(sample)) is not None and not date.is_clear for sample in column["samples"])
@@ -142,9 +145,10 @@ def has_ambiguous_dates(job: Import) -> bool:
     )
 
 
-# A file that is too large is read up to this factor: a browser that is cut off while sending shows no error page.
+# A file that is too large is read up to this multiple of the limit, because a browser that is cut off while sending
+# shows no error page.
 _MAX_DRAIN_FACTOR = 2
-# Reviews of the last few files, by import and time of its check.
+# The reviews of the last `_MAX_REVIEWS` files, by import id and time of the check.
 _reviews: dict[tuple[int, int], tuple[results.FileReview, results.OutcomeReview]] = {}
 _MAX_REVIEWS = 8
 
@@ -163,14 +167,14 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new", name="new")
 @signed_in()
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the upload form."""
+    """Show the upload form of a new import."""
     return _render_new(request, visit, Form({"resource": request.args.get("of") or "contacts"}), 200)
 
 
 @pages.post("/", name="create", strict_slashes=False, stream=True)
 @signed_in("contacts:write")
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Receive a file, and redirect to its columns."""
+    """Receive a file, create an import from it, and redirect to the mapping of its columns."""
     target = await asyncio.to_thread(store.import_directory) / f"incoming-{secrets.token_hex(8)}"
     form = Form({"resource": "contacts"})
     try:
@@ -188,14 +192,14 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<import_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Show an import at its stage: columns, check, progress or result."""
+    """Show an import at its stage: column mapping, check, progress or result."""
     return await _render_import(request, visit, import_id, None, 200)
 
 
 @pages.post("/<import_id:int>", name="check")
 @signed_in("contacts:write")
 async def check_file(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Check the file with the options of the form."""
+    """Check the file of an import with the options of the form; nothing is imported."""
     row = await fetch(store.get, visit.account_id, import_id)
     form = Form.from_request(request)
     raw = read_options(row, form)
@@ -213,7 +217,7 @@ async def check_file(request: Request, visit: Visit, import_id: int) -> HTTPResp
 @pages.post("/<import_id:int>/dates", name="dates")
 @signed_in("contacts:write")
 async def set_date_order(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Check the file again with the date order that the check requested."""
+    """Check the file of an import again with the date order that the user chose."""
     row = await fetch(store.get, visit.account_id, import_id)
     raw = msgspec.to_builtins(store.get_options(row)) | {"date_order": Form.from_request(request).text("date_order")}
     return await _run_and_show(
@@ -224,7 +228,7 @@ async def set_date_order(request: Request, visit: Visit, import_id: int) -> HTTP
 @pages.post("/<import_id:int>/apply", name="apply")
 @signed_in("contacts:write")
 async def apply_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Apply the checked import."""
+    """Apply an import that was checked."""
     row = await fetch(store.get, visit.account_id, import_id)
     if row.phase == store.MAPPING:
         raise errors.Invalid({"base": ["say first what its columns are"]})
@@ -234,7 +238,7 @@ async def apply_import(request: Request, visit: Visit, import_id: int) -> HTTPRe
 @pages.post("/<import_id:int>/stop", name="stop")
 @signed_in("contacts:write")
 async def stop_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Cancel an import; rows that were written stay until the import is undone."""
+    """Cancel an import; contacts that it has written already stay until the import is undone."""
     return await _run_and_show(
         request,
         import_id,
@@ -256,7 +260,7 @@ async def undo_import(request: Request, visit: Visit, import_id: int) -> HTTPRes
 @pages.post("/<import_id:int>/discard", name="discard")
 @signed_in("contacts:write")
 async def discard(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Discard a file that wrote nothing."""
+    """Delete an import that has not written anything, and its file."""
     deleted = await commit(store.discard, visit.account_id, import_id)
     view.flash(request, f"{deleted.filename or 'The file'} is discarded. Nothing of it was imported.")
     return view.redirect(request, "/contacts/imports")
@@ -265,7 +269,10 @@ async def discard(request: Request, visit: Visit, import_id: int) -> HTTPRespons
 @pages.get("/<import_id:int>/results", name="results")
 @signed_in()
 async def download_results(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
-    """Download the result of each line, or only the lines with problems, as CSV."""
+    """Download the result of each line of an import as CSV.
+
+    `only` selects the lines with problems, with warnings, or of another filter of `results.LINE_FILTERS`.
+    """
     row = await fetch(store.get, visit.account_id, import_id)
     only = request.args.get("only")
     only = only if only in results.LINE_FILTERS else None
@@ -277,7 +284,7 @@ async def download_results(request: Request, visit: Visit, import_id: int) -> HT
 
 
 async def _run_and_show(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
-    """Run an action and redirect to the import; a second or late click shows the current state."""
+    """Await an action and redirect to the import; if its state does not allow the action any more, a notice says so."""
     try:
         await act
     except errors.Invalid as error:
@@ -303,7 +310,10 @@ async def _read_again(visit: Visit, import_id: int, body: ImportOptions, verb: A
 
 
 async def _receive_file(request: Request, target: Path, form: Form) -> Upload:
-    """Write the file of a form to disk; raises Invalid with errors of the field `file`."""
+    """Write the uploaded file of a form to `target`; raises Invalid at `file`.
+
+    The resource (contacts or suppressions) is set in `form`, so that a refused form shows it again.
+    """
     stream: Any = request.stream
     limit = config.current().limits.import_bytes
     try:
@@ -356,7 +366,7 @@ def _is_suppression_import(job: Import) -> bool:
 
 
 def _page_state(job: Import, wants_columns: bool) -> str:
-    """Return the stage of an import, which decides what its page shows."""
+    """Return the stage of an import, which selects what its page shows; `wants_columns` returns to the mapping."""
     if job.phase in ("undoing", "undone"):
         return str(job.phase)
     if job.status in store.OPEN_STATUSES:
@@ -369,7 +379,7 @@ def _page_state(job: Import, wants_columns: bool) -> str:
 
 
 async def _load_review(job: Import) -> tuple[results.FileReview | None, results.OutcomeReview | None]:
-    """Return the review of a file and of its result; cached for each check."""
+    """Return the reviews of a checked file and of its outcome, cached for each check; (None, None) without its file."""
     key = (job.id, job.completed_at or 0)
     if key not in _reviews:
         path = store.import_directory(job.id) / "staging.db"

@@ -1,4 +1,4 @@
-"""Contact lists: the table, the form, and the contacts of a list."""
+"""The table of contact lists, the form of a list, and the contacts of a list."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ _COLUMNS = (
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table of lists."""
+    """Show the table of contact lists."""
     table = Table(request, "/lists", ("list", "lists"), _COLUMNS, "-updated")
     table.bulk_action_url = "/lists/acts" if visit.can("contacts:write") else ""
     query = validation.read(lists.ListQuery, table.list_params)
@@ -49,7 +49,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/acts", name="acts")
 @signed_in("contacts:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Delete the selected lists after confirmation; lists in use are kept."""
+    """Delete the selected lists after a confirmation; lists that a campaign or flow needs are kept."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     rows = await fetch(_selected_lists, visit.account_id, selection)
@@ -74,7 +74,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _selected_lists(account_id: int, selection: Selection) -> list[Any]:
-    """Return the selected lists, by id or all that match."""
+    """Return the selected lists, or all that match the table's search; at most 500."""
     query = lists.ListQuery(search=selection.state["search"]) if selection.state.get("search") else lists.ListQuery()
     rows: list[Any] = []
     if not selection.is_all:
@@ -96,7 +96,7 @@ def _find_list(account_id: int, list_id: int) -> Any:
 
 
 def _segment_names(account_id: int) -> dict[int, str]:
-    """Return the names of segments by id, up to the limit of a select field."""
+    """Return the names of up to MAX_OPTIONS segments by id, sorted by name."""
     rows = segments.fetch_page(account_id, SegmentQuery(limit=lookups.MAX_OPTIONS)).rows
     return {row.id: row.name for row in sorted(rows, key=lambda row: row.name.casefold())}
 
@@ -104,7 +104,7 @@ def _segment_names(account_id: int) -> dict[int, str]:
 @pages.get("/new", name="new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show an empty form."""
+    """Show the form for a new list, with the segment of the query selected."""
     return await _render_form(request, visit, Form({"segment_id": request.args.get("segment") or ""}), None, 200)
 
 
@@ -112,7 +112,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a list."""
+    """Create a list, and redirect to it."""
     form = Form.from_request(request)
     form.require("name", "Give the list a name, for example Newsletter.")
     try:
@@ -135,7 +135,7 @@ async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 @pages.get("/<list_id:int>/edit", name="edit")
 @signed_in("contacts:write")
 async def edit(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Show the form of a list."""
+    """Show the form with the stored name and settings of a list."""
     row = await fetch(lists.get, visit.account_id, list_id)
     return await _render_form(request, visit, edit_conflicts.open_form(Form(_form_values(row)), _FORM_PARTS), row, 200)
 
@@ -178,7 +178,7 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 @pages.get("/<list_id:int>/add", name="add")
 @signed_in("contacts:write")
 async def choose_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Show contacts to add, with a search; members are marked."""
+    """Show contacts to add to a list, with a search; contacts that are in the list are marked."""
     row = await fetch(lists.get, visit.account_id, list_id)
     raw, search = list_params(request, 30)
     page = await fetch(store.fetch_page, visit.account_id, validation.read(store.ContactQuery, raw))
@@ -188,7 +188,10 @@ async def choose_contacts(request: Request, visit: Visit, list_id: int) -> HTTPR
 @pages.post("/<list_id:int>/people", name="join")
 @signed_in("contacts:write")
 async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Add the selected contacts to the list."""
+    """Add the selected contacts to the list.
+
+    Contacts who left the list themselves are not added, and the notice says so.
+    """
     contact_ids = Form.from_request(request).ids("contact_ids")
     addition = await commit(_add_existing, visit.account_id, list_id, contact_ids)
     stored = " Who had left it by their own act stays out." if addition.kept_opt_outs else ""
@@ -199,7 +202,7 @@ async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResp
 @pages.post("/<list_id:int>/people/remove", name="leave")
 @signed_in("contacts:write")
 async def remove_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Remove contacts from the list; the notice offers to undo it."""
+    """Remove contacts from the list; for a single contact the notice offers to undo it."""
     contact_ids = Form.from_request(request).ids("contact_ids")
     removal = await commit(lists.remove_members, visit.account_id, list_id, contact_ids)
     undo = (f"/lists/{list_id}/people", {"contact_ids": str(contact_ids[0])}) if len(contact_ids) == 1 else None
@@ -210,7 +213,7 @@ async def remove_contacts(request: Request, visit: Visit, list_id: int) -> HTTPR
 @pages.post("/<list_id:int>/delete", name="delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Delete a list; its contacts are kept."""
+    """Delete a list; its contacts are kept. If a scheduled or running campaign uses the list, show an error."""
     try:
         deleted = await commit(
             audit.run_and_record, visit.actor, "list_delete", lists.delete, visit.account_id, list_id
@@ -243,7 +246,7 @@ def _form_values(row: Any) -> dict[str, str]:
 
 
 def _add_existing(account_id: int, list_id: int, contact_ids: list[int]) -> lists.MembershipChange:
-    """Add contacts that exist; a stale page may name deleted ones."""
+    """Add those contacts that still exist in the account to a list; the page may be older than a deletion."""
     ids = [contact.id for contact in store.fetch_by_ids(contact_ids) if contact.account_id == account_id]
     return lists.add_members(account_id, list_id, ids)
 
@@ -278,9 +281,9 @@ async def _render_list(
 
 
 async def _count_sendable(row: Any) -> dict[str, int] | None:
-    """Return how many contacts marketing can be sent to; cached for a large list until its members change.
+    """Return how many contacts of a list can be sent marketing, by channel; None while the count takes too long.
 
-    None while the count takes longer than a page may wait; the page polls for it.
+    The count of a large list is cached until the list changes. The page polls while it is None.
     """
     if row.contacts_count < _LARGE_LIST_SIZE:
         return await fetch(lists.count_sendable, row.id)

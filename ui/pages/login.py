@@ -1,4 +1,4 @@
-"""Sign-in, sign-out, and password reset by email."""
+"""The pages of sign-in, sign-out, and password reset by email."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ pages = Pages("ui_login")
 @pages.get("/login")
 @public_page
 async def show_login(request: Request) -> HTTPResponse:
-    """Show the sign-in form; a signed-in user is redirected."""
+    """Show the sign-in form; a user who is signed in is redirected to `next`."""
     where = safe_path(request.args.get("next"))
     if await session.load_visit(request):
         return view.redirect(request, where)
@@ -33,7 +33,10 @@ async def show_login(request: Request) -> HTTPResponse:
 @pages.post("/login")
 @public_page
 async def log_in(request: Request) -> HTTPResponse:
-    """Sign in and redirect to the requested page; a wrong address and a wrong password give the same error."""
+    """Sign a user in and redirect to `next`, or show the second factor's form.
+
+    A wrong address and a wrong password give the same error. A form kept by `guard` is offered to be sent again.
+    """
     form = Form.from_request(request)
     where = safe_path(form["next"])
     try:
@@ -44,7 +47,7 @@ async def log_in(request: Request) -> HTTPResponse:
     if user is None:
         return await _render_again(request, form, where, 422)
     if form["again"]:
-        # The sign-in dialog is over a page, which stays open.
+        # The sign-in dialog covers a page, which stays open.
         response = HTTPResponse("", 200, {"hx-retarget": "#dialog"}, "text/html; charset=utf-8")
     elif typed := guard.load_fields(form["typed"]):
         response = view.render_whole(
@@ -57,7 +60,10 @@ async def log_in(request: Request) -> HTTPResponse:
 
 
 async def _authenticate(request: Request, form: Form) -> User | None:
-    """Return the user who signs in, or None with errors in the form; raises CodeRequired or TooMany."""
+    """Return the user who signs in, or None with errors in the form.
+
+    Raises CodeRequired if the password is right and a code is needed, or RateLimitExceeded.
+    """
     try:
         if not form["pass"]:
             return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client)
@@ -77,14 +83,14 @@ async def _authenticate(request: Request, form: Form) -> User | None:
 @pages.post("/logout")
 @public_page
 async def log_out(request: Request) -> HTTPResponse:
-    """End the session of this browser."""
+    """End the session of this browser, and redirect to the sign-in page."""
     response = view.redirect(request, "/login?bye=1")
     await session.sign_out(request, response)
     return response
 
 
 async def _render_again(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
-    """Render the sign-in form again, on the page or in the dialog over it."""
+    """Render the sign-in form with its errors, on its page or in the dialog."""
     if form["again"]:
         return view.render_dialog(request, "login/again.html", status, form=form)
     return await _render_login(request, form, where, status)
@@ -98,24 +104,24 @@ async def _render_login(request: Request, form: Form, where: str, status: int) -
     )  # fmt: skip
 
 
-# Password reset
+# Password reset.
 
 log = logging.getLogger("campanero")
-# Reset emails an hour to one address, and requests of one client.
+# The limits of reset emails to one address in an hour, and of requests by one client in FAILURE_WINDOW_MS.
 _MAX_EMAILS_PER_HOUR, _MAX_REQUESTS_PER_CLIENT = 3, 10
 
 
 @pages.get("/forgot")
 @public_page
 async def show_forgot(request: Request) -> HTTPResponse:
-    """Show the form for a password reset."""
+    """Show the form that requests a password reset."""
     return _render_forgot(request, Form())
 
 
 @pages.post("/forgot")
 @public_page
 async def request_reset(request: Request) -> HTTPResponse:
-    """Send a reset link. The response and its time do not reveal whether a user has the address."""
+    """Send a link for a new password. Neither the response nor its time reveals whether a user has the address."""
     form = Form.from_request(request)
     form.require("email", "Write the address you sign in with.")
     if form.errors:
@@ -135,14 +141,14 @@ async def request_reset(request: Request) -> HTTPResponse:
 @pages.get("/reset/<token:str>")
 @public_page
 async def show_reset(request: Request, token: str) -> HTTPResponse:
-    """Show the form for the new password; an expired link is reported."""
+    """Show the form for a new password, or an error if the link has expired."""
     return await _render_reset(request, token, Form())
 
 
 @pages.post("/reset/<token:str>")
 @public_page
 async def reset_password(request: Request, token: str) -> HTTPResponse:
-    """Set the new password, and redirect to the sign-in page."""
+    """Set a new password with the link's token, and redirect to the sign-in page."""
     form = Form.from_request(request)
     word = form.raw("password")
     try:

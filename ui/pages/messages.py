@@ -1,4 +1,4 @@
-"""The outbox with its messages, and the inbox of captured messages with simulated events."""
+"""The outbox with its messages, and the inbox of captured messages, where events can be simulated."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -26,7 +26,7 @@ from ui.widgets import email_frame
 
 pages = Pages("ui_messages")
 
-# Label, explanation and empty text of each state.
+# The label of each state, its explanation, and the text shown if no message is in it.
 OUTBOX_STATES = {
     "waiting": ("Waiting", "Not handed over yet; the first to go stands first.", "Nothing waiting."),
     "retrying": ("Trying again", "Tried before, and refused for the time being.", "Nothing is tried again."),
@@ -39,14 +39,14 @@ OUTBOX_STATES = {
     ),
 }
 _RETRY_CHUNK = 200
-# The source of a message is shown up to this size.
+# The source of a message is cut to this size when it is shown.
 _MAX_SOURCE_BYTES = 300_000
 
 
 @pages.get("/outbox", strict_slashes=False)
 @signed_in()
 async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
-    """Show messages by their state."""
+    """Show the messages in the state that the query selects, by default those that wait."""
     counts = await fetch(delivery_status.count_outbox, visit.account_id)
     state = request.args.get("state") or ""
     if state not in OUTBOX_STATES:
@@ -92,7 +92,7 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
 @pages.get("/outbox/<message_id:int>/html")
 @signed_in()
 async def show_message_html(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
-    """Show the content of a message as a document of its own, which cannot reach this page."""
+    """Show the content of a message as a document for a frame, so that it cannot reach the page around it."""
     try:
         filled = await fetch(prepare.get_html, visit.account_id, message_id)
     except prepare.NotReproducible as error:
@@ -103,7 +103,7 @@ async def show_message_html(request: Request, visit: Visit, message_id: int) -> 
 @pages.post("/outbox/retry")
 @signed_in("campaigns:send")
 async def retry_selected(request: Request, visit: Visit) -> HTTPResponse:
-    """Retry the selected messages, or all that are in this state."""
+    """Retry the selected messages, or all messages in the form's state (uncertain or failed)."""
     form = Form.from_request(request)
     state = "uncertain" if form["state"] == "uncertain" else "failed"
     again = 0
@@ -124,7 +124,7 @@ async def retry_selected(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _add_message_action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
-    """Register a button of one message."""
+    """Register the POST route of a button on the page of one message; `done` is the notice."""
 
     @pages.post(f"/outbox/<message_id:int>/{name}", name=f"one_{name}")
     @signed_in("campaigns:send")
@@ -148,7 +148,7 @@ _add_message_action("cancel", retries.cancel, "Taken back. It will not leave.")
 
 
 def _outbox_state(row: Any) -> str:
-    """Return the outbox state of a message, or an empty text."""
+    """Return the outbox state of a message, or an empty string if the outbox does not list it."""
     if row.status in ("queued", "held"):
         return "retrying" if row.attempts else "waiting"
     return row.status if row.status in OUTBOX_STATES else ""
@@ -158,7 +158,7 @@ def _can_send(visit: Visit) -> bool:
     return visit.can("campaigns:send")
 
 
-# The inbox of capture mode
+# The inbox of capture mode.
 
 MESSAGE_VIEWS = {
     "email": (
@@ -167,7 +167,7 @@ MESSAGE_VIEWS = {
     "sms": (("phone", "Phone"), ("events", "What happened")),
 }  # fmt: skip
 CHANNELS = (("", "All"), ("email", "Email"), ("sms", "SMS"))
-# Simulated events: icon, label and notice.
+# The events that can be simulated: icon, label and notice.
 EMAIL_SIMULATIONS = {
     "open": ("mail-open", "They open it", "Opened."),
     "click": ("mouse-pointer-click", "They click a link", "Clicked."),
@@ -199,14 +199,14 @@ async def show_inbox(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/inbox/<captured_id:int>")
 @signed_in()
 async def show_captured(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
-    """Show the list, with one message open."""
+    """Show the list of captured messages, with one of them open."""
     return await _render_inbox(request, visit, captured_id)
 
 
 @pages.get("/inbox/<captured_id:int>/html")
 @signed_in()
 async def show_captured_html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
-    """Show the HTML of a captured message as a document of its own, which cannot reach this page."""
+    """Show the HTML of a captured message as a document for a frame, so that it cannot reach the page around it."""
     opened = await fetch(_load_captured, visit.account_id, captured_id)
     return email_frame.render_html(opened["html"] or opened["text"] or "")
 
@@ -214,7 +214,7 @@ async def show_captured_html(request: Request, visit: Visit, captured_id: int) -
 @pages.post("/inbox/clear")
 @signed_in("account:write")
 async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
-    """Delete all captured messages."""
+    """Delete all captured messages of the account."""
 
     def verb() -> None:
         capture_inbox.clear(visit.account_id)
@@ -228,10 +228,10 @@ async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/inbox/<captured_id:int>/simulate")
 @signed_in("events:write")
 async def simulate_event(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
-    """Simulate an event of a captured message with the code that handles real events."""
+    """Simulate an event of a captured message, which runs the code that handles real events."""
     form = Form.from_request(request)
     row = await fetch(capture_inbox.get, visit.account_id, captured_id)
-    # The button of a link implies a click.
+    # The buttons of links send no action: they are clicks.
     action = "click" if form["link"] else form["action"]
     raw: dict[str, Any] = {"action": action}
     raw |= {"link": parse_int(form["link"])} if form["link"] else {}
@@ -267,7 +267,7 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
     )
     inbox_version = f"{page.rows[0].id if page.rows else 0}.{page.total}"
     if view.is_partial(request) and request.args.get("seen") == inbox_version:
-        # The list polls for new messages.
+        # The list polls for new messages, and there are none.
         return HTTPResponse(status=204)
     views = MESSAGE_VIEWS[opened["row"].channel if opened is not None else "email"]
     tab = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
@@ -306,7 +306,7 @@ def _load_captured(account_id: int, captured_id: int) -> dict[str, Any]:
 
 
 def _simulation_error(error: errors.Invalid) -> str:
-    """Return why an event of a message cannot be simulated."""
+    """Return a sentence that says why an event of a message cannot be simulated."""
     if "link" in error.fields:
         return "This message has no link that leads through us."
     return "Write what they answer." if "text" in error.fields else "This cannot happen to this message."

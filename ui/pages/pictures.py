@@ -1,4 +1,4 @@
-"""Pictures: upload, library, uses, deletion, and the picker in the editor."""
+"""Pictures: upload, library, uses, deletion, and the drawer in the editor."""
 
 import asyncio
 from pathlib import Path
@@ -22,14 +22,14 @@ from ui.session import Pages, Visit
 pages = Pages("ui_pictures", url_prefix="/templates")
 
 
-# A file that is too large is read up to this size: a browser that is cut off while sending shows no error page.
+# A file that is too large is read up to this size, because a browser that is cut off while sending shows no error page.
 _MAX_DRAIN_BYTES = 20 * media.MAX_UPLOAD_BYTES
 
 
 async def receive_picture(request: Request, account_id: int) -> tuple[str, Picture]:
-    """Return the file name and the prepared picture of a form; raises Invalid under `file`.
+    """Return the file name and the re-encoded picture of an uploaded form; raises Invalid at `file`.
 
-    The field `full_size` keeps its width. The route has to be declared with `stream=True`.
+    The form field `full_size` keeps the picture's width. The route must be declared with `stream=True`.
     """
     room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
     try:
@@ -66,9 +66,9 @@ async def _receive_form(request: Request, target: Path) -> uploads.Form:
         raise errors.Invalid({"file": [f"this file is larger than {limit} MB: make the picture smaller"]}) from None
 
 
-# The sides of thumbnails in lists and on the page of a picture.
+# The sizes of thumbnails in pixels: in lists, and on the page of a picture.
 _THUMBNAIL_SIDES = (480, 1200)
-# Label and URL (if it has a page) of each kind of object that uses a picture.
+# The label of each kind of object that uses a picture, and the URL of its page; empty if there is no link.
 _USAGE_LABELS = {
     "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
     "flow_id": ("Flow", ""), "brand_id": ("Brand", "/brand"),
@@ -78,14 +78,14 @@ _USAGE_LABELS = {
 @pages.get("/pictures", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the pictures, newest first, and an upload form."""
+    """Show the uploaded pictures, newest first, and an upload form."""
     return await _render_index(request, visit, Form())
 
 
 @pages.post("/pictures", strict_slashes=False, stream=True)
 @signed_in("templates:write")
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Save a picture, and redirect to its page."""
+    """Store an uploaded picture, and redirect to its page."""
     try:
         filename, picture = await receive_picture(request, visit.account_id)
         created = await commit(media.add, visit.account_id, filename, picture)
@@ -107,7 +107,7 @@ async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
 @pages.get("/pictures/<picture_id:int>/<side:int>")
 @signed_in()
 async def show_thumbnail(request: Request, visit: Visit, picture_id: int, side: int) -> HTTPResponse:
-    """Show a small version of a picture; its URL contains its id, so that browsers may cache it."""
+    """Return a small version of a picture, which browsers may cache for a year, as a picture never changes."""
     if side not in _THUMBNAIL_SIDES:
         raise errors.NotFound
 
@@ -128,7 +128,7 @@ async def show_thumbnail(request: Request, visit: Visit, picture_id: int, side: 
 @pages.post("/pictures/<picture_id:int>/delete")
 @signed_in("templates:write")
 async def delete(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
-    """Delete an unused picture; while it is used, show where."""
+    """Delete a picture that is not used; otherwise show where it is used."""
     try:
         await fetch(media.require_unused, visit.account_id, picture_id)
         deleted = await commit(media.delete, visit.account_id, picture_id)
@@ -160,7 +160,7 @@ async def _render_picture(request: Request, visit: Visit, picture_id: int, statu
 
 
 def describe_usage(used: dict[str, Any]) -> tuple[str, str, str]:
-    """Return the label, the name and the URL of an object that uses a picture."""
+    """Return the label, the name and the URL of one item of `media.find_uses`."""
     kind, value = next(iter(used.items()))
     if kind == "messages":
         return "Messages", formats.count(value, "single message", "single messages"), ""
@@ -168,7 +168,7 @@ def describe_usage(used: dict[str, Any]) -> tuple[str, str, str]:
     return noun, used["name"] or f"Untitled {noun.lower()}", page.format(value)
 
 
-# The picture drawer of the editor
+# The picture drawer of the editor.
 
 _DRAWER_PAGE_SIZE = 12
 _MAX_PLACES = 3
@@ -177,7 +177,7 @@ _MAX_PLACES = 3
 @pages.get("/media", strict_slashes=False)
 @signed_in()
 async def show_drawer(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the pictures of the account as thumbnails."""
+    """Show the uploaded pictures as thumbnails in the editor's drawer."""
     if not view.is_partial(request):
         return view.redirect(request, "/templates/pictures")
     search = (request.args.get("search") or "").strip()[:255]
@@ -190,7 +190,7 @@ async def show_drawer(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/media/<picture_id:int>")
 @signed_in()
 async def show_in_drawer(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
-    """Show one picture, with its size and uses."""
+    """Show one picture in the editor's drawer, with its size and uses."""
     if not view.is_partial(request):
         await fetch(media.get, visit.account_id, picture_id)
         return view.redirect(request, f"/templates/pictures/{picture_id}")

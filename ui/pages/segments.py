@@ -1,4 +1,4 @@
-"""Segments: the table, the builder, live counts, and bulk actions."""
+"""The table of segments, the filter builder with live counts, and bulk actions."""
 
 import json
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_segments", url_prefix="/segments")
 
-# Filter rows of any form, while they are edited
+# Filter rows of any form, while the user edits them.
 
 
 def _read_prefix(text: str | None) -> str:
@@ -35,9 +35,9 @@ def _read_prefix(text: str | None) -> str:
 @pages.post("/rows")
 @signed_in("contacts:read")
 async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the rows of any form after a button or a change, with suggestions, sentence and count; nothing is saved.
+    """Show the filter rows of a form after a change, with suggestions, sentence and count; nothing is saved.
 
-    On the page of a segment, the sample and the checked contact follow.
+    On the page of a segment (`panels`) the sample and the checked contact are updated too.
     """
     form = Form.from_request(request)
     rows = FilterRows.from_form(form.lists, _read_prefix(form["rows"]))
@@ -55,7 +55,7 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/count/<asker:str>")
 @signed_in()
 async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse:
-    """Show the progress of a count; the response of a finished one does not poll."""
+    """Show the progress of a count; once the count is done, the response does not poll again."""
     rows = FilterRows([], _read_prefix(request.args.get("prefix")))
     rows.count_key = asker[:40]
     under_way = members.find_count(visit.account_id, rows.count_key)
@@ -69,14 +69,17 @@ async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse
 @pages.post("/check")
 @signed_in("contacts:read")
 async def check_contact(request: Request, visit: Visit) -> HTTPResponse:
-    """Show one contact checked against the rules in the form, or search results to choose from."""
+    """Show whether one contact matches the rules in the form, or search results to choose a contact from."""
     form = Form.from_request(request)
     rows = FilterRows.from_form(form.lists)
     return view.render_fragment(request, "segments/_check.html", checked=await load_contact_check(visit, form, rows))
 
 
 async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> ContactCheck:
-    """Return the contact in the form checked against its rows."""
+    """Return the check of the contact that the form names against its rows.
+
+    If the rows are invalid the result is empty, since the rows show their errors themselves.
+    """
     person = next(iter(form.ids("pick") + form.ids("person")), None)
     try:
         return await fetch(filter_builder.check_contact, visit.account_id, rows, form["who"], person)
@@ -95,7 +98,7 @@ _COLUMNS = (
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table of segments, each as a sentence with its count."""
+    """Show the table of segments, each with its rules as a sentence and its count."""
     table = tables.Table(request, "/segments", ("segment", "segments"), _COLUMNS, "-updated", ("show",))
     table.bulk_action_url = "/segments/acts" if visit.can("contacts:write") else ""
 
@@ -115,7 +118,10 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
-    """Return the sentence and count of each segment; in a very large account counts follow once they are computed."""
+    """Return the sentences and the counts of segments by id, and the number of contacts, for the template.
+
+    A count that is not known yet is None and is computed in the background.
+    """
     scope = members.build_scope(account_id)
     sentences = {
         row.id: explain.describe_filters(account_id, filter_parser.parse_filters(row.filters, scope), scope)
@@ -129,7 +135,7 @@ def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
 @pages.get("/new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show a builder with one empty row."""
+    """Show the filter builder for a new segment, with one blank row."""
     return await _render_builder(request, visit, Form(), FilterRows.blank(), None, 200)
 
 
@@ -144,7 +150,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<segment_id:int>")
 @signed_in()
 async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Show the builder with the rules of a segment."""
+    """Show the filter builder with the rules of a segment."""
     row = await fetch(store.get, visit.account_id, segment_id)
     return await _render_builder(
         request,
@@ -197,7 +203,7 @@ async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
 
 
 def _build_form(row: Any) -> Form:
-    """Return the form of a segment, its rules as one value."""
+    """Return the form with the name and the rules of a segment; the rules are one value, as JSON."""
     return Form({"name": row.name, "rules": _serialize_rules(FilterRows.from_filters(row.filters))})
 
 
@@ -206,7 +212,7 @@ def _serialize_rules(rows: FilterRows) -> str:
 
 
 def _describe_rules(account_id: int, rows: FilterRows, row: Any) -> dict[str, str]:
-    """Return the sentences of a form's rules and of the stored rules, by their value."""
+    """Return the sentences of the form's rules and of the stored rules, by their JSON."""
     row_sets = (rows, FilterRows.from_filters(row.filters))
     sentences = (
         (_serialize_rules(row_set), filter_builder.build_view(account_id, row_set, counted=False).sentence)
@@ -219,7 +225,7 @@ async def _render_builder(
     request: Request, visit: Visit, form: Form, rows: FilterRows, row: Any, status: int,
     error: errors.Invalid | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Render the builder; errors of a refused save replace those of incomplete rows."""
+    """Render the filter builder; the errors of a refused save replace those of incomplete rows."""
     filter_view = await filter_builder.load_view(visit.account_id, rows)
     if error is not None:
         rows.to_filters()
@@ -236,15 +242,18 @@ async def _render_builder(
     )  # fmt: skip
 
 
-# Bulk actions
+# Bulk actions.
 
-# At most this many rows in one bulk action.
+# The largest number of rows in one bulk action.
 _MAX_IDS = 500
 _KIND_PATHS = {"campaign_id": "campaigns", "flow_id": "flows", "list_id": "lists", "segment_id": "segments"}
 
 
 class SelectedSegment(NamedTuple):
-    """A segment to delete, with the objects that use it and prevent its deletion, and the drafts that name it."""
+    """A segment to delete, with the objects whose use prevents the deletion, and the drafts that use it.
+
+    Objects and drafts are (name, URL).
+    """
 
     row: Segment
     used: list[tuple[str, str]]
@@ -254,7 +263,7 @@ class SelectedSegment(NamedTuple):
 @pages.post("/<segment_id:int>/copy")
 @signed_in("contacts:write")
 async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Create a copy of a segment."""
+    """Create a copy of a segment, and redirect to it."""
     row = await fetch(store.get, visit.account_id, segment_id)
     created = await commit(store.create, visit.account_id, _copy_segment(row))
     view.flash(request, f"This is a copy of {row.name}. Change what should differ.")
@@ -264,7 +273,7 @@ async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 @pages.post("/acts")
 @signed_in("contacts:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy or delete the selected segments; deleting one in use or chosen by a draft is confirmed first."""
+    """Copy or delete the selected segments; deletion is confirmed first if one is used, also by a draft."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     return_url = selection.table_url("/segments")
@@ -291,7 +300,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSegment]) -> None:
-    """Delete segments that are not in use; the notice offers to restore them."""
+    """Delete the segments that are not in use; the notice names the others and offers to undo the deletion."""
     deleted, stored = [], []
     for selected in rows:
         try:
@@ -313,7 +322,7 @@ async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSe
 
 
 def _selected_segments(account_id: int, selection: Selection) -> list[SelectedSegment]:
-    """Return the selected segments, by id or all that match; deleted ones are left out."""
+    """Return the selected segments that still exist, or all that match the table's filters, at most `_MAX_IDS`."""
     if selection.is_all:
         search = selection.state.get("search", "")[:254]
         query = SegmentQuery(search=search) if search else SegmentQuery()
@@ -330,14 +339,14 @@ def _selected_segments(account_id: int, selection: Selection) -> list[SelectedSe
 
 
 def _list_usages(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the name and URL of objects that use a segment."""
+    """Return the name and URL of each object in a list of usages."""
     return [
         (usage["name"], f"/{base}/{usage[key]}") for usage in rows for key, base in _KIND_PATHS.items() if key in usage
     ]
 
 
 def _confirmation_token(rows: list[SelectedSegment]) -> str:
-    """Return a token of the confirmation's content, so that it is shown again if the content changed."""
+    """Return a token of what the confirmation shows; if it changed meanwhile, the confirmation is shown again."""
     return f"{sum(not segment.used for segment in rows)}-{sum(len(segment.drafts) for segment in rows)}"
 
 
@@ -348,7 +357,7 @@ def _copy_segment(row: Segment) -> SegmentCreate:
 @pages.post("/restore")
 @signed_in("contacts:write")
 async def restore(request: Request, visit: Visit) -> HTTPResponse:
-    """Restore deleted segments."""
+    """Create segments again from the values that the notice's undo button sends."""
     try:
         deleted = json.loads(Form.from_request(request).raw("gone") or "[]")
     except ValueError:

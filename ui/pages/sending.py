@@ -1,4 +1,4 @@
-"""Settings of sending: email and SMS transports, relay tests, and sending domains."""
+"""The settings of sending: email and SMS transports, relay tests, and sending domains."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -24,11 +24,11 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_sending", url_prefix="/settings")
 
-# Well-known relays, as their providers document them: name, host, port, encryption, user name.
+# Well-known relays, as their providers document them.
 
 
 class RelayPreset(NamedTuple):
-    """The settings of a well-known relay; an empty text is for the user to fill in."""
+    """The settings of a well-known relay; an empty setting is filled in by the user."""
 
     label: str
     host: str
@@ -74,9 +74,9 @@ FORM_PARTS = FormParts(
 )  # fmt: skip
 _SECRETS = {name for name, info in config.list_settings() if config.is_secret(info)}
 _TEST_TIMEOUT_SECONDS = 20.0
-# The settings are those of the installation: only its first account may change them.
+# The transport settings apply to the whole installation, so only its first account may change them.
 _FIRST_ACCOUNT = 1
-# Titles of failed tests, by cause.
+# The titles of failed relay tests, by cause.
 _FAILURE_TITLES: dict[str, str] = {
     **dict.fromkeys(
         ("refused", "timed_out", "unknown_name", "no_name_server", "no_route", "closed"), "{} cannot be reached"
@@ -100,7 +100,10 @@ _FIELD_ERRORS = {
 @pages.get("/sending", strict_slashes=False)
 @signed_in()
 async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the active settings, their sources, and the form; a preset fills in its server."""
+    """Show the form of the transports with the active settings and where they come from.
+
+    The query's `preset` fills in the server of a well-known relay.
+    """
     form = edit_conflicts.open_form(build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS), FORM_PARTS)
     fill_preset(form, request.args.get("preset") or "")
     return _render_transports(request, visit, form, 200)
@@ -109,7 +112,7 @@ async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/sending", strict_slashes=False)
 @signed_in("account:write")
 async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
-    """Save the settings, all or nothing; workers apply them at once."""
+    """Save the email or SMS settings of the form, all or none; workers apply them at once."""
     form = Form.from_request(request)
     names = SMS_SETTINGS if form["part"] == "sms" else EMAIL_SETTINGS
     edit_conflicts.merge_form(form, FORM_PARTS, build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS))
@@ -126,25 +129,25 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/sending/test")
 @signed_in("account:write")
 async def test_relay(request: Request, visit: Visit) -> HTTPResponse:
-    """Test the relay of the form, and show its response; nothing is saved or sent."""
+    """Test the relay with the settings of the form, and show its response; nothing is saved or sent."""
     form = Form.from_request(request)
     test_result = await check_relay(visit, form)
     return _render_transports(request, visit, form, 422 if form.errors else 200, test_result=test_result)
 
 
 def build_transport_form(names: tuple[str, ...]) -> Form:
-    """Return a form with the active settings, without secrets."""
+    """Return a form with the active values of the named settings; secrets are left empty."""
     loaded = config.current()
     return Form({name: "" if name in _SECRETS else _format_setting(config.get_value(loaded, name)) for name in names})
 
 
 def _format_setting(value: Any) -> str:
-    """Return a setting as its field holds it."""
+    """Return the value of a setting as its form field contains it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def fill_preset(form: Form, key: str) -> None:
-    """Fill in the server of a preset."""
+    """Fill in the server of a relay preset; an unknown key changes nothing."""
     if row := RELAY_PRESETS.get(key):
         form.values |= {
             "email.transport": "relay", "email.relay.host": row.host, "email.relay.port": str(row.port),
@@ -153,7 +156,7 @@ def fill_preset(form: Form, key: str) -> None:
 
 
 async def save_settings(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
-    """Save these settings of a form, and apply them to the workers; raises Invalid, NotAllowed."""
+    """Save the named settings of a form and apply them to the workers; raises Invalid or NotAllowed."""
     _require_first_account(visit)
     changed = _changed_settings(form, names)
 
@@ -176,7 +179,10 @@ def _require_first_account(visit: Visit) -> None:
 
 
 def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings that a form changes; an empty secret is unchanged, another empty field is the default."""
+    """Return the settings that a form changes.
+
+    An empty secret leaves the stored one unchanged; any other empty field resets the setting to its default (None).
+    """
     current = build_transport_form(names)
     posted = [name for name in names if name in form.values and settings.can_set(name)]
     changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != current[name]}
@@ -187,9 +193,10 @@ def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
-    """Return whether the relay of a form accepts connection and login, with its response; invalid fields get errors.
+    """Return whether the relay of a form accepts connection and login: a dict of `good`, `title` and `words`.
 
-    A stored password is only sent to the server that it was saved for. Raises NotAllowed.
+    If settings are invalid, adds errors to the form and returns None. A stored password is only sent to the server that
+    it was saved for. Raises NotAllowed.
     """
     _require_first_account(visit)
     values = {name: form.raw(name) or None for name in EMAIL_SETTINGS if name in form.values}
@@ -216,13 +223,13 @@ async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
 
 
 def _server_label(email: Email, cause: str) -> str:
-    """Return the server for a title, with its port if it cannot be reached."""
+    """Return the host of a relay for a title, with its port if the relay could not be reached."""
     is_reached = cause in ("login", "busy", "rejected", "")
     return email.relay.host if is_reached else f"{email.relay.host}:{email.relay.port}"
 
 
 def add_transport_errors(form: Form, error: errors.Invalid) -> Form:
-    """Add the errors to their fields, as sentences for users."""
+    """Add the errors of settings to their fields as sentences, and return the form."""
     for name, messages in error.fields.items():
         field = name if name in form.values else "base"
         form.add_error(field, _FIELD_ERRORS.get(name) or f"{name}: {messages[0]}")
@@ -248,10 +255,10 @@ def _render_transports(
     )  # fmt: skip
 
 
-# Sending domains
+# Sending domains.
 
 _PAGE_SIZE = 50
-# The purpose of each record, and its benefit for the sender.
+# The purpose of each DNS record, and why the sender needs it.
 RECORD_PURPOSES = {
     "ownership": ("Shows that the domain is yours", ""),
     "dkim": ("Signs your mail (DKIM)", "Receivers check with it that a message is from you and unchanged."),
@@ -278,7 +285,7 @@ _NAME_FAULTS = {
 @pages.get("/domains", strict_slashes=False)
 @signed_in()
 async def list_domains(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table of domains."""
+    """Show the table of sending domains."""
     query = validation.read(store.DomainQuery, {"page": parse_int(request.args.get("page")), "limit": _PAGE_SIZE})
     page = await fetch(store.list_domains, visit.account_id, query)
     return view.render(
@@ -294,7 +301,7 @@ async def list_domains(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/domains/new")
 @signed_in("domains:write")
 async def new_domain(request: Request, visit: Visit) -> HTTPResponse:
-    """Show an empty form."""
+    """Show the form for a new sending domain."""
     return view.render(request, "settings/domain_new.html", form=Form(), may_edit=_can_edit_domains(visit))
 
 
@@ -302,7 +309,7 @@ async def new_domain(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("domains:write")
 @ignore_double_submit
 async def create_domain(request: Request, visit: Visit) -> HTTPResponse:
-    """Add a domain and show its records."""
+    """Add a sending domain, and redirect to its DNS records."""
     form = Form.from_request(request)
     created = await add_domain(request, visit, form)
     if created is None:
@@ -314,7 +321,7 @@ async def create_domain(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomain | None:
-    """Create the domain of a form, with its keys; returns None with errors in the form."""
+    """Create the sending domain of a form with its DKIM keys; if that fails, add errors to the form and return None."""
     form.require("name", "Write the domain, like example.com.")
     if form.errors:
         return None
@@ -332,14 +339,14 @@ async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomai
 @pages.get("/domains/<domain_id:int>")
 @signed_in()
 async def show_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
-    """Show the DNS records of a domain and their states."""
+    """Show the DNS records of a sending domain and their states."""
     return await _render_domain(request, visit, domain_id, 200)
 
 
 @pages.post("/domains/<domain_id:int>/verify")
 @signed_in("domains:write")
 async def verify_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
-    """Check the DNS records now."""
+    """Look up the DNS records of a sending domain now."""
     params = await fetch(lambda: store.prepare_check(store.get(visit.account_id, domain_id).id))
     if params is not None:
         await store.check_now(params)
@@ -351,7 +358,7 @@ async def verify_domain(request: Request, visit: Visit, domain_id: int) -> HTTPR
 @pages.post("/domains/<domain_id:int>/rotate")
 @signed_in("domains:write")
 async def rotate_domain_key(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
-    """Create the next DKIM key."""
+    """Create the next DKIM key of a sending domain."""
     await fetch(store.get, visit.account_id, domain_id)
     pairs = await asyncio.to_thread(keys.generate_keys)
     await commit(store.rotate_key, visit.account_id, domain_id, pairs, visit.actor)
@@ -362,7 +369,7 @@ async def rotate_domain_key(request: Request, visit: Visit, domain_id: int) -> H
 @pages.post("/domains/<domain_id:int>/delete")
 @signed_in("domains:write")
 async def delete_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
-    """Delete a domain with its keys."""
+    """Delete a sending domain with its keys; if a scheduled or running campaign uses it, show an error."""
     try:
         deleted = await commit(store.delete, visit.account_id, domain_id, visit.actor)
     except errors.Invalid as error:
@@ -394,14 +401,14 @@ async def _render_domain(
 
 
 def domain_badge(row: SendingDomain) -> tuple[str, str]:
-    """Return the state of a domain, as a colour and a label."""
+    """Return the state of a sending domain as (colour class, label)."""
     if row.status == "verified":
         return ("paused", "Needs attention") if row.attention else ("done", "Verified")
     return ("failed", "Failed") if row.status == "failed" else ("sched", "Waiting for DNS")
 
 
 def record_badge(record: Record) -> tuple[str, str]:
-    """Return the state of a DNS record, as a colour and a label."""
+    """Return the state of a DNS record as (colour class, label)."""
     if record.valid == "valid":
         return "done", "Found"
     if not record.value:

@@ -1,4 +1,4 @@
-"""Settings: account, consent and frequency rules, data and backups, health."""
+"""The settings pages: account, consent and frequency rules, data and backups, and health."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ _ACCOUNT_PARTS = FormParts(
 @pages.get("/settings", strict_slashes=False)
 @signed_in()
 async def show_account(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the account form."""
+    """Show the form of the account settings."""
     return await _render_account(
         request, visit, edit_conflicts.open_form(_build_account_form(visit.account), _ACCOUNT_PARTS), 200
     )
@@ -58,7 +58,7 @@ async def show_account(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("account:write")
 @edit_conflicts.retry_on_change
 async def save_account(request: Request, visit: Visit) -> HTTPResponse:
-    """Save name, time zone, sender, test recipients, and approval rules."""
+    """Save the form of the account settings."""
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, _ACCOUNT_PARTS, _build_account_form(await fetch(accounts.get, visit.account_id)))
     if form.conflicts:
@@ -112,19 +112,19 @@ async def stop_sending(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/theme")
 @signed_in(access.SELF_SCOPE)
 async def set_theme(request: Request, visit: Visit) -> HTTPResponse:
-    """Set the theme of this browser, and redirect to the same page."""
+    """Set the theme of this browser, and redirect to the page that the form is on."""
     return _set_browser_choice(request, "theme", session.THEMES)
 
 
 @pages.post("/settings/keyboard")
 @signed_in(access.SELF_SCOPE)
 async def set_shortcuts(request: Request, visit: Visit) -> HTTPResponse:
-    """Turn single-key shortcuts on or off in this browser, and redirect to the same page."""
+    """Turn single-key shortcuts on or off in this browser, and redirect to the page that the form is on."""
     return _set_browser_choice(request, "keys", ("on", "off"))
 
 
 def _build_account_form(account: Any) -> Form:
-    """Return the form of an account."""
+    """Return the form with the stored settings of an account."""
     form = Form({name: getattr(account, name) or "" for name in _FIELDS})
     form.values |= {name: "yes" if getattr(account, name) else "" for name in (*_APPROVAL_SWITCHES, *_CONTENT_SWITCHES)}
     form.values["test_email_recipients"] = ", ".join(account.test_email_recipients)
@@ -141,7 +141,7 @@ def _set_browser_choice(request: Request, name: str, offered: tuple[str, ...]) -
 
 
 def _list_languages(form: Form) -> list[tuple[str, str]]:
-    """Return the available languages of recipients, and the account's language if it is another one."""
+    """Return the languages of texts for recipients as (code, label), with the account's locale if it is another one."""
     names = list(recipient_texts.LANGUAGE_NAMES.items())
     locale = form["locale"]
     if locale and locale not in recipient_texts.LANGUAGE_NAMES:
@@ -163,7 +163,7 @@ async def _render_account(request: Request, visit: Visit, form: Form, status: in
     )  # fmt: skip
 
 
-# Consent and frequency rules
+# Consent and frequency rules.
 
 IP_CHOICES = (
     ("truncated", "The first part", "Enough for a country, not for a person."),
@@ -181,7 +181,7 @@ _CONSENT_PARTS = FormParts(
 @pages.get("/settings/consent")
 @signed_in()
 async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of consent and frequency rules."""
+    """Show the form of the consent and frequency rules."""
     return _render_consent(request, edit_conflicts.open_form(_build_consent_form(visit.account), _CONSENT_PARTS))
 
 
@@ -190,7 +190,7 @@ def _render_consent(request: Request, form: Form, status: int = 200) -> HTTPResp
 
 
 def _build_consent_form(account: Any) -> Form:
-    """Return the form of an account's consent and frequency rules."""
+    """Return the form with the stored consent and frequency rules of an account."""
     cap, quiet = account.frequency_cap or {}, account.sms_quiet_hours or {}
     return Form({
         "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
@@ -203,7 +203,7 @@ def _build_consent_form(account: Any) -> Form:
 @signed_in("account:write")
 @edit_conflicts.retry_on_change
 async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
-    """Save consent and frequency rules."""
+    """Save the form of the consent and frequency rules."""
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, _CONSENT_PARTS, _build_consent_form(await fetch(accounts.get, visit.account_id)))
     if form.conflicts:
@@ -239,7 +239,10 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
 def _read_pair(
     form: Form, first: str, first_key: str, second: str, second_key: str, is_pair_required: bool = False
 ) -> dict[str, Any] | None:
-    """Return two fields that must both be filled in, or both be empty."""
+    """Return the values of two fields under their keys, or None if both are empty.
+
+    Adds errors to the form if only one is filled in. With `is_pair_required` the values must be numbers.
+    """
     if not form[first] and not form[second]:
         return None
     for name in (first, second):
@@ -253,7 +256,7 @@ def _read_pair(
     return {first_key: values[0], second_key: values[1]}
 
 
-# Data and backups
+# Data and backups.
 
 _FIRST_ACCOUNT = 1
 _MAX_BACKUPS = 12
@@ -262,7 +265,10 @@ _MAX_BACKUPS = 12
 @pages.get("/settings/data")
 @signed_in()
 async def show_data(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the size and location of the data, its retention, backups and exports."""
+    """Show the counts of stored objects, the retention of events, and the backups.
+
+    Users who manage the installation also see the size and the path of its data directory.
+    """
     loaded = config.current()
     directory = Path(loaded.data_dir)
     counts = await fetch(accounts.count_objects, visit.account_id)
@@ -280,7 +286,7 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/data/backup")
 @signed_in("account:write")
 async def back_up(request: Request, visit: Visit) -> HTTPResponse:
-    """Start a backup."""
+    """Request a backup of the installation, which is made in the background."""
     if not _manages_installation(visit):
         raise errors.NotAllowed("owners and admins of the first account make backups: they are of all of them")
     await commit(audit.record, visit.actor, visit.account_id, "backup", None)
@@ -291,14 +297,14 @@ async def back_up(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/restored")
 @signed_in()
 async def show_restored(request: Request, visit: Visit) -> HTTPResponse:
-    """Show what would be sent after a restored backup is released."""
+    """Show what would be sent once sending resumes after a backup was restored."""
     is_held = restore.is_account_held(visit.account)
     held_sending = await fetch(restore.find_held_sending, visit.account_id) if is_held else None
     return view.render(request, "settings/restored.html", held_sending=held_sending)
 
 
 def _manages_installation(visit: Visit) -> bool:
-    """Return whether the user administers the installation, whose directory holds the data of all accounts."""
+    """Return whether the user is an owner or admin of the first account, which manages the data of all accounts."""
     return visit.user.role in ("owner", "admin") and visit.account_id == _FIRST_ACCOUNT
 
 
@@ -307,7 +313,7 @@ def _directory_bytes(directory: Path) -> int:
 
 
 def _interval_label(seconds: float) -> str:
-    """Return an interval as text, such as `every day`; empty for 0."""
+    """Return an interval in seconds as text, such as `every day` or `every 6 hours`; empty for 0."""
     total_seconds = int(seconds)
     for span, unit, many in ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes")):
         if total_seconds and total_seconds % span == 0:
@@ -319,25 +325,25 @@ def _interval_label(seconds: float) -> str:
     return f"every {total_seconds} seconds" if total_seconds else ""
 
 
-# Health: the findings of `campanero doctor`, run on request
+# Health: the findings of `campanero doctor`, which runs on request.
 
 log = logging.getLogger("campanero.ui")
 _DOCTOR_TIMEOUT_SECONDS = 90.0
-# One run at a time, as each is a process of its own.
+# One run at a time, because each starts a process.
 _doctor_lock = asyncio.Lock()
 
 
 @pages.get("/settings/doctor", strict_slashes=False)
 @signed_in()
 async def show_doctor(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the health page, before any check."""
+    """Show the health page before `campanero doctor` has run."""
     return _render_doctor(request, visit, None)
 
 
 @pages.post("/settings/doctor", strict_slashes=False)
 @signed_in("account:write")
 async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
-    """Run `campanero doctor` in a process of its own, and show its findings."""
+    """Run `campanero doctor` in a separate process, and show its findings."""
     seed = ("--seed",) if Form.from_request(request)["seed"] else ()
     directory = str(config.current().data_dir)
     recipient_texts = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *seed)

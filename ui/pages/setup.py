@@ -1,4 +1,4 @@
-"""First run: the one-time link creates the owner; sender, transport, domain and brand follow and can be skipped."""
+"""The setup pages: a one-time link creates the owner; sender, transport, domain and brand follow and can be skipped."""
 
 from typing import Any
 from zoneinfo import available_timezones
@@ -25,14 +25,14 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_setup")
 
-# The screens in order: the last part of the URL, and the label.
+# The name of each setup page and its label, in order.
 STEPS = (("you", "You"), ("sender", "Sender"), ("mail", "Mail"), ("domain", "Domain"), ("brand", "Brand"))
 
 
 @pages.get("/setup/<token:str>")
 @public_page
 async def show_setup(request: Request, token: str) -> HTTPResponse:
-    """Show the first screen if the link is valid."""
+    """Show the form for the first user, if the token of the setup link is valid."""
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)
     return view.render(request, "setup/you.html", form=Form(), token=token, steps=STEPS)
@@ -41,7 +41,7 @@ async def show_setup(request: Request, token: str) -> HTTPResponse:
 @pages.post("/setup/<token:str>")
 @public_page
 async def create_owner(request: Request, token: str) -> HTTPResponse:
-    """Create the first user and account, and sign them in."""
+    """Create the first account with its owner, and sign the owner in."""
     if not await fetch(users.is_setup_token, token):
         return await _render_closed(request)
     form = Form.from_request(request)
@@ -71,7 +71,7 @@ async def _render_closed(request: Request) -> HTTPResponse:
     return render_problem(request, 404, "not_found")
 
 
-# The screens after the first
+# The setup pages after the owner is created.
 
 _BRAND_FIELDS = ("company_name", "physical_address")
 _SENDER_PARTS = FormParts(
@@ -85,7 +85,7 @@ _ACCOUNT_FIELDS = ("time_zone", "email_from_name", "email_from_email")
 @pages.get("/welcome", strict_slashes=False)
 @signed_in("account:write")
 async def show_sender(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the sender form, with known values."""
+    """Show the form of company, postal address and sender, with what is known filled in."""
     form = edit_conflicts.open_form(await fetch(_build_sender_form, visit.account_id), _SENDER_PARTS)
     is_new = not form["company_name"]
     form.values["company_name"] = form["company_name"] or visit.account.name
@@ -107,7 +107,7 @@ def _build_sender_form(account_id: int) -> Form:
 @signed_in("account:write")
 @edit_conflicts.retry_on_change
 async def save_sender(request: Request, visit: Visit) -> HTTPResponse:
-    """Save company, postal address, time zone and sender."""
+    """Save the form of company, postal address, time zone and sender."""
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, _SENDER_PARTS, await fetch(_build_sender_form, visit.account_id))
     if form.conflicts:
@@ -120,7 +120,7 @@ async def save_sender(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _write_sender(visit: Visit, form: Form) -> None:
-    """Write the sender's details, all or nothing; raises Invalid."""
+    """Write the sender's details to the account and the brand in one transaction; raises Invalid."""
     about = validation.read(
         accounts.AccountWrite, {name: form.text(name) for name in _ACCOUNT_FIELDS if name in form.values}
     )
@@ -140,7 +140,7 @@ async def _write_sender(visit: Visit, form: Form) -> None:
 
 
 def time_zone_options() -> list[tuple[str, str]]:
-    """Return the time zones of this machine as choices, UTC first."""
+    """Return the time zones that this machine knows as (name, label), UTC first."""
     zones = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
     return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in zones)]
 
@@ -148,7 +148,7 @@ def time_zone_options() -> list[tuple[str, str]]:
 @pages.get("/welcome/mail")
 @signed_in("account:write")
 async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of the email transport; a preset fills in its server."""
+    """Show the form of the email transport; the query's `preset` fills in the server of a well-known relay."""
     form = edit_conflicts.open_form(sending.build_transport_form(sending.EMAIL_SETTINGS), sending.FORM_PARTS)
     sending.fill_preset(form, request.args.get("preset") or "")
     return _render_transport(request, form)
@@ -157,7 +157,7 @@ async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/welcome/mail")
 @signed_in("account:write")
 async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
-    """Save the email transport, and continue."""
+    """Save the form of the email transport, and redirect to the next setup page."""
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, sending.FORM_PARTS, sending.build_transport_form(sending.EMAIL_SETTINGS))
     if form.conflicts:
@@ -172,7 +172,7 @@ async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/welcome/mail/test")
 @signed_in("account:write")
 async def test_transport(request: Request, visit: Visit) -> HTTPResponse:
-    """Test the relay of the form; nothing is saved or sent."""
+    """Test the relay with the settings of the form; nothing is saved or sent."""
     form = Form.from_request(request)
     test_result = await sending.check_relay(visit, form)
     return _render_transport(request, form, 422 if form.errors else 200, test_result=test_result)
@@ -190,7 +190,7 @@ def _render_transport(request: Request, form: Form, status: int = 200, test_resu
 @pages.get("/welcome/domain")
 @signed_in("domains:write")
 async def show_domain(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the domains and their states, or a form for the first."""
+    """Show the sending domains and their states, and the form for a new one."""
     form = Form({"name": domain_of(visit.account.email_from_email or visit.user.email)})
     return await _render_domain(request, visit, form)
 
@@ -198,7 +198,7 @@ async def show_domain(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/welcome/domain")
 @signed_in("domains:write")
 async def save_domain(request: Request, visit: Visit) -> HTTPResponse:
-    """Add the domain and show its records."""
+    """Add a sending domain, and redirect to its DNS records."""
     form = Form.from_request(request)
     created = await sending.add_domain(request, visit, form)
     if created is None:
@@ -218,7 +218,7 @@ async def _render_domain(request: Request, visit: Visit, form: Form, status: int
 @pages.get("/welcome/brand")
 @signed_in("account:write")
 async def show_brand(request: Request, visit: Visit) -> HTTPResponse:
-    """Show logo and colours, with a sample email."""
+    """Show the form of logo and colours, with a sample email."""
     form = edit_conflicts.open_form(await fetch(_load_brand_form, visit.account_id), brand_page.BRAND_PARTS)
     form.values |= {name: request.args[name][0] for name in brand_page.COLOURS if request.args.get(name)}
     return await _render_brand(request, visit, form)
@@ -228,7 +228,7 @@ async def show_brand(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("account:write")
 @edit_conflicts.retry_on_change
 async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
-    """Save colours and fonts, and continue to the checklist."""
+    """Save the form of the brand, and redirect to Home with its setup checklist."""
     form = Form.from_request(request)
     edit_conflicts.merge_form(form, brand_page.BRAND_PARTS, await fetch(_load_brand_form, visit.account_id))
     if form.conflicts:

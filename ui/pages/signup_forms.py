@@ -1,4 +1,4 @@
-"""Sign-up forms: the table, the form, QR codes, and the snippet to embed."""
+"""The table of sign-up forms, the settings of a form, its QR codes, and the snippet to embed it."""
 
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ _FORM_PARTS = FormParts(
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table of forms."""
+    """Show the table of sign-up forms."""
     raw, search = list_params(request, _PAGE_SIZE)
     page = await fetch(store.list_forms, visit.account_id, validation.read(store.FormQuery, raw))
     return view.render(request, "forms/index.html", page=page, search=search)
@@ -45,7 +45,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new", name="new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the settings of a new form with the default fields."""
+    """Show the settings of a new sign-up form, with first name and double opt-in selected."""
     form = Form({"double_opt_in": "yes"}, {"asked": ["first_name"]})
     return await _render_form(request, visit, form, None, 200)
 
@@ -54,7 +54,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a form, and redirect to its page."""
+    """Create a sign-up form, and redirect to it."""
     form = Form.from_request(request)
     form.require("name", "Give the form a name. People see it above the fields.")
     try:
@@ -71,7 +71,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<form_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Show the sign-ups of a form, its page, and the snippet to embed."""
+    """Show a sign-up form: its lists and fields, QR code, snippet to embed, and problems of confirmation emails."""
     row = await fetch(store.get, visit.account_id, form_id)
     lists = [
         contact_list
@@ -110,7 +110,7 @@ async def _render_qr(visit: Visit, form_id: int, kind: Literal["svg", "png"], me
 @pages.get("/<form_id:int>/edit", name="edit")
 @signed_in("contacts:write")
 async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Show the settings of a form."""
+    """Show the settings of a sign-up form."""
     row = await fetch(store.get, visit.account_id, form_id)
     return await _render_form(request, visit, edit_conflicts.open_form(_build_form(row), _FORM_PARTS), row, 200)
 
@@ -119,7 +119,7 @@ async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Save the changes."""
+    """Save the settings of a sign-up form."""
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, form_id)
     list_names = {
@@ -153,14 +153,14 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 @pages.post("/<form_id:int>/delete", name="delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Delete a form; its contacts are kept."""
+    """Delete a sign-up form; the contacts who signed up are kept."""
     deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
     view.flash(request, f"The form {deleted.name} is deleted. Who signed up is still in Contacts.")
     return view.redirect(request, "/forms")
 
 
 def _list_sender_problems(account_id: int) -> list[str]:
-    """Return why confirmation emails cannot be sent; empty if they can."""
+    """Return sentences that say why confirmation emails cannot be sent; empty if they can."""
     account = accounts.get(account_id)
     transport = config.current().email.transport
     problems = senders.find_email_problems(account, senders.resolve_email(account, None), transport, marketing=False)
@@ -168,7 +168,7 @@ def _list_sender_problems(account_id: int) -> list[str]:
 
 
 def _build_form(row: Any) -> Form:
-    """Return the settings of a sign-up form as a form."""
+    """Return the form with the stored settings of a sign-up form."""
     fields = store.list_fields(row)
     values = {
         "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
@@ -180,7 +180,10 @@ def _build_form(row: Any) -> Form:
 
 
 def _read_fields(form: Form, stored_fields: list[Any]) -> dict[str, Any]:
-    """Return the submitted settings; a field that the form already has keeps its label and whether it is required."""
+    """Return the settings of a posted form.
+
+    A field that the sign-up form has already keeps its label and whether it is required; `stored_fields` has these.
+    """
     fields_by_name = {item["name"]: item for item in stored_fields if isinstance(item, dict)}
     names = ["email", *(name for name in _FIELD_NAMES if name in form.getlist("asked"))]
     data_keys = [line.strip() for line in form["others"].splitlines() if line.strip()]
@@ -195,7 +198,7 @@ def _read_fields(form: Form, stored_fields: list[Any]) -> dict[str, Any]:
 
 
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
-    """Add the errors to the fields of the page."""
+    """Add the errors of an Invalid to the fields of the settings, and return the form."""
     for path in error.fields:
         if path.startswith("origins"):
             form.add_error("origins", "Write each as https://shop.example, without a path.")

@@ -1,4 +1,4 @@
-"""The suppression list: look up, add and lift suppressed addresses."""
+"""The pages of the suppression list: search, add and lift suppressions."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -45,7 +45,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new", name="new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show an empty form."""
+    """Show the form for a new suppression, with the address of the query filled in."""
     return _render_form(
         request, Form({"address": (request.args.get("like") or "").strip()[:254], "reason": "manual"}), 200
     )
@@ -55,7 +55,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a suppression."""
+    """Suppress an address; an expiry date is optional."""
     form = Form.from_request(request)
     address = form["address"] if "@" in form["address"] else lookups.complete_phone(visit, form["address"])
     raw: dict[str, Any] = {"address": address, "reason": form["reason"], "note": form.text("note")}
@@ -77,14 +77,14 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<suppression_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
-    """Show a suppressed address: reason, dates, origin, and its consent history."""
+    """Show a suppression: its reason, dates and origin, and the consent history of the address."""
     return await _render_suppression(request, visit, suppression_id, Form(), 200)
 
 
 @pages.post("/<suppression_id:int>/lift", name="lift")
 @signed_in("contacts:write")
 async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
-    """Lift a suppression; the reason is recorded."""
+    """Lift a suppression; the reason that the form gives is recorded as evidence."""
     form = Form.from_request(request)
     try:
         args = (suppressions.lift, visit.account_id, suppression_id, form["reason"][:1000], visit.evidence())

@@ -1,4 +1,4 @@
-"""One template: form, preview, history, design file, and test send."""
+"""The pages of one template: form, preview, history, design file, and test send."""
 
 import re
 from functools import partial
@@ -36,7 +36,7 @@ _FIELD_LABELS = {"name": "the name", "subject": "the subject", "preheader": "the
 @signed_in("templates:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a template."""
+    """Create a template from the form of HTML and text fields."""
     form = Form.from_request(request)
     form.require("name", "Give it a name that you will recognise.")
     try:
@@ -56,7 +56,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<template_id:int>/edit")
 @signed_in()
 async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the editor, or for HTML and SMS a form with a preview beside it."""
+    """Show the editor of a template, or for HTML and SMS a form with a preview."""
     row = await fetch(store.get, visit.account_id, template_id)
     if row.flow_id is not None:
         return view.redirect(request, editor.editor_url(await fetch(store.find_owner, row)))
@@ -67,12 +67,15 @@ async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 
 
 def uses_editor(row: Any) -> bool:
-    """Return whether the section editor can edit an email: it has sections, or is empty."""
+    """Return whether the section editor can edit a template.
+
+    It can if the template is an email that has sections, has no body, or belongs to a campaign or flow.
+    """
     return row.channel == "email" and bool(designs.get_sections(row.design) or not row.body or row.flow_id is not None)
 
 
 async def render_form(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
-    """Render the form of a template, with values and errors."""
+    """Render the form of a template with the values and errors of `form`, and warnings about its sections."""
     sections = len(designs.get_sections(row.design))
     warnings = await render(preview.find_warnings, row.account_id, revisions.to_document(row)) if sections else []
     lines = [("warn", formats.sentence(text), "") for text in dict.fromkeys(warning.message for warning in warnings)]
@@ -82,7 +85,7 @@ async def render_form(request: Request, row: Any, form: Form, status: int = 200)
 @pages.post("/<template_id:int>")
 @signed_in("templates:write")
 async def update(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Save the changes; on a conflict, show what the other user changed and keep what was typed."""
+    """Save the form of a template; on a conflict, show what the other user changed and keep the posted values."""
     form = Form.from_request(request)
     form.require("name", "Give it a name that you will recognise.")
     row = await fetch(store.get, visit.account_id, template_id)
@@ -104,7 +107,7 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
 
 
 def describe_conflict(error: errors.Conflict) -> str:
-    """Return a sentence that says which user changed which fields first."""
+    """Return a sentence that says which user changed which fields since the user opened the template."""
     user_name = error.extra.get("changed_by") or "Somebody"
     names = list(dict.fromkeys(_FIELD_LABELS[name] for name in error.extra.get("changed") or []))
     return f"{user_name} changed {formats.join_names(names) if names else 'this template'} since you opened it."
@@ -113,7 +116,10 @@ def describe_conflict(error: errors.Conflict) -> str:
 @pages.get("/<template_id:int>/preview")
 @signed_in()
 async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the email rendered as it is sent, with sample values; `at` is one of its revisions."""
+    """Show a template as it is sent, with sample values, as a document for a frame.
+
+    `at` is the number of a revision, by default the current one.
+    """
     at = parse_int(request.args.get("at"), 0)
 
     def read() -> str:
@@ -136,7 +142,7 @@ def _read_form(form: Form) -> TemplateWrite:
     return validation.read(TemplateWrite, {name: form.text(name) for name in FORM_FIELDS if name in form.values})
 
 
-# Design file, test and history
+# Design file, test and history.
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_FAULTS = 5
@@ -145,7 +151,7 @@ _MAX_FAULTS = 5
 @pages.get("/<template_id:int>/design.json")
 @signed_in()
 async def download_design(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Download the design as JSON."""
+    """Download the design of a template as JSON."""
     row = await fetch(store.get, visit.account_id, template_id)
     name = _UNSAFE.sub("-", row.name or "template").strip("-.")[:60] or "template"
     headers = {"content-disposition": f'attachment; filename="{name}.json"'}
@@ -156,7 +162,7 @@ async def download_design(request: Request, visit: Visit, template_id: int) -> H
 @pages.post("/<template_id:int>/design")
 @signed_in("templates:write")
 async def upload_design(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Replace the design with an uploaded one; all errors are shown, also a conflict."""
+    """Replace the design of a template with an uploaded file; show up to `_MAX_FAULTS` errors, or a conflict."""
     seen_revision = parse_int(Form.from_request(request)["revision"], 0) or None
     row = await fetch(store.get, visit.account_id, template_id)
     try:
@@ -179,7 +185,7 @@ async def upload_design(request: Request, visit: Visit, template_id: int) -> HTT
 
 
 async def _render_file_error(request: Request, visit: Visit, row: Any, form: Form) -> HTTPResponse:
-    """Render the error of an uploaded file."""
+    """Render the editor or the form of a template with the error of an uploaded file."""
     if uses_editor(row):
         return await editor.render_editor(request, visit, row, 422, file=form.errors["file"])
     return await render_form(request, row, form, 422)
@@ -197,7 +203,7 @@ def _read_design(request: Request) -> Any:
         raise errors.Invalid({"the file": ["is not JSON"]}) from None
     if validation.is_too_deep(data):
         raise errors.Invalid({"the file": ["is nested too deeply"]})
-    # The response of `GET /templates` contains a design too.
+    # A response of the API for a template contains the design under the key `design`.
     inner = data.get("design") if isinstance(data, dict) else None
     if not isinstance(data, dict):
         raise errors.Invalid({"the file": ["holds no design"]})
@@ -207,7 +213,7 @@ def _read_design(request: Request) -> Any:
 @pages.post("/<template_id:int>/test")
 @signed_in("templates:write")
 async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Send a test to some addresses, by default to the user's own."""
+    """Send a test of a template to the addresses of the form; without any, an email goes to the user."""
     typed = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)
     is_sms = row.channel == "sms"
@@ -249,7 +255,7 @@ def _address_error(error: errors.Invalid, emails: list[str]) -> str:
 @pages.get("/<template_id:int>/history")
 @signed_in()
 async def show_history(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show all revisions with their authors, and the content of the selected one."""
+    """Show the revisions of a template with their authors, and the content of the selected one."""
     filters = parse_int(request.args.get("at"), 0)
 
     def read() -> dict[str, Any]:
@@ -268,7 +274,7 @@ async def show_history(request: Request, visit: Visit, template_id: int) -> HTTP
 @pages.post("/<template_id:int>/label")
 @signed_in("templates:write")
 async def label_revision(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Name a revision, which keeps it permanently."""
+    """Name a revision, which exempts it from pruning, or remove its name."""
     form = Form.from_request(request)
     at = parse_int(form["at"], 0)
     await commit(revisions.name_revision, visit.account_id, template_id, at, form.text("label"))

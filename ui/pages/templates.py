@@ -1,4 +1,4 @@
-"""Templates: the cards, new ones from starters or files, archive and bulk actions."""
+"""The list of templates, new templates from starters or files, archive and bulk actions."""
 
 from functools import partial
 from pathlib import PurePath
@@ -35,7 +35,7 @@ _MAX_FAULTS = 5
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the templates as cards, or the starters if there are no templates."""
+    """Show the templates as cards, and the starters if there are no templates."""
     table = tables.Table(request, "/templates", ("template", "templates"), _COLUMNS, "-updated", ("show",))
     table.is_cards = True
     table.bulk_action_url = "/templates/acts" if visit.can("templates:write") else ""
@@ -62,7 +62,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new")
 @signed_in()
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the starters, an empty design, an upload, and a form for HTML."""
+    """Show the starters, a blank design and an upload; with `kind=html` the form for HTML."""
     if request.args.get("kind") == "html":
         return view.render(request, "templates/form.html", form=Form(), row=None, sections=0, advice=[])
     return await _render_new(request, visit, Form())
@@ -79,7 +79,7 @@ async def _render_new(request: Request, visit: Visit, form: Form, status: int = 
 @pages.post("/begin")
 @signed_in("templates:write")
 async def create_from_starter(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a template from a starter, or an empty one."""
+    """Create a template from a starter, or with a blank design, and open it in the editor."""
     key = Form.from_request(request)["starter"]
     if key == "blank":
         return await _create_template(
@@ -113,7 +113,7 @@ async def _create_template(
 @pages.post("/import")
 @signed_in("templates:write")
 async def import_file(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a template from a file: an exported design, or HTML; all errors are shown."""
+    """Create a template from an uploaded file (an exported design, or HTML); show up to `_MAX_FAULTS` errors."""
     try:
         text = _read_file(request)
         return await _create_template(request, visit, text, "Taken from a file", "The file is a template now.")
@@ -155,7 +155,7 @@ def _read_file(request: Request) -> dict[str, Any]:
 @pages.get("/starters/<key:str>/preview")
 @signed_in()
 async def show_starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
-    """Show a starter in a frame."""
+    """Show a starter in the look of the brand, as a document for a frame."""
 
     def read() -> str:
         starter_ = _find_starter(visit.account_id, key)
@@ -179,16 +179,16 @@ def _find_starter(account_id: int, key: str) -> starters.Starter:
     return row
 
 
-# Bulk actions
+# Bulk actions.
 
-# At most this many rows in one bulk action.
+# The largest number of rows in one bulk action.
 _MAX_IDS = 500
 
 
 @pages.post("/<template_id:int>/duplicate")
 @signed_in("templates:write")
 async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Create a copy, and open it."""
+    """Create a copy of a template, and open it in the editor."""
     created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
     view.flash(request, "This is the copy.")
     return view.redirect(request, f"/templates/{created.id}/edit")
@@ -197,7 +197,7 @@ async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPRes
 @pages.post("/<template_id:int>/delete")
 @signed_in("templates:write")
 async def delete(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Delete a template with its history; copies in campaigns are kept."""
+    """Delete a template with its revisions; the copies in campaigns are kept."""
     deleted = await commit(
         audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id, template_id
     )
@@ -208,7 +208,7 @@ async def delete(request: Request, visit: Visit, template_id: int) -> HTTPRespon
 @pages.post("/acts")
 @signed_in("templates:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy, archive, unarchive or delete the selected templates; deleting is confirmed first."""
+    """Copy, archive, restore from the archive, or delete the selected templates; deletion is confirmed first."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     name, return_url = form["act"], selection.table_url("/templates")
@@ -241,7 +241,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/bring-back")
 @signed_in("templates:write")
 async def unarchive(request: Request, visit: Visit) -> HTTPResponse:
-    """Unarchive templates."""
+    """Restore templates from the archive."""
     ids = [
         int(id_) for id_ in Form.from_request(request)["ids"].split()[:_MAX_IDS] if id_.isdecimal() and len(id_) < 19
     ]
@@ -266,7 +266,7 @@ def _subject_phrase(rows: list[Template]) -> str:
 
 
 def _selected_templates(account_id: int, selection: Selection) -> list[Template]:
-    """Return the selected stand-alone templates, by id (archived or not), or all that match."""
+    """Return the selected stand-alone templates, also archived ones, or all that match the table's filters."""
     search, show = selection.state.get("search", "")[:254], selection.state.get("show", "")
     if not selection.is_all:
         params: Any = Template.select().where(

@@ -1,4 +1,4 @@
-"""Users: the team, API keys, and the user's own profile."""
+"""The pages of users: the team, API keys, and the user's own profile."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ _ROLE_NAMES = {key: name for key, (name, _) in ROLES.items()}
 @pages.get("/team")
 @signed_in()
 async def show_team(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the members of the team."""
+    """Show the members of the team to owners and admins."""
     return await _render_team(request, visit, Form({"role": "editor"}), 200)
 
 
@@ -42,7 +42,7 @@ async def show_team(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in(access.ADMIN_SCOPE)
 @ignore_double_submit
 async def add_member(request: Request, visit: Visit) -> HTTPResponse:
-    """Add a member with a password that is shown once."""
+    """Add a member to the team with a generated password, which the next page shows once."""
     form = Form.from_request(request)
     form.require("email", "Write the address they will sign in with.")
     secret = users.generate_password()
@@ -65,7 +65,7 @@ async def add_member(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in(access.ADMIN_SCOPE)
 @edit_conflicts.retry_on_change
 async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
-    """Change the role of a member."""
+    """Change the role of a member of the team."""
     form, present = Form.from_request(request), await fetch(users.get, visit.account_id, user_id)
     parts = _role_parts(present)
     edit_conflicts.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), _ROLE_NAMES))
@@ -89,7 +89,7 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
 @pages.post("/team/<user_id:int>/close")
 @signed_in(access.ADMIN_SCOPE)
 async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
-    """Disable a member; the notice offers to undo it."""
+    """Disable a member of the team, who can no longer sign in; the notice offers to undo it."""
     try:
         user = await commit(users.disable, visit.actor, user_id)
     except errors.Invalid as error:
@@ -105,7 +105,7 @@ async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPRe
 @pages.post("/team/<user_id:int>/reopen")
 @signed_in(access.ADMIN_SCOPE)
 async def enable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
-    """Enable a member."""
+    """Enable a disabled member of the team."""
     user = await commit(users.enable, visit.actor, user_id)
     view.flash(request, f"{user.name} may sign in again, with the password they had.")
     return view.redirect(request, "/settings/team")
@@ -114,7 +114,7 @@ async def enable_member(request: Request, visit: Visit, user_id: int) -> HTTPRes
 @pages.post("/team/<user_id:int>/password")
 @signed_in(access.ADMIN_SCOPE)
 async def reset_password(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
-    """Set a new password of a member, which is shown once."""
+    """Set a generated password for a member of the team, which the next page shows once."""
     secret = users.generate_password()
     user = await commit(
         users.set_password, visit.actor, user_id, await asyncio.to_thread(passwords.hash_password, secret)
@@ -140,7 +140,7 @@ def _role_parts(row: Any) -> FormParts:
 async def _render_team(
     request: Request, visit: Visit, form: Form, status: int, conflict: tuple[int, Form] | None = None
 ) -> HTTPResponse:
-    """Render the team; `conflict` is a member whose role another user changed, with the posted form."""
+    """Render the team; `conflict` is (member id, posted form) if another user changed the member's role meanwhile."""
     if visit.user.role not in ("owner", "admin"):
         raise errors.NotAllowed("Only owners and admins look after the team.")
     page = await fetch(users.list_members, visit.account_id)
@@ -160,7 +160,7 @@ async def _render_team(
 
 
 def _keys_by_user(account_id: int) -> dict[int, list[str]]:
-    """Return (name, end) of the active API keys by the user who created them."""
+    """Return the names and last characters of active API keys, as text, by the id of the user who created them."""
     keys: dict[int, list[str]] = {}
     for key in users.list_keys(account_id):
         if key.created_by_id is not None:
@@ -168,9 +168,9 @@ def _keys_by_user(account_id: int) -> dict[int, list[str]]:
     return keys
 
 
-# API keys
+# API keys.
 
-# Common scopes of keys; "own" selects single scopes.
+# Common scopes of a key, with label and help text; "own" means that single scopes are selected.
 SCOPE_PRESETS = (
     ("full", "Everything", "All that the interface for scripts can do, sending included."),
     ("read", "Only look", "Reads everything and changes nothing."),
@@ -188,7 +188,7 @@ _SCOPE_ACTIONS = {"read": "look", "write": "change", "send": "send", "approve": 
 @pages.get("/keys", strict_slashes=False)
 @signed_in()
 async def show_keys(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the active API keys, and a new one once."""
+    """Show the API keys to owners and admins, and a key that was just created, once."""
     return await _render_keys(request, visit, Form({"scope": "full"}), 200)
 
 
@@ -196,7 +196,7 @@ async def show_keys(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in(access.ADMIN_SCOPE)
 @ignore_double_submit
 async def create_key(request: Request, visit: Visit) -> HTTPResponse:
-    """Create an API key; the next page shows it once."""
+    """Create an API key, which the next page shows once."""
     form = Form.from_request(request)
     form.require("name", "Say what uses it, for example Shop.")
     scope = ",".join(form.getlist("scopes")) if form["scope"] == "own" else form["scope"]
@@ -223,7 +223,7 @@ async def revoke_key(request: Request, visit: Visit, key_id: int) -> HTTPRespons
 
 
 def list_scopes() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the scopes by area: its label, and scope and label of each action."""
+    """Return the scopes as (label of the area, [(scope, label of the action)])."""
     return [
         (label, [(scope, word) for act, word in _SCOPE_ACTIONS.items() if (scope := f"{area}:{act}") in access.SCOPES])
         for area, label in SCOPE_AREAS
@@ -231,7 +231,7 @@ def list_scopes() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def describe_scope(scope: str) -> str:
-    """Return the label of a scope."""
+    """Return a key's scope as text: the label of a preset, or the actions by area."""
     names = next((label for name, label, _ in SCOPE_PRESETS if name == scope), None)
     if names:
         return names
@@ -256,7 +256,7 @@ async def _render_keys(request: Request, visit: Visit, form: Form, status: int) 
     )  # fmt: skip
 
 
-# The user's own profile
+# The user's own profile.
 
 _PROOF_ERRORS = {
     "password": "This is not your present password.",
@@ -274,7 +274,7 @@ async def show_profile(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you")
 @signed_in(access.SELF_SCOPE)
 async def rename(request: Request, visit: Visit) -> HTTPResponse:
-    """Change one's own name."""
+    """Change the name of the signed-in user."""
     form = Form.from_request(request)
     form.require("name", "Write the name that the others see.")
     if form.errors:
@@ -287,7 +287,7 @@ async def rename(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/password")
 @signed_in(access.SELF_SCOPE)
 async def change_password(request: Request, visit: Visit) -> HTTPResponse:
-    """Change one's own password, knowing the old one; other browsers are signed out."""
+    """Change the password of the signed-in user, who must give the old one; other browsers are signed out."""
     form = Form.from_request(request)
     old, new = form.raw("old_password"), form.raw("new_password")
     form.values["name"] = visit.user.name
@@ -308,7 +308,7 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/you/otp")
 @signed_in()
 async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
-    """Show a new key for an authenticator app; users who have one are redirected."""
+    """Show a new key for an authenticator app; a user who has a second factor is redirected to the profile."""
     if login.has_second_factor(visit.user):
         return view.redirect(request, "/settings/you")
     return _render_otp(request, visit, Form({"secret": login.generate_otp_key()}))
@@ -317,7 +317,7 @@ async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/otp")
 @signed_in(access.SELF_SCOPE)
 async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
-    """Enable the second factor, after its first code is verified."""
+    """Enable the second factor of the signed-in user after verifying the password and the first code."""
     form = Form.from_request(request)
     if not login.is_otp_key(form["secret"]):
         form.values["secret"] = login.generate_otp_key()
@@ -345,7 +345,7 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/otp/off")
 @signed_in(access.SELF_SCOPE)
 async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
-    """Disable the second factor, after password and code are verified."""
+    """Disable the second factor of the signed-in user after verifying the password and a code."""
     form = Form.from_request(request)
     form.values["name"] = visit.user.name
     wrong_proofs = await login.find_wrong_proofs(visit.user, form.raw("password"), form["otp"], request.ctx.client)
@@ -360,7 +360,7 @@ async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/sessions/<session_id:int>/end")
 @signed_in(access.SELF_SCOPE)
 async def end_session(request: Request, visit: Visit, session_id: int) -> HTTPResponse:
-    """End one of the user's own sessions."""
+    """End one session of the signed-in user."""
     await commit(sessions.revoke, visit.user.id, session_id, visit.actor)
     view.flash(request, "Signed out there.")
     return view.redirect(request, "/settings/you")
@@ -369,7 +369,7 @@ async def end_session(request: Request, visit: Visit, session_id: int) -> HTTPRe
 @pages.post("/you/sessions/end")
 @signed_in(access.SELF_SCOPE)
 async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
-    """End all of the user's sessions but this one."""
+    """End all sessions of the signed-in user except this one."""
     await commit(sessions.revoke_others, visit.user.id, visit.session.id, visit.actor)
     view.flash(request, "Signed out everywhere else.")
     return view.redirect(request, "/settings/you")
@@ -378,7 +378,7 @@ async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/team/<user_id:int>/otp-off")
 @signed_in(access.ADMIN_SCOPE)
 async def reset_member_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
-    """Reset the second factor of a member who lost it."""
+    """Remove the second factor of a member of the team who lost it."""
     user = await commit(login.reset_second_factor, visit.actor, user_id)
     view.flash(request, f"{user.name} signs in with the password alone now, and was signed out.")
     return view.redirect(request, "/settings/team")
@@ -392,7 +392,7 @@ def _render_otp(request: Request, visit: Visit, form: Form, status: int = 200) -
 
 
 def _describe_device(browser_session: Session) -> str:
-    """Return the browser and system of a session as text."""
+    """Return the browser and the operating system of a session as text; for an API token, that it is a program."""
     if browser_session.kind == "token":
         return "A program"
     device = user_agents.parse_device(browser_session.user_agent)

@@ -1,4 +1,4 @@
-"""Webhooks: the list, the form, the log of deliveries, and replays."""
+"""The pages of webhooks: the list, the form, the log of deliveries, and replays."""
 
 import asyncio
 from collections.abc import Mapping
@@ -39,14 +39,14 @@ _DISABLED_REASONS = {
 
 
 class _WebhookParts(edit_conflicts.FormParts):
-    """The parts of the webhook form; the events are one part, whether checked or typed."""
+    """The parts of the webhook form, for edit conflicts; selected and entered events are one part."""
 
     def value(self, form: Form, key: str) -> Any:
-        """Return the value of a part; the empty list stands for all events."""
+        """Return the value of a part; for events the sorted names, where an empty list means all events."""
         return super().value(form, key) if key == "Address" else sorted(set(_read_events(form)))
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return the value of a part as text."""
+        """Return the value of a part as text for the user."""
         return (
             super().describe(form, key, names) if key == "Address" else ", ".join(self.value(form, key)) or "everything"
         )
@@ -60,7 +60,7 @@ _FORM_PARTS = _WebhookParts(
 @pages.get("/", name="index", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show all webhooks."""
+    """Show the webhooks of the account."""
     query = WebhookQuery(page=parse_int(request.args.get("page")), limit=50)
     page = await fetch(subscriptions.list_webhooks, visit.account_id, query)
     return view.render(
@@ -76,7 +76,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new", name="new")
 @signed_in("account:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show an empty form."""
+    """Show the form for a new webhook, with all events selected."""
     return await _render_form(request, visit, Form({"which": "all"}), None, 200)
 
 
@@ -99,14 +99,14 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<webhook_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Show a webhook: URL, state, and the log of deliveries."""
+    """Show a webhook: its URL, state, and log of deliveries."""
     return await _render_webhook(request, visit, webhook_id)
 
 
 @pages.get("/<webhook_id:int>/edit", name="edit")
 @signed_in("account:write")
 async def edit(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Show the form of a webhook."""
+    """Show the form with the stored URL and events of a webhook."""
     webhook = await fetch(subscriptions.get, visit.account_id, webhook_id)
     return await _render_form(request, visit, edit_conflicts.open_form(_build_form(webhook), _FORM_PARTS), webhook, 200)
 
@@ -115,7 +115,7 @@ async def edit(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
 @signed_in("account:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Save the changes."""
+    """Save the form of a webhook."""
     form = Form.from_request(request)
     webhook = await fetch(subscriptions.get, visit.account_id, webhook_id)
     edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(webhook))
@@ -158,7 +158,7 @@ async def rotate_secret(request: Request, visit: Visit, webhook_id: int) -> HTTP
 @pages.post("/<webhook_id:int>/test", name="test")
 @signed_in("account:write")
 async def send_test(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Send a test event, and show the response."""
+    """Send a test event to a webhook, and show the response."""
     webhook, event = await fetch(deliveries.prepare_test, visit.account_id, webhook_id, WebhookTest())
     await asyncio.to_thread(safe_http.preload)
     test_result = await deliveries.send_test(webhook, event)
@@ -168,7 +168,7 @@ async def send_test(request: Request, visit: Visit, webhook_id: int) -> HTTPResp
 @pages.post("/<webhook_id:int>/again", name="again")
 @signed_in("account:write")
 async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Repeat one delivery, or all that were given up."""
+    """Repeat one delivery of a webhook, or all failed ones."""
     form = Form.from_request(request)
     if form["delivery"]:
         await commit(deliveries.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))
@@ -185,7 +185,7 @@ async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
 @pages.post("/<webhook_id:int>/delete", name="delete")
 @signed_in("account:write")
 async def delete(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Delete a webhook with its log."""
+    """Delete a webhook with its log of deliveries."""
     deleted = await commit(subscriptions.delete, visit.account_id, webhook_id, visit.actor)
     view.flash(request, f"{subscriptions.webhook_host(deleted)} is told nothing any more.")
     return view.redirect(request, "/settings/webhooks")
@@ -196,13 +196,16 @@ def _can_edit(visit: Visit) -> bool:
 
 
 def _pop_new_secret(visit: Visit, webhook_id: int) -> str | None:
-    """Return the secret that this person has just made, for the one time that it is shown."""
+    """Return the secret that the user has just created for this webhook, once; otherwise None."""
     stored = session.pop_secret(visit.session.id, "webhook")
     return str(stored[1]) if isinstance(stored, tuple) and stored[0] == webhook_id else None
 
 
 def _url_formatter(visit: Visit) -> Any:
-    """Return the function that displays a URL: whole, or only its host for users who may not change it."""
+    """Return the function that displays a webhook's URL.
+
+    Users who may not change webhooks see only its host.
+    """
     return (lambda row: row.url) if _can_edit(visit) else subscriptions.webhook_host
 
 
@@ -231,7 +234,7 @@ def _read_fields(form: Form) -> dict[str, Any]:
 
 
 def _parse_form(kind: Any, form: Form) -> Any:
-    """Return the request of a form; raises Invalid, also for errors that the form has already."""
+    """Return the request of a form as the Struct `kind`; raises Invalid, also for errors already in the form."""
     filters = validation.read(kind, _read_fields(form))
     if form.errors:
         raise errors.Invalid({})
@@ -239,7 +242,7 @@ def _parse_form(kind: Any, form: Form) -> Any:
 
 
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
-    """Add the errors, in words about the form."""
+    """Add the errors of an Invalid to the fields of the form as sentences, and return the form."""
     if any(path.startswith("events") for path in error.fields):
         form.add_error("own", _EVENT_NAME_ERROR)
     if "url" in error.fields:
