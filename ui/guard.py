@@ -74,7 +74,7 @@ def email_policy() -> str:
 
 
 def is_cross_origin(request: Request) -> bool:
-    """Return whether a write came from another site, judged by headers that a page cannot set, only the browser."""
+    """Return whether a write came from another site, judged by headers that a script in a page cannot set."""
     if request.method in SAFE_METHODS:
         return False
     site = request.headers.get("sec-fetch-site")

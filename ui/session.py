@@ -149,7 +149,7 @@ class Pages(Blueprint):
     """
 
     def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:
-        """Add a route, as `Blueprint.route` does."""
+        """Add a route with the error format `html`, as `Blueprint.route` does otherwise."""
         return super().route(uri, *args, error_format=error_format or "html", **options)
 
 

@@ -75,7 +75,7 @@ _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {
 
 
 def get(account_id: int) -> Brand:
-    """Return the brand, which is created with the account; raises NotFound for an unknown account."""
+    """Return the brand of an account, which is created with it; raises NotFound for an unknown account."""
     brand = Brand.get_or_none(Brand.account == account_id)
     if brand is None:
         raise NotFound

@@ -130,7 +130,7 @@ def error_sentence(message: str, path: str = "") -> str:
 
 
 def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
-    """Return a number of a query, limited to 1 up to `limit`, or `default` if the text is not a decimal number."""
+    """Parse a decimal number of a query and clamp it to 1..`limit`; return `default` for any other text."""
     if not text or not text.isdecimal() or len(text) > 9:
         return default
     return max(1, min(int(text), limit))

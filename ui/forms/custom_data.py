@@ -68,7 +68,7 @@ class CustomDataParts(edit_conflicts.FormParts):
         return [*super().all_keys(now), *(self._PREFIX + row.key for row in _read_all_rows(now))]
 
     def label(self, key: str) -> str:
-        """Return the label of a part."""
+        """Return the label of a part; for a custom field its name."""
         return key.removeprefix(self._PREFIX)
 
     def value(self, form: Form, key: str) -> Any:

@@ -93,7 +93,7 @@ class FilterRow:
 
     @property
     def event(self) -> str:
-        """Return the name of the event that a history rule is about."""
+        """Return the name of the event, for a rule about a contact's history."""
         return self["path"] if self.name == ANY_EVENT else self.name.partition(":")[2]
 
     def normalize(self) -> None:
@@ -153,7 +153,7 @@ class FilterRows:
 
     @classmethod
     def from_filters(cls, raw: Any, prefix: str = PREFIX) -> "FilterRows":
-        """Return the rows of filters in the form of the API."""
+        """Return the rows for stored filters."""
         return cls(list(_rows_from_filters(raw, "")), prefix)
 
     @classmethod

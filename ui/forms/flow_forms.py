@@ -285,7 +285,7 @@ def _relevant_fields(form: Form) -> list[str]:
 
 
 def step_parts(kind: str) -> FormParts:
-    """Return the parts of the form of a step type, for edit conflicts."""
+    """Return the parts of the form of a step, for edit conflicts; `kind` is the type of the step."""
     form_parts = []
     for field in BY_TYPE[kind].fields:
         if field.type == "filters":
@@ -324,7 +324,7 @@ def serialize_rules(rows: FilterRows) -> str:
 
 
 def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
-    """Return a sentence for the rules of each of `both`, by their serialized form."""
+    """Return a sentence for each of the given sets of rules, by their JSON from `serialize_rules`."""
     args = (
         (serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
     )

@@ -43,7 +43,7 @@ class EventSearch(NamedTuple):
     tests: bool
 
     def query(self) -> dict[str, Any]:
-        """Return the filters as parameters of `EventQuery`, which the export page accepts too."""
+        """Return the filters as parameters of `EventQuery`, which also select the events of an export."""
         raw: dict[str, Any] = {"event": self.event, "contact_id": self.contact_id}
         raw["created_after"] = self.since.isoformat() if self.since else None
         # The query excludes its end, but the filter includes the last day.

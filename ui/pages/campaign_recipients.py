@@ -139,9 +139,10 @@ async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> H
 
 
 def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
-    """Register the POST route of a decision about the selected messages, or about all, in short transactions.
+    """Register the POST route `name` for a decision about the selected uncertain or failed messages, or about all.
 
-    `verb` handles one batch and returns the number decided and the id to continue after, 0 at the end.
+    `verb` decides one batch in a transaction, and returns how many messages it decided and the id to continue after, or
+    0 at the end. `done` is the notice, with a placeholder for the number of contacts.
     """
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)

@@ -257,7 +257,7 @@ async def render_tab(
 
 
 def _add_action(name: str, verb: Callable[..., Any], done: str) -> None:
-    """Register the POST route of a button that changes the state of the campaign; `done` is the notice."""
+    """Register the POST route `name` of a button that changes the state of the campaign; `done` is the notice."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in("campaigns:send")

@@ -193,7 +193,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form for a new contact, with the list and the search text that the user came from filled in."""
+    """Show the form for a new contact. The query can fill in a name or email address and select lists."""
     search = (request.args.get("like") or "").strip()
     form = Form({"email" if "@" in search else "first_name": search})
     form.lists["list_ids"] = request.args.getlist("list") or []

@@ -48,7 +48,7 @@ async def move(request: Request, visit: Visit, template_id: int, key: str) -> HT
 @pages.post("/<template_id:int>/sections/<key:str>/duplicate", name="duplicate")
 @signed_in("templates:write")
 async def duplicate(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Add a copy of a section after it."""
+    """Add a copy of a section of an email after it."""
     return await _arrange(request, visit, template_id, section_edits.duplicate_section(key), "duplicated")
 
 

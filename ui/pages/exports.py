@@ -142,7 +142,10 @@ def _filter_label(account_id: int, name: str, value: str) -> str:
 
 
 class Progress(NamedTuple):
-    """The progress of a download: the rows sent so far, the total, and the state `going`, `done` or `broken`."""
+    """The progress of a download: the rows sent so far, the total, and the state `going`, `done` or `broken`.
+
+    `at` is the time of the last change (`time.monotonic`).
+    """
 
     account_id: int
     rows: int

@@ -471,7 +471,7 @@ async def move_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
 @pages.post("/<flow_id:int>/steps/<step_id:int>/duplicate")
 @signed_in("flows:write")
 async def duplicate_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Add a copy of a step after it."""
+    """Add a copy of a step of a flow after it."""
     created = await commit(drafts.duplicate_step, visit.account_id, flow_id, step_id, visit.actor)
     return await _render_after(request, visit, flow_id, str(created))
 

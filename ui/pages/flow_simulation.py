@@ -85,10 +85,10 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
 
 
 def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
-    """Return a simulated event that happens before a branch step.
+    """Return a simulated event, in the form of the API, that happens before a branch step.
 
-    An event of a message happens an hour after the message before the branch. Any other event happens an hour before
-    the contact reaches the branch, or sooner if the wait before it is shorter.
+    An event of a message happens an hour after the last message before the branch. Any other event happens an hour
+    before the contact reaches the branch or, if the wait is too short for that, within a minute after the start.
     """
     number, _, event = choice.partition(".")
     step_id = int(number)

@@ -222,8 +222,7 @@ _add_action("pause", "Paused. Everybody stays where they are.", lambda _: (lifec
 _add_action("revive", "It is a draft again.", lambda _: (lifecycle.restore_draft,))
 
 
-# Bulk actions
-
+# Bulk actions.
 # The largest number of rows in one bulk action.
 _MAX_IDS = 500
 _ALLOWED_STATUSES = {"pause": ("active",), "continue": ("paused",), "archive": ("draft", "active", "paused")}

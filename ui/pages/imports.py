@@ -271,7 +271,7 @@ async def discard(request: Request, visit: Visit, import_id: int) -> HTTPRespons
 async def download_results(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
     """Download the result of each line of an import as CSV.
 
-    `only` selects the lines with problems, with warnings, or of another filter of `results.LINE_FILTERS`.
+    The query's `only` is a key of `results.LINE_FILTERS`, such as `problems`, and selects lines.
     """
     row = await fetch(store.get, visit.account_id, import_id)
     only = request.args.get("only")

@@ -128,7 +128,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<list_id:int>", name="show")
 @signed_in()
 async def show(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Show the contacts of a list."""
+    """Show the contacts of a contact list, as a table."""
     return await _render_list(request, visit, list_id, 200)
 
 
@@ -144,7 +144,7 @@ async def edit(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Save the name and settings of a list."""
+    """Save the form with the name and settings of a list."""
     form = Form.from_request(request)
     row = await fetch(lists.get, visit.account_id, list_id)
     segment_names = {str(item): name for item, name in (await fetch(_segment_names, visit.account_id)).items()}

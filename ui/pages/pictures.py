@@ -200,7 +200,10 @@ async def show_in_drawer(request: Request, visit: Visit, picture_id: int) -> HTT
 @pages.post("/media", strict_slashes=False, stream=True)
 @signed_in("templates:write")
 async def upload_to_drawer(request: Request, visit: Visit) -> HTTPResponse:
-    """Save a picture and show it as selected, or show the error of the file."""
+    """Store a picture that was uploaded in the editor's drawer.
+
+    The response shows the picture as selected, or the error of the file.
+    """
     try:
         filename, picture = await receive_picture(request, visit.account_id)
         created = await commit(media.add, visit.account_id, filename, picture)

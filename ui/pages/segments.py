@@ -143,7 +143,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a segment."""
+    """Create a segment from the form of the filter builder."""
     return await _save(request, visit, None)
 
 

@@ -101,8 +101,7 @@ def axis_labels(labels: Sequence[str]) -> tuple[str, str, str]:
     return labels[0], labels[len(labels) // 2], labels[-1]
 
 
-# QR codes
-
+# QR codes.
 # Pixels per module in a PNG, enough for a poster.
 PNG_SCALE = 16
 # The quiet zone around a QR code in modules (ISO/IEC 18004, 9.1).

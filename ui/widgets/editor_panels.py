@@ -386,7 +386,7 @@ def _format_value(prop: Prop, value: Any) -> str:
 
 
 def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
-    """Return the fields of a design's theme; an empty value means that of the brand."""
+    """Return the fields of a design's theme; a field without a value follows the brand."""
     fields = []
     for prop in THEME:
         value = prop.get_value(design.get("theme"))

@@ -160,7 +160,7 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
 
 
 def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the group of fields of an event's data."""
+    """Return the fields of an event's data as a list with a single group."""
     options = [(f"event.{key.path}", key.path) for key in suggestions.suggest_event_keys(account_id, event)]
     return [("Its data", [*options, (ANY_EVENT_DATA, "Something else in its data…")])]
 

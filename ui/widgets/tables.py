@@ -128,7 +128,10 @@ class Table:
         return self.href(**dict.fromkeys(names, ""))
 
     def next_sort(self, column: Column) -> str:
-        """Return the order that a click on a column's heading selects: its initial direction, or else the opposite."""
+        """Return the order that a click on a column's heading selects.
+
+        This is the column's initial direction, or the opposite if the table is sorted that way already.
+        """
         first = column.initial_direction + column.sort
         opposite = column.sort if column.initial_direction else f"-{column.sort}"
         return opposite if self.sort == first else first

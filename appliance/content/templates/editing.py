@@ -382,7 +382,7 @@ def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
 def _validate_design(design: dict[str, Any]) -> dict[str, Any]:
     """Return a design in its stored form; raises Invalid if it is too large or if its sections or columns are invalid.
 
-    Other errors of the design are ignored here, since they are not caused by the edit; preflight reports them.
+    Other errors of the design are not reported, so that they do not prevent an edit of another value.
     """
     faults: list[str] = []
     for path, message in find_design_faults(design):

@@ -41,7 +41,7 @@ compile_step_template: Provider[[Template, dict[str, Any]], StepMessages] = Prov
 
 
 def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
-    """Return a page of the matching templates, newest first or in an order of `ORDERS`."""
+    """Return a page of the matching templates, sorted by a key of `ORDERS`, by default newest first."""
     column = ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), Template.id.desc()] if order.startswith("-") else [column.asc(), Template.id.asc()]
     return paginate(build_query(account_id, query).order_by(*ordering), query.page, query.size())
