@@ -88,7 +88,10 @@ def _skipped_message(skipped: dict[str, int]) -> str:
 
 
 def confirmation(act: str, number: int) -> dict[str, str]:
-    """Return the texts that confirm an action without undo: `title`, `text`, `verb`, and `keep` to cancel."""
+    """Return the texts of the page that confirms an action without undo.
+
+    The keys are `title`, `text`, `verb` (the button) and `keep` (the button that cancels).
+    """
     people = formats.count_people(number)
     if act == "unsubscribe":
         return {
@@ -246,7 +249,8 @@ def _render_confirmation(
 async def run_or_follow(request: Request, visit: Visit, action: Any, at: int = 0) -> None:
     """Run an action to its end if it has few contacts, and flash its result; otherwise flash its progress.
 
-    `at` is the id of the contact whose page the undo returns to, or 0.
+    A notice of progress follows the job until it has ended. `at` is the id of the contact whose page the undo returns
+    to, or 0.
     """
     if action.contact_count <= bulk_actions.MAX_SYNC_CONTACTS:
         while await commit(bulk_actions.run_batch, action.id):

@@ -271,7 +271,7 @@ async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPR
 @pages.post("/<contact_id:int>/merge")
 @signed_in("contacts:write")
 async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Merge two contacts. Where both have a name or a data field, the value of the kept contact is kept."""
+    """Merge two contacts. Where both have a name or a data field, the value of the kept contact wins."""
     form = Form.from_request(request)
     other_id = parse_int(form["with"], 0)
     stored, deleted = (other_id, contact_id) if form["keep"] == "other" else (contact_id, other_id)

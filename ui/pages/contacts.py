@@ -50,7 +50,7 @@ SHOW_VALUES = ("", *_SHOW_FILTERS)
 
 
 class ContactSearch(NamedTuple):
-    """The query of a table of contacts, and further filters in the form of the API (`rules`)."""
+    """The query of a table of contacts, and further filters as the API takes them (`rules`)."""
 
     query: store.ContactQuery
     rules: list[Any]
@@ -59,7 +59,7 @@ class ContactSearch(NamedTuple):
 def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
     """Return the search for the state of a table's filters; `more` are further values of the query.
 
-    Raises Invalid: an unknown or misspelt filter is an error and is not ignored.
+    Raises Invalid, also for an unknown value of the filter `show`, so that it is not ignored.
     """
     show = state.get("show", "")
     if show and show not in _SHOW_FILTERS:
@@ -276,7 +276,7 @@ async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Save the form of a contact. A changed address stays the same channel, with its consent."""
+    """Save the form of a contact; a changed address stays the same channel."""
     form = Form.from_request(request)
     contact = await fetch(store.get, visit.account_id, contact_id)
     if form["more"] or form["drop"]:

@@ -85,7 +85,7 @@ def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> Sim
 
 
 def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
-    """Return a simulated event, in the form of the API, that happens before a branch step.
+    """Return a simulated event, as the API takes it, that happens before a branch step.
 
     An event of a message happens an hour after the last message before the branch. Any other event happens an hour
     before the contact reaches the branch or, if the wait is too short for that, within a minute after the start.

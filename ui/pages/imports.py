@@ -120,7 +120,7 @@ def read_options(job: Import, form: Form) -> dict[str, Any]:
 
 
 def build_options_form(job: Import, country: str) -> Form:
-    """Return the form with the options of an import; for a new import, `country` is proposed for phone numbers."""
+    """Return the form with the options of an import; a new one proposes `country` as the default for phone numbers."""
     options: ImportOptions = store.get_options(job)
     is_new = job.phase == store.MAPPING
     form = Form(

@@ -228,7 +228,7 @@ async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/inbox/<captured_id:int>/simulate")
 @signed_in("events:write")
 async def simulate_event(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
-    """Simulate an event of a captured message, which runs the code that handles real events."""
+    """Simulate an event of a captured message by running the code that handles real events."""
     form = Form.from_request(request)
     row = await fetch(capture_inbox.get, visit.account_id, captured_id)
     # The buttons of links send no action: they are clicks.

@@ -339,7 +339,7 @@ def _selected_segments(account_id: int, selection: Selection) -> list[SelectedSe
 
 
 def _list_usages(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the name and URL of each object in a list of usages."""
+    """Return (name, URL) of each object in the result of `store.find_usage` or `store.find_drafts_using`."""
     return [
         (usage["name"], f"/{base}/{usage[key]}") for usage in rows for key, base in _KIND_PATHS.items() if key in usage
     ]

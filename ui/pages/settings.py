@@ -239,9 +239,9 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
 def _read_pair(
     form: Form, first: str, first_key: str, second: str, second_key: str, is_pair_required: bool = False
 ) -> dict[str, Any] | None:
-    """Return the values of two fields under their keys, or None if both are empty.
+    """Return the values of two fields as a dict of `first_key` and `second_key`, or None if both fields are empty.
 
-    Adds errors to the form if only one is filled in. With `is_pair_required` the values must be numbers.
+    Adds errors to the form if only one is filled in. With `is_pair_required` the values must be whole numbers.
     """
     if not form[first] and not form[second]:
         return None

@@ -284,7 +284,10 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
 
 
 def parse_rows(account_id: int, rows: FilterRows, place: str = SEGMENT) -> tuple[list[Node], Scope]:
-    """Parse the complete rows, and return the nodes with their scope; raises Invalid at the paths of the rows."""
+    """Parse the complete rows to conditions, and return these with their scope.
+
+    Raises Invalid with the errors at the paths of the rows.
+    """
     scope = members.build_scope(account_id, writing=True)
     scope = scope._replace(place=FilterPlace.SPLIT) if place == BRANCH else scope
     return parse.parse_filters(rows.complete_filters(), scope), scope
