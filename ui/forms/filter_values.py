@@ -26,7 +26,7 @@ def value_kind(type_: str, predicate: str) -> str:
     row = PREDICATES_BY_TYPE.get(type_, {}).get(predicate)
     if row is None:
         return ""
-    # The predicate "between" takes two numbers; all others that take numbers accept any count.
+    # The predicate "between" takes two numbers; the others of the kind "numbers" accept any count.
     if row[0].key == "between":
         return "pair"
     return "many numbers" if row[0].value_kind == "numbers" else row[0].value_kind

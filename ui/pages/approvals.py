@@ -111,7 +111,7 @@ def _read_note(request: Request) -> str | None:
 async def _apply(request: Request, current: str, text: str, verb: Callable[..., Any], *args: Any) -> HTTPResponse:
     """Run an approval action, flash `text`, and redirect to the page of the campaign or flow.
 
-    If the action is refused, the notice says that the state has changed or that something is missing.
+    If the action raises Invalid, the notice says instead that the state has changed or that something is missing.
     """
     try:
         await commit(verb, *args)

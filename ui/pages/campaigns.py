@@ -159,7 +159,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.post("/campaigns/<campaign_id:int>/not-opened")
 @signed_in("campaigns:write")
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Create a draft with the same content and a segment of the recipients who did not open the campaign."""
+    """Create a copy of a campaign as a draft, limited to a new segment of the recipients who did not open it."""
     created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.user.id)
     view.flash(request, "A draft for those who did not open it. Another subject often helps.")
     return view.redirect(request, f"/campaigns/{created.id}?open=from")

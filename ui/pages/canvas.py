@@ -32,7 +32,8 @@ pages = Pages("ui_canvas", url_prefix="/templates")
 def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
     """Return the `revision`, `rows` and `frame` of a rendered email as data for the canvas.
 
-    A row and the frame are (digest, HTML); the HTML is None if `present`, the digests that the canvas has, contains it.
+    Each row, and the frame, is (digest, HTML). The HTML is None if the canvas has it already: `present` are its
+    digests.
     """
     rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}

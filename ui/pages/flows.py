@@ -401,7 +401,7 @@ RUN_ACTIONS_DONE = {"move_on": "moved on", "take_out": "taken out"}
 @pages.get("/<flow_id:int>/people")
 @signed_in()
 async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the runs of a flow that match the filters, or without filters all runs."""
+    """Show the runs of a flow that match the filters, or without filters all runs; test runs are left out."""
     stored: dict[str, str] = {name: str(request.args[name][0]) for name in _RUN_FILTERS if request.args.get(name)}
     raw: dict[str, Any] = {
         **_parse_run_filters(stored),

@@ -92,7 +92,7 @@ class Table:
     def kept_params(self) -> dict[str, str]:
         """Return the parameters that stay when the user searches or turns the page.
 
-        These are the filters, and the order and page size if they are not the default ones.
+        They are the filters, the order if it is not the default one, and the page size if the URL sets it.
         """
         size = {"limit": str(self.limit)} if self._has_limit_param else {}
         order = {"sort": self.sort} if self.sort != self.default_sort else {}

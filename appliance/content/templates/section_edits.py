@@ -88,9 +88,9 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
 
 
 def shift_section(key: str, by: int) -> SectionEdit:
-    """Return an edit that moves a section by `by` positions among its siblings (-1: up, 1: down), at most to an end.
+    """Return an edit that moves a section by `by` positions among its siblings (-1: up, 1: down).
 
-    The edit raises NotFound.
+    It stops at the first or last position. The edit raises NotFound.
     """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:

@@ -254,7 +254,7 @@ def write(
 def fill(
     template: Template, request: Content, user_id: int | None = None, prepared: PreparedContent | None = None
 ) -> Template:
-    """Write validated content into a template without checking its campaign's lock; the caller has checked it."""
+    """Write validated content into a template; the caller has checked that the template's campaign is not locked."""
     require_write_transaction()
     _write_fields(template, _normalized_values(template, request), user_id, begins=True, prepared=prepared)
     return template
@@ -340,7 +340,7 @@ def require_unlocked(template: Template) -> Campaign | None:
 def _require_sender(user_id: int | None) -> None:
     """Raise NotAllowed for a user who may not send.
 
-    A scheduled campaign is sent as it is then, without a further decision, so changing it needs the right to send.
+    A scheduled campaign is sent without a further decision, so only users who may send can change its content.
     """
     person = User.get_or_none(User.id == user_id) if user_id is not None else None
     if person is not None and not access.role_can_send(person.role):

@@ -137,7 +137,7 @@ def find_text_faults(request: Content, channel: str) -> TextFaults:
 
 
 def validate_design(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
-    """Add every error of a design to `faults`, at paths such as `design.sections[2].props.href` after `prefix`."""
+    """Add every error of a design to `faults`, at `prefix` followed by a path such as `sections[2].props.href`."""
     design_faults = _design_faults(_HashedDocument(design))
     for path, message in design_faults:
         faults.add(prefix + path, message)
