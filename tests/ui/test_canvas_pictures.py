@@ -72,6 +72,9 @@ def test_an_empty_picture_is_an_area_that_opens_the_drawer(page: Page, api: Clie
         box = areas.nth(at).locator("xpath=..").bounding_box()
         assert box is not None
         assert box["height"] >= 120
+    band = areas.first.locator("xpath=ancestor::div[contains(@class, 'c-card')]")
+    expect(band).to_have_css("background-color", "rgb(255, 255, 255)")
+    assert (band.bounding_box() or {})["width"] == 600
     drawer = page.locator("#pictures")
     close = drawer.get_by_role("button", name="Close")
     areas.first.click()

@@ -19,7 +19,8 @@ from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.document import Entry
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.merge_limits import MergeError
-from appliance.content.designs.render import SECTION_MARK
+from appliance.content.designs.render import SECTION_MARK, document_theme
+from appliance.content.designs.theme import Theme
 from appliance.content.templates import revisions, starters, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
@@ -398,7 +399,8 @@ def render_canvas(account_id: int, template_id: int, contact_id: int | None = No
     html = render_fields(account_id, fields, contact, marked=True).html
     if fields["body"] and not designs.list_entries(fields["design"]):
         return Canvas(template.revision, _hash_text(html), html, None, "")
-    return _RowSplitter(designs.list_entries(fields["design"]), contact).split(html, template.revision)
+    theme = document_theme(fields["design"], brands.build_look(brands.get(account_id)))
+    return _RowSplitter(designs.list_entries(fields["design"]), contact, theme).split(html, template.revision)
 
 
 def measure_html_bytes(account_id: int, template_id: int) -> int | None:
@@ -419,9 +421,10 @@ def measure_html_bytes(account_id: int, template_id: int) -> int | None:
 class _RowSplitter:
     """Splits a rendered email into rows at its marks."""
 
-    def __init__(self, entries: list[Entry], contact: Contact | None) -> None:
+    def __init__(self, entries: list[Entry], contact: Contact | None, theme: Theme) -> None:
         self._entries = {entry.section.path: entry for entry in entries}
         self._contact = contact
+        self._theme = theme
 
     def split(self, html: str, revision: int) -> Canvas:
         """Return the rows of a rendered email, with JSON at their marks."""
@@ -444,7 +447,7 @@ class _RowSplitter:
             if not _COMMENT.sub("", "".join(pieces[start + 1 :])).strip():
                 pieces.append(self._write_placeholder(path))
             elif _is_empty_picture(self._entries.get(path)):
-                pieces[start + 1 :] = [_wrap_in_table_row(_EMPTY_PICTURE, path)]
+                pieces[start + 1 :] = [self._write_empty_picture(path)]
             pieces.append(f"<!--/{SECTION_MARK}-->")
             if len(opened) == 1:
                 row = "".join(pieces)
@@ -487,10 +490,17 @@ class _RowSplitter:
         elif entry.section.props.get("show_if"):
             text = f"{entry.label}: not shown to {_get_contact_name(self._contact)}"
         elif _is_empty_picture(entry):
-            return _wrap_in_table_row(_EMPTY_PICTURE, path)
+            return self._write_empty_picture(path)
         else:
             text = f"{entry.label}: nothing in it yet"
         return _wrap_in_table_row(f'<div data-note style="{_NOTE_STYLE}">{escape(text)}</div>', path)
+
+    def _write_empty_picture(self, path: str) -> str:
+        """Return the drop area of a section without a picture, on a band as wide and coloured as other sections."""
+        if path.count("[") > 1:
+            return _wrap_in_table_row(_EMPTY_PICTURE, path)
+        style = f"max-width:{self._theme.width}px;margin:0 auto;padding:1px 0;background:{self._theme.light.card}"
+        return f'<div class="c-card" style="{style}">{_EMPTY_PICTURE}</div>'
 
 
 def _is_empty_picture(entry: Entry | None) -> bool:
