@@ -1,6 +1,7 @@
-"""The audience of a campaign: its members as SQL, counts, pages of each group, and the explanation for one contact.
+"""The audience of a campaign: its members as SQL, its size, pages of its members, and the explanation for one contact.
 
-The same SQL counts the audience and selects the contacts that get a message.
+A member is any contact that lists, segment and exclusions select. A recipient is a member without a skip reason. The
+same SQL counts the audience and selects the contacts that get a message.
 """
 
 from collections.abc import Hashable
@@ -23,9 +24,9 @@ from appliance.storage.database import Page, fetch_one, rows, scalar
 from appliance.storage.models import Campaign, ContactList, Segment
 from appliance.storage.transactions import snapshot
 
-# The limit of `sample_recipients` that returns everyone.
+# The `limit` of `sample_recipients` for all recipients; SQLite reads `LIMIT -1` as no limit.
 ALL = -1
-# A contact's first sendable address, otherwise the first one, whose state is the skip reason.
+# Joins one address per contact: the first sendable one, else the first one, whose state then gives the skip reason.
 _CHANNEL = (
     "LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x WHERE x.contact_id = c.id AND x.kind = :kind "
     "ORDER BY (x.subscribed = 1 AND x.suppression IS NULL) DESC, x.id LIMIT 1)"
@@ -73,7 +74,7 @@ def confirm_everyone(campaign: Campaign) -> None:
 
 
 def is_set(campaign: Campaign) -> bool:
-    """Return whether the campaign has an audience."""
+    """Return whether the campaign names a list, a segment, or all contacts as its audience."""
     trigger = campaign.trigger
     return bool(
         trigger.contact_list_id or trigger.segment_id or trigger.data.get("contact_list_ids")
@@ -82,7 +83,10 @@ def is_set(campaign: Campaign) -> bool:
 
 
 def is_unbounded(campaign: Campaign) -> bool:
-    """Return whether nothing narrows the audience: all contacts, or only segments without filters."""
+    """Return whether the audience, before exclusions, is every contact of the account.
+
+    It is if all contacts are chosen, or a segment without filters, or a list that mirrors such a segment.
+    """
     trigger = campaign.trigger
     lists = _load_lists(campaign)
     if trigger.segment_id and _load_segment_filters(trigger.segment_id):
@@ -106,7 +110,11 @@ def has_exclusions(campaign: Campaign) -> bool:
 
 
 def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audience:
-    """Return the audience: the union of its lists, intersected with its segment, minus its exclusions."""
+    """Return the audience: the union of its lists, intersected with its segment, minus its exclusions.
+
+    A campaign without lists and segment that does not select all contacts has an empty audience. Addresses must be
+    verified if any of the lists requires double opt-in.
+    """
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
@@ -128,7 +136,10 @@ def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audie
 
 
 def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
-    """Return the parts of the audience as (kind, id, SQL condition), and the parameters of the conditions."""
+    """Return the lists and segments of the audience, and the parameters of their SQL.
+
+    Each is (kind, id, SQL condition on contact `c`), with a kind of `AudiencePart`.
+    """
     data, parameters = campaign.trigger.data, {"account": campaign.account_id}
     parts: list[tuple[str, int, str]] = []
     for kind, prefix, lists in (
@@ -148,7 +159,7 @@ def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[st
 
 
 def find_missing_references(campaign: Campaign) -> list[str]:
-    """Return the trigger keys that name a deleted list or segment.
+    """Return the keys of the trigger's data that name a deleted list or segment.
 
     A deleted exclusion must not be ignored: the campaign would reach the contacts it excluded.
     """
@@ -182,7 +193,10 @@ def _find_lists(account_id: int, list_ids: list[int]) -> dict[int, ContactList |
 
 
 def _in_any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
-    """Return the SQL condition for members of any list; the members of a mirror are those of its segment now."""
+    """Return the SQL condition for members of at least one of the lists; adds its values to `parameters`.
+
+    A mirror's members are those of its segment at the time of the query, without contacts who opted out of the list.
+    """
     # The ids were validated as integers when they were stored; int() here keeps anything else out of the SQL.
     static_ids = ",".join(
         str(int(list_id))
@@ -209,7 +223,7 @@ def _in_segment(account_id: int, segment_id: int, parameters: dict[str, Any], pr
 
 
 def count_audience(campaign: Campaign) -> AudienceCounts:
-    """Count the current audience."""
+    """Return the current number of members, recipients, and skipped members by reason."""
     audience = build_audience(campaign)
     counts: dict[str | None, int] = dict(
         rows(
@@ -223,7 +237,7 @@ def count_audience(campaign: Campaign) -> AudienceCounts:
 
 
 def sample_recipients(campaign: Campaign, limit: int = 5) -> list[int]:
-    """Return the contact ids of up to `limit` recipients (`ALL`: every one), in ascending order."""
+    """Return the contact ids of the first `limit` recipients (`ALL`: all of them), in ascending order."""
     audience = build_audience(campaign)
     contact_ids = rows(
         f"SELECT c.id FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
@@ -235,7 +249,7 @@ def sample_recipients(campaign: Campaign, limit: int = 5) -> list[int]:
 
 
 def get_channel_kind(campaign: Campaign) -> str:
-    """Return the kind of address that the campaign is sent to."""
+    """Return the kind of channel that the campaign is sent to: `phone` for SMS, else `email`."""
     return "phone" if campaign.channel == "sms" else "email"
 
 
@@ -244,7 +258,11 @@ def _select_skip_reason(audience: Audience) -> str:
 
 
 def select_members(audience: Audience) -> str:
-    """Return SQL for contact id, channel id and skip reason (null: none) that can be narrowed with AND."""
+    """Return SQL that selects all members, with the columns `contact` and `channel` (ids) and `why`.
+
+    `why` is the skip reason, null for recipients. The SQL needs the parameters of the audience and `kind`, a kind of
+    channel. The caller may append conditions with AND.
+    """
     return (
         f"SELECT c.id AS contact, h.id AS channel, {_select_skip_reason(audience)} AS why FROM contact c {_CHANNEL} "
         f"WHERE c.id IN ({audience.sql})"
@@ -252,16 +270,16 @@ def select_members(audience: Audience) -> str:
 
 
 def estimate_size(campaign: Campaign, limit: int) -> int:
-    """Count the audience, up to a limit."""
+    """Return the number of members, or `limit` if there are more."""
     audience = build_audience(campaign)
     return int(scalar(f"SELECT count(*) FROM ({audience.sql} LIMIT :limit)", {**audience.parameters, "limit": limit}))
 
 
 # Cached values of an audience, for pages that need them after each edit of a draft; a large audience is slow to count.
 #
-# Values of a small audience are never cached. Code that decides who gets a message calls the uncached functions.
+# Values that are fast to compute are not cached. Code that decides who gets a message calls the uncached functions.
 
-# Processor seconds; an audience that can be counted within this time is counted each time.
+# A value that takes fewer processor seconds than this is computed each time.
 _MIN_CACHED_SECONDS = 0.03
 _counts_cache: CostAwareCache[AudienceCounts] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 _first_recipient_cache: CostAwareCache[list[int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
@@ -269,7 +287,7 @@ _last_email_cache: CostAwareCache[tuple[int, int | None]] = CostAwareCache(min_c
 
 
 def get_cached_counts(campaign: Campaign) -> AudienceCounts:
-    """Return the counts of the audience, from the cache if counting is slow."""
+    """Return the result of `count_audience`, from the cache if counting is slow."""
     return _counts_cache.get(_cache_key(campaign), lambda: count_audience(campaign))
 
 
@@ -280,7 +298,10 @@ def find_first_recipient(campaign: Campaign) -> int | None:
 
 
 def find_last_campaign(campaign: Campaign) -> tuple[int, int | None]:
-    """Return when the audience last got email (0: never) and when its newest contact was added (None: no contacts)."""
+    """Return the last time any member got an email (0: never), and when the newest member was added (None: no members).
+
+    Both are in Unix milliseconds and may come from the cache.
+    """
 
     def find() -> tuple[int, int | None]:
         audience = build_audience(campaign)
@@ -294,20 +315,20 @@ def find_last_campaign(campaign: Campaign) -> tuple[int, int | None]:
 
 
 def _cache_key(campaign: Campaign) -> Hashable:
-    """Return a key that changes with the audience, so that an edit takes effect at once."""
+    """Return a cache key that differs for each audience, so that an edit takes effect at once."""
     audience = build_audience(campaign)
     return audience.sql, repr(sorted(audience.parameters.items())), audience.double_opt_in, get_channel_kind(campaign)
 
 
-# Conversion of a recipient query (the list behind a figure of the report) into segment filters.
+# Segment filters for a recipient query, so that the recipients behind a figure of the report can become a segment.
 
 Filters = list[dict[str, Any]]
-# Filters of recipients that a segment cannot express.
+# The filters of a `RecipientQuery` that a segment cannot express.
 _UNSUPPORTED_FILTERS = ("status", "domain", "country", "problem", "pending", "unsubscribed", "contact_id")
 
 
 def build_recipient_filters(campaign_id: int, query: RecipientQuery) -> Filters | None:
-    """Return segment filters that select the same contacts as a query of recipients, or None if no filters can."""
+    """Return segment filters that select the same contacts as a recipient query, or None if no filters can."""
     if any(getattr(query, name) is not UNSET for name in _UNSUPPORTED_FILTERS) or query.accepted is False:
         return None
     engagement = {"opened": query.opened, "clicked": query.clicked}
@@ -329,7 +350,7 @@ def build_recipient_filters(campaign_id: int, query: RecipientQuery) -> Filters 
     return filters
 
 
-# Pages of the recipients of a draft, and of each group that is skipped or excluded, for review before sending.
+# Pages of a draft's recipients, of its skipped members, and of excluded contacts, for review before sending.
 
 LEFT_OUT = "left_out"
 _MAX_ID = 2**53
@@ -338,8 +359,8 @@ _MAX_ID = 2**53
 class GroupQuery(PageQuery):
     """Filters for the audience of a draft.
 
-    `why` is a skip reason or `left_out`; without it the recipients are listed. `nameless` selects contacts without a
-    first name.
+    `why` selects the members with this skip reason, or, as `left_out`, the contacts that the exclusions remove; without
+    it the recipients are listed. `nameless` selects contacts without a first name.
     """
 
     why: Short | UnsetType = UNSET
@@ -348,7 +369,11 @@ class GroupQuery(PageQuery):
 
 
 class Neighbours(NamedTuple):
-    """The position of a contact among the recipients: their number, its position, and the ids before and after it."""
+    """A contact's position among the recipients, ordered by id.
+
+    `total` is the number of recipients, and `position` starts at 1. `before` and `after` are the ids of the adjacent
+    recipients, or None at the ends.
+    """
 
     total: int
     position: int
@@ -357,7 +382,7 @@ class Neighbours(NamedTuple):
 
 
 def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
-    """List a group of the audience in the order in which the contacts were added.
+    """Return a page of the contacts that the query selects, in the order in which they were added.
 
     Raises NotFound.
     """
@@ -378,7 +403,7 @@ def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
 
 
 def find_neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
-    """Return the position of a contact among the recipients."""
+    """Return the position of a recipient among all recipients, and the recipients before and after it."""
     sql, parameters = _filter_by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(
@@ -412,7 +437,7 @@ def _filter_excluded(campaign: Campaign) -> tuple[str, dict[str, Any]]:
     )
 
 
-# The explanation why one contact gets, got or does not get a campaign, with each part of the audience.
+# Why one contact gets, got or does not get a campaign, with each list and segment of the audience.
 
 
 class AudiencePart(Struct):
@@ -425,9 +450,9 @@ class AudiencePart(Struct):
 
 
 class AudienceExplanation(Struct):
-    """The explanation for one contact: whether it is in the audience, the skip reason if any, and its message.
+    """Why one contact gets, got or does not get a campaign.
 
-    The audience of a sent campaign is its snapshot; `parts` describe the current membership.
+    The audience of a sent campaign is its snapshot; `parts` describe the membership at the time of the request.
     """
 
     campaign_id: Annotated[int, Meta(description="id of the campaign")]
@@ -443,7 +468,7 @@ class AudienceExplanation(Struct):
 
 
 def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> AudienceExplanation:
-    """Explain why a contact gets or does not get a campaign.
+    """Return why a contact gets, got or does not get a campaign.
 
     Raises NotFound for the campaign, and Invalid for an unknown contact.
     """
@@ -467,7 +492,7 @@ def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> Audie
 
 
 def _evaluate_now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
-    """Return whether a contact is in the audience of a draft, and its skip reason."""
+    """Return whether a contact is in the audience of a draft, and the skip reason of its message or None."""
     audience = build_audience(campaign)
     row = fetch_one(
         f"SELECT why, channel FROM ({select_members(audience)}) WHERE contact = :contact_id",

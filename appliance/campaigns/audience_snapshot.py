@@ -1,15 +1,16 @@
 """The snapshot of a campaign's audience: the message rows of its recipients, fixed when it goes live.
 
 An audience of up to `MAX_AT_ONCE` contacts gets its rows in the transaction of the send. A larger one is written in
-batches right after the send, so that no other writer waits long: the transaction of the send stores the audience as
-SQL; the recipients are then listed from one read snapshot into a file (attached as `recipient_list`), and ranges of the
-list become rows, in the order of contact ids and with one contiguous block of message ids. Sending starts with the
-first batch, and the campaign completes only after the last one.
+batches right after the send, so that no other writer waits long. The transaction of the send stores the audience as
+SQL. Then one query writes the members into a recipient list, a database file that is attached as `recipient_list`.
+Batches of that list become rows, in the order of contact ids and with one contiguous block of message ids. Sending
+starts with the first batch, and the campaign completes only after the last one.
 
-The progress is stored in the campaign. After a crash the work continues behind the last batch. If the process died
-before the list was complete, or the list is missing (a restored backup has none), a new list is written of the contacts
-after the last row, as they are by then. Later changes of lists and templates have no effect; opt-outs do, and are
-checked again before each message. A contact deleted before its row is written gets a skipped row.
+The progress is stored in the campaign. After a crash the work continues after the last batch. If the process died
+before the recipient list was complete, or the list is missing (a restored backup has none), a new list is written: of
+the contacts with a higher id than the last row's, as the audience is at that time. Later changes of contact lists and
+templates have no effect. Opt-outs do, and are checked again before each message. A contact deleted before its row is
+written gets a skipped row.
 """
 
 import os
@@ -33,38 +34,43 @@ from appliance.storage.database import attach_file, attach_new_file, connection,
 from appliance.storage.models import Campaign
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# The list of a large audience: its members at one moment, in a file beside the database.
+# The recipient list of a large audience: its members at one moment, in a file beside the database.
 #
-# It is written outside of the writer: positions 1, 2, 3 ... in the order of contact ids, each with the channel and the
-# skip reason if there is one. A complete list is on disk under its final name; an incomplete one is deleted and written
-# again.
+# It is not written by the writer thread, which would block other writes. Its rows have positions 1, 2, 3 and so on in
+# the order of contact ids, each with the channel id and the skip reason if there is one. A complete list has its final
+# name; an incomplete one is deleted and written again.
 
+# The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
 
 
 def get_directory() -> Path:
-    """Return the directory of the lists, which only this user may read, and create it if needed."""
+    """Return the directory of the recipient lists; create it, readable only by this user, if it does not exist."""
     base = Path(config.current().data_dir) / "audiences"
     base.mkdir(mode=0o700, exist_ok=True)
     return base
 
 
 class SnapshotKey(NamedTuple):
-    """One send of a campaign; sending it again after an undo is a different one, possibly to other contacts."""
+    """One send of a campaign, by the campaign's `started_at` in Unix milliseconds.
+
+    After an undo the campaign can be sent again, possibly to other contacts; that send has another key.
+    """
 
     campaign_id: int
     moment: int
 
 
 def get_path(key: SnapshotKey) -> Path:
-    """Return the path of a list."""
+    """Return the path of the recipient list of a send."""
     return get_directory() / f"{key.campaign_id}-{key.moment}.list"
 
 
 def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
-    """Write the list of the members after a contact id and return their number.
+    """Write the recipient list of a send and return the number of its rows.
 
-    Raises Unavailable if the service is stopping.
+    It contains the members with contact ids above `after`, each with its channel of this `kind`. Raises Unavailable as
+    soon as `is_stopping` returns true.
     """
     path = get_path(key)
     partial_path = path.with_suffix(".part")
@@ -94,29 +100,33 @@ def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, i
 
 
 def _publish_file(partial_path: Path, path: Path) -> None:
-    """Sync a complete list to disk, and only then give it its final name."""
+    """Sync a complete recipient list to disk, and only then give it its final name."""
     data_dir.sync_to_disk(partial_path)
     partial_path.rename(path)
     data_dir.sync_to_disk(path.parent)
 
 
 def attach(key: SnapshotKey) -> None:
-    """Attach a list to this connection as `recipient_list`; call it outside of a transaction."""
+    """Attach the recipient list of a send to this connection as the schema `recipient_list`.
+
+    Call it outside of a transaction.
+    """
     attach_file(get_path(key), "recipient_list")
 
 
 def detach() -> None:
-    """Detach the list."""
+    """Detach the recipient list from this connection; call it outside of a transaction."""
     detach_file("recipient_list")
 
 
 def delete_orphans() -> None:
-    """Delete all lists; call it when no snapshot is being written."""
+    """Delete all recipient lists; call it when no campaign has a pending snapshot."""
     for path in get_directory().iterdir():
         path.unlink(missing_ok=True)
 
 
-# In an account with more contacts than this, a query slower than this is not run on the writer.
+# In an account with more contacts than this, an audience whose query is slower than this is written in batches, because
+# the query would block the writer.
 _LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
@@ -130,8 +140,8 @@ _SELECT_CURRENT = (
     "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why FROM ({members}) p "
     "LEFT JOIN channel h ON h.id = p.channel"
 )
-# A contact may have been deleted, or its address moved, since the list was written. A contact that took over the row of
-# another one in a merge already has one.
+# Since the list was written, a contact may have been deleted, or its address moved to another contact. A contact that
+# was merged with one already processed has a row already.
 _SELECT_LISTED = (
     "SELECT p.pos, CASE WHEN x.id IS NULL THEN c.id END AS contact, h.value, h.key, "
     "CASE WHEN c.id IS NULL OR x.id IS NOT NULL THEN 'contact_deleted' "
@@ -149,17 +159,17 @@ _INSERT_SKIP_EVENTS = (
 
 
 class SnapshotState(Struct):
-    """The progress of a snapshot that is written in batches."""
+    """The progress of a snapshot that is written in batches, as stored in the campaign."""
 
     sql: str
     parameters: dict[str, Any]
     double_opt_in: bool
     provider: str
-    total: int | None = None  # None: the list is not written yet
-    done: int = 0
-    listed: int = 0  # the number of rows from earlier lists
-    first_id: int = 0  # the message id before the first one of this list
-    last: int = 0  # the contact id of the last row
+    total: int | None = None  # number of rows in the end; None until the recipient list is written
+    done: int = 0  # number of rows written
+    listed: int = 0  # number of rows written from earlier recipient lists
+    first_id: int = 0  # the message id of position p in this recipient list is first_id + p
+    last: int = 0  # contact id of the last row written
 
     @property
     def audience(self) -> Audience:
@@ -168,16 +178,20 @@ class SnapshotState(Struct):
 
 
 class AudienceSize(NamedTuple):
-    """Whether an audience is too large for the transaction of its send, and the trigger that this was measured for."""
+    """Whether an audience is too large or too slow to query for the transaction of its send.
+
+    `trigger` identifies the measured audience: list id, segment id and data of the campaign's trigger.
+    """
 
     trigger: tuple[Any, ...]
     is_large: bool
 
 
 def measure_audience(campaign: Campaign, trigger: Any = None) -> AudienceSize | None:
-    """Measure an audience, with the changes of a send request, outside of the write transaction.
+    """Return the size of an audience; call it outside of the write transaction, because counting can be slow.
 
-    None if the request is invalid or the campaign has no audience: the send reports that.
+    `trigger` is the `TriggerWrite` of a send request, if it has one. It changes the given campaign object, which must
+    not be saved. Returns None if the trigger is invalid or the campaign has no audience, which the send reports.
     """
     if isinstance(trigger, TriggerWrite):
         faults = Faults()
@@ -204,16 +218,16 @@ def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
 
 
 def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
-    """Return whether the snapshot is written in batches, from `size` if it is of this audience, else from a count."""
+    """Return whether the snapshot is written in batches; counts the audience if `size` is missing or of another one."""
     if size is not None and size.trigger == _describe_trigger(campaign):
         return size.is_large
     return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
 
 
 def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None = None) -> None:
-    """Write a row for each member of the audience, or store the audience for later batches.
+    """Write a message row for each member of the audience or, if it is large, store it for the batches.
 
-    The caller saves the campaign.
+    Sets `audience_count` and, for a large audience, `pending_snapshot`. The caller saves the campaign.
     """
     require_write_transaction()
     members = audience.build_audience(campaign)
@@ -233,7 +247,7 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
 
 
 def _reserve_ids(count: int = 0) -> int:
-    """Reserve the next message ids for one campaign and return the id before them."""
+    """Reserve the next `count` message ids for one campaign and return the id before the first of them."""
     return storage_sql.reserve_ids("message", count)
 
 
@@ -251,12 +265,15 @@ def _build_parameters(campaign: Campaign, provider: str) -> dict[str, Any]:
 
 
 def get_state(campaign: Campaign) -> SnapshotState | None:
-    """Return the progress of the snapshot, or None if it is complete or was not started."""
+    """Return the progress of a snapshot in batches, or None if there is none or it is complete."""
     return None if campaign.pending_snapshot is None else convert(campaign.pending_snapshot, SnapshotState)
 
 
 def record_list(key: SnapshotKey, count: int) -> None:
-    """Store the size of a new list and reserve the ids of its rows, unless the send was undone meanwhile."""
+    """Store the size of a new recipient list and reserve a message id for each of its rows.
+
+    Do nothing if the send was undone or cancelled meanwhile.
+    """
     require_write_transaction()
     campaign = Campaign.get_by_id(key.campaign_id)
     state = get_state(campaign)
@@ -267,7 +284,10 @@ def record_list(key: SnapshotKey, count: int) -> None:
 
 
 def write_batch(key: SnapshotKey, size: int) -> int:
-    """Write the rows of the next `size` members of the attached list; return how many members are left."""
+    """Write the message rows of the next `size` members of the attached recipient list.
+
+    Return how many members are left, which is 0 if the send was undone or cancelled meanwhile.
+    """
     require_write_transaction()
     campaign = Campaign.get_by_id(key.campaign_id)
     state = get_state(campaign)

@@ -21,11 +21,12 @@ from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.models import Campaign
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Cancelling or deleting the open rows of a campaign that is cancelled, deleted or undone.
+# Ending the rows of a campaign: open rows are cancelled if the campaign is cancelled or deleted, and all rows are
+# deleted if its send is undone.
 #
 # The rows of a large campaign are ended in batches. No further message is sent once the phase has changed, which is
-# before the request is answered; until its batch runs, a row counts as queued. The campaign stores the pending work, so
-# that another process continues it if this one dies.
+# before the response to the request; until its batch runs, a row counts as queued. The campaign stores the pending
+# work, so that another process continues it if this one dies.
 
 _LIMITED_IDS = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
 _OPEN = "AND status IN ('queued', 'held') "
@@ -37,12 +38,18 @@ _NO_LIMIT = -1
 
 
 def cancel_messages(campaign: Campaign) -> None:
-    """Cancel the messages that were not sent yet; the caller saves the campaign."""
+    """Cancel the queued and held messages of a campaign, in batches if it is large; the caller saves the campaign.
+
+    A message whose earlier attempt may have been accepted becomes uncertain instead.
+    """
     _begin_ending(campaign, "cancel")
 
 
 def delete_messages(campaign: Campaign) -> None:
-    """Delete all rows, none of which was ever attempted; the caller saves the campaign."""
+    """Delete all message rows of a campaign, in batches if it is large; the caller saves the campaign.
+
+    Call it only if no message of the campaign was ever attempted.
+    """
     _begin_ending(campaign, "undo")
 
 
@@ -58,7 +65,10 @@ def _begin_ending(campaign: Campaign, mode: str) -> None:
 
 
 def end_batch(campaign_id: int, size: int) -> int:
-    """End up to `size` rows of a campaign; return their number, which is 0 once none is left."""
+    """Cancel or delete up to `size` rows of a campaign, as its `pending_end` says, and return their number.
+
+    If no row is left, clear `pending_end` and return 0.
+    """
     require_write_transaction()
     row = fetch_one("SELECT pending_end FROM campaign WHERE id = ? AND pending_end IS NOT NULL", (campaign_id,))
     ended = _end_messages(campaign_id, row[0], size) if row is not None else 0
@@ -78,26 +88,30 @@ def _end_messages(campaign_id: int, mode: str, limit: int) -> int:
 T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
 _MIN_ROWS, _FIRST_ROWS, _MAX_ROWS = 50, 200, 10_000
-# The target in processor time; on a busy machine a batch takes several times as long.
+# The processor time that a batch should take; on a busy machine its wall-clock time is several times as long.
 _BATCH_SECONDS = 0.008
-# Wall-clock time counts with this share. Most of it is spent waiting for Python's global lock, which smaller batches
-# would only make more frequent; a slow disk, however, must lead to smaller batches.
+# A batch costs its processor time, or this share of its wall-clock time if that is more. Most wall-clock time is spent
+# waiting for Python's global lock, which smaller batches would only make more frequent; a slow disk, however, must lead
+# to smaller batches.
 _MIN_SHARE_OF_CLOCK = 1 / 6
 _PAUSE_SECONDS = 0.002
 _START_DELAY_SECONDS = 0.1
-# The interval between two signals to the sender; one after each batch would cost more than the batch itself.
+# The interval between two wake-ups of the sender; one after each batch would cost more than the batch itself.
 _SIGNAL_SECONDS = 0.2
 _RETRY_SECONDS = 60.0
 _UNFINISHED = "pending_snapshot IS NOT NULL OR pending_end IS NOT NULL"
 
 
 def is_due() -> bool:
-    """Return whether a campaign has rows to write or to end."""
+    """Return whether any campaign has a pending snapshot, or rows to cancel or delete."""
     return fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
 
 
 class BatchRunner:
-    """The batch worker of a process."""
+    """Writes pending snapshots and ends pending rows in batches; one object per process.
+
+    Set `stopping` to stop it after the current batch.
+    """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
@@ -105,7 +119,11 @@ class BatchRunner:
         self._retry_at: dict[int, float] = {}
 
     def run(self) -> None:
-        """Process all pending campaigns; a concurrent call returns at once."""
+        """Process all pending campaigns; return at once if another thread is doing so.
+
+        A campaign that failed is tried again by a call at least `_RETRY_SECONDS` later. Raises Unavailable if the
+        service is stopping, and storage errors such as a full disk.
+        """
         if not self._busy.acquire(blocking=False):
             return
         try:
@@ -117,7 +135,10 @@ class BatchRunner:
             self._busy.release()
 
     def _find_next(self) -> tuple[int, bool] | None:
-        """Return the id of the next campaign and whether its rows must be ended; such campaigns come first."""
+        """Return the id of the next pending campaign, and whether its rows are to be ended rather than written.
+
+        Campaigns whose rows are to be ended come first; campaigns that failed recently are left out.
+        """
         now = time.monotonic()
         campaigns = rows(
             f"SELECT id, pending_end IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY pending_end IS NULL, id",
@@ -158,7 +179,11 @@ class BatchRunner:
                 transactions.run_outside_transaction(audience_snapshot.detach)
 
     def _run_batches(self, process_batch: Callable[[T, int], int], target: T, signal: str | None = None) -> None:
-        """Process batches until none is left, each sized by the time that the last one took."""
+        """Call `process_batch(target, size)` on the writer until it returns 0 or the service stops.
+
+        The size of a batch depends on the time that the previous one took. `signal` names the background job to wake up
+        at intervals and at the end.
+        """
         size, remaining, signalled_at = _FIRST_ROWS, 1, 0.0
         # The request that caused the work responds first.
         self.stopping.wait(_START_DELAY_SECONDS)
@@ -172,16 +197,17 @@ class BatchRunner:
 
 
 def next_batch_size(size: int, cpu_seconds: float, seconds: float) -> int:
-    """Return the number of rows of the next batch from the processor and wall-clock seconds of the last one.
+    """Return the number of rows for the next batch, so that it takes `_BATCH_SECONDS`.
 
-    It is at most twice the last one.
+    `size`, `cpu_seconds` and `seconds` (wall-clock) are those of the previous batch. The next one is at most twice as
+    large, between `_MIN_ROWS` and `_MAX_ROWS`.
     """
     cost = max(cpu_seconds, seconds * _MIN_SHARE_OF_CLOCK, 0.001)
     return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _BATCH_SECONDS / cost))))
 
 
 def _run_timed(process_batch: Callable[[T, int], int], target: T, size: int) -> tuple[int, float, float]:
-    """Process one batch on the writer; return the rows left, its processor seconds and its wall-clock seconds."""
+    """Process one batch; return the result of `process_batch`, and its processor and wall-clock seconds."""
     started, cpu_started = time.perf_counter(), time.thread_time()
     remaining = process_batch(target, size)
     return remaining, time.thread_time() - cpu_started, time.perf_counter() - started

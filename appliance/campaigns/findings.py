@@ -1,4 +1,4 @@
-"""The shapes that preflight works with: its input, its findings, and the request keys that campaigns refuse."""
+"""Input and findings of preflight, and the request keys that the campaign endpoints reject."""
 
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Struct):
-    """A blocker or warning: its code (docs/decisions.md#3), a sentence, and the field it concerns."""
+    """A blocker or warning of preflight; docs/decisions.md#3 lists the codes."""
 
     code: Annotated[str, Meta(description="reason code, as in errors")]
     message: str
@@ -32,17 +32,20 @@ class Finding(Struct):
 
 
 class PreflightInput(NamedTuple):
-    """A campaign with everything that its checks need."""
+    """A campaign with everything that its preflight checks need.
+
+    `content` (email) or `text` (SMS) is None if it is empty or does not compile; then `content_error` says why.
+    """
 
     campaign: Campaign
     account: Account
     brand: Brand
     is_confirmed: bool
-    by: Actor  # the sender
-    content: CompiledMessage | None  # of an email
-    text: "CompiledTemplate | None"  # of an SMS
+    by: Actor  # the user or API key that sends the campaign
+    content: CompiledMessage | None
+    text: "CompiledTemplate | None"
     content_error: str | None
-    is_real: bool  # whether the transport sends anything off this machine
+    is_real: bool  # false if the built-in inbox captures all messages
 
     @property
     def is_readable(self) -> bool:
@@ -51,12 +54,12 @@ class PreflightInput(NamedTuple):
 
     @property
     def is_email(self) -> bool:
-        """Return whether it is an email campaign."""
+        """Return whether the campaign is an email campaign, not SMS."""
         return bool(self.campaign.channel == "email")
 
 
 def find_transport(campaign: Campaign) -> str:
-    """Return the transport of a campaign; campaigns of a test key always use capture."""
+    """Return the transport of a campaign, by its name in the settings; a test campaign always uses `capture`."""
     settings = config.current()
     if campaign.test:
         return "capture"
@@ -68,7 +71,7 @@ def format_people(count: int) -> str:
     return "1 person" if count == 1 else f"{count:,} people"
 
 
-# Keys that campaign requests refuse, because ignoring them would change what is sent, to whom, or when.
+# Unknown keys that campaign requests reject, because ignoring them would change what is sent, to whom, or when.
 
 _ONE_SEGMENT = "a campaign goes to one `segment_id`; make a segment of several"
 _NO_CONTACTS = "a campaign goes to a list or a segment, which `trigger_attributes` names"
@@ -83,7 +86,10 @@ AUDIENCE_KEYS = (
 
 
 def _refuse_audience_keys(prefix: str) -> dict[str, RefusedKey]:
-    """Return the refused names of audience keys; `prefix` is the path before the keys of `trigger_attributes.data`."""
+    """Return rejected names of audience keys, each with the key to use instead or why there is none.
+
+    `prefix` is the path from the checked object to `trigger_attributes.data`, with a dot at the end.
+    """
     return {
         **use_instead(f"`{prefix}contact_list_ids`", *_LISTS),
         **use_instead(f"`{prefix}exclude_contact_list_ids`", *_EXCLUDED_LISTS),
@@ -94,7 +100,7 @@ def _refuse_audience_keys(prefix: str) -> dict[str, RefusedKey]:
     }
 
 
-# For `trigger_attributes.data`, which stores every other key.
+# For `trigger_attributes.data`, which stores any key that is not rejected here.
 AUDIENCE_DATA: RefusedKeys = {
     **_refuse_audience_keys(""),
     **use_within("trigger_attributes", "contact_list_id", "segment_id"),

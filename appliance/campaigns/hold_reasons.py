@@ -1,4 +1,4 @@
-"""The main reason why a campaign, or a part of it, waits, with its end; and a forecast of how long a send takes."""
+"""Why a campaign, or a part of it, waits and until when, and a forecast of how long a send takes."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign
 
-# The number of rows read to find throttled groups.
+# The number of open messages, the next to be sent, whose recipient groups or phone numbers are examined.
 _SAMPLE_SIZE = 500
-# With the channel the index returns the rows in order; without it all waiting rows would be sorted.
+# The condition on `channel` lets the index return rows in the order of `due_at`; without it all rows would be sorted.
 _OPEN = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
 _PAUSE_TEXTS = {
     None: "paused by a person",
@@ -31,7 +31,7 @@ _PAUSE_TEXTS = {
 
 
 class HoldReason(NamedTuple):
-    """A code, a text for people, and when the wait ends if that is known (Unix milliseconds)."""
+    """Why a campaign waits: a code, a text to show, and when the wait ends in Unix milliseconds (None: unknown)."""
 
     reason: str
     text: str
@@ -39,7 +39,10 @@ class HoldReason(NamedTuple):
 
 
 def find_hold_reason(campaign: Campaign) -> HoldReason | None:
-    """Return what a campaign waits for, or None if it is not live or is sending."""
+    """Return why a campaign waits, or None if nothing delays it.
+
+    A campaign that is a draft, completed or cancelled does not wait.
+    """
     if campaign.phase not in ("scheduled", "holding", "sending", "paused"):
         return None
     account = Account.get_by_id(campaign.account_id)
@@ -111,7 +114,11 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
 
 
 def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if all messages are held for quiet hours; `attempts` is 0, because none waits for a retry."""
+    """Return the reason if messages are held for quiet hours or the daily limit of SMS parts, and none is due earlier.
+
+    `due_at` is the earliest due time of the open messages. Messages that wait for a retry are not counted; they have
+    `attempts` above 0.
+    """
     now = clock.now_ms()
     if due_at <= now:
         return None
@@ -129,7 +136,7 @@ def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldRe
 
 
 def _find_slowdown(campaign: Campaign, status: SendStatus, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if every sender of these SMS has used up its hourly limit, or one of them is throttled."""
+    """Return the reason if every sender of the next SMS has used up its hourly limit, or one of them is throttled."""
     throttled = {limit.group: limit for limit in status.throttled_groups if limit.until is not None}
     exhausted = {limit.name: limit for limit in status.exhausted_limits}
     names = (
@@ -172,7 +179,10 @@ def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone
 
 
 def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if the sender's domain has used up today's warm-up limit, with the earliest end of the send."""
+    """Return the reason if the sender's domain has used up its warm-up quota of the day.
+
+    Its text names the day on which the send may end. Warm-up applies to direct delivery only.
+    """
     domain = domain_of((campaign.sender or {}).get("email") or "")
     day = next(
         (warming.day for warming in status.warming_domains if warming.is_full and warming.day.domain == domain), None
@@ -188,7 +198,10 @@ def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: Z
 
 
 def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> ExhaustedLimit | None:
-    """Return the exhausted hourly limit: the global one, the sender's, or that of the only recipient group."""
+    """Return the exhausted hourly limit that stops the whole campaign, or None.
+
+    It is the global one, that of the sender's domain, or that of a recipient group if the next messages have only one.
+    """
     if provider != config.current().email.transport:
         return None
     limits = {limit.name: limit for limit in status.exhausted_limits}
@@ -204,14 +217,14 @@ def _index_values(campaign: Campaign) -> tuple[int, str]:
 
 
 def _list_recipient_groups(campaign: Campaign) -> list[str]:
-    """Return the recipient groups of the next messages."""
+    """Return the recipient groups of the next `_SAMPLE_SIZE` messages, each once."""
     sql = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
     keys = rows(sql, _index_values(campaign))
     return [*dict.fromkeys(mx_routes.get_recipient_group(provider, address or "") for provider, address in keys)]
 
 
 def _list_next_numbers(campaign: Campaign) -> list[str]:
-    """Return the phone numbers of the next messages."""
+    """Return the phone numbers of the next `_SAMPLE_SIZE` messages."""
     sql = f"SELECT recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
     return [number or "" for (number,) in rows(sql, _index_values(campaign))]
 
@@ -228,7 +241,10 @@ def _find_retry(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason |
 
 
 def _format_time(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
-    """Format a time in the account's zone: the hour, with the day if it is not today."""
+    """Format Unix milliseconds in the account's time zone, as `14:05`, or `Tue 3 Mar, 14:05` if it is not today.
+
+    `seconds` adds the seconds.
+    """
     local_time = datetime.fromtimestamp((ms or 0) / 1000, UTC).astimezone(zone)
     today = datetime.fromtimestamp(clock.now(), UTC).astimezone(zone).date()
     hour = local_time.strftime("%H:%M:%S" if seconds else "%H:%M")
@@ -239,20 +255,23 @@ def _format_time(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
     )
 
 
-# The forecast of how long a send takes where limits apply, shown before the send.
+# The forecast of how long a send takes under the configured limits, shown before the send.
 
 _HOUR, _DAY = 3600.0, 86_400.0
 
 
 class Forecast(NamedTuple):
-    """The limit that slows a campaign down most, in words, and the seconds that the send takes under it."""
+    """The limit that slows a campaign down most, as text, and the seconds that the send takes under it."""
 
     limit: str
     seconds: float
 
 
 def forecast_duration(campaign: Campaign, count: int, sender: str | None) -> Forecast | None:
-    """Return how long `count` messages (for SMS: parts) take, or None if no known limit applies."""
+    """Return how long it takes to send `count` messages (for SMS: parts), or None if no configured limit applies.
+
+    `sender` is the From address of an email campaign.
+    """
     if count <= 0 or find_transport(campaign) == "capture":
         return None
     limits = _list_sms_limits() if campaign.channel == "sms" else _list_email_limits(sender)
@@ -261,7 +280,11 @@ def forecast_duration(campaign: Campaign, count: int, sender: str | None) -> For
 
 
 def _estimate_seconds(count: int, limit: float, seconds: float) -> float:
-    """Return the seconds for `count` messages; messages over the limit wait for the next hour or day."""
+    """Return the seconds that `count` messages take at `limit` messages per period of `seconds`.
+
+    A limit per second spreads them evenly. For an hour or a day, messages over the limit wait for the next period, and
+    those within it are assumed to take a minute.
+    """
     if seconds == 1:
         return count / limit
     full_periods, remainder = divmod(count - 1, int(limit))

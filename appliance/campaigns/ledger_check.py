@@ -1,8 +1,8 @@
-"""Checks of the counters of a campaign against the rows of its ledger; the two must never differ.
+"""Checks that a campaign's stored counters agree with its rows in the ledger; the two must never differ.
 
-The sums that pages show are counted from the rows and cannot drift, but the counters stored beside them can. The quick
-check costs one count and is repeated while a campaign is live. The thorough check reads every row, in batches, when a
-campaign has ended and when `doctor` runs.
+The sums that pages show are counted from the rows and cannot be wrong, but the counters stored in the campaign can. The
+quick check costs one count and is repeated while a campaign is live. The thorough check reads every row, in batches,
+when a campaign has ended and when `doctor` runs.
 """
 
 import logging
@@ -19,16 +19,17 @@ from appliance.storage.models import Campaign
 log = logging.getLogger("campanero.books")
 
 _BATCH_ROWS = 5_000
-# The limit in the service: sorting more addresses takes memory that other work needs.
+# The running service looks for duplicate addresses only in campaigns of up to this many contacts, because sorting more
+# addresses takes memory that other work needs.
 _MAX_SORTED = 100_000
-# The checks may take this share of the time.
+# The largest share of the time that the checks of one campaign may take.
 _MAX_SHARE_OF_TIME = 0.02
 _MISSING_EVENTS = (
     "SELECT count(*), min(id) FROM message m WHERE id > ? AND id <= ? AND campaign_id = ? "
     "AND status IN ('sent', 'delivered', 'bounced', 'complained') AND recipient_key IS NOT NULL AND NOT EXISTS "
     "(SELECT 1 FROM event e WHERE e.account_id = m.account_id AND e.resource_uid = 'message:' || m.id "
     "AND e.event = m.channel || '_sent') "
-    # Older events were deleted by retention.
+    # Earlier events were deleted by retention.
     "AND m.sent_at >= coalesce((SELECT events_since FROM account WHERE id = m.account_id), 0)"
 )
 _DUPLICATE_ADDRESSES = (
@@ -38,7 +39,7 @@ _DUPLICATE_ADDRESSES = (
 
 
 def check_quickly(campaign: Campaign) -> list[str]:
-    """Return the differences between the counters of a campaign, loaded with its sums, and its rows, as text."""
+    """Return the differences between a campaign's counters and its rows, one text each; needs its sums (`stats`)."""
     stats, differences = campaign.stats, []
     if stats["audience"] != campaign.audience_count:
         differences.append(f"{campaign.audience_count} people were written down, {stats['audience']} have a row")
@@ -53,9 +54,10 @@ def check_quickly(campaign: Campaign) -> list[str]:
 def check_thoroughly(
     campaign: Campaign, process: str | None = None, most_sorted: int | None = None
 ) -> Iterator[list[str]]:
-    """Yield the differences that each batch of a campaign's rows shows, as text.
+    """Check every row of a campaign; yield the differences of each batch or query, one text each, possibly none.
 
-    `process` is the process that may be sending rows, or None if it is not known.
+    `process` is the id of the only process that may be sending; with None, rows of ended processes are not looked for.
+    Duplicate addresses are not looked for in an audience of more than `most_sorted` contacts (None: no limit).
     """
     first_id, last_id = fetch_one("SELECT min(id) - 1, max(id) FROM message WHERE campaign_id = ?", (campaign.id,)) or (
         None,
@@ -86,7 +88,10 @@ def _describe_differences(label: str, sql: str, values: tuple[Any, ...]) -> list
 
 
 def check_contacts(account_id: int) -> list[str]:
-    """Return differences between the message counters of contacts and the rows; imports and merges may cause them."""
+    """Return a text if any contact of the account has more accepted emails in the ledger than its counter says.
+
+    Imports and merges may be the cause.
+    """
     count = scalar(
         "SELECT count(*) FROM contact c JOIN (SELECT contact_id, count(*) AS accepted FROM message "
         "WHERE account_id = ?1 AND contact_id IS NOT NULL AND channel = 'email' AND test = 0 "
@@ -98,14 +103,14 @@ def check_contacts(account_id: int) -> list[str]:
 
 
 class _CheckedCampaign(NamedTuple):
-    """The state of a campaign at its last check, and when to check it again (monotonic seconds)."""
+    """The state of a campaign at its last check, and the earliest time of the next one (monotonic seconds)."""
 
     state: tuple[Any, ...]
     again: float
 
 
 class LedgerChecker:
-    """The periodic check of live campaigns in one process, which logs the differences."""
+    """Checks the campaigns of one process and logs differences, each set of them once."""
 
     def __init__(self, process: str) -> None:
         self._process = process
@@ -114,7 +119,10 @@ class LedgerChecker:
         self._reported: dict[int, list[str]] = {}
 
     def check_changed(self) -> None:
-        """Check the campaigns that changed since the last call; a concurrent call returns at once."""
+        """Check live campaigns that changed since the last call, and thoroughly those that have ended since.
+
+        Return at once if another thread is checking.
+        """
         if not self._busy.acquire(blocking=False):
             return
         try:
@@ -143,7 +151,7 @@ class LedgerChecker:
         self._report(campaign_id, differences)
 
     def _check_finished(self, campaign_id: int) -> None:
-        """Check every row of a campaign that has ended, once."""
+        """Check every row of a campaign that has ended, and forget it."""
         del self._last_checks[campaign_id]
         campaign = store.find_with_sums(campaign_id)
         differences: list[str] = []
