@@ -1,9 +1,9 @@
 """The links of a campaign: the check of a draft's links, the link map of the report, and the stored links of a send.
 
 The check runs in the background, only if the operator enabled it, and leads to warnings at most. Each URL is requested
-once, with HEAD first. Results are cached in memory for one revision of the draft; a URL that is still in the next
-revision is not requested again for a while. A URL that is not on the public web, or that contains a merge tag, is not
-requested and is reported as unchecked.
+with HEAD, and with GET if that fails. Results are cached in memory for one revision of the draft; the next revision
+reuses those that are younger than `FRESH_SECONDS`. A URL that is not on the public web, or that contains a merge tag,
+is not requested and is reported as unchecked.
 """
 
 import asyncio
@@ -39,16 +39,19 @@ from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero.links")
 _MAX_CONCURRENT, _MAX_LINKS, _REQUEST_SECONDS, _CHECK_SECONDS = 4, 100, 5.0, 60.0
-# How long a result is used, across revisions of a draft.
+# The maximum age of a result, also across revisions of a draft.
 FRESH_SECONDS = 600.0
 _MAX_CHECKS, _MAX_RESPONSE_BYTES, _MAX_NAMED = 200, 4096, 10
-# The server responds, but not to an automated request.
+# Statuses with which a server may reject an automated request for a page that people can open.
 _ACCESS_STATUSES = frozenset({401, 403, 405, 406, 407, 429, 451, 999})
 _MERGE_TAG_MARKS = ("{{", "{%")
 
 
 class LinkResult(Struct):
-    """The result for one URL; `explanation` is the problem, or why it was not requested."""
+    """The result for one URL: `explanation` is the problem, or why the URL is unchecked.
+
+    `at` is the time of the request in monotonic seconds, 0 if there was none.
+    """
 
     href: str
     state: Literal["waiting", "fine", "broken", "unchecked"] = "waiting"
@@ -57,7 +60,7 @@ class LinkResult(Struct):
 
 
 class LinkCheck(Struct):
-    """The links of one revision of a draft."""
+    """The check of the links in one revision of a draft, with its results by URL."""
 
     revision: int
     results: dict[str, LinkResult]
@@ -69,7 +72,10 @@ _checks: "OrderedDict[int, LinkCheck]" = OrderedDict()
 
 
 def get_link_check(case: PreflightInput) -> LinkCheck | None:
-    """Return the check of the draft's current links and start it if needed; None if link checks are off."""
+    """Return the check of the draft's current links, and start one if it is missing or out of date.
+
+    Only the first `_MAX_LINKS` web links are checked. Returns None if link checks are off or the draft has no content.
+    """
     if not config.current().network.check_links or case.content is None:
         return None
     template, now = case.campaign.template, time.monotonic()
@@ -107,7 +113,7 @@ def _create_result(href: str) -> LinkResult:
 
 
 def run_pending_checks(stopping: threading.Event) -> None:
-    """Run the waiting checks, the most recently requested first."""
+    """Run the waiting checks, the most recently requested first, until none is left or `stopping` is set."""
     while not stopping.is_set():
         with _lock:
             check = next((candidate for candidate in reversed(_checks.values()) if candidate.status == "waiting"), None)
@@ -141,7 +147,7 @@ async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:
 
 
 async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str]:
-    """Return the state of a URL and its explanation, from a HEAD request or, if that fails, a GET request."""
+    """Request a URL with HEAD, and with GET if that fails; return its state and explanation (empty if it is fine)."""
     address, status = href.partition("#")[0], 0
     for method in ("HEAD", "GET"):
         try:
@@ -160,7 +166,10 @@ async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"]
 
 
 def describe_check(check: LinkCheck) -> dict[str, Any]:
-    """Return the check as the facts of a preflight."""
+    """Return the facts of a link check for preflight.
+
+    Keys: `status`, `fine` (the number of working links), and `broken` and `unchecked` (lists of `href` and `why`).
+    """
     results = list(check.results.values())
     by_state = {
         state: [{"href": result.href, "why": result.explanation} for result in results if result.state == state]
@@ -174,7 +183,7 @@ def describe_check(check: LinkCheck) -> dict[str, Any]:
 
 
 def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
-    """Return findings for the broken links, each with its section, and for the unchecked ones."""
+    """Return a finding for each broken link, up to `_MAX_NAMED`, and one for all unchecked links together."""
     results = check.results.values()
     broken, unchecked = ([result for result in results if result.state == state] for state in ("broken", "unchecked"))
     findings = [
@@ -195,7 +204,7 @@ def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
 
 
 def find_section(design: Any, href: str) -> str:
-    """Return the field path of a link: the innermost section that contains it, else the body."""
+    """Return the path of the field that contains a link: its innermost section, or the body if no section has it."""
     for entry in reversed(document.list_entries(design)):
         own = {**entry.section.props, "columns": None}
         if any(href in text or href.replace("&", "&amp;") in text for text in merge.iterate_strings(own)):
@@ -203,10 +212,11 @@ def find_section(design: Any, href: str) -> str:
     return "template_attributes.body"
 
 
-# The link map of a report: the message with the clicks of each link marked in place.
+# The link map of a report: the message with a mark after each link that shows its number and clicks.
 
 _LINK_END = re.compile(r"</a\s*>", re.IGNORECASE)
-# The marks are visible on any background: dark with a light border, and inverted for a link without clicks.
+# The marks are visible on any background: dark with a light border, or light with a gray border for links without
+# clicks.
 _MARK = (
     '<span class="campanero-mark" style="display:inline-block;margin:0 0 0 4px;padding:0 6px;border-radius:9px;'
     "font:600 11px/18px ui-sans-serif,system-ui,sans-serif;letter-spacing:0;text-decoration:none;text-transform:none;"
@@ -217,9 +227,9 @@ _UNCLICKED_STYLE = "background:#ffffff;color:#5c6068;border:1px solid #8a8d93"
 
 
 def render_link_map(campaign: Campaign, links: list[LinkFigures]) -> str:
-    """Return the message filled with sample values, with its number and clicks after each link.
+    """Return a campaign's message as HTML, filled with sample values, with a mark after each tracked link.
 
-    Raises MergeError if it does not render.
+    A mark shows the link's number and how many people clicked it. Raises MergeError if the message does not render.
     """
     figures = {link.number: link for link in links}
     if campaign.channel == "sms":
@@ -232,7 +242,7 @@ def render_link_map(campaign: Campaign, links: list[LinkFigures]) -> str:
 
 
 def _mark_links(source: str, figures: dict[int, LinkFigures]) -> str:
-    """Insert a mark at the end of each link, in the order in which the links are numbered."""
+    """Insert a mark at the end of each link of an HTML source; links are numbered from 1 in order of appearance."""
     parts: list[str] = []
     position = 0
     places = numbered.find_positions_in_html(source)
@@ -277,13 +287,14 @@ def _get_sample_values(campaign: Campaign) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# The links of a campaign, numbered when it goes live, so that later changes of brand and design do not affect them.
+# The stored links of a campaign, numbered when it goes live, so that later changes of brand and design do not affect
+# them.
 
 _INSERT_BATCH = 500
 
 
 def save_links(campaign: Campaign, message: PreparedMessage) -> None:
-    """Store the links of the current message in place of earlier ones; raises MergeError."""
+    """Replace the stored links of a campaign with those of its current content; raises MergeError."""
     require_write_transaction()
     delete_links(campaign.id)
     values = [
@@ -304,6 +315,6 @@ def _collect_links(campaign: Campaign, message: PreparedMessage) -> Sequence[Lin
 
 
 def delete_links(campaign_id: int) -> None:
-    """Delete the links of a campaign whose send was undone."""
+    """Delete the stored links of a campaign."""
     require_write_transaction()
     run("DELETE FROM link WHERE campaign_id = ?", (campaign_id,))

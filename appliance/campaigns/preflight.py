@@ -1,6 +1,6 @@
-"""Preflight: the checks of a draft before its send, as blockers that refuse it and warnings that advise.
+"""Preflight: the checks of a draft before it is sent. Blockers prevent the send; warnings are advice.
 
-The same findings serve the page and the API.
+The composer and the API show the same findings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,19 +36,20 @@ from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Campaign
 
-# The number of recipients who lack the value of a merge tag, in one query for all merge tags.
+# The number of contacts who lack the value of a merge tag, from one query for all merge tags.
 
 _CONTACT_COLUMNS = ("first_name", "last_name", "country_code", "source")
 _ROOT_NAMES = ("first_name", "last_name", "email")
 _CHANNELS = ("phone", "email")
-# With more variables the statement would exceed SQLite's limit.
+# With more variables than this the statement would exceed limits of SQLite; further ones are not counted.
 _MAX_VARIABLES = 200
 
 
 def count_missing_values(audience: Audience, names: Iterable[str]) -> dict[str, int]:
-    """Return for each contact variable the number of contacts without a value, who would see its `default`.
+    """Return for each variable the number of members of the audience who have no value for it.
 
-    Other variables are omitted, because they are the same for every recipient.
+    Only fields of contacts are counted, at most `_MAX_VARIABLES` of them. Other variables are left out, because they
+    are the same for every recipient.
     """
     parameters: dict[str, Any] = dict(audience.parameters)
     conditions: dict[str, str] = {}
@@ -64,7 +65,10 @@ def count_missing_values(audience: Audience, names: Iterable[str]) -> dict[str, 
 
 
 def _missing_value_sql(name: str, placeholder: str, parameters: dict[str, Any]) -> str | None:
-    """Return SQL that is true if contact `c` lacks a variable, or None if the variable is not a contact field."""
+    """Return SQL that is true if contact `c` lacks a variable, or None if the variable is not a contact field.
+
+    The path of a field in the contact's data goes into `parameters` under the name `placeholder`.
+    """
     root, _, rest = name.partition(".")
     if root != "contact":
         rest = root if root in _ROOT_NAMES and not rest else ""
@@ -82,7 +86,7 @@ def _missing_value_sql(name: str, placeholder: str, parameters: dict[str, Any]) 
     return f"(coalesce(json_type(c.data, :{placeholder}), 'null') IN ('null', 'false') OR {empty} IS TRUE)"
 
 
-# The warnings: advice before a send, which never refuses it. Each check is one function and one line of a table.
+# The warnings, which never prevent a send. Each check is a function, listed in `_CHECKS` or `_EMAIL_CHECKS`.
 
 _DAY_MS = 86_400_000
 _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.body", "trigger_attributes"
@@ -90,7 +94,10 @@ _MAX_NAMED = 10
 
 
 def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehearsal | None) -> list[Finding]:
-    """Return all warnings; `rehearsal` is the rehearsal with its results so far."""
+    """Return all warnings of a draft, except those about broken links.
+
+    `facts` are those of `run_preflight`. `rehearsal` may be unfinished; None leaves its warnings out.
+    """
     findings = [
         finding
         for check in (*_CHECKS, *(_EMAIL_CHECKS if case.is_email else sms_preflight.SMS_CHECKS))
@@ -128,12 +135,12 @@ def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
     for name in merge.find_unknown_roots(case.content.variables()):
         yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
     for advice in case.content.advice:
-        if advice.code != "unknown_section":  # this one is a blocker
+        if advice.code != "unknown_section":  # An unknown section is a blocker.
             yield Finding(advice.code, advice.message, _DESIGN + advice.path)
 
 
 def _check_placeholders(case: PreflightInput) -> Iterator[Finding]:
-    """Yield the texts and links that are still placeholders of their section or starter."""
+    """Warn of texts and links that are still the placeholders of their section or starter."""
     for code, message, path in starters.find_placeholders(to_document(case.campaign.template)):
         yield Finding(code, message, f"template_attributes.{path}")
 
@@ -179,7 +186,7 @@ def _check_recent_campaign(case: PreflightInput) -> Iterator[Finding]:
 
 
 def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
-    """Warn of another campaign to the same lists or segment within a day."""
+    """Warn of another campaign to the same list or segment that started, or is scheduled, within 24 hours."""
     trigger = case.campaign.trigger
     own_lists = {*(trigger.data.get("contact_list_ids") or ()), trigger.contact_list_id} - {None}
     now = clock.now_ms()
@@ -220,12 +227,15 @@ def _size_advice(case: PreflightInput, largest: int) -> list[Finding]:
 
 
 def _is_incomplete(outcome: RehearsalResult) -> bool:
-    """Return whether time ran out; of very many SMS only a sample is rendered on purpose."""
+    """Return whether a rehearsal that has ended with recipients left ran out of time.
+
+    Of more than `MAX_RENDERED` SMS only a sample is rendered, on purpose.
+    """
     return outcome.sms is None or outcome.done < min(outcome.total, MAX_RENDERED)
 
 
 def _check_rehearsal(rehearsal: Rehearsal) -> Iterator[Finding]:
-    """Yield the findings of the rehearsal."""
+    """Yield the warnings of a rehearsal: that it failed or ran out of time, render errors, and missing values."""
     result = rehearsal.result
     if rehearsal.status == "failed":
         yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
@@ -242,7 +252,7 @@ def _check_rehearsal(rehearsal: Rehearsal) -> Iterator[Finding]:
 
 
 class Preflight(Struct):
-    """The result of a preflight: blockers, warnings, and the facts beside them."""
+    """The result of a preflight: `ok` is true without blockers, and `facts` are figures to show beside the findings."""
 
     ok: bool
     blockers: list[Finding]
@@ -256,9 +266,9 @@ def run_preflight(
     by: Actor = Actor(),
     count: Callable[[Campaign], AudienceCounts] = audience.count_audience,
 ) -> Preflight:
-    """Run all checks on a draft as for a send by `by`; `count` counts its audience.
+    """Run all checks on a draft as if `by` sent it, and start its link check and rehearsal if they are out of date.
 
-    Raises NotFound.
+    `count` returns the size of the audience; a page may pass a cached count. Raises NotFound.
     """
     campaign = store.get(account_id, campaign_id)
     case = load_input(campaign, False, by)
@@ -286,7 +296,10 @@ def run_preflight(
 
 
 def _measure_size(case: PreflightInput) -> int:
-    """Return the size of an email's HTML for a sample recipient, or of its source if that does not render."""
+    """Return the bytes of an email's HTML for a sample recipient, or of its source if it does not render.
+
+    Returns 0 without content and for SMS.
+    """
     if case.content is None:
         return 0
     try:
@@ -300,8 +313,8 @@ def _measure_size(case: PreflightInput) -> int:
 class PreparedSend(NamedTuple):
     """The slow parts of a send, prepared outside of the write transaction by `prepare_send`.
 
-    The send uses a part only if it was made from the content and audience that the campaign has by then; otherwise the
-    send makes the part again. An SMS has no `message`, because it compiles in microseconds.
+    The send uses a part only if it was made from the campaign's current content or audience; otherwise it makes the
+    part again. An SMS is not prepared, because it compiles in microseconds.
     """
 
     message: PreparedMessage = compose.NOT_PREPARED
@@ -312,9 +325,10 @@ NOT_PREPARED = PreparedSend()
 
 
 def prepare_send(account_id: int, campaign_id: int, content: Any = None, trigger: Any = None) -> PreparedSend:
-    """Compile the message and measure the audience of a campaign, with the changes of a send request.
+    """Compile the message and measure the audience of a campaign, as they will be after a send request.
 
-    Raises NotFound. Faults of the message and the request are reported by the send.
+    `content` and `trigger` are the changes of the request, if any. Raises NotFound. Other errors are not raised here;
+    the send reports them.
     """
     campaign = store.get(account_id, campaign_id)
     document = to_document(campaign.template)
@@ -326,7 +340,7 @@ def prepare_send(account_id: int, campaign_id: int, content: Any = None, trigger
 
 
 def has_content(document: Mapping[str, Any]) -> bool:
-    """Return whether a document has sections or a body."""
+    """Return whether a template's document has sections or a body."""
     return bool((document["body"] or "").strip() or designs.get_sections(document["design"]))
 
 
@@ -336,7 +350,10 @@ def _build_source(document: Mapping[str, Any], account: Account) -> MessageSourc
 
 
 def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> PreflightInput:
-    """Load everything that the checks need."""
+    """Load what the checks need; compiles the content unless `prepared` has it.
+
+    `confirmed` says that the request confirms a send to all contacts.
+    """
     account = Account.get_by_id(campaign.account_id)
     content = text = error = None
     template = campaign.template
@@ -406,7 +423,10 @@ def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
 
 
 def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
-    """Yield a blocker for each merge tag without a value, if the account requires values (docs/decisions.md#14)."""
+    """Yield a blocker for each merge tag without default that is empty for any contact (docs/decisions.md#14).
+
+    The account must have `block_on_missing_variable` set.
+    """
     if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
     template = case.campaign.template
@@ -422,7 +442,7 @@ def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
             yield Finding("preflight_failed", message, "template_attributes.body")
 
 
-# In the order of docs/decisions.md#3: the code of the first blocker is the reason of the refusal.
+# In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
 _BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
     _check_audience, _check_confirmation, _check_content, _check_sender, _check_approval, _check_rendering,
     _check_missing_values,
@@ -430,12 +450,15 @@ _BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
 
 
 def find_blockers(case: PreflightInput) -> list[Finding]:
-    """Return all blockers of a send."""
+    """Return all blockers of a send, the one that gives the error its reason first."""
     return [finding for check in _BLOCKERS for finding in check(case)]
 
 
 def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:
-    """Return the sender of a campaign (docs/decisions.md#6, Sender); the `number` of an SMS may vary by country."""
+    """Return the sender of a campaign (docs/decisions.md#6, Sender).
+
+    Keys: `email`, `name` and `reply_to`; for SMS also `number`, the default sender, which a country may replace.
+    """
     template = campaign.template
     if campaign.channel == "sms":
         number = senders.pick_sms_sender(account.sms_from, None, find_transport(campaign)) or None

@@ -1,4 +1,4 @@
-"""The preview of a campaign for one recipient, rendered by the functions that send it."""
+"""The preview of a campaign for one recipient, rendered by the functions that render sent messages."""
 
 from typing import Any
 
@@ -13,9 +13,11 @@ from appliance.storage.models import Account, Campaign, Contact
 
 
 def render_preview(account_id: int, campaign_id: int, contact_id: int | None = None) -> dict[str, Any]:
-    """Render a campaign for a contact, by default the first of its audience or else a sample person.
+    """Render a campaign for a contact, by default the first recipient, or a sample person if there is none.
 
-    Its links lead nowhere. Template errors are returned as `error`, not raised. Raises NotFound.
+    Unsubscribe, preferences and view links are `#`. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None
+    for the sample person), `sms` (parts and alphabet) and `lengths` (of an email's fields). `from_name` and
+    `from_email` are missing if the template does not render; then `error` says why. Raises NotFound.
     """
     campaign = store.get(account_id, campaign_id)
     account = Account.get_by_id(account_id)
@@ -56,7 +58,7 @@ def render_preview(account_id: int, campaign_id: int, contact_id: int | None = N
 
 
 def _render_sms(campaign: Campaign, account: Account, merge_values: dict[str, Any]) -> dict[str, Any]:
-    """Render a campaign's SMS, with its parts, its alphabet and the characters that force the alphabet."""
+    """Return the keys of a preview that differ for SMS; `sms` has the parts and the characters that force UCS-2."""
     body = campaign.template.body
     try:
         text = preview.fill_sms_preview(account.id, body, merge_values, True, campaign.tracking, campaign.name)

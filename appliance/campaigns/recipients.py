@@ -1,4 +1,4 @@
-"""The recipients of a campaign: its messages, filtered by their outcome, behind each figure of the report."""
+"""The recipients of a campaign: lists of its messages, filtered so that each figure of the report has its list."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,17 +15,18 @@ from appliance.storage.database import Page, paginate, rows, scalar
 from appliance.storage.models import Hit, Message
 from appliance.storage.models.message import OPEN
 
-# `people`: by someone not known to be a machine; `machines`: only by machines; `nobody`: accepted, but by no person.
+# Who opened or clicked a message. `people`: at least one hit that is not known to come from a machine; `machines`: only
+# hits from machines; `nobody`: the message was accepted and has no hit from a person.
 EngagedBy = Literal["people", "machines", "nobody"]
-# Messages whose recipients used them to opt out; the consent evidence names the message. Complaints are not included.
+# Messages whose recipients opted out through them; the consent evidence names the message. Complaints are not included.
 UNSUBSCRIBED = (
     "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
     "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
     "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
-# The prefix of a number: long enough to determine its country (in North America the area code), and few enough to check
-# each of them.
+# The prefix of a phone number: long enough to determine the country (in North America with the area code), and short
+# enough that a campaign has few different ones, each of which is checked once.
 NUMBER_PREFIX = "substr(recipient_key, 1, CASE WHEN recipient_key GLOB '+1*' THEN 5 ELSE 7 END)"
 UNKNOWN = "unknown"
 _SAMPLE_NUMBERS = (
@@ -37,7 +38,7 @@ _ENGAGED_COLUMNS = {"open": Message.opened_at, "click": Message.clicked_at}
 
 
 class RecipientQuery(PageQuery):
-    """Filters of a campaign's recipients; a message must match all of them."""
+    """Filters of the recipients of a campaign; a message must match all of them."""
 
     status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
     opened: (
@@ -71,25 +72,29 @@ class RecipientQuery(PageQuery):
 
 
 _FILTERS = tuple(name for name in RecipientQuery.__struct_fields__ if name not in PageQuery.__struct_fields__)
-# The largest ratio of rows between the first and last message to rows of the campaign for a scan without the index.
+# A scan by id replaces the index if the ids from the first to the last message are fewer than this times the campaign's
+# messages.
 _MAX_ID_SPREAD = 4
 
 
 def list_recipients(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
-    """List a campaign's messages, newest first.
+    """Return a page of a campaign's messages that match the query, newest first.
 
     Raises NotFound.
     """
     if not any(getattr(query, name) is not UNSET for name in _FILTERS):
         return _list_all(store.get_row(account_id, campaign_id).id, query)
-    # Only ids are sorted, which the index contains; sorting whole rows of a large campaign takes a second.
+    # Only ids are sorted, which the index contains; sorting the whole rows of a large campaign takes a second.
     matches = _select_matching(account_id, campaign_id, query).select(Message.id)
     page = paginate(matches.order_by(Message.id.desc()), query.page, query.size())
     return page._replace(rows=ledger.get_by_ids([row.id for row in page.rows]))
 
 
 def _list_all(campaign_id: int, query: RecipientQuery) -> Page:
-    """List all messages of a campaign, whose ids are close together, by a scan from the nearer end."""
+    """Return a page of all messages of a campaign, newest first.
+
+    The ids of a campaign are close together, so the page is found by a scan from the nearer end of their range.
+    """
     total = int(scalar("SELECT count(*) FROM message WHERE campaign_id = ?", (campaign_id,)))
     size, (first, last) = query.size(), get_id_range(campaign_id)
     skip = (query.page - 1) * size
@@ -98,7 +103,7 @@ def _list_all(campaign_id: int, query: RecipientQuery) -> Page:
         return Page([], total, query.page, size)
     is_ascending = skip > total // 2
     order, skip = ("ASC", total - skip - count) if is_ascending else ("DESC", skip)
-    # The scan also reads rows of other campaigns in between; if there are many, the index is faster.
+    # The scan also reads rows of other campaigns in the range; if there are many, the index is faster.
     source = "message NOT INDEXED" if last - first < total * _MAX_ID_SPREAD else "message"
     ids = rows(
         f"SELECT id FROM {source} WHERE campaign_id = ? AND id BETWEEN ? AND ? ORDER BY id {order} LIMIT ? OFFSET ?",
@@ -108,7 +113,7 @@ def _list_all(campaign_id: int, query: RecipientQuery) -> Page:
 
 
 def list_message_ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Return the ids of all messages that match a query, newest first.
+    """Return the ids of all messages of a campaign that match the query, newest first.
 
     Raises NotFound.
     """
@@ -122,7 +127,7 @@ def list_message_ids(account_id: int, campaign_id: int, query: RecipientQuery) -
 
 
 def list_contact_ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Return the ids of the contacts that match a query, each once, without deleted ones.
+    """Return the ids of the contacts whose messages match the query, each once and without deleted contacts.
 
     Raises NotFound.
     """
@@ -161,12 +166,15 @@ def _select_matching(account_id: int, campaign_id: int, query: RecipientQuery) -
 
 
 def list_unsubscribed(campaign_id: int) -> list[int]:
-    """Return the ids of the messages whose links recipients used to opt out."""
+    """Return the ids of a campaign's messages through which recipients opted out, without complaints."""
     return [row[0] for row in rows(UNSUBSCRIBED, (*get_id_range(campaign_id), campaign_id))]
 
 
 def get_id_range(campaign_id: int) -> tuple[int | None, int | None]:
-    """Return the first and last message id of a campaign, from the ends of each status in the index."""
+    """Return the first and last message id of a campaign, or (None, None) if it has no messages.
+
+    Each status is looked up at both ends of the index, which is faster than reading all ids.
+    """
     ends = [
         scalar(f"SELECT {function}(id) FROM message WHERE campaign_id = ? AND status = ?", (campaign_id, status))
         for status in ledger.STATUSES
@@ -190,7 +198,7 @@ def _select_hits(campaign_id: int, kind: str) -> Any:
 
 
 def _filter_domain(name: str) -> Any:
-    """Return the condition for addresses at a mailbox provider or at one domain."""
+    """Return the condition for messages to addresses at a mailbox provider, or at a single domain."""
     condition = None
     for domain in mx_routes.get_group_domains(name.strip().lower()):
         at_domain = Message.recipient_key.endswith(f"@{domain}")
@@ -199,7 +207,7 @@ def _filter_domain(name: str) -> Any:
 
 
 def _filter_country(campaign_id: int, country: str) -> Any:
-    """Return the condition for numbers of a country (two letters), or of no known country (`UNKNOWN`)."""
+    """Return the condition for messages to numbers of a country (two letters), or of no known country (`UNKNOWN`)."""
     code = None if country.lower() == UNKNOWN else country.upper()
     samples = rows(_SAMPLE_NUMBERS, (*get_id_range(campaign_id), campaign_id))
     prefixes = [prefix for prefix, number in samples if numbers.inspect_number(number).country == code]
@@ -207,5 +215,5 @@ def _filter_country(campaign_id: int, country: str) -> Any:
 
 
 def _filter_ids(ids: list[int]) -> Any:
-    # The ids go in as one JSON parameter, because there may be more than a statement allows parameters.
+    # The ids are one JSON parameter, because there may be more of them than a statement may have parameters.
     return Message.id.in_(SQL("(SELECT value FROM json_each(?))", [str(ids)]))

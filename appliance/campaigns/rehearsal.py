@@ -1,8 +1,9 @@
-"""The rehearsal of a draft: its message rendered for every recipient before the send, with progress.
+"""The rehearsal of a draft: its message is rendered for every recipient before the send, with progress.
 
-A preflight starts it. It runs in a child process, one at a time, and its result is cached in memory as long as draft,
-audience and brand do not change. It is lost when the process stops; the next preflight starts it again. It uses the
-functions that send, so that a message that renders here renders in the send.
+A preflight starts it. It runs in a child process, one rehearsal at a time. Its result is cached in memory for up to
+`FRESH_MS`, as long as draft, audience, account and brand do not change; when the process stops it is lost, and the next
+preflight starts the rehearsal again. Messages are rendered by the functions that the send uses, so that a message that
+renders here renders in the send.
 """
 
 import hashlib
@@ -38,16 +39,16 @@ from appliance.storage import database
 from appliance.storage.database import fetch_one, open_database
 from appliance.storage.models import Account, Campaign, Channel, Contact
 
-# The SMS of a campaign: their parts, the characters that make them longer, and their countries.
+# The totals over a campaign's SMS: their parts, the characters that make them longer, and the countries of the numbers.
 
-# Up to this many recipients every SMS is rendered; of more, an evenly spaced sample of this size.
+# With up to this many recipients every SMS is rendered; with more, those of an evenly spaced sample of this size.
 MAX_RENDERED = 20_000
 UNKNOWN = "unknown"
 _MAX_NAMED = 10
 
 
 class UnicodeCharacter(Struct):
-    """A character that GSM-7 lacks, and how many people's SMS it makes longer."""
+    """A character that is not in the GSM-7 alphabet, with its Unicode name and how many SMS it makes longer."""
 
     character: Annotated[str, Meta(description="character")]
     name: str
@@ -55,10 +56,10 @@ class UnicodeCharacter(Struct):
 
 
 class SmsTotals(Struct):
-    """The sums over the rendered SMS.
+    """The totals over the SMS of a campaign.
 
-    `parts` is for all recipients; if only a sample was rendered (`is_exact` false) it is extrapolated. The other
-    numbers count people: `refused` those who are skipped, by reason, and `resting` those in quiet hours at the start.
+    `parts` counts those for all recipients; if not every SMS was rendered (`is_exact` is false), it is an estimate. The
+    other numbers count only recipients whose SMS were rendered.
     """
 
     parts: Annotated[int, Meta(description="total number of SMS parts")] = 0
@@ -87,7 +88,10 @@ class SmsTotals(Struct):
 
 
 class RecipientRenderer:
-    """A renderer of a campaign's SMS for one recipient at a time, with sums over all of them."""
+    """Renders a campaign's SMS for one recipient at a time and adds up the totals.
+
+    `starts_at` is the start of the send in Unix milliseconds, for quiet hours; with None, quiet hours are ignored.
+    """
 
     def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
         body = campaign.template.body
@@ -103,13 +107,13 @@ class RecipientRenderer:
         self.totals = SmsTotals()
 
     def render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
-        """Render one SMS; return why it cannot be sent, or None if it can.
+        """Render the SMS of one contact and count it; return the problem of its text, or None.
 
-        Raises MergeError.
+        A contact whose number or consent rules out an SMS is counted as refused, without a problem. Raises MergeError.
         """
         phone = _find_phone(contact)
         if phone is None:
-            return None  # the contact opted out or was deleted a moment ago
+            return None  # The contact opted out, or its number was removed, since the recipients were listed.
         reason = _find_number_problem(contact, phone.key)
         if reason is not None:
             self._refused[reason] += 1
@@ -129,7 +133,7 @@ class RecipientRenderer:
         return problem
 
     def get_totals(self, done: int, total: int) -> SmsTotals:
-        """Return the totals after `done` of `total` recipients."""
+        """Return the totals after `done` of `total` recipients; `parts` is extrapolated to all of them."""
         totals, rendered = self.totals, sum(self._by_parts.values())
         parts = sum(count * recipient_count for count, recipient_count in self._by_parts.items())
         totals.is_exact = done >= total
@@ -164,7 +168,10 @@ class RecipientRenderer:
 
 
 def _find_number_problem(contact: Contact, key: str) -> str | None:
-    """Return why a number gets no SMS of a campaign, by the same rules as right before sending."""
+    """Return the reason code why a contact's number gets no marketing SMS, or None.
+
+    The rules are those that are applied immediately before sending.
+    """
     refusal = sms_rules.get_number_refusal(key)
     if refusal is not None:
         return refusal[0]
@@ -177,21 +184,23 @@ def sample_evenly(ids: list[int], limit: int = MAX_RENDERED) -> list[int]:
 
 
 def _find_phone(contact: Contact) -> Channel | None:
-    """Return the number that an SMS goes to: the first sendable one, as in the audience."""
+    """Return the first sendable phone number of a contact, as the audience does, or None."""
     return next((channel for channel in contact.channels if channel.kind == "phone" and is_sendable(channel)), None)
 
 
 _BATCH_SIZE = 500
 _MAX_LISTED_CONTACTS = 50
 _PROGRESS_SECONDS = 0.3
-# A message may take 50 ms; at that rate a large audience would take hours while other rehearsals wait.
+# The time limit of a rehearsal. A message may take 50 ms to render; at that rate a large audience would take hours
+# while other rehearsals wait.
 MAX_SECONDS = 180.0
 
 
 class RehearsalTask(Struct):
-    """The input of the child process; `settings` are the SMS settings that affect texts and destinations.
+    """The input of the child process.
 
-    `starts_at` is the start of the send in milliseconds, for quiet hours.
+    `settings` are the settings named in `_SETTINGS`, by their full names. `starts_at` is the start of the send in Unix
+    milliseconds, for quiet hours, or None if quiet hours do not apply.
     """
 
     campaign_id: int
@@ -199,18 +208,18 @@ class RehearsalTask(Struct):
     base_url: str
     settings: dict[str, Any] = field(default_factory=dict)
     starts_at: int | None = None
-    key: bytes = b""  # of the installation
+    key: bytes = b""  # the installation's secret key
 
 
 class RenderFailure(Struct):
-    """A contact whose message does not render, and why."""
+    """A contact whose message cannot be rendered or sent, and why."""
 
     contact_id: Annotated[int, Meta(description="id of the contact")]
     error: Annotated[str, Meta(description="why rendering fails")]
 
 
 class MissingValue(Struct):
-    """A merge tag without a default, how many contacts lack its value, and the first of them."""
+    """A merge tag without a default, and the recipients who have no value for it."""
 
     name: Annotated[str, Meta(description="name of the merge tag")]
     count: Annotated[int, Meta(description="number of contacts without a value")] = 0
@@ -220,7 +229,11 @@ class MissingValue(Struct):
 
 
 class RehearsalResult(Struct):
-    """The result of a rehearsal; `html_bytes` is the size of the largest email, `sms` the sums over SMS."""
+    """The result of a rehearsal, complete or so far.
+
+    `total`, `done` and `failed` count recipients, and `failures` and `lacking` name the first of those with a problem.
+    `html_bytes` is the size of the largest email; `sms` is null for email.
+    """
 
     total: int = 0
     done: int = 0
@@ -232,7 +245,10 @@ class RehearsalResult(Struct):
 
 
 class RehearsalRun:
-    """One pass over the recipients of a campaign."""
+    """Renders the message of a campaign for each of its recipients, once; raises MergeError if it does not compile.
+
+    `starts_at` is the start of the send in Unix milliseconds, for the quiet hours of SMS.
+    """
 
     def __init__(self, campaign: Campaign, starts_at: int | None = None) -> None:
         self.campaign = campaign
@@ -263,7 +279,11 @@ class RehearsalRun:
         self.result = RehearsalResult(lacking=self.lacks)
 
     def run(self) -> Iterator[RehearsalResult]:
-        """Render for all recipients within the time limit; yield the result so far at intervals, and at the end."""
+        """Render for all recipients, or for a sample of very many SMS, and stop after `MAX_SECONDS`.
+
+        Yields the result so far, the same object each time, at intervals of at least `_PROGRESS_SECONDS` and at the
+        end.
+        """
         contact_ids = audience.sample_recipients(self.campaign, audience.ALL)
         self.result.total = len(contact_ids)
         sample = array("q", contact_ids if self.sms is None else sample_evenly(contact_ids))
@@ -307,7 +327,7 @@ class RehearsalRun:
                         missing.contact_ids.append(contact.id)
 
     def _render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
-        """Render the message of one contact; return why it cannot be sent, or None if it can.
+        """Render the message of one contact; return why its text cannot be sent, or None.
 
         Raises MergeError.
         """
@@ -331,7 +351,7 @@ def _get_value(filled_in: Mapping[str, Any], name: str) -> Any:
 
 
 def main() -> int:
-    """Run one task of the service in this child process."""
+    """Run one rehearsal in this child process: read its task from the parent and send results back."""
     os.nice(10)
     parent = ParentPipe()
     task = parent.read_task(RehearsalTask)
@@ -348,15 +368,18 @@ def main() -> int:
 
 
 log = logging.getLogger("campanero.rehearsal")
-# The maximum age of a result; contacts join and leave the audience meanwhile.
+# The maximum age of a result, because contacts join and leave the audience.
 FRESH_MS = 10 * 60 * 1000
 _MAX_REHEARSALS = 200
-# The SMS settings that affect texts and destinations.
+# The settings of the group `sms` that affect texts and destinations.
 _SETTINGS = ("countries", "opt_out_hint", "plain_quotes", "require_evidence")
 
 
 class Rehearsal(Struct):
-    """A rehearsal with its progress and its results so far."""
+    """A rehearsal and its result so far; `key` identifies the state of the campaign that it is of.
+
+    `completed_at` is in Unix milliseconds, also set if it failed.
+    """
 
     key: str
     status: Literal["waiting", "running", "complete", "failed"] = "waiting"
@@ -369,7 +392,7 @@ _rehearsals: "OrderedDict[int, Rehearsal]" = OrderedDict()
 
 
 def get_rehearsal(campaign: Campaign) -> Rehearsal:
-    """Return the rehearsal of a campaign's current state, and start one if it is missing or out of date."""
+    """Return the rehearsal of a campaign's current state; if it is missing or out of date, queue a new one."""
     key = _cache_key(campaign)
     with _lock:
         rehearsal = _rehearsals.get(campaign.id)
@@ -389,7 +412,7 @@ def get_rehearsal(campaign: Campaign) -> Rehearsal:
 
 
 def _cache_key(campaign: Campaign) -> str:
-    """Return a key that changes with everything that a message is made from."""
+    """Return a key that changes with the content, audience definition, account and brand of a campaign."""
     brand, account = brands.get(campaign.account_id), Account.get_by_id(campaign.account_id)
     trigger = campaign.trigger
     parts: list[Any] = [
@@ -401,7 +424,10 @@ def _cache_key(campaign: Campaign) -> str:
 
 
 def run_pending(stopping: threading.Event) -> None:
-    """Run the waiting rehearsals, the most recently requested first; one that is out of date is dropped at once."""
+    """Run the waiting rehearsals, the most recently requested first, until none is left or `stopping` is set.
+
+    A running rehearsal ends early when its campaign has changed or is no longer a draft.
+    """
     while not stopping.is_set() and (waiting := _take_next()) is not None:
         campaign_id, rehearsal = waiting
         try:
@@ -449,11 +475,11 @@ def _build_task(campaign_id: int) -> RehearsalTask:
 
 
 def _is_draft(campaign_id: int) -> bool:
-    """Return whether the campaign is still unsent, so that a result is of use."""
+    """Return whether the campaign is still a draft or scheduled, so that a result is of use."""
     sql = "SELECT 1 FROM campaign WHERE id = ? AND phase IN ('draft', 'scheduled') AND deleted_at IS NULL"
     return fetch_one(sql, (campaign_id,)) is not None
 
 
 def describe_rehearsal(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return a rehearsal as the facts of a preflight."""
+    """Return the facts of a rehearsal for preflight: `status`, and the fields of `RehearsalResult`."""
     return {"status": rehearsal.status, **msgspec.to_builtins(rehearsal.result)}

@@ -1,7 +1,7 @@
-"""The shapes of a campaign's report, and its problems and progress, which its page polls.
+"""The Structs of a campaign's report, and the problems and progress that the campaign's page polls.
 
-`results` builds the report itself. The page polls every two seconds, so nothing here reads more rows than it shows,
-however large the campaign is.
+`results` builds the report itself. The page polls every two seconds, so what it polls must be fast for a campaign of
+any size.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from appliance.sending.delivery import bounce_classes
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign, Message
 
-# Replies of mail servers without the details of one recipient, so that a thousand replies become one problem.
+# Normalized replies of mail servers: without the details of one recipient, a thousand replies become one problem.
 
-# Addresses, numbers, queue ids and timestamps, each replaced by `…`.
+# The details that `normalize_reply` replaces by `…`: addresses, phone numbers, timestamps and queue ids.
 _RECIPIENT_DETAILS = re.compile(
     r"<?(?<![^\s<>@:;,()\[\]\"'])[^\s<>@:;,()\[\]\"']+@[\w.-]+\w>?|"  # an address
     r"(?<!\w)\+[1-9]\d{6,14}\b|"  # a phone number
@@ -31,12 +31,13 @@ _SPACES = re.compile(r"\s+")
 
 
 def normalize_reply(text: str | None) -> str | None:
-    """Return a server's reply without the details of one recipient."""
+    """Return a server's reply with the details of one recipient replaced by `…`; None for None."""
     return None if text is None else _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text)).strip()
 
 
 _FAILED_STATUSES = ("failed", "bounced", "skipped", "uncertain", "complained")
-# Messages that wait for a retry are due later than untried ones; with the channel the index finds them directly.
+# Messages that wait for a retry are due later than untried ones. The conditions on `channel` and `run_id` let the index
+# find them directly.
 _AWAITS_RETRY = (
     "m.campaign_id = ? AND m.channel = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? "
     "AND m.attempts > 0"
@@ -49,7 +50,10 @@ _RATE_SECONDS, _MIN_MEASURED_SECONDS = 60.0, 20.0
 
 
 class _ProblemGroup(NamedTuple):
-    """Messages that ended for the same reason; `kind` is the bounce class."""
+    """Messages that failed, or wait for a retry, for the same reason.
+
+    `reason` is the skip reason or error code, `text` the server's reply, and `kind` the name of the bounce class.
+    """
 
     status: str
     reason: str | None
@@ -58,16 +62,20 @@ class _ProblemGroup(NamedTuple):
     message_count: int
 
     def normalized(self) -> "_ProblemGroup":
-        """Return the group with the normalized reply and no count, for grouping."""
+        """Return the group with its reply normalized and a count of 0, so that equal problems compare as equal."""
         return self._replace(text=normalize_reply(self.text), message_count=0)
 
     def key(self) -> str:
-        """Return a short key that identifies the group in filters."""
+        """Return the key by which `RecipientQuery.problem` selects the group: 16 hexadecimal digits."""
         return hashlib.sha256(repr(self[:4]).encode()).hexdigest()[:16]
 
 
 class _ProblemCache:
-    """A cache of problems with the sums they belong to, and samples of the sent counts over time."""
+    """Cached values by campaign id.
+
+    `problems` holds groups of problems, with the counts that they were read for. `sent` holds samples of the sent count
+    as (monotonic seconds, count).
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -79,9 +87,10 @@ _cache = _ProblemCache()
 
 
 def list_problems(campaign: Campaign) -> list[dict[str, Any]]:
-    """Return the messages that failed or wait for a retry, grouped by status, reason, reply and class.
+    """Return the problems of a campaign: messages that failed or wait for a retry, grouped by what went wrong.
 
-    The most frequent group comes first.
+    The `_MAX_SHOWN` most frequent groups are returned, the largest first. Keys: `status`, `reason`, `text` (normalized
+    reply), `class` (of the bounce), `meaning` and `help` (of the class), `count` and `key`. Needs the campaign's sums.
     """
     groups = _load_problem_groups(campaign) + _group_problems(_AWAITS_RETRY, _retry_parameters(campaign))
     groups.sort(key=lambda group: (-group.message_count, group.status, group.reason or "", group.text or ""))
@@ -89,7 +98,7 @@ def list_problems(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def list_affected_messages(campaign: Campaign, key: str) -> list[int]:
-    """Return the message ids of one group of `list_problems`."""
+    """Return the message ids of the group of `list_problems` with this key."""
     condition = f"m.campaign_id = ? AND m.status IN {_FAILED_LIST} OR {_AWAITS_RETRY}"
     values = (campaign.id, *_retry_parameters(campaign))
     messages = rows(f"SELECT m.id, {_PROBLEM_COLUMNS} FROM message m {_JOIN_BOUNCE} WHERE {condition}", values)
@@ -106,7 +115,7 @@ def _describe_group(group: _ProblemGroup) -> dict[str, Any]:
 
 
 def count_skips(campaign: Campaign) -> dict[str, int]:
-    """Count the skipped messages by reason, the most frequent first."""
+    """Count a campaign's skipped messages by skip reason, the most frequent first; needs the campaign's sums."""
     counts: Counter[str] = Counter()
     for group in _load_problem_groups(campaign):
         if group.status == "skipped":
@@ -115,7 +124,7 @@ def count_skips(campaign: Campaign) -> dict[str, int]:
 
 
 def _load_problem_groups(campaign: Campaign) -> list[_ProblemGroup]:
-    """Group the messages that ended badly, from the cache unless their number has changed."""
+    """Return the groups of failed messages, from the cache unless the campaign or its counts have changed."""
     sums = (campaign.updated_at, *(campaign.stats[name] for name in _FAILED_STATUSES))
     with _cache.lock:
         cached_sums, groups = _cache.problems.get(campaign.id, (None, []))
@@ -129,7 +138,7 @@ def _load_problem_groups(campaign: Campaign) -> list[_ProblemGroup]:
 
 
 def _group_problems(condition: str, values: tuple[Any, ...]) -> list[_ProblemGroup]:
-    """Group the messages that match a condition, with normalized replies."""
+    """Group the messages that match a condition by normalized problem; return the `_MAX_SHOWN` largest groups."""
     counts: Counter[_ProblemGroup] = Counter()
     sql = f"SELECT {_PROBLEM_COLUMNS}, count(*) FROM message m {_JOIN_BOUNCE} WHERE {condition} GROUP BY 1, 2, 3, 4"
     for row in rows(sql, values):
@@ -142,18 +151,23 @@ def _retry_parameters(campaign: Campaign) -> tuple[int, str, int]:
 
 
 def count_in_delivery(campaign_id: int) -> int:
-    """Count the messages that are being sent at this moment."""
+    """Count the messages of a campaign that are being sent at this moment."""
     return int(scalar("SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'sending'", (campaign_id,)))
 
 
 def list_uncertain(campaign_id: int, count: int = 5) -> list[Message]:
-    """Return the first uncertain messages, whose delivery is unknown."""
+    """Return the first `count` messages of a campaign whose reply was lost, in order of id."""
     messages = Message.select().where(Message.campaign == campaign_id, Message.status == "uncertain")
     return list(messages.order_by(Message.id).limit(count))
 
 
 def get_progress(campaign: Campaign) -> dict[str, Any]:
-    """Return how many messages wait for a retry, the recent send rate, and the time left if it is known."""
+    """Return the progress of a send.
+
+    Keys: `retrying` (messages that wait for a retry), `per_second` (rate of the last `_RATE_SECONDS`), and
+    `seconds_left`, None unless the campaign is sending and was observed for `_MIN_MEASURED_SECONDS`. Needs the
+    campaign's sums.
+    """
     seconds, sent = _measure_recent_rate(campaign.id, campaign.sent_count)
     rate = sent / seconds if seconds >= 1 else 0.0
     is_measured = seconds >= _MIN_MEASURED_SECONDS and rate > 0 and campaign.phase == "sending"
@@ -165,7 +179,10 @@ def get_progress(campaign: Campaign) -> dict[str, Any]:
 
 
 def _measure_recent_rate(campaign_id: int, sent: int) -> tuple[float, int]:
-    """Record the sent count; return the seconds since the oldest recent sample and the count sent since."""
+    """Record a sample of the sent count; return the seconds since the oldest sample, and how many were sent since.
+
+    Samples older than `_RATE_SECONDS` are dropped.
+    """
     now = time.monotonic()
     with _cache.lock:
         if campaign_id not in _cache.sent and len(_cache.sent) >= _MAX_CACHED:
@@ -177,11 +194,11 @@ def _measure_recent_rate(campaign_id: int, sent: int) -> tuple[float, int]:
         return now - samples[0][0], sent - samples[0][1]
 
 
-# The shapes of a report: each figure with the path that lists the messages it counts.
+# The Structs of a report: each figure has the path that lists the messages it counts.
 
 
 class Count(Struct):
-    """A number of people, its rate (null if there is none), and the path that lists them."""
+    """A number of recipients, its rate, and the API path that lists these recipients."""
 
     count: int
     rate: Annotated[float, Meta(description="rate, from 0 to 1; null if the total is 0")] | None
@@ -189,7 +206,7 @@ class Count(Struct):
 
 
 class Term(Struct):
-    """One term of the ledger."""
+    """The number of recipients in one state, with the API path that lists them."""
 
     name: Annotated[str, Meta(description="name of the term")]
     count: int
@@ -197,7 +214,10 @@ class Term(Struct):
 
 
 class LedgerFigures(Struct):
-    """The ledger: each member of the audience counts in exactly one term. Rates refer to `delivered_to`."""
+    """The ledger of a campaign: each member of the audience counts in exactly one term.
+
+    `delivered_to` is the number of accepted messages minus bounces; the rates of the report are shares of it.
+    """
 
     audience: Count
     accepted: Count
@@ -208,9 +228,10 @@ class LedgerFigures(Struct):
 
 
 class EngagementFigures(Struct):
-    """Opens or clicks: people, recipients with machine activity only, and totals.
+    """Opens or clicks: the number of recipients with at least one, and the total number of opens or clicks.
 
-    `unnamed` counts anonymous activity of contacts with aggregate tracking, which is part of the totals only.
+    `machines` counts the recipients with automated activity only. `unnamed` counts the anonymous opens or clicks of
+    contacts with aggregate tracking, which are included in the totals only.
     """
 
     people: Annotated[Count, Meta(description="number of people")]
@@ -222,9 +243,10 @@ class EngagementFigures(Struct):
 
 
 class LinkFigures(Struct):
-    """The clicks of one link, by its number; rates are shares of all who clicked any link.
+    """The clicks of one link. The rate of `clicked` is the share of all recipients who clicked any link.
 
-    A link that is not `counted` keeps its URL: opt-out links, mail, telephone, and URLs whose host is not fixed.
+    A link that is not `counted` is sent with its own URL and is not tracked: opt-out links, `mailto:` and `tel:` links,
+    and URLs whose host contains a merge tag.
     """
 
     number: Annotated[int, Meta(description="number of the link, starting at 1")]
@@ -240,7 +262,7 @@ class LinkFigures(Struct):
 
 
 class DomainFigures(Struct):
-    """The results at one mailbox provider, or at all that are too small to be listed (`name` null)."""
+    """The results at one mailbox provider, or, with a null `name`, at all providers that are too small to be listed."""
 
     name: Annotated[str, Meta(description="name of the provider; null for all smaller ones together")] | None
     domains: Annotated[list[str], Meta(description="domains of the provider to which messages were sent")]
@@ -257,7 +279,7 @@ class DomainFigures(Struct):
 
 
 class CountryFigures(Struct):
-    """The results of SMS to one country (null: no known country), with the accepted parts."""
+    """The results of the SMS to one country, or to numbers without a known country."""
 
     country: Annotated[str, Meta(description="two-letter country code; null for unknown countries")] | None
     people: str
@@ -272,14 +294,17 @@ class CountryFigures(Struct):
 
 
 class SmsFigures(Struct):
-    """The SMS figures of a report: accepted parts, and results by country."""
+    """The figures that only the report of an SMS campaign has."""
 
     parts: Annotated[int, Meta(description="number of accepted SMS parts")]
     countries: Annotated[list[CountryFigures], Meta(description="results by country")]
 
 
 class ProblemFigures(Struct, rename={"class_": "class"}):
-    """A reason why messages did not arrive, with the server's reply without the details of one recipient."""
+    """A reason why messages were not delivered.
+
+    `text` is the server's reply, without details that differ between recipients, such as addresses and queue ids.
+    """
 
     key: Annotated[str, Meta(description="key of the problem in filters")]
     status: Annotated[str, Meta(description="status of the messages")]
@@ -293,7 +318,7 @@ class ProblemFigures(Struct, rename={"class_": "class"}):
 
 
 class Bucket(Struct, rename={"from_": "from"}):
-    """First opens and clicks in one hour (during the first two days) or one day."""
+    """The number of first opens and first clicks in one hour (in the first two days of a campaign) or one day."""
 
     from_: Annotated[str, Meta(description="start of the interval, inclusive")]
     until: Annotated[str, Meta(description="end of the interval, exclusive")]
@@ -302,7 +327,7 @@ class Bucket(Struct, rename={"from_": "from"}):
 
 
 class Report(Struct):
-    """The report of a campaign, with all figures of one moment."""
+    """The report of a campaign; all figures are from the same moment."""
 
     campaign_id: Annotated[int, Meta(description="id of the campaign")]
     tracking: bool

@@ -1,7 +1,7 @@
-"""The results of a campaign: its report, the usual results of earlier campaigns, and conversions.
+"""The results of a campaign: its report, the average results of earlier campaigns, and conversions.
 
-All figures of a report are of one moment. Those of a large campaign can take most of a second on a slow disk, so the
-report is cached for twenty times as long as it took to build, so that many viewers cost no more than one.
+All figures of a report are from one read snapshot. For a large campaign they can take most of a second on a slow disk,
+so its report is cached for `_CACHE_TIME_FACTOR` times as long as it took to build; many viewers cost no more than one.
 """
 
 import threading
@@ -34,7 +34,7 @@ from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign, Link
 from appliance.storage.transactions import snapshot
 
-# The SMS figures of a report: accepted parts, which are paid for, and results by country.
+# The SMS figures of a report: the accepted parts, for which the provider charges, and results by country.
 
 _MAX_COUNTRIES = 50
 _ACCEPTED_SMS = "status IN ('sent', 'delivered', 'bounced', 'complained')"
@@ -48,7 +48,10 @@ _SMS_SUMS = (
 
 
 def count_sms(campaign: Campaign) -> SmsFigures | None:
-    """Return the SMS figures by country, the largest first, or None for an email campaign."""
+    """Return the SMS figures of a campaign, or None for an email campaign.
+
+    Only the `_MAX_COUNTRIES` countries with the most messages are listed, the largest first; `parts` includes all.
+    """
     if campaign.channel != "sms":
         return None
     sums: dict[str | None, list[int]] = {}
@@ -80,13 +83,14 @@ _DOMAINS = (
     f"FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
 )
-# Hours for the first two days, then days; the last bucket includes everything later.
+# The number of the bucket of a time: hours for the first two days, then days. The last bucket includes everything
+# later.
 _BUCKET = "CASE WHEN ({at} - ?1) < {first} THEN ({at} - ?1) / {hour} ELSE {hours} + ({at} - ?1 - {first}) / {day} END"
 _COUNT_BY_BUCKET = (
     f"SELECT min({_BUCKET}, {{last}}), count(*) FROM message INDEXED BY {{index}} "
     "WHERE campaign_id = ?2 AND {at} IS NOT NULL GROUP BY 1"
 )
-# Messages with machine hits only; the link numbers are listed because the index starts with them.
+# Messages that only machines opened or clicked. The link numbers are listed because the index needs them.
 _MACHINE_ONLY = (
     "SELECT count(*) FROM message m WHERE m.{at} IS NULL AND m.id IN (SELECT message_id FROM hit "
     "WHERE campaign_id = ? AND kind = ? AND number {numbers} AND verdict = 'machine' AND message_id IS NOT NULL)"
@@ -98,7 +102,11 @@ _CLICKERS = (
 
 
 class _ReportCache:
-    """Cached reports of large campaigns: when each was built, in how many seconds, and from which campaign state."""
+    """Cached reports of large campaigns, by campaign id.
+
+    An entry is (monotonic time when it was built, seconds that it took, phase and `updated_at` of the campaign,
+    report).
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -109,7 +117,7 @@ _cache = _ReportCache()
 
 
 def build_report(account_id: int, campaign_id: int) -> Report:
-    """Return the report of a campaign.
+    """Return the report of a campaign, possibly from the cache if its audience is at least `_MIN_CACHED_AUDIENCE`.
 
     Raises NotFound.
     """
@@ -133,7 +141,7 @@ def build_report(account_id: int, campaign_id: int) -> Report:
 
 
 def recipients_url(campaign_id: int, **chosen: Any) -> str:
-    """Return the path that lists the recipients matching the filters."""
+    """Return the API path that lists a campaign's recipients; `chosen` are filters of `RecipientQuery`."""
     query = f"?{urlencode(chosen)}" if chosen else ""
     return f"/v1/my/campaigns/{campaign_id}/recipients{query}"
 
@@ -178,17 +186,18 @@ def _build_ledger_sum(campaign: Campaign) -> LedgerFigures:
 
 
 def _count_engaged(campaign_id: int, column: str) -> int:
-    """Count the people who opened or clicked (`opened`, `clicked`), using the index on that column."""
+    """Count the messages that a person opened (`column` is `opened`) or clicked (`clicked`), each from an index."""
     sql = f"SELECT count(*) FROM message INDEXED BY message_{column} WHERE campaign_id = ? AND {column}_at IS NOT NULL"
     return int(scalar(sql, (campaign_id,)))
 
 
-# By kind and link number: hits by people, by machines, and anonymous hits of either kind.
+# By kind (`open`, `click`) and link number: the number of hits by people, of hits by machines, and of anonymous hits,
+# which are included in the first two.
 _HitCounts = dict[tuple[str, int | None], tuple[int, int, int]]
 
 
 def _load_hits(campaign_id: int) -> _HitCounts:
-    """Sum the hits that have a verdict; the most recent ones do not have one yet."""
+    """Count the hits of a campaign that were classified as from a person or a machine; the latest are not yet."""
     hits: _HitCounts = {}
     for kind, number, verdict, count, is_named in rows(
         "SELECT kind, number, verdict, count(*), count(message_id) FROM hit WHERE campaign_id = ? GROUP BY 1, 2, 3",
@@ -222,7 +231,10 @@ def _build_engagement(campaign_id: int, kind: str, hits: _HitCounts, count: int,
 
 
 def _build_links(campaign_id: int, hits: _HitCounts, clicked: int) -> list[LinkFigures]:
-    """Return the figures of all links in their order, including those without clicks."""
+    """Return the figures of all links of a campaign by number, including those without clicks.
+
+    `clicked` is the number of people who clicked any link, the basis of the rates.
+    """
     clickers: dict[int, int] = dict(rows(_CLICKERS, (campaign_id,)))
     figures = []
     for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number):
@@ -236,11 +248,14 @@ def _build_links(campaign_id: int, hits: _HitCounts, clicked: int) -> list[LinkF
 
 
 def _build_domains(campaign_id: int) -> list[DomainFigures]:
-    """Sum by mailbox provider, the largest first, with the smallest ones combined."""
+    """Return the figures of the `_MAX_DOMAINS` largest mailbox providers, the largest first.
+
+    All smaller ones are combined into a last entry without a name.
+    """
     bounds = recipients.get_id_range(campaign_id)
     sums: dict[str, list[int]] = {}
     domains: dict[str, set[str]] = {}
-    # The rows of a campaign are adjacent, so one scan of the range is faster than any index.
+    # The rows of a campaign are close together, so a scan of their range is faster than any index.
     for domain, *counts in rows(_DOMAINS, (*bounds, campaign_id)):
         name = mx_routes.get_address_group(f"@{domain}")
         domains.setdefault(name, set()).add(mx_routes.domain_of(f"@{domain}"))
@@ -266,7 +281,7 @@ def _build_problems(campaign_id: int, group: dict[str, Any]) -> ProblemFigures:
 
 
 def _build_timeline(campaign: Campaign) -> list[Bucket]:
-    """Return first opens and clicks by bucket, from the hour of the start to the last one with any."""
+    """Return the first opens and clicks by bucket, from the hour of the start to the last bucket that has any."""
     if campaign.started_at is None:
         return []
     begin = campaign.started_at - campaign.started_at % _HOUR_MS
@@ -289,33 +304,39 @@ def _count_by_bucket(campaign_id: int, engagement: str, begin: int) -> dict[int,
 
 
 def _get_bucket_start(index: int) -> int:
-    """Return the start of a bucket in milliseconds after the first one."""
+    """Return the milliseconds from the start of the first bucket to that of the one with this index."""
     return min(index, _HOURS) * _HOUR_MS + max(0, index - _HOURS) * 24 * _HOUR_MS
 
 
-# The usual results: averages of earlier campaigns, for comparison.
+# The average results of earlier campaigns, for comparison.
 
 _EARLIER_CAMPAIGNS = (
     "SELECT id, sent_count, bounced_count, complained_count, tracking FROM campaign WHERE account_id = ? "
     "AND channel = ? AND phase = 'completed' AND test = 0 AND deleted_at IS NULL AND sent_count > 0 "
     "AND id != ? AND started_at < ? ORDER BY started_at DESC LIMIT 10"
 )
-# The opens and clicks of earlier campaigns hardly change any more.
+# Opens and clicks of earlier campaigns hardly change, so they are cached for at least five minutes.
 _engagement_cache: CostAwareCache[tuple[int, int]] = CostAwareCache(min_age_seconds=300)
 
 
 class UsualResults(NamedTuple):
-    """Average rates of earlier campaigns, of the delivered messages; None if none of them was tracked."""
+    """Average rates of earlier campaigns, as shares (0 to 1) of their delivered messages.
+
+    `campaigns` is the number of campaigns. `opened` and `clicked` are None if none of them was tracked.
+    """
 
     campaigns: int
     opened: float | None
     clicked: float | None
     complained: float
-    bounced: float  # of the accepted messages
+    bounced: float  # share of the accepted messages
 
 
 def find_usual_results(campaign: Campaign) -> UsualResults | None:
-    """Return the averages of the ten campaigns before this one, or None if there are fewer than two."""
+    """Return the averages of up to ten completed campaigns of the same channel before this one.
+
+    Returns None if there are fewer than two. Test campaigns do not count.
+    """
     campaigns = rows(
         _EARLIER_CAMPAIGNS, (campaign.account_id, campaign.channel, campaign.id, campaign.started_at or 2**62)
     )
@@ -347,7 +368,7 @@ def _get_mean(shares: list[float]) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-# Conversions: events that the account's own programs recorded after a click, such as orders or bookings.
+# Conversions: events that the account's own programs submitted after a click, such as orders or bookings.
 
 _WEEK_MS = 7 * 86_400_000
 _CONVERSIONS = (
@@ -360,7 +381,7 @@ _conversion_cache: CostAwareCache[list["Conversion"]] = CostAwareCache(min_age_s
 
 
 class Conversion(NamedTuple):
-    """An event with the number of people and the total amount (0 if the events have none)."""
+    """An event, the number of people who caused it after a click, and the sum of its amounts (0 if it has none)."""
 
     event: str
     people: int
@@ -368,7 +389,10 @@ class Conversion(NamedTuple):
 
 
 def list_conversions(campaign: Campaign) -> list[Conversion]:
-    """Return the three events that most people caused within a week after their first click."""
+    """Return the three events that the most people caused within a week after their first click, most people first.
+
+    Events that the service itself records, and test events, do not count. Cached for at least five seconds.
+    """
     return _conversion_cache.get(
         campaign.id, lambda: [Conversion(*row) for row in rows(_CONVERSIONS, (_WEEK_MS, campaign.id))]
     )

@@ -1,4 +1,4 @@
-"""Sending a campaign: send now or at a time, edit and move, resend to non-openers, and approval.
+"""Sending a campaign: now or at a set time, editing it before that, resending to non-openers, and approval.
 
 A send fixes content, sender and audience in one transaction.
 """
@@ -33,10 +33,10 @@ def go_live(
 ) -> Campaign:  # fmt: skip
     """Send a campaign, or schedule it if its time is in the future; the returned campaign is always `active`.
 
-    A second send of a live campaign starts nothing and is not an error; a paused campaign is resumed. `scheduled_at`
-    counts as if a PATCH had stored it before: a future time moves a scheduled campaign, a past one or null starts it.
-    Raises NotFound, NotAllowed, or Invalid: wrong attributes, `campaign_locked`, or the first blocker's reason with all
-    `blockers`.
+    Sending a live campaign again starts nothing and is not an error; a paused campaign is resumed. `scheduled_at` acts
+    as if a PATCH had stored it before: a future time reschedules a scheduled campaign, and a past time or null starts
+    it. Raises NotFound, NotAllowed, Unavailable while an earlier send is being undone, or Invalid: for invalid
+    attributes, as `campaign_locked`, or with all `blockers` and the code of the first as the reason.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -75,12 +75,15 @@ def go_live(
 
 
 def _is_in_future(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
-    """Return whether a time is set and is later than the end of a hold that starts now."""
+    """Return whether a time is set and is later than the end of a hold of `hold_seconds` that starts now."""
     return scheduled_at is not None and scheduled_at > clock.now_ms() + hold_seconds * 1000
 
 
 def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor, prepared: PreparedSend) -> None:
-    """Raise Invalid with all blockers, if there are any; the code of the first is the reason."""
+    """Raise Invalid with all blockers of a campaign, if there are any; the code of the first is the reason.
+
+    `is_confirmed` says that the request confirms a send to all contacts.
+    """
     raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, is_confirmed, by, prepared)))
 
 
@@ -104,7 +107,10 @@ def raise_for_findings(findings: list[Finding]) -> None:
 
 
 def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = NOT_PREPARED) -> Campaign:
-    """Fix content, sender and audience, and start sending, after the hold if there is one."""
+    """Fix content, sender and audience of a campaign, and start sending when the hold ends; no blocker is checked.
+
+    Raises Unavailable if an earlier send of the campaign is still being undone.
+    """
     require_write_transaction()
     if campaign.pending_end is not None:
         raise Unavailable("The previous send of this campaign is still being undone.", "unavailable", retry_after=2)
@@ -137,7 +143,8 @@ def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = N
 def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> Campaign:
     """Resume a paused campaign: only its open rows are sent, with the content of the original send.
 
-    A campaign that was scheduled and never started starts now, or waits for a time in the future.
+    A campaign that was paused before it started is scheduled again if its time is in the future, else it is sent now.
+    Raises NotFound, Unavailable, or Invalid if it is not paused, its sending domain has failed, or there are blockers.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -162,9 +169,10 @@ def update(
     account_id: int, campaign_id: int, request: CampaignPatch, by: Actor, content: PreparedContent | None = None,
     prepared: PreparedSend = NOT_PREPARED,
 ) -> Campaign:  # fmt: skip
-    """Edit a campaign and change its status.
+    """Edit a campaign and change its status, as PATCH does.
 
-    Removing the time of a scheduled campaign unschedules it. Raises NotFound, NotAllowed, Conflict, or Invalid.
+    A scheduled campaign becomes a draft if its time is removed or its new content needs approval, and is sent now if
+    its new time is in the past. Raises NotFound, NotAllowed, Conflict, Unavailable, or Invalid.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -194,7 +202,10 @@ def update(
 
 
 def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
-    """Return the requested status with its aliases resolved (docs/decisions.md#1)."""
+    """Return the requested status with its aliases resolved (docs/decisions.md#1), or None.
+
+    Raises Invalid for `scheduled` without a time in the future.
+    """
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
         when = campaign.scheduled_at if request.scheduled_at is UNSET else request.scheduled_at
@@ -204,7 +215,7 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
 
 
 def list_due() -> list[tuple[int, int]]:
-    """Return (account id, campaign id) of the scheduled campaigns that are due, the earliest first."""
+    """Return (account id, campaign id) of up to 20 scheduled campaigns that are due, the earliest first."""
     return rows(
         "SELECT account_id, id FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? AND deleted_at IS NULL "
         "ORDER BY scheduled_at LIMIT 20",
@@ -213,7 +224,11 @@ def list_due() -> list[tuple[int, int]]:
 
 
 def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -> None:
-    """Start a scheduled campaign, once and never early; one that is too late or blocked is paused (P8)."""
+    """Start a scheduled campaign that is due, or pause it if it is later than `limits.max_lateness` or has blockers.
+
+    Do nothing if it is no longer scheduled or not yet due, so that it starts once and never early (docs/promises.md,
+    P8).
+    """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     now = clock.now_ms()
@@ -230,7 +245,10 @@ def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -
 
 
 def release_held_campaigns() -> int:
-    """Set campaigns whose hold has ended to sending and return their number; their rows are due on their own."""
+    """Set the phase of campaigns whose hold has ended to `sending` and return their number.
+
+    Their messages need no change: each is due when the hold ends.
+    """
     require_write_transaction()
     now = clock.now_ms()
     db = connection()
@@ -240,16 +258,16 @@ def release_held_campaigns() -> int:
     return int(db.changes())
 
 
-# The resend: a copy of a sent campaign as a draft, for a new segment of those who did not open it.
+# The resend: a draft with the content of a sent campaign, for a new segment of recipients who did not open it.
 
 _MAX_NAME = 230
 
 
 def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
-    """Create a draft for the recipients who did not open a campaign.
+    """Create a draft with a campaign's content, and a segment of the recipients who did not open the campaign.
 
-    It keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or Invalid
-    for a campaign that was not sent or is not an email.
+    The draft keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or
+    Invalid for a campaign that was not sent or is SMS.
     """
     require_write_transaction()
     original = store.get(account_id, campaign_id)
@@ -278,9 +296,10 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int
 
 
 def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Request approval of a campaign.
+    """Request the approval of a campaign that was not started.
 
-    Raises NotFound, or Invalid with the blockers or for a locked campaign.
+    Raises NotFound, or Invalid for a started campaign, with the blockers other than the approval, or if it was rejected
+    and not changed since.
     """
     require_write_transaction()
     campaign = _require_pending(account_id, campaign_id)
@@ -291,9 +310,9 @@ def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def approve_campaign(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Approve a campaign in its current state.
+    """Approve the current state of a campaign that was not started.
 
-    Raises NotFound, NotAllowed, or Invalid for a locked campaign.
+    Raises NotFound, NotAllowed, or Invalid for a started campaign.
     """
     require_write_transaction()
     campaign = _require_pending(account_id, campaign_id)
@@ -302,9 +321,9 @@ def approve_campaign(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def reject_campaign(account_id: int, campaign_id: int, note: str | None) -> Campaign:
-    """Reject a campaign in its current state; a scheduled one becomes a draft again.
+    """Reject the current state of a campaign that was not started; a scheduled campaign becomes a draft again.
 
-    Raises NotFound, or Invalid for a locked campaign.
+    `note` is the reason to show. Raises NotFound, or Invalid for a started campaign.
     """
     require_write_transaction()
     campaign = _require_pending(account_id, campaign_id)

@@ -52,20 +52,26 @@ def compile_sms(campaign: Campaign) -> "CompiledTemplate | None":
 
 
 def check_length(case: PreflightInput) -> Iterator[Finding]:
-    """Yield a blocker for a text too long for every recipient; one too long for some only skips those."""
+    """Yield a blocker if the text is too long for any recipient, whatever the values of its merge tags.
+
+    Recipients for whom only the filled text is too long are skipped by the send.
+    """
     fault = segments.find_length_fault(case.campaign.template.body) if case.text is not None else None
     if fault is not None:
         yield Finding("preflight_failed", fault, _BODY)
 
 
 def describe_sms(case: PreflightInput) -> dict[str, Any]:
-    """Return the SMS facts that need no rehearsal: sender and opt-out hint; the parts are still unknown."""
+    """Return the SMS facts that need no rehearsal.
+
+    Keys: `from`, `opt_out_hint`, and None for `parts` and `is_exact`, which `describe_rehearsed_sms` replaces.
+    """
     sender = senders.pick_sms_sender(case.account.sms_from, None, find_transport(case.campaign)) or None
     return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
 
 
 def describe_rehearsed_sms(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return the number of parts from a complete rehearsal; empty until then."""
+    """Return the SMS facts of a complete rehearsal (`parts`, `is_exact`), or an empty dict before it is complete."""
     totals = rehearsal.result.sms
     if rehearsal.status != "complete" or totals is None:
         return {}
@@ -73,7 +79,7 @@ def describe_rehearsed_sms(rehearsal: Rehearsal) -> dict[str, Any]:
 
 
 def check_opt_out_hint(case: PreflightInput) -> Iterator[Finding]:
-    """Warn if the text does not say how to opt out."""
+    """Warn if the text has neither an opt-out word nor an opt-out link, and the account no opt-out hint."""
     if case.text is None or case.account.sms_opt_out_hint:
         return
     body = " ".join((case.campaign.template.body or "").casefold().split())
@@ -85,7 +91,7 @@ def check_opt_out_hint(case: PreflightInput) -> Iterator[Finding]:
 
 
 def check_wording(case: PreflightInput) -> Iterator[Finding]:
-    """Warn of unknown merge tags, of an unnamed sender, and of URL shorteners that networks block."""
+    """Warn of unknown merge tags, a text that does not name its sender, and URL shorteners that networks block."""
     if case.text is None:
         return
     for name in merge.find_unknown_roots(list(case.text.variables)):
@@ -104,7 +110,10 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
 
 
 def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
-    """Warn of a start within quiet hours in the account's time zone; each contact has their own."""
+    """Warn if the campaign starts in quiet hours in the account's time zone.
+
+    When a contact gets the SMS depends on the contact's own time zone.
+    """
     hours = case.account.sms_quiet_hours
     start = max(case.campaign.scheduled_at or 0, clock.now_ms())
     end = sms_rules.get_quiet_end(hours, case.account.time_zone, start) if hours else None
@@ -118,7 +127,7 @@ def _format_hours(hours: dict[str, str]) -> str:
 
 
 def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[Finding]:
-    """Yield the warnings from the SMS that a rehearsal rendered."""
+    """Yield the warnings about the SMS that a rehearsal rendered, once it is complete."""
     sms = rehearsal.result.sms
     if sms is None or rehearsal.status != "complete":
         return
@@ -145,7 +154,7 @@ def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[
 
 
 def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding]:
-    """Warn of a campaign that needs more parts than are left of the daily limit."""
+    """Warn if the campaign needs more parts than are left of today's limit, with the number of days it takes."""
     daily_parts = config.current().sms.parts_per_day
     if not case.is_real or not daily_parts:
         return

@@ -1,4 +1,4 @@
-"""The states of a campaign (docs/decisions.md#6): transitions, the automatic pause, and the last action on it."""
+"""The states of a campaign (docs/decisions.md#6): transitions, the automatic pause, and who paused or cancelled it."""
 
 from typing import Any, NamedTuple, cast
 
@@ -28,14 +28,14 @@ ACTIONS = {
     "resume": Transition("resumed", "active", ("paused",)),
     "cancel": Transition("cancelled", "completed", ("active", "paused")),
 }
-# The hint of a refusal, by action and status.
+# The hint of the error, by rejected action and current status.
 _REFUSAL_HINTS = {("resume", "draft"): "Send it instead.", ("cancel", "draft"): "Delete it instead."}
 
 
 def require_state(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
-    """Raise Invalid (`invalid_transition`) unless the campaign has one of these statuses.
+    """Raise Invalid (`invalid_transition`) unless the campaign has one of the statuses of `may_from`.
 
-    A completed campaign that is resending messages counts as active.
+    `to` is the requested status, for the error. A completed campaign that is resending messages counts as active.
     """
     if campaign.status in may_from or (campaign.phase == "sending" and "active" in may_from):
         return
@@ -47,7 +47,7 @@ def require_state(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> Non
 
 
 def _list_allowed_actions(campaign: Campaign) -> list[str]:
-    """Return the statuses that a campaign may change to; draft only before anything was sent."""
+    """Return the statuses that a campaign may change to; `draft` only while it is scheduled or held."""
     allowed = list(ALLOWED[campaign.status])
     if "draft" in allowed and campaign.phase not in ("scheduled", "holding"):
         allowed.remove("draft")
@@ -55,7 +55,7 @@ def _list_allowed_actions(campaign: Campaign) -> list[str]:
 
 
 def require_action(campaign: Campaign, action: str) -> None:
-    """Raise Invalid (`invalid_transition`) unless the campaign allows an action now.
+    """Raise Invalid (`invalid_transition`) unless the campaign's status allows an action of `ACTIONS`.
 
     A completed campaign that is resending messages counts as active.
     """
@@ -68,7 +68,10 @@ def require_action(campaign: Campaign, action: str) -> None:
 
 
 def pause(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Pause a live campaign; after the response only messages already being sent still leave (P5)."""
+    """Pause an active campaign; later only messages that are already being sent still leave (docs/promises.md, P5).
+
+    Raises NotFound, or Invalid (`invalid_transition`).
+    """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     require_action(campaign, "pause")
@@ -76,19 +79,22 @@ def pause(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def pause_by_service(campaign: Campaign, reason: str) -> Campaign:
-    """Pause a campaign automatically; only a person can resume it."""
+    """Pause a campaign on behalf of the service, in any state, with a code as the reason; only a user can resume it."""
     require_write_transaction()
     return _pause(campaign, reason, "system")
 
 
 def pause_failed(account_id: int, campaign_id: int) -> Campaign:
-    """Pause a campaign that could not be started because of an internal error."""
+    """Pause a campaign that could not be started because of an internal error; raises NotFound."""
     require_write_transaction()
     return _pause(store.get(account_id, campaign_id), "start_failed", "system")
 
 
 def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], reply: str) -> None:
-    """Pause the live campaigns that the transport keeps rejecting; only a person can resume them."""
+    """Pause the live campaigns that are among `campaigns` or use one of `providers`, which keep being rejected.
+
+    The `reply` that rejected them is stored as `pause_detail`. Only a user can resume the campaigns.
+    """
     require_write_transaction()
     live = (
         connection()
@@ -113,7 +119,10 @@ def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:
 
 
 def refuse_failed_domain(campaign: Campaign) -> None:
-    """Raise Invalid if the sender's domain has failed; messages would leave before the automatic pause notices."""
+    """Raise Invalid if the sender's domain has lost its DNS records; a test campaign is not checked.
+
+    Without this check, messages would leave before the automatic pause.
+    """
     sender = (campaign.sender or {}).get("email")
     if sender and not campaign.test and senders.has_domain_failed(campaign.account_id, sender):
         message, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
@@ -122,7 +131,10 @@ def refuse_failed_domain(campaign: Campaign) -> None:
 
 
 def count_by_status(campaign: Campaign) -> dict[str, int]:
-    """Return the counts for the automatic pause: sent, refused, bounced, complained, rejections of the sender."""
+    """Return the counts that the automatic pause compares with its limits.
+
+    Keys, in this order: `sent`, `refused`, `bounced`, `complained`, and those of `outcomes.count_sender_rejections`.
+    """
     return {
         "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
         "complained": campaign.complained_count, **outcomes.count_sender_rejections(campaign.id),
@@ -130,7 +142,10 @@ def count_by_status(campaign: Campaign) -> dict[str, int]:
 
 
 def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Cancel a live or paused campaign; only messages already being sent still leave (see `batches`)."""
+    """Cancel an active or paused campaign for good; only messages that are already being sent still leave.
+
+    `batches` cancels its open messages. Raises NotFound, or Invalid (`invalid_transition`).
+    """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     require_action(campaign, "cancel")
@@ -145,7 +160,10 @@ def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def return_to_draft(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign to draft before anything was sent: unschedule it, or undo a send that is still held."""
+    """Return a campaign to draft: unschedule it, or undo its send while that is held.
+
+    Raises NotFound, or Invalid (`invalid_transition`) if it is neither scheduled nor held.
+    """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     if campaign.phase == "scheduled":
@@ -154,7 +172,7 @@ def return_to_draft(account_id: int, campaign_id: int) -> Campaign:
 
 
 def unschedule(campaign: Campaign) -> Campaign:
-    """Make a scheduled campaign a draft again; its time is kept as a suggestion."""
+    """Make a scheduled campaign a draft again; it keeps its scheduled time as a suggestion."""
     require_write_transaction()
     campaign.status, campaign.phase = "draft", "draft"
     store.mark_changed(campaign)
@@ -162,7 +180,10 @@ def unschedule(campaign: Campaign) -> Campaign:
 
 
 def undo_send(account_id: int, campaign_id: int) -> Campaign:
-    """Undo a send during its hold: delete its rows, none of which was attempted, and make it a draft again."""
+    """Undo a send during its hold: delete its messages, none of which was attempted, and make the campaign a draft.
+
+    Raises NotFound, or Invalid (`invalid_transition`) if the campaign is not held.
+    """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     is_held = campaign.phase == "holding" and campaign.hold_until > clock.now_ms()
@@ -179,9 +200,9 @@ def undo_send(account_id: int, campaign_id: int) -> Campaign:
 
 
 def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Delete a campaign and return its previous state; open rows are cancelled, the ledger and its events stay.
+    """Delete a campaign and return it as it was before.
 
-    Raises NotFound, or NotAllowed.
+    Its open messages are cancelled; its rows in the ledger and its events stay. Raises NotFound, or NotAllowed.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -213,7 +234,10 @@ def restore(account_id: int, campaign_id: int) -> Campaign:
 
 
 def complete_finished() -> int:
-    """Complete the live campaigns without open rows and return their number."""
+    """Complete the campaigns that are sending and have no open messages left, and return their number.
+
+    A completed campaign that has resent messages returns to completed, without a second event.
+    """
     require_write_transaction()
     finished = (
         connection()
@@ -252,30 +276,32 @@ def _record_event(campaign: Campaign, event: str, data: dict[str, object]) -> No
     )  # fmt: skip
 
 
-# The automatic pause: too many unknown addresses, too many complaints, rejections of the sender's domain or number, or
-# SMS that networks filter as unwanted.
+# The automatic pause. Its causes: too many unknown addresses, too many complaints, rejections of the sender's domain or
+# number, and SMS that networks filter as unwanted.
 #
-# The counts are stored in the campaign, so a check costs nothing. When a person resumes a campaign, they accept what
-# happened before: the counts start again from there.
+# The counts are stored in the campaign, so a check is cheap. A user who resumes a campaign accepts what happened
+# before: the counts at that time become its `baseline`, and only what is above them is compared with the limits.
 
-# Hard bounces and complaints, both from a minimum number of messages (docs/decisions.md#6).
+# The largest shares of hard bounces and complaints, and the number of messages from which they are checked
+# (docs/decisions.md#6).
 MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
-# Messages that were reported later as unauthenticated or from an unregistered sender. Immediate rejections are handled
-# by `sending.workers.circuit_breaker`.
+# The number of messages, reported later as unauthenticated or from an unregistered sender, that pauses a campaign.
+# Immediate rejections are handled by `sending.workers.circuit_breaker`.
 MAX_STRANGERS = 3
-# SMS that networks filtered as unwanted. Single ones always occur; this many and this share are caused by the campaign.
+# The share and the minimum number of SMS, filtered by networks as unwanted, that pause a campaign. Fewer occur in any
+# campaign.
 MAX_FILTERED, FROM_FILTERED = 0.05, 10
 _LIVE = ("sending", "holding")
 
 
 def list_auto_pause_candidates() -> list[tuple[int, int]]:
-    """Return (account id, campaign id) of the live campaigns that must be paused."""
+    """Return (account id, campaign id) of the live campaigns that exceed a limit of the automatic pause."""
     live = Campaign.select().where(Campaign.phase.in_(_LIVE), Campaign.deleted_at.is_null())
     return [(campaign.account_id, campaign.id) for campaign in live if find_auto_pause_reason(campaign) is not None]
 
 
 def check_auto_pause(account_id: int, campaign_id: int) -> str | None:
-    """Pause a live campaign if it exceeds a limit, and return the reason, if any."""
+    """Pause a live campaign if it exceeds a limit; return the reason, or None if it does not. Raises NotFound."""
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     reason = find_auto_pause_reason(campaign) if campaign.phase in _LIVE else None
@@ -287,7 +313,10 @@ def check_auto_pause(account_id: int, campaign_id: int) -> str | None:
 
 
 def find_auto_pause_reason(campaign: Campaign) -> str | None:
-    """Return why a campaign must be paused, or None."""
+    """Return the pause reason of the limit that a campaign exceeds, or None.
+
+    It is `domain_failed`, `transport` (the sender or its SMS are rejected), `bounce_rate` or `complaint_rate`.
+    """
     address = (campaign.sender or {}).get("email")
     if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
         return "domain_failed"
@@ -305,7 +334,7 @@ def find_auto_pause_reason(campaign: Campaign) -> str | None:
 
 
 def _describe_rejection(campaign_id: int) -> str:
-    """Return the last reply that rejected the sender, with advice."""
+    """Return the text of the last reply that rejected the sender of a campaign, followed by advice."""
     kind, enhanced, text = outcomes.get_last_sender_rejection(campaign_id) or (
         bounce_classes.AUTHENTICATION.name,
         None,
@@ -320,7 +349,7 @@ def _describe_rejection(campaign_id: int) -> str:
     return f"{text or bounce_class.meaning} - {advice}"
 
 
-# The last action on a campaign, from the events that its state changes record.
+# Who paused or cancelled a campaign, from the events that record it.
 
 _LAST_EVENT = (
     "SELECT data, created_at FROM event WHERE account_id = ? AND resource_uid = ? AND event = ? "
@@ -330,7 +359,10 @@ _EVENT_OF_PHASE = {"paused": "campaign_paused", "cancelled": "campaign_completed
 
 
 class LastAction(NamedTuple):
-    """The time of an action and the name of the user who did it (None: the service or an API key)."""
+    """Who paused or cancelled a campaign, and when.
+
+    `at` is in Unix milliseconds. `name` is that of the user, or None for the service, an API key or a deleted user.
+    """
 
     at: int
     name: str | None
@@ -338,7 +370,7 @@ class LastAction(NamedTuple):
 
 
 def find_last_action(campaign: Campaign) -> LastAction | None:
-    """Return the action that paused or cancelled a campaign, or None in other phases."""
+    """Return who paused or cancelled a campaign and when, or None if it is neither paused nor cancelled."""
     event = _EVENT_OF_PHASE.get(campaign.phase)
     row = fetch_one(_LAST_EVENT, (campaign.account_id, f"campaign:{campaign.id}", event)) if event else None
     if row is None:

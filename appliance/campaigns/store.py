@@ -1,4 +1,4 @@
-"""Create, find, list, edit and duplicate campaigns, and validate their changes."""
+"""Campaigns in the database: creating, finding, listing, editing and duplicating them, and validating changes."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -34,7 +34,7 @@ from appliance.storage.database import Page, paginate, rows
 from appliance.storage.models import Campaign, ContactList, Flow, Segment, Template, Trigger
 from appliance.storage.transactions import require_write_transaction, snapshot
 
-# The shapes of requests: create, edit, send, and list.
+# The Structs of requests: create, edit, send, and list.
 
 StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelled", "scheduled"]
 
@@ -42,7 +42,7 @@ Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed
 
 
 class TriggerWrite(Struct, forbid_unknown_fields=True):
-    """The audience of a campaign; unknown keys are refused, because they could change who gets email."""
+    """The audience of a campaign; unknown keys are rejected, because ignoring them could change who gets messages."""
 
     REFUSED: ClassVar[RefusedKeys] = findings.TRIGGER
 
@@ -68,7 +68,7 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
 
 
 class CampaignCreate(Struct):
-    """A new campaign; only its name is needed."""
+    """A new campaign; only `name` is required."""
 
     REFUSED: ClassVar[RefusedKeys] = findings.CREATE
 
@@ -88,7 +88,10 @@ class CampaignCreate(Struct):
 
 
 class CampaignPatch(Struct):
-    """A change of a campaign; with `updated_at` as last read, stale changes are refused."""
+    """A change of a campaign.
+
+    With `updated_at` as last read, the change is rejected if the campaign was changed since.
+    """
 
     REFUSED: ClassVar[RefusedKeys] = findings.PATCH
 
@@ -124,13 +127,13 @@ class CampaignPatch(Struct):
 
 
 class CampaignCopy(Struct):
-    """A duplicate; by default it has the name of the campaign with "(copy)" appended."""
+    """The duplicate of a campaign; its default name is the original one with "(copy)" appended."""
 
     name: Name | UnsetType = UNSET
 
 
 class SendRequest(Struct):
-    """The attributes that are applied in the transaction of the send.
+    """Changes to a campaign that are applied together with its send, and options of the send.
 
     A future `scheduled_at` schedules the campaign; a past one, or null, sends it now.
     """
@@ -169,7 +172,7 @@ class SendRequest(Struct):
 
 
 class CampaignQuery(PageQuery):
-    """Filters of the campaign list; `asked` selects campaigns that wait for approval."""
+    """Filters and page of the campaign list."""
 
     status: (
         Annotated[
@@ -200,16 +203,18 @@ _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("ca
 # The largest audience whose rows are written, ended and counted in one transaction.
 MAX_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
-# The orders of a campaign list; a minus before the name reverses the order.
+# The columns by which a campaign list can be ordered; a minus before the name reverses the order.
 ORDERS = {"name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at}
 _LIVE_PHASES = ("sending", "holding", "paused")
 _ZERO_SUMS = dict.fromkeys(("audience", "pending", *FINAL_STATUSES, "accepted"), 0)
 
 
 def list_campaigns(account_id: int, query: CampaignQuery, order: str = "", sums: bool = True) -> Page:
-    """List campaigns, newest first or in one of `ORDERS`, with trigger, template and sums.
+    """Return a page of an account's campaigns with trigger, template and details.
 
-    Without `sums` only live and paused campaigns are counted; the others have `stats` None and their stored counters.
+    `order` is a name of `ORDERS`, with a minus for descending; the default is newest first. Without `sums`, only the
+    messages of live and paused campaigns are counted; the others have `stats` None, and only their stored counters.
+    Raises Invalid for an unknown status.
     """
     matches = select_matching(account_id, query)
     sort = _get_order(order) if order else (Campaign.created_at.desc(), Campaign.id.desc())
@@ -223,7 +228,10 @@ def _get_order(order: str) -> tuple[Any, ...]:
 
 
 def select_matching(account_id: int, query: CampaignQuery) -> Any:
-    """Return the campaigns that match the filters, as an unordered database query."""
+    """Return an unordered query of an account's campaigns that match the filters, with trigger and template.
+
+    Raises Invalid for an unknown status.
+    """
     matches = _select().where(Campaign.account == account_id)
     if isinstance(query.status, str):
         phases = _PHASE_ALIASES.get(query.status)
@@ -242,7 +250,7 @@ def select_matching(account_id: int, query: CampaignQuery) -> Any:
 
 
 def count_by_phase(account_id: int) -> dict[str, int]:
-    """Count an account's campaigns by phase."""
+    """Return the number of an account's campaigns by phase, without phases that no campaign is in."""
     return dict(
         rows(
             "SELECT phase, count(*) FROM campaign WHERE account_id = ? AND deleted_at IS NULL GROUP BY phase",
@@ -252,12 +260,12 @@ def count_by_phase(account_id: int) -> dict[str, int]:
 
 
 def count_awaiting_approval(account_id: int) -> int:
-    """Count the campaigns of an account that wait for approval."""
+    """Return the number of an account's campaigns that wait for approval."""
     return int(select_matching(account_id, CampaignQuery(asked=True)).count())
 
 
 def get(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign with trigger, template and sums, all of one moment (see `add_details`).
+    """Return a campaign with trigger, template and details, all read from one snapshot (see `add_details`).
 
     Raises NotFound.
     """
@@ -269,7 +277,7 @@ def get(account_id: int, campaign_id: int) -> Campaign:
 
 
 def get_row(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign without details and sums.
+    """Return a campaign without the derived attributes of `add_details`.
 
     Raises NotFound.
     """
@@ -282,14 +290,17 @@ def get_row(account_id: int, campaign_id: int) -> Campaign:
 
 
 def get_many(account_id: int, ids: list[int]) -> list[Campaign]:
-    """Return the campaigns that exist among the ids, as `get` does, in the order of their ids."""
+    """Return the campaigns of an account with these ids, each as `get` returns it, in order of id.
+
+    Ids that do not exist are left out.
+    """
     with snapshot():
         campaigns = _select().where(Campaign.account == account_id, Campaign.id.in_(ids)).order_by(Campaign.id)
         return [add_details(campaign) for campaign in campaigns]
 
 
 def find_with_sums(campaign_id: int) -> Campaign | None:
-    """Return a campaign of any account, even a deleted one, with its sums, all of one moment."""
+    """Return a campaign of any account, even a deleted one, with its `stats`, or None if it does not exist."""
     with snapshot():
         campaign = Campaign.get_or_none(Campaign.id == campaign_id)
         return None if campaign is None else add_sums(campaign)
@@ -305,10 +316,10 @@ def _select() -> Any:
 
 
 def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
-    """Add the derived attributes `stats`, `editable` and `waiting` (the hold reason).
+    """Set the derived attributes `editable`, `waiting` (a HoldReason or None) and `stats` (see `add_sums`); return it.
 
-    Counting the rows of a large campaign takes too long for a write transaction: there `stats` stays None, and the
-    caller uses `add_sums` afterwards.
+    `stats` stays None without `sums`, and in a write transaction if the campaign has more than `MAX_AT_ONCE` messages,
+    because counting them takes too long there; the caller can use `add_sums` afterwards.
     """
     campaign.stats, campaign.editable, campaign.waiting = (
         None,
@@ -321,7 +332,10 @@ def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
 
 
 def add_sums(campaign: Campaign) -> Campaign:
-    """Add `stats` if they are missing."""
+    """Set `stats`, the number of a campaign's messages by status and in all, if it is missing; return the campaign.
+
+    Keys: those of `_ZERO_SUMS`.
+    """
     if getattr(campaign, "stats", None) is None:
         campaign.stats = count_by_status("campaign_id", campaign.id) if campaign.started_at else dict(_ZERO_SUMS)
     return campaign
@@ -332,7 +346,7 @@ def create(
 ) -> Campaign:
     """Create a draft with its hidden flow, trigger and template.
 
-    Raises Invalid with all faults.
+    `content` is the request's content if it was prepared outside of the transaction. Raises Invalid with all errors.
     """
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else "email"
@@ -353,7 +367,10 @@ def create(
 
 
 def prepare(account_id: int, campaign_id: int, content: Content | UnsetType) -> PreparedContent | None:
-    """Check and parse the content of a change, outside of the write transaction; raises NotFound."""
+    """Check and parse the content of a request for the campaign; call it outside of the write transaction.
+
+    Returns None if the request has no content. Raises NotFound.
+    """
     template_id = Campaign.select(Campaign.template).where(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     ).tuples().first()  # fmt: skip
@@ -363,9 +380,10 @@ def prepare(account_id: int, campaign_id: int, content: Content | UnsetType) -> 
 
 
 def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: PreparedContent | None = None) -> bool:
-    """Apply a change to a campaign and return whether content or audience changed.
+    """Apply a change to a campaign and return whether its content, audience or channel changed.
 
-    Raises Conflict if it was changed since it was read, Invalid with all faults, or `campaign_locked` for a locked one.
+    Such a change needs a new approval. Raises Conflict if the campaign was changed since the client read it, or
+    Invalid: with all errors, or as `campaign_locked`.
     """
     require_write_transaction()
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
@@ -396,7 +414,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
 
 
 def mark_changed(campaign: Campaign) -> None:
-    """Save a campaign as changed now; `updated_at` always increases."""
+    """Save a campaign with a new `updated_at`: now, or 1 ms after the previous value if that is later."""
     campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
     campaign.save()
 
@@ -425,7 +443,10 @@ def _apply_changes(
 def apply_send_request(
     campaign: Campaign, request: SendRequest, by: Actor, content: PreparedContent | None = None
 ) -> bool:
-    """Apply the validated attributes of a send request and return whether content or audience changed."""
+    """Apply the changes of a validated send request to a campaign; return whether content or audience changed.
+
+    The caller saves the campaign.
+    """
     require_write_transaction()
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
@@ -435,16 +456,17 @@ def apply_send_request(
     return is_changed
 
 
-# Duplicating a campaign: a new draft with its content and audience.
+# Duplicating a campaign: a new draft with the same content and audience.
 
 _MAX_NAME = 240
-# The data that belongs to the original alone, and the trigger data that must be confirmed again before a send.
+# Keys of the campaign's data that are about its own send, and keys of the trigger's data that a user must confirm
+# again.
 _UNCOPIED_DATA = ("pause_detail",)
 _UNCOPIED_TRIGGER_DATA = ("confirm_send_to_all",)
 
 
 def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, name: str | None = None) -> Campaign:
-    """Create a draft with the content, audience and channel of a campaign, but not its scheduled time.
+    """Create a draft with the content, audience, channel, tracking and data of a campaign, but not its scheduled time.
 
     Raises NotFound.
     """
@@ -472,12 +494,12 @@ def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, nam
 
 # Validating a change, and checking whether it touches locked content.
 
-# The largest number of lists or segments under one key of the audience.
+# The largest number of lists or segments in one key of the trigger's data.
 MAX_IDS = 500
 
 
 def content_locked(campaign: Campaign) -> Invalid:
-    """Return the error for a change of a locked campaign."""
+    """Return the error (`campaign_locked`) for a change of a campaign that can no longer be edited."""
     return Invalid(
         {"base": ["this campaign is locked: duplicate it to change it"]},
         reason="campaign_locked",
@@ -486,7 +508,10 @@ def content_locked(campaign: Campaign) -> Invalid:
 
 
 def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
-    """Return whether a request would change locked attributes."""
+    """Return whether a request would change an attribute that a locked campaign must keep.
+
+    These are channel, tracking, scheduled time, audience and content; name and data may always change.
+    """
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
             return True
@@ -514,7 +539,10 @@ def validate_write(
     account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str,
     content: PreparedContent | None = None,
 ) -> None:  # fmt: skip
-    """Raise Invalid with all faults of the trigger and template attributes."""
+    """Raise Invalid with all errors of the trigger and template attributes, if there are any.
+
+    `content` avoids checking again what was prepared outside of the transaction.
+    """
     faults = Faults()
     if isinstance(request.trigger_attributes, TriggerWrite):
         validate_trigger(account_id, request.trigger_attributes, faults)
@@ -526,7 +554,7 @@ def validate_write(
 
 
 def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> None:
-    """Add all faults of the trigger attributes to `faults`."""
+    """Add all errors of the trigger attributes to `faults`."""
     path = "trigger_attributes."
     references: list[tuple[str, Any, Any]] = [
         ("contact_list_id", ContactList, trigger.contact_list_id),
@@ -563,7 +591,11 @@ _SEND_SCOPE = "campaigns:send"
 
 
 def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
-    """Raise NotAllowed if the actor may not edit or change the status of a scheduled or live campaign."""
+    """Raise NotAllowed if the actor may not make this change; anyone who may edit can change a draft.
+
+    A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change a
+    scheduled campaign's content, and nobody its time.
+    """
     if campaign.phase == "draft":
         return
     is_paused = campaign.status == "paused"
@@ -578,7 +610,7 @@ def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: A
 
 
 def check_end(campaign: Campaign, by: Actor) -> None:
-    """Raise NotAllowed if the actor may not delete, and so end, a scheduled or live campaign."""
+    """Raise NotAllowed if the actor may not delete the campaign, which would stop it if it is scheduled or live."""
     if campaign.phase in ("draft", "completed", "cancelled"):
         return
     if by.is_test and not campaign.test:
@@ -590,7 +622,10 @@ def check_end(campaign: Campaign, by: Actor) -> None:
 
 
 def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
-    """Raise NotAllowed if the template belongs to a scheduled campaign and the actor may not send."""
+    """Raise NotAllowed if the template is that of a scheduled campaign that the actor may not change.
+
+    A user needs the permission to send; a test key may change only campaigns that test keys sent.
+    """
     if not by.is_test and (by.user_id is None or by.can_send):
         return
     armed = Campaign.get_or_none(

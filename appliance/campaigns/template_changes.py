@@ -1,7 +1,8 @@
 """Changes of a template's content: over the API, from another template, and from pasted HTML (docs/decisions.md#2).
 
-An author may write but not send, so they can neither change a scheduled campaign, nor reschedule it, nor stop it. A key
-without `campaigns:send` may write, but not reschedule. A test key may change the state only of what test keys sent.
+A user who may not send, such as an author, can neither change, reschedule nor stop a scheduled campaign. An API key
+without `campaigns:send` can change its content but not reschedule it. A test key can change only scheduled campaigns
+that test keys sent.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.storage.models import Campaign, Flow, Template
 from appliance.storage.transactions import require_write_transaction
 
-# Changes over the API, of a standalone template, of a campaign's template, or of a flow step's.
+# Changes over the API of a standalone template, or of the template of a campaign or flow step.
 
 _TEST_KEY_REFUSED = "A test API key cannot change a live flow."
 _LIVE_FLOW = "This flow is live; only a user who may send can change its content."
@@ -27,10 +28,10 @@ _LIVE_FLOW = "This flow is live; only a user who may send can change its content
 def update_template(
     account_id: int, template_id: int, request: TemplateWrite, by: Actor, prepared: PreparedContent | None = None
 ) -> Template:
-    """Update a template on behalf of an actor.
+    """Update a template for an actor.
 
-    The user is recorded as the last editor, so that they cannot approve a change that they made with a token. Raises as
-    `templates.update`, and NotAllowed for content that is live or scheduled.
+    A user is recorded as the last editor, so that they cannot approve their own change made over the API.
+    Raises what `templates.update` raises, and NotAllowed if the actor may not change a live flow or scheduled campaign.
     """
     require_write_transaction()
     _require_access(account_id, template_id, by)
@@ -38,7 +39,7 @@ def update_template(
     if row.action_id is None:
         return templates.update(account_id, template_id, request, by.user_id, prepared=prepared)
     previous_revision = row.revision
-    # Without a user id, because an edit by a user would stay a draft until it is published.
+    # No user id is passed, because an edit by a user would remain a draft until it is published.
     template = templates.update(account_id, template_id, request, prepared=prepared)
     if by.user_id is not None and template.revision != previous_revision:
         Flow.update(edited_by=by.user_id).where(Flow.id == row.flow_id).execute()
@@ -57,17 +58,18 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
     check_template_change(account_id, template_id, by)
 
 
-# Content for a campaign from elsewhere: a copy, which later changes of the source do not affect.
+# Content copied into a campaign; later changes of its source do not affect the campaign.
 
 _CONTENT_FIELDS = ("body", "design")
-# Written only if they are empty in the campaign, so that deliberate text is not overwritten.
+# Copied only if they are empty in the campaign, so that text of its author is not overwritten.
 _TEXT_FIELDS = ("subject", "preheader")
 
 
 def apply_template(account_id: int, campaign_id: int, source: int | str, user_id: int | None = None) -> Campaign:
-    """Copy the content of a template, or of a starter by its key, into a draft.
+    """Copy the content of a template (by its id) or a starter (by its key) into a campaign.
 
-    Raises NotFound, or Invalid.
+    An email also gets its subject and preheader, if the campaign has none. Raises NotFound, or Invalid if the template
+    is for the other channel or the campaign is locked.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -86,9 +88,9 @@ def apply_template(account_id: int, campaign_id: int, source: int | str, user_id
 
 
 def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:
-    """Replace the content of a draft with HTML.
+    """Replace the body and design of an email campaign with HTML.
 
-    Raises NotFound, or Invalid.
+    Raises NotFound, or Invalid if the campaign is SMS or locked.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
