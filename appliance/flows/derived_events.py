@@ -1,14 +1,14 @@
-"""Events that the service derives by itself for triggers: `date_reached`, `segment_enter` and `segment_exit`.
+"""Events that the service itself finds for triggers: `date_reached`, `segment_enter` and `segment_exit`.
 
-`date_reached`: at its time of day an event is recorded for each contact whose date is that day. Each trigger stores
-the last day it has checked, and within a day the last contact, in the transaction of the events, so that no contact
-gets the event twice and none is missed if the process stops in between. A day that was missed by more than
-`limits.max_lateness` is skipped; one that was begun is finished.
+`date_reached`: at the trigger's time of day, an event is recorded for each contact whose date is that day. The trigger
+stores the last day that it has checked, and within a day the last contact, in the transaction that records the events,
+so that no contact gets the event twice and none is missed if the process stops. A day that is late by more than
+`limits.max_lateness` is skipped, but a day whose check has begun is finished.
 
-`segment_enter`, `segment_exit`: segments follow from filters, so a change is not visible when it happens.
-Segments that a flow or webhook listens to are compared with their stored members at most a minute after contacts
-changed (large ones less often: at most a tenth of the time). Contacts in the segment when the watch began, or since the
-segment was edited, did not enter.
+`segment_enter`, `segment_exit`: filters decide who is in a segment, so nothing is recorded at the moment when that
+changes. Segments that a flow or webhook listens to are therefore compared with their stored members about a minute
+after data has changed, and large ones less often: checks take at most a tenth of the time. Contacts who are in the
+segment when the watch begins, or right after its filters were edited, cause no event.
 """
 
 import json
@@ -46,7 +46,10 @@ _DAY = timedelta(days=1)
 
 
 class DateQuery(NamedTuple):
-    """The day whose contacts are searched, in the account's time zone; `yearly` dates recur each year."""
+    """A search for contacts with a date on `day`, in the account's time zone `zone`.
+
+    A `yearly` search ignores the year, as for birthdays.
+    """
 
     day: date
     yearly: bool
@@ -54,21 +57,22 @@ class DateQuery(NamedTuple):
 
 
 def get_due_moment(day: date, time_of_day: str, zone: ZoneInfo) -> int:
-    """Return the moment (ms) at which the contacts of a day are due: a time of day in the account's time zone."""
+    """Return the time of day (`HH:MM`) on a day in a time zone, in Unix milliseconds."""
     hour, minute = time_of_day.split(":")
     return int(datetime.combine(day, time(int(hour), int(minute)), zone).timestamp() * 1000)
 
 
 def get_last_due_day(now: int, time_of_day: str, zone: ZoneInfo) -> date:
-    """Return the last day whose moment has passed."""
+    """Return the last day on which the time of day (`HH:MM`) has passed at `now` (Unix milliseconds)."""
     today = datetime.fromtimestamp(now / 1000, zone).date()
     return today if get_due_moment(today, time_of_day, zone) <= now else today - _DAY
 
 
 def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Binder) -> str:
-    """Return a condition that holds for all contacts whose date falls on a day, and for few others.
+    """Return an SQL condition on contact `c` that is true for all contacts whose date is on the day, and few others.
 
-    A text with an offset may be the day before or after in the account's time zone.
+    `falls_on` decides which of them match. The neighbouring days are included, because a date stored as text with a UTC
+    offset may be the day before or after in the account's time zone.
     """
     days = [query.day - _DAY, query.day, query.day + _DAY]
     if source.is_moment and not query.yearly:
@@ -84,7 +88,7 @@ def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Bi
     texts = ", ".join(binder.add(day) for day in sorted(ends))
     if source.is_moment:
         return f"strftime('%m-%d', {source.sql} / 1000, 'unixepoch') IN ({texts})"
-    # Birthdays are also stored without a year: 05-12, or --05-12 as in address books
+    # Birthdays are also stored without a year: 05-12, or --05-12 as in address books.
     return (
         f"(substr({source.sql}, 6, 5) IN ({texts}) OR {source.sql} IN ({texts}) "
         f"OR (substr({source.sql}, 1, 2) = '--' AND substr({source.sql}, 3) IN ({texts})))"
@@ -92,7 +96,11 @@ def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Bi
 
 
 def falls_on(value: Any, query: DateQuery) -> bool:
-    """Return whether a date falls on a day; yearly from its own day on, a stored moment from the next year on."""
+    """Return whether a date is on the day of the query.
+
+    The value is a text, with or without a time or a year, or Unix milliseconds. In a yearly query, a date counts from
+    its own day on, and Unix milliseconds from the following year on. A value that is not a date counts as no match.
+    """
     if isinstance(value, str) and query.yearly and len(value.removeprefix("--")) == 5:
         return _is_same_day(f"2000-{value.removeprefix('--')}", query.day)
     day = _parse_day(value, query.zone)
@@ -106,7 +114,7 @@ def falls_on(value: Any, query: DateQuery) -> bool:
 
 
 def _is_same_day(text: str, day: date) -> bool:
-    """Return whether day and month are the same; 29 February is 28 February in years without a leap day."""
+    """Return whether an ISO date has the day and month of `day`; 29 February counts as 28 February in other years."""
     month_day = text[5:]
     if month_day == "02-29" and not _is_leap(day.year):
         month_day = "02-28"
@@ -132,12 +140,13 @@ def _parse_day(value: Any, zone: ZoneInfo) -> date | None:
 
 
 _DATE_BATCH_SIZE = 200
-# A stored day this far ahead is due to a wrong clock; one that is less far ahead may be due to a corrected clock.
+# If the stored day is further ahead than this, it was stored under a wrong clock and the scan starts over. A day that
+# is ahead by less may only mean that the clock was corrected.
 _MAX_AHEAD = timedelta(days=7)
 
 
 class _DateTrigger(NamedTuple):
-    """A date trigger of an active flow, and how far it has scanned."""
+    """A date trigger of an active flow; `scanned` is its `_ScanState` as JSON, or None before the first check."""
 
     id: int
     account_id: int
@@ -149,37 +158,44 @@ class _DateTrigger(NamedTuple):
 
     @property
     def time_of_day(self) -> str:
-        """Return the time of day at which the trigger is due."""
+        """Return the time of day at which the trigger is due, as `HH:MM`."""
         return str(self.spec.data.get("at") or triggers.DEFAULT_TIME_OF_DAY)
 
     @property
     def query(self) -> list[Any]:
-        """Return the search of the trigger; if it changes, the scan starts over."""
+        """Return [path of the date, yearly, offset in days]; if one of them changes, the scan starts over."""
         data = self.spec.data
         return [data.get("path"), bool(data.get("yearly")), data.get("offset_days") or 0]
 
 
 class _ScanState(msgspec.Struct):
-    """The last day that was checked; `contact` is the last contact of the following day, while that is in progress."""
+    """How far a trigger has scanned.
+
+    `asks` is the `query` of the trigger at the time, and `day` the last day that was checked completely. While the
+    following day is being checked, `contact` is the id of the last contact checked.
+    """
 
     asks: list[Any]
     day: date
     contact: int | None = None
 
 
-# Triggers whose check failed, and when they are tried again (`clock.monotonic`)
+# By trigger id: when a trigger whose check failed is tried again (`clock.monotonic`).
 _date_retry_at: dict[int, float] = {}
 _DATE_RETRY_SECONDS = 60.0
 
 
 def is_date_check_due() -> bool:
-    """Return whether a day of some trigger is due."""
+    """Return whether any date trigger has a day to check."""
     now = clock.now_ms()
     return any(_get_next_day(trigger, _get_scan_state(trigger), now) is not None for trigger in _load_date_triggers())
 
 
 def check_dates() -> bool:
-    """Check one batch of contacts of each due day; return whether there was any."""
+    """Check the next batch of contacts for each date trigger that has a day to check; return whether any has.
+
+    A trigger that fails is logged and tried again after `_DATE_RETRY_SECONDS`. Raises Unavailable and storage errors.
+    """
     now, has_checked = clock.now_ms(), False
     for trigger in _load_date_triggers():
         state = _get_scan_state(trigger)
@@ -195,7 +211,7 @@ def check_dates() -> bool:
                 _check_day(trigger, state, day, now)
             has_checked = True
         except Exception as error:
-            # A trigger that fails blocks no other flow
+            # A trigger that fails must not block other flows.
             if isinstance(error, Unavailable) or to_storage_error(error) is not None:
                 raise
             _date_retry_at[trigger.id] = clock.monotonic() + _DATE_RETRY_SECONDS
@@ -230,14 +246,14 @@ def _get_scan_state(trigger: _DateTrigger) -> _ScanState | None:
 
 
 def _starts_over(trigger: _DateTrigger, state: _ScanState, now: int) -> bool:
-    """Return whether a trigger starts over: its search has changed, or its stored day is far ahead."""
+    """Return whether a scan starts over, because the trigger's query has changed or the stored day is far ahead."""
     return (
         state.asks != trigger.query or state.day > get_last_due_day(now, trigger.time_of_day, trigger.zone) + _MAX_AHEAD
     )
 
 
 def _get_next_day(trigger: _DateTrigger, state: _ScanState | None, now: int) -> date | None:
-    """Return the day to check now, or None; the current day if none was checked before."""
+    """Return the day to check now, or None if the next one is not due; for a scan that starts, the last due day."""
     if state is None or _starts_over(trigger, state, now):
         return get_last_due_day(now, trigger.time_of_day, trigger.zone)
     day = state.day + _DAY
@@ -247,7 +263,7 @@ def _get_next_day(trigger: _DateTrigger, state: _ScanState | None, now: int) -> 
 def _check_day(trigger: _DateTrigger, state: _ScanState, day: date, now: int) -> None:
     latest = now - int(parse_seconds(config.current().limits.max_lateness) * 1000)
     if state.contact is None and get_due_moment(day, trigger.time_of_day, trigger.zone) < latest:
-        # Skips all missed days at once: the last of them is the last whose moment is too long ago
+        # All missed days are skipped at once, up to the last one that is too late.
         last_missed = max(day, get_last_due_day(latest, trigger.time_of_day, trigger.zone))
         log.warning(
             "flows: dates missed while the service was down flow=%s from=%s to=%s", trigger.flow_id, day, last_missed
@@ -260,7 +276,7 @@ def _check_day(trigger: _DateTrigger, state: _ScanState, day: date, now: int) ->
 
 
 def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple[list[NewEvent], int | None]:
-    """Return the events for the next contacts of a day, and the last contact checked if there are more."""
+    """Return the events for the next batch of contacts of a day, and the last contact id if there may be more."""
     path, yearly, offset = trigger.query
     source = triggers.find_date_source(path)
     if source is None:
@@ -298,7 +314,10 @@ def _save_scan_state(trigger: _DateTrigger, state: _ScanState, happened: list[Ne
 
 
 def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: list[NewEvent]) -> None:
-    """Save how far a trigger has scanned and record the events; do nothing if it changed or was paused meanwhile."""
+    """Save how far a trigger has scanned and record the events of contacts that still exist.
+
+    Do nothing if its state has changed, or its flow is no longer active, since the trigger was loaded.
+    """
     require_write_transaction()
     is_current = scalar(
         "SELECT 1 FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE t.id = ? AND t.scanned IS NOT DISTINCT FROM ? "
@@ -330,7 +349,7 @@ _SELECT_FLOW_SEGMENTS = (
 
 
 class _SegmentWatch(NamedTuple):
-    """A watched segment, and its definition when its members were stored."""
+    """A watched segment; `definition` is the hash of its filters when its members were stored, None before that."""
 
     account_id: int
     segment_id: int
@@ -339,28 +358,32 @@ class _SegmentWatch(NamedTuple):
 
 class _LastCheck(NamedTuple):
     at: float  # `clock.monotonic`
-    newest: int  # the last event before it; later ones may be the cause of a change
-    took: float
-    version: tuple[int, int]
+    newest: int  # id of the last event before the check; later events may have caused a change
+    took: float  # seconds
+    version: tuple[int, int]  # data version of the database, and writes of the checking thread's connection
 
 
 class _Cause(NamedTuple):
-    """The events of a contact since the last check: their depth in a chain, and whether all were quiet (an import)."""
+    """The events of a contact since the last check: their greatest chain depth, and whether all of them were quiet."""
 
     depth: int
     quiet: bool
 
 
 _last_checks: dict[int, _LastCheck] = {}
-# Segments that the pulse found due, with the data version of its connection, which no other connection can compare
+# By segment id: the segments that `is_segment_check_due` found due, with the data version that its connection saw. Data
+# versions of different connections cannot be compared.
 _due_segments: dict[int, tuple[int, int]] = {}
-# Segments whose check failed, and when they are tried again (`clock.monotonic`)
+# By segment id: when a segment whose check failed is tried again (`clock.monotonic`).
 _segment_retry_at: dict[int, float] = {}
 _segment_lock = threading.Lock()
 
 
 def is_segment_check_due() -> bool:
-    """Return whether some segment should be checked now; called once a second, always from the same thread."""
+    """Return whether any segment must be checked, or any watch started or stopped.
+
+    Called once a second, always from the same thread, because it compares data versions of the thread's connection.
+    """
     watched = _load_watches()
     if {watch[:2] for watch in watched} != _load_wanted_segments():
         return True
@@ -372,7 +395,11 @@ def is_segment_check_due() -> bool:
 
 
 def check_segments() -> None:
-    """Start and stop watches, and check the segments found due; a second caller returns at once."""
+    """Start and stop watches, and check new watches and the segments that `is_segment_check_due` found due.
+
+    Return at once if another thread is doing so. A segment that fails is logged and tried again later. Raises
+    Unavailable and storage errors.
+    """
     if not _segment_lock.acquire(blocking=False):
         return
     try:
@@ -393,7 +420,7 @@ def check_segments() -> None:
                 _segment_retry_at[watch.segment_id] = clock.monotonic() + CHECK_INTERVAL_SECONDS
                 log.exception("flows: segment check failed segment=%s", watch.segment_id)
             finally:
-                # After a failure the segment is due again without any write, and starts from the same event
+                # After a failure the segment is due again even without any write, and starts from the same event.
                 version, seconds = _due_segments.pop(watch.segment_id, (0, 0)), monotonic() - started_at
                 since, version = (newest_event, version) if is_done else (since, (0, 0))
                 _last_checks[watch.segment_id] = _LastCheck(clock.monotonic(), since, seconds, version)
@@ -402,7 +429,7 @@ def check_segments() -> None:
 
 
 def _get_start_event(watch: _SegmentWatch) -> int:
-    """Return the last event before the last complete check; in a new process, one of a minute ago."""
+    """Return the id of the last event before the last complete check; in a new process, of one a minute ago."""
     last_check = _last_checks.get(watch.segment_id)
     if last_check is not None:
         return last_check.newest
@@ -414,7 +441,7 @@ def _get_start_event(watch: _SegmentWatch) -> int:
 
 
 def _forget_unwatched(watched: set[int]) -> None:
-    """Forget the checks of segments that are not watched any more or were deleted."""
+    """Forget the checks of segments that are no longer watched."""
     for memory in (_last_checks, _due_segments, _segment_retry_at):
         for segment_id in [*memory]:
             if segment_id not in watched:
@@ -429,7 +456,7 @@ def _is_segment_due(watch: _SegmentWatch, version: tuple[int, int]) -> bool:
         return True
     if clock.monotonic() - last_check.at < max(CHECK_INTERVAL_SECONDS, last_check.took * _REST_FACTOR):
         return False
-    # Without writes, only the passing of time can have changed the members
+    # Without writes, the members can only have changed through filters that depend on the current time.
     return last_check.version != version or bool(
         rows("SELECT 1 FROM segment WHERE account_id = ? AND filters LIKE '%within_days%' LIMIT 1", (watch.account_id,))
     )
@@ -447,7 +474,10 @@ def _load_watches() -> list[_SegmentWatch]:
 
 
 def _load_wanted_segments() -> set[tuple[Any, ...]]:
-    """Return the segments that trigger active flows, and all of an account with a webhook for these events."""
+    """Return (account id, segment id) of the segments that must be watched.
+
+    They are the segments that trigger active flows, and all segments of accounts with a webhook for segment events.
+    """
     segments = set(rows(_SELECT_FLOW_SEGMENTS))
     for account_id in webhooks.fetch_accounts_watching_segments():
         segments |= set(rows("SELECT account_id, id FROM segment WHERE account_id = ?", (account_id,)))
@@ -455,12 +485,12 @@ def _load_wanted_segments() -> set[tuple[Any, ...]]:
 
 
 def _update_watches() -> None:
-    """Start the watches that a flow or webhook needs, and delete the members of all others."""
+    """Start the watches that a flow or webhook needs, and delete all other watches with their stored members."""
     wanted_segments, current = _load_wanted_segments(), {watch[:2] for watch in _load_watches()}
     for account_id, segment_id in sorted(wanted_segments - current):
         transactions.write(_start_watch, account_id, segment_id)
     for _, segment_id in sorted(current - wanted_segments):
-        # The definition goes first: a watch that starts again meanwhile starts over
+        # The definition is deleted first, so that a watch that is needed again meanwhile starts over.
         transactions.write(run, "UPDATE segment_watch SET definition = NULL WHERE segment_id = ?", (segment_id,))
         while transactions.write(_delete_members, segment_id):
             pass
@@ -476,7 +506,7 @@ def _start_watch(account_id: int, segment_id: int) -> None:
 
 
 def _delete_members(segment_id: int) -> int:
-    """Delete some stored members, and then the watch; return how many were deleted."""
+    """Delete a batch of a segment's stored members and return their number; if none are left, delete the watch."""
     require_write_transaction()
     deleted = run(
         "DELETE FROM segment_member WHERE (segment_id, contact_id) IN "
@@ -489,9 +519,11 @@ def _delete_members(segment_id: int) -> int:
 
 
 def check_segment(watch: _SegmentWatch, since: int) -> bool:
-    """Record an event for each contact that entered or left a segment; members of a new definition are stored silently.
+    """Compare a segment with its stored members, store the differences, and record an event for each of them.
 
-    Events after `since` may be the cause. Returns whether all changes were saved.
+    If the filters are new, the members are stored without events. The cause of a change is looked for in the contact's
+    events with an id above `since`. Returns False if a segment of the account was edited meanwhile; then the check must
+    be repeated.
     """
     changed_at = _get_segments_changed_at(watch.account_id)
     definition = store.hash_definition(watch.account_id, watch.segment_id)
@@ -508,7 +540,7 @@ def check_segment(watch: _SegmentWatch, since: int) -> bool:
             if not transactions.write(
                 _save_changes, watch, changed_at, event, batch, name if is_same else None, causes
             ):
-                return False  # the segment was edited meanwhile: start over
+                return False
     if not is_same:
         transactions.write(_save_definition, watch, changed_at, definition)
     return True
@@ -545,7 +577,10 @@ def _save_changes(
     name: str | None,
     causes: dict[int, _Cause],
 ) -> bool:
-    """Save that contacts entered or left, with events if `name` is given; return False if the segment changed since."""
+    """Store a batch of contacts that entered or left a segment, with events if its `name` is given.
+
+    Return False, and store nothing, if a segment of the account was edited since `changed_at` or the watch was deleted.
+    """
     require_write_transaction()
     if _get_segments_changed_at(watch.account_id) != changed_at or not scalar(
         "SELECT 1 FROM segment_watch WHERE segment_id = ?", (watch.segment_id,)
@@ -570,10 +605,9 @@ def _save_changes(
 
 
 def _find_causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
-    """Return the events of contacts after an event, as the possible cause of their change.
+    """Return the possible cause of a change for each contact that has events with an id above `since`.
 
-    They are selected by the order of events, not by time: a clock may be set back, and a click is recorded later than
-    it happened.
+    Events are compared by id, not by time: a clock may be set back, and a click is recorded later than it happened.
     """
     cause_rows = rows(
         "SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM json_each(?) one CROSS JOIN event e "
@@ -586,7 +620,10 @@ def _find_causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
 def _record_segment_events(
     watch: _SegmentWatch, event: str, contact_ids: Sequence[int], name: str, causes: dict[int, _Cause]
 ) -> None:
-    """Record the events with the chain depth (because flows may form cycles) and the quietness of their cause."""
+    """Record an event for each contact, with the chain depth of its cause, and quiet if the cause is.
+
+    The depth stops flows that trigger each other in a cycle.
+    """
     cause_by_contact = {contact_id: causes.get(contact_id, _Cause(0, False)) for contact_id in contact_ids}
     events.record_many(
         [

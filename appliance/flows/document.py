@@ -1,6 +1,6 @@
-"""The nested steps of a flow: parsed with every error at its path, dumped for the API, walked and rearranged.
+"""The nested steps of a flow: parsing a request, output for the API, search, and rearranging.
 
-The keys of a step decide its type where the request does not name it (docs/decisions.md#12). A stored step has `id` and
+The keys of a step decide its type if the request does not name it (docs/decisions.md#12). A stored step has `id` and
 `type`, the props of its kind, and its branches if it has any. Functions that rearrange steps return new lists and leave
 their arguments unchanged. `versions` compiles a document into the rows of a version.
 """
@@ -18,17 +18,17 @@ from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import ParseContext, StepKind
 from appliance.flows.steps.wait import MAX_SECONDS
 
-# Keys of a step in the document that do not belong to its kind
+# The keys of a step that do not depend on its kind.
 FRAME_KEYS = frozenset({"id", "type", "yes", "no"})
 
 
 MAX_STEPS = 200
 MAX_DEPTH = 10
-# The limit for merge tag code in all messages together, in characters outside of quotes (`find_code_error`),
-# because a flow is published in one transaction.
+# The limit of merge tag code in all messages of a flow together, in characters outside of quotes
+# (`find_code_error`). All messages are compiled in the transaction that publishes the flow.
 MAX_TAG_CODE = 65_536
 BRANCHES = ("yes", "no")
-# Fields that the API shows for every step, whatever its kind
+# Fields that the API shows for steps of every kind.
 EMPTY_STEP: dict[str, Any] = {
     "subject": "", "body": "", "preheader": "", "duration": 0, "filters": [], "yes": [], "no": [], "event_name": "",
     "forward_event_data": False, "template_id": None,
@@ -40,7 +40,10 @@ Step = dict[str, Any]
 
 
 class ParsedSteps(NamedTuple):
-    """Steps as parsed; those that send hold their content under `content` until it is saved in a template."""
+    """Parsed steps, and the highest step id that was ever given in the flow (`last_action`).
+
+    Steps that send have their content under `content` until it is saved in a template.
+    """
 
     steps: list[Step]
     last_action: int
@@ -49,14 +52,15 @@ class ParsedSteps(NamedTuple):
 def parse_steps(
     account_id: int, raw: Any, faults: Faults, previous: Sequence[Step] = (), last_action: int = 0, path: str = "steps"
 ) -> ParsedSteps:
-    """Parse the steps of a flow and add every error; a step with the `id` of one in `previous` is that step.
+    """Parse the steps of a request and add every error to `faults`, each at its path below `path`.
 
-    All other steps get new ids: an id is never given twice.
+    A step with the `id` of a step in `previous` keeps that id. All others get new ids above `last_action`, because an
+    id is never given twice. With errors, the returned steps are incomplete.
     """
     if raw is None:
         return ParsedSteps([], last_action)
     parser = _StepParser(account_id, faults, {step["id"]: step for _, step in walk(previous)}, last_action)
-    # Only null means absent here: an empty object in place of all steps has no clear meaning
+    # Only null counts as absent here, unlike in a step.
     error = (
         check_size(raw) or merge_limits.find_code_error(merge.iterate_strings(raw), MAX_TAG_CODE)
         if isinstance(raw, list)
@@ -79,12 +83,15 @@ def walk(steps: Sequence[Step], path: str = "steps") -> Iterator[tuple[str, Step
 
 
 def get_props(step: Step) -> dict[str, Any]:
-    """Return the props that the kind of a stored step keeps."""
+    """Return the props of a stored step, without `id`, `type` and branches."""
     return {key: value for key, value in step.items() if key not in FRAME_KEYS}
 
 
 def dump_steps(steps: Sequence[Step], contents: Mapping[int, Mapping[str, Any]]) -> list[Step]:
-    """Return stored steps as the API shows them; `contents` holds the content of their templates by template id."""
+    """Return stored steps as the API shows them.
+
+    `contents` holds the content of the templates (see `versions.get_contents`) by template id.
+    """
     dumped_steps = []
     for step in steps:
         props = get_props(step)
@@ -102,9 +109,9 @@ def is_absent(value: Any) -> bool:
 
 
 def check_size(raw: Any) -> str | None:
-    """Return an error if there are more steps, or deeper ones, than a flow may have, else None.
+    """Return an error if there are more than `MAX_STEPS` steps or `MAX_DEPTH` levels, else None.
 
-    It runs before any other code looks at the steps.
+    It accepts any JSON, because it runs before anything else reads the steps.
     """
     count, depth, level = 0, 0, [raw]
     while level:
@@ -146,7 +153,7 @@ class _StepParser:
         previous_step = self._match_previous(raw, path)
         kind = self._resolve_kind(raw, path, previous_step)
         if kind is None:
-            # Errors inside its branches are reported all the same
+            # Errors inside the branches are reported all the same.
             for branch in BRANCHES:
                 self.parse_all(raw.get(branch), f"{path}.{branch}")
             return None
@@ -163,7 +170,7 @@ class _StepParser:
         return self.last_action
 
     def _match_previous(self, raw: Step, path: str) -> Step | None:
-        """Return the step as it was before the change."""
+        """Return the stored step with the id of a raw step, or None; add an error for an invalid or repeated id."""
         step_id = raw.get("id")
         if is_absent(step_id):
             return None
@@ -201,7 +208,11 @@ class _StepParser:
 
 
 def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> StepKind | None:
-    """Return the kind of a step without `type` by its keys: the first kind that claims any of them."""
+    """Return the kind of a step without `type`, from its keys, or None if they do not decide.
+
+    A stored step keeps its kind unless it has a key of another kind. Otherwise it is the first kind that claims one of
+    the keys. A step with only `template_id` is an email, and one with only a number as `duration` a wait.
+    """
     claiming = next((kind for kind in KINDS if kind.claims & sent_keys), None)
     if previous_step is not None and (
         claiming is None or not sent_keys - BY_TYPE[previous_step["type"]].keys - FRAME_KEYS
@@ -216,7 +227,11 @@ def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> S
 
 
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
-    """Return the keys of its kind as sent; those that count as absent as null."""
+    """Return the values of a raw step that belong to its kind, with None for absent ones.
+
+    A duration of 0 is not absent. A stored step keeps `transactional` if it is not sent, and its own template is not
+    copied onto itself.
+    """
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value
         for key, value in raw.items() if key in kind.keys
@@ -225,18 +240,18 @@ def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
         if "transactional" not in raw:
             values["transactional"] = previous_step["transactional"] or None
         if values.get("template_id") == previous_step["template_id"]:
-            # The step names its own template, so there is nothing to copy
+            # The step names its own template, so there is nothing to copy.
             values["template_id"] = None
     return values
 
 
 def _make_printable(key: str) -> str:
-    """Return a key that fits into a path of an error."""
+    """Return a key of a request, cut and cleaned so that it can be part of the path of an error."""
     return key.encode("utf-8", "replace").decode().replace("\x00", "?")[:_MAX_KEY_CHARACTERS]
 
 
 _STEP = {"$ref": "#/components/schemas/FlowStepWrite"}
-# `parse_steps` validates the steps, because it knows the path of each
+# The type is `Any` because `parse_steps` validates the steps, with a path for each error.
 StepsWrite = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_STEPS, "items": _STEP})]
 
 
@@ -244,7 +259,7 @@ START, AFTER = "start", "after"
 
 
 class Position(NamedTuple):
-    """A position for a step: at the `start`, `after` a step, or first in the branch `yes` or `no` of a step."""
+    """A position for a step: `start` of the flow, `after` the step with an id, or first in its branch `yes` or `no`."""
 
     placement: str
     id: int = 0
@@ -254,7 +269,10 @@ class Position(NamedTuple):
 
 
 class StepLocation(NamedTuple):
-    """The location of a step: its siblings, its index among them, and the step and branch above it."""
+    """Where a step is: a copy of the list that contains it, its index there, and the step and branch above.
+
+    At the top level `parent` is None and `branch` is empty.
+    """
 
     siblings: list[Step]
     at: int
@@ -263,7 +281,7 @@ class StepLocation(NamedTuple):
 
 
 def parse_position(text: str) -> Position | None:
-    """Parse a position as `str` writes it; return None if it is not one."""
+    """Parse a position as `str` formats it, such as `start` or `after-7`; return None for any other text."""
     how, _, number = text.partition("-")
     if text == START:
         return Position(START)
@@ -289,17 +307,20 @@ def _locate_step(steps: Sequence[Step], step_id: int, parent: Step | None, branc
 
 
 def find_step(steps: Sequence[Step], step_id: int) -> Step | None:
-    """Return a step, or None if it is not in the document."""
+    """Return the step with an id, at any level, or None."""
     return next((step for _, step in walk(steps) if step["id"] == step_id), None)
 
 
 def list_descendants(step: Step) -> list[Step]:
-    """Return all steps in the branches of a step."""
+    """Return all steps in the branches of a step, at any level."""
     return [descendant for branch in BRANCHES for _, descendant in walk(step.get(branch) or ())]
 
 
 def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
-    """Return the steps that every contact passes before this one: earlier siblings, and the splits it is inside of."""
+    """Return the steps that every contact passes before a step, in order.
+
+    They are its earlier siblings, the splits that contain it, and the earlier siblings of those.
+    """
     location = locate_step(steps, step_id)
     if location is None:
         return []
@@ -312,7 +333,7 @@ def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
 
 
 def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step] | None:
-    """Insert a step; return None if the position does not exist."""
+    """Return the steps with a step inserted, or None if the position does not exist."""
     if where.placement == START:
         return [deepcopy(step), *deepcopy(list(steps))]
     inserted = False
@@ -338,7 +359,7 @@ def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step
 
 
 def remove_step(steps: Sequence[Step], step_id: int) -> list[Step]:
-    """Remove a step with everything in its branches."""
+    """Return the steps without a step and everything in its branches."""
     return [
         {**sibling, **{branch: remove_step(sibling[branch], step_id) for branch in BRANCHES if branch in sibling}}
         for sibling in steps
@@ -347,7 +368,7 @@ def remove_step(steps: Sequence[Step], step_id: int) -> list[Step]:
 
 
 def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
-    """Replace the step that has the id of this one."""
+    """Return the steps with `step` in place of the one that has its id."""
     return [
         deepcopy(step)
         if sibling["id"] == step["id"]
@@ -357,7 +378,10 @@ def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
 
 
 def move_step(steps: Sequence[Step], step_id: int, where: Position) -> list[Step] | None:
-    """Move a step with everything in its branches; return None for a position inside itself or that does not exist."""
+    """Return the steps with a step, and everything in its branches, moved to a position.
+
+    Return None if the step or the position does not exist, or the position is relative to the step or inside it.
+    """
     step = find_step(steps, step_id)
     if step is None or where.id in {step_id, *(descendant["id"] for descendant in list_descendants(step))}:
         return None
@@ -365,7 +389,10 @@ def move_step(steps: Sequence[Step], step_id: int, where: Position) -> list[Step
 
 
 def shift_step(steps: Sequence[Step], step_id: int, by: int) -> list[Step] | None:
-    """Move a step by some positions among its siblings; return None if it is at the end already."""
+    """Return the steps with a step moved by `by` places among its siblings (negative: up).
+
+    Return None if the step does not exist or would move beyond the first or last place.
+    """
     location = locate_step(steps, step_id)
     if location is None or not 0 <= location.at + by < len(location.siblings):
         return None
@@ -379,7 +406,7 @@ def shift_step(steps: Sequence[Step], step_id: int, by: int) -> list[Step] | Non
 
 
 class MoveTarget(NamedTuple):
-    """A position that a step may be moved to, the step that names it, and its depth."""
+    """A position that a step may be moved to, the step that the position is relative to, and its nesting depth."""
 
     position: Position
     step: Step | None
@@ -387,7 +414,7 @@ class MoveTarget(NamedTuple):
 
 
 def list_move_targets(steps: Sequence[Step], step_id: int) -> list[MoveTarget]:
-    """Return the positions that a step may be moved to, in document order, without its own."""
+    """Return the positions that a step may be moved to, in document order, without its current one."""
     step = find_step(steps, step_id)
     if step is None:
         return []
@@ -409,7 +436,7 @@ def _list_targets(steps: Sequence[Step], depth: int) -> Iterator[MoveTarget]:
 
 
 def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
-    """Copy a step with everything in its branches; `next_id` gives each copy its id."""
+    """Return a copy of a step with everything in its branches; `next_id` returns a new id for each copied step."""
     copied: dict[str, Any] = {**deepcopy(step), "id": next_id()}
     for branch in BRANCHES:
         if branch in step:
@@ -418,13 +445,13 @@ def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
 
 
 def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
-    """Return the minimum number of seconds that a contact has waited when it reaches a step."""
+    """Return the smallest number of seconds that a contact can have waited when it reaches a step."""
     waited = sum(
         predecessor.get("duration", 0)
         for predecessor in list_predecessors(steps, step_id)
         if predecessor["type"] == "wait"
     )
-    # Of the branches of a passed split the shorter one counts
+    # A split that does not contain the step counts with its shorter branch.
     passed = sum(
         _get_shortest_branch_seconds(predecessor)
         for predecessor in list_predecessors(steps, step_id)
@@ -438,7 +465,7 @@ def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
 
 
 def _get_shortest_branch_seconds(step: Step) -> int:
-    """Return the seconds of waits in the shorter branch of a step."""
+    """Return the seconds of waits in the branch of a step that has fewer, 0 for a step without branches."""
     branch_seconds = [
         sum(
             child.get("duration", 0) if child["type"] == "wait" else _get_shortest_branch_seconds(child)
@@ -450,7 +477,7 @@ def _get_shortest_branch_seconds(step: Step) -> int:
     return min(branch_seconds, default=0)
 
 
-# Event names of clients from docs/decisions.md#13; any other event name of a client can start a flow too.
+# Usual names of events that clients submit (docs/decisions.md#13); an event with any other name can start a flow too.
 _CLIENT_EVENTS = (
     "product_view", "checkout", "cart_add", "cart_remove", "cart_abandoned", "browse_abandoned", "order_paid",
     "order_shipped", "password_reset",
@@ -458,7 +485,7 @@ _CLIENT_EVENTS = (
 
 
 def build_spec() -> dict[str, Any]:
-    """Return the kinds of steps with their keys and fields, the events that start flows, and limits."""
+    """Return the response of `GET /flows/spec`: kinds of steps, events and keys of triggers, and limits."""
     return {
         "steps": [_describe_kind(kind) for kind in KINDS],
         "events": [

@@ -1,8 +1,8 @@
-"""Edits of a flow by users, step by step, and publishing them; also duplicating a flow.
+"""Editing a flow step by step, as users do, publishing or discarding the changes, and duplicating a flow.
 
-A flow that was never live changes at once. Changes of one that is or was live stay in a draft until they are published
-or discarded. Clients of the API send whole documents, which apply at once (`store.update`). Runs keep the version they
-entered with; only the wait that they are in can be changed for them too.
+A flow that was never live changes at once. Changes of an active or paused flow stay in a draft until they are published
+or discarded. API clients instead send all steps in one request, which applies at once (`store.update`). Runs keep the
+version that they entered with, but the duration of the wait that they are in can be changed (`retime_runs`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,11 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 
 class FlowDraft(NamedTuple):
-    """A flow with its unpublished changes; if `is_separate`, the live version is used until they are published."""
+    """A flow with its unpublished changes applied to steps, trigger and goal.
+
+    If `is_separate`, changes are kept apart from the live version until they are published; otherwise they apply at
+    once.
+    """
 
     flow: Flow
     steps: list[Step]
@@ -51,7 +55,7 @@ def load_draft(account_id: int, flow_id: int) -> FlowDraft:
 
 
 def build_draft(flow: Flow) -> FlowDraft:
-    """Return a loaded flow with its unpublished changes."""
+    """Return a loaded flow with its unpublished changes, which are read from the database."""
     changes = lifecycle.read_draft(flow)
     return FlowDraft(
         flow, changes["steps"], TriggerSpec(**changes["trigger"]), changes["goal"], is_draft_separate(flow)
@@ -59,12 +63,12 @@ def build_draft(flow: Flow) -> FlowDraft:
 
 
 def is_draft_separate(flow: Flow) -> bool:
-    """Return whether changes are kept apart from the live version; an archived flow has no live version."""
+    """Return whether changes are kept apart from the live version: there are some, or the flow is active or paused."""
     return flow.draft is not None or (flow.version > 0 and flow.status in ("active", "paused"))
 
 
 def get_step_template(account_id: int, flow_id: int, step_id: int) -> Template:
-    """Return the template of a step, also of an unpublished one; raises NotFound."""
+    """Return the template of a step, published or not; raises NotFound, also if the step sends nothing."""
     step = document.find_step(load_draft(account_id, flow_id).steps, step_id)
     if step is None or not step.get("template_id"):
         raise NotFound
@@ -72,12 +76,12 @@ def get_step_template(account_id: int, flow_id: int, step_id: int) -> Template:
 
 
 def add_contents(steps: Sequence[Step]) -> list[Step]:
-    """Return steps with the content of their templates, as `StepKind.summary` needs them."""
+    """Return copies of steps that have the current content of their templates under `content`, at all levels."""
     return _add_contents(steps, versions.get_contents(versions.list_step_templates(steps)))
 
 
 def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker]]:
-    """Return what prevents the draft from going live, each blocker with its step."""
+    """Return (step id, blocker) for each blocker that keeps `by` from taking the draft live; the id may be None."""
     flow = copy(draft.flow)
     flow.steps, flow.goal = draft.steps, draft.goal
     if draft.is_separate and flow.approval_state == "approved":
@@ -105,7 +109,10 @@ def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
 
 
 def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: dict[str, Any], by: Actor) -> int:
-    """Insert a new step and return its id; raises NotFound, or Invalid with all errors."""
+    """Insert a new step of a kind and return its id; `raw` holds its props as the form sends them.
+
+    Raises NotFound, or Invalid with all errors, if the flow is archived, or if the position does not exist.
+    """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     step = {"id": _get_id_generator(draft)(), "type": kind, **_parse_step(account_id, BY_TYPE[kind], raw)}
@@ -116,7 +123,10 @@ def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: 
 
 
 def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any], by: Actor) -> None:
-    """Set all props of a step, and the given fields of its content; raises as `add_step`."""
+    """Replace the props of a step, and change the content fields that `raw` names; keep its branches and template.
+
+    Raises NotFound, or Invalid with all errors or if the flow is archived.
+    """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     step = _get_step(draft, step_id)
@@ -131,7 +141,11 @@ def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any]
 
 
 def move_step(account_id: int, flow_id: int, step_id: int, target: Position | int, by: Actor) -> None:
-    """Move a step with its branches to a position, or by some places among its siblings; raises NotFound, Invalid."""
+    """Move a step with its branches to a position, or by a number of places among its siblings (negative: up).
+
+    A number that leads beyond the first or last place changes nothing. Raises NotFound, or Invalid if the position does
+    not exist or the flow is archived.
+    """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     _get_step(draft, step_id)
@@ -144,7 +158,10 @@ def move_step(account_id: int, flow_id: int, step_id: int, target: Position | in
 
 
 def duplicate_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> int:
-    """Insert a copy of a step after it, with its branches and content; return the id of the copy."""
+    """Insert a copy of a step, with its branches and content, after the step; return the id of the copy.
+
+    Raises NotFound, or Invalid if the flow is archived or would have too many steps.
+    """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     copied = document.copy_step(_get_step(draft, step_id), _get_id_generator(draft))
@@ -156,7 +173,10 @@ def duplicate_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> in
 
 
 def include_contents(account_id: int, step: Step) -> Step:
-    """Return a copied step that takes the content of the template that it was copied with."""
+    """Return a copied step, with its branches, marked so that saving it copies the content of its template.
+
+    The mark is an empty `content` beside the `template_id` of the original.
+    """
     copied = dict(step)
     if copied.get("template_id"):
         copied["content"] = {}
@@ -171,7 +191,10 @@ def include_contents(account_id: int, step: Step) -> Step:
 
 
 def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[Step]:
-    """Delete a step with everything in its branches; return all steps as they were, for `restore_steps`."""
+    """Delete a step with everything in its branches; return all steps as they were before, for `restore_steps`.
+
+    Raises NotFound, or Invalid if the flow is archived.
+    """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     _get_step(draft, step_id)
@@ -181,13 +204,13 @@ def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[
 
 
 def restore_steps(account_id: int, flow_id: int, steps: list[Step], by: Actor) -> None:
-    """Restore the steps that `delete_step` returned."""
+    """Replace all steps of a flow by those that `delete_step` returned; raises NotFound, Invalid as `delete_step`."""
     require_write_transaction()
     _save_steps(_open_for_edit(account_id, flow_id), steps, by)
 
 
 def change_trigger(account_id: int, flow_id: int, raw: dict[str, Any], by: Actor) -> None:
-    """Change the trigger of a flow; raises NotFound, or Invalid with all errors."""
+    """Change the trigger of a flow; raises NotFound, or Invalid with all errors or if the flow is archived."""
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     faults = Faults()
@@ -201,7 +224,7 @@ def change_trigger(account_id: int, flow_id: int, raw: dict[str, Any], by: Actor
 
 
 def change_goal(account_id: int, flow_id: int, goal: str | None, by: Actor) -> None:
-    """Change the goal of a flow, the event that completes runs early; raises NotFound."""
+    """Change the goal of a flow, the event that completes runs early (None: no goal); raises NotFound, Invalid."""
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     if draft.is_separate:
@@ -235,7 +258,10 @@ def _check_steps(steps: list[Step] | None) -> list[Step]:
 
 
 def _get_id_generator(draft: FlowDraft) -> Callable[[], int]:
-    """Return a function that gives new ids; an id is never given twice, whatever else changes the flow meanwhile."""
+    """Return a function that returns a new step id at each call and counts up `last_action` of the draft's flow.
+
+    An id is never given twice in a flow; `_save_steps` stores the new `last_action`.
+    """
 
     def generate_id() -> int:
         draft.flow.last_action += 1
@@ -245,7 +271,7 @@ def _get_id_generator(draft: FlowDraft) -> Callable[[], int]:
 
 
 def _parse_step(account_id: int, kind: StepKind, raw: dict[str, Any]) -> dict[str, Any]:
-    """Parse the props of a step, with errors at its own keys."""
+    """Parse the props of a step; raises Invalid with all errors at the keys of the step, without a path."""
     faults = Faults()
     raw_props = {key: value for key, value in raw.items() if key in kind.keys}
     props = kind.parse(raw_props, ParseContext(account_id, "", faults))
@@ -267,7 +293,10 @@ def _save_steps(draft: FlowDraft, steps: list[Step], by: Actor) -> None:
 
 
 def _save_change(flow: Flow, changes: dict[str, Any]) -> None:
-    """Save a change in the draft; a draft that equals the live version, including its content, is deleted."""
+    """Save changes in the draft; delete the draft if it then equals the live version, including all content.
+
+    The keys of `changes` are those of `lifecycle.read_draft`.
+    """
     draft = {**lifecycle.read_draft(flow), **changes}
     lifecycle.write_draft(flow, None)
     is_live = draft == lifecycle.read_draft(flow) and not lifecycle.find_changed_templates(flow)
@@ -279,7 +308,7 @@ def get_live_trigger(flow_id: int) -> TriggerSpec:
     return triggers.get_spec(Trigger.get(Trigger.flow == flow_id))
 
 
-# The runs that one transaction changes, so that other writers do not wait.
+# The number of runs that one transaction changes, so that other writers do not wait.
 RETIME_BATCH_SIZE = 200
 _COUNT_INSIDE = "SELECT action_id, count(*) FROM run WHERE flow_id = ? AND status = 'live' AND test = 0 GROUP BY 1"
 _RETIME_RUNS = (
@@ -290,9 +319,10 @@ _RETIME_RUNS = (
 
 
 class Change(NamedTuple):
-    """A difference from the live version: `added`, `removed`, `changed` or `moved`; of a step, or of the flow itself.
+    """A difference between the draft and the live version.
 
-    `waiting` contacts are in that step now; `seconds` is the new duration of a changed wait.
+    `kind` is `added`, `removed`, `changed` or `moved`. `step_id` is None if the trigger or goal changed. `waiting` is
+    the number of contacts in the step now, and `seconds` the new duration of a changed wait.
     """
 
     kind: str
@@ -305,7 +335,7 @@ class Change(NamedTuple):
 
 
 def count_inside(flow_id: int) -> dict[int | None, int]:
-    """Return how many contacts are in each step of a flow now, without tests."""
+    """Return the number of live runs in each step of a flow, by step id, without test runs."""
     return dict(rows(_COUNT_INSIDE, (flow_id,)))
 
 
@@ -348,7 +378,10 @@ def _build_change(
 
 
 def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
-    """Return what differs in a step; empty if nothing does."""
+    """Return a text that says what differs between two states of a step, empty if nothing does.
+
+    `changed_template` is the entry of the step in `lifecycle.find_changed_templates`, if it has one.
+    """
     differences = []
     if old["type"] == "wait" and old["duration"] != new["duration"]:
         differences.append(f"was {format_duration(old['duration'])}")
@@ -363,7 +396,10 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
 
 
 def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None = None) -> Any:
-    """Return the place of a step among the steps that existed before."""
+    """Return the place of a step: its parent's id, its branch, and the id of the sibling before it, in a list.
+
+    With `known_ids`, siblings with other ids are ignored, so that inserting steps does not count as a move.
+    """
     location = document.locate_step(steps, step_id)
     if location is None:
         return None
@@ -382,22 +418,22 @@ def _describe_trigger_change(old: TriggerSpec, new: TriggerSpec) -> str:
 
 
 def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
-    """Compile the messages of a draft, before the write transaction that publishes it; raises NotFound."""
+    """Compile the messages of a draft; call it before the write transaction that publishes it. Raises NotFound."""
     draft = load_draft(account_id, flow_id)
     return versions.prepare_messages(account_id, draft.steps, draft.flow)
 
 
 def publish(account_id: int, flow_id: int, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> Flow:
-    """Publish the draft for all runs from now on.
+    """Publish the draft as the version that new runs follow; do nothing if there are no unpublished changes.
 
-    Raises NotFound, or Invalid with all blockers, and then nothing is changed.
+    Raises NotFound, or Invalid with all blockers or if the change of an active flow needs approval.
     """
     require_write_transaction()
     draft = load_draft(account_id, flow_id)
     flow = draft.flow
     if flow.draft is not None:
         if flow.status == "active" and not lifecycle.needs_no_approval(flow, by):
-            # The live version stays in force until the change is approved
+            # The live version stays active until the change is approved.
             message = approvals.OWN_CHANGE if by.can_approve else approvals.APPROVAL_REQUIRED
             raise Invalid({"base": [message]}, reason="approval_required")
         flow.draft = None
@@ -412,14 +448,17 @@ def activate(
     account_id: int, flow_id: int, by: Actor, skip_overdue_seconds: int | None = None,
     messages: StepMessages = NO_STEP_MESSAGES,
 ) -> Flow:  # fmt: skip
-    """Publish the draft and take the flow live, or resume it; raises as `publish`."""
+    """Publish the draft and activate the flow, or resume it if it is paused.
+
+    Overdue messages are dropped as in `lifecycle.activate`. Raises NotFound, Unavailable, or Invalid.
+    """
     require_write_transaction()
     publish(account_id, flow_id, by, messages)
     return store.apply_action(account_id, flow_id, lifecycle.activate, by, skip_overdue_seconds, messages)
 
 
 def discard(account_id: int, flow_id: int, by: Actor) -> None:
-    """Discard the draft and restore the live steps, trigger and content; raises NotFound."""
+    """Discard the unpublished changes and restore the live content in the templates; raises NotFound."""
     require_write_transaction()
     flow = store.find(account_id, flow_id)
     changed_templates = lifecycle.find_changed_templates(flow)
@@ -440,9 +479,9 @@ def _find_revision(template_id: int, live: dict[str, Any]) -> int | None:
 
 
 def retime_runs(flow_id: int, step_id: int, seconds: int, after: int) -> int | None:
-    """Set a new duration for some runs that wait in a step; return the last run id of the batch, None at the end.
+    """Set a new duration, in seconds, for a batch of runs that wait in a step: the next ones after a run id.
 
-    Runs that have waited that long already advance at once.
+    Return the last run id of the batch, or None if no run is left. Runs that have waited long enough advance at once.
     """
     require_write_transaction()
     retimed = rows(_RETIME_RUNS, (flow_id, step_id, seconds * 1000, clock.now_ms(), after, RETIME_BATCH_SIZE))
@@ -451,7 +490,7 @@ def retime_runs(flow_id: int, step_id: int, seconds: int, after: int) -> int | N
 
 
 def duplicate_flow(account_id: int, flow_id: int, by: Actor) -> Flow:
-    """Create a draft copy of a flow as users see it, with its unpublished changes; raises NotFound."""
+    """Create a copy of a flow, with its unpublished changes, as a draft; raises NotFound."""
     require_write_transaction()
     draft = load_draft(account_id, flow_id)
     now, name = clock.now_ms(), f"{draft.flow.name[:249]}, copy"

@@ -1,7 +1,8 @@
-"""The engine: due runs advance from step to step; the effects of a step are in the transaction that moves the run.
+"""The engine: due runs advance from step to step.
 
-A step is therefore executed exactly once, even if the process dies: either its effects and the move are on disk, or
-neither is and the run is still due. No waiting state is in memory.
+The effects of a step are written in the transaction that moves the run, so a step is executed exactly once even if the
+process dies: either its effects and the move are on disk, or neither is and the run is still due. Runs that wait are
+not in memory.
 """
 
 import logging
@@ -26,10 +27,10 @@ from appliance.storage.database import connection, fetch_one, rows
 from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.transactions import require_write_transaction
 
-# Simulations use the same executor, which needs only rows, this thread's connection and the clock.
+# Simulations use the same executor; it depends only on rows, this thread's connection and the clock.
 
 log = logging.getLogger("campanero.flows")
-# Called with the result of each step for each run; a simulation reports it
+# Called after each step with each run and its result; simulations use it to report what happened.
 StepObserver = Callable[[Node, ActiveRun, StepResult], None]
 
 _INSERT_CLOSED_VISIT = (
@@ -45,7 +46,10 @@ _SET_LAST_STEP = "UPDATE run SET action_id = ? WHERE id = ?"
 
 
 class StepExecutor:
-    """Executes runs of one version as far as they go now; `execute` once, then `save` in the same transaction."""
+    """Executes runs of one version of a flow until each waits or has ended.
+
+    Call `execute` once, then `save` in the same transaction.
+    """
 
     def __init__(self, plan: Plan, context: StepContext, observer: StepObserver | None = None) -> None:
         self._plan, self._context, self._observer = plan, context, observer
@@ -56,12 +60,12 @@ class StepExecutor:
         self._ended_runs: dict[tuple[run_ends.EndStatus, str | None], list[ActiveRun]] = {}
 
     def execute(self, runs: Sequence[ActiveRun], until: float | None = None) -> None:
-        """Advance runs until each waits or has ended, or until that moment of `time.perf_counter`."""
+        """Advance runs until each waits or has ended, or `time.perf_counter()` is past `until`."""
         require_write_transaction()
         for run in runs:
             self._place_at(run, run.action_id)
-        # Every branch leads to a later step of the document, so one pass executes each step once for all runs that
-        # reach it
+        # Every step leads only to later steps of the document, so one pass executes each step once for all runs that
+        # reach it.
         for node in self._plan.nodes.values():
             arrived = self._pending.pop(node.id, None)
             if arrived is None:
@@ -72,7 +76,7 @@ class StepExecutor:
                 break
 
     def save(self) -> None:
-        """Write where each run is now, the steps it left, and the runs that ended."""
+        """Write the current step of each run, the visits of steps that runs left, and the runs that ended."""
         require_write_transaction()
         db, now = connection(), self._context.now
         db.executemany(_CLOSE_VISIT, self._left_visits)
@@ -93,7 +97,7 @@ class StepExecutor:
             run_ends.end_runs([run.id for run in runs], status, reason, now)
 
     def _place_at(self, run: ActiveRun, action_id: int | None) -> None:
-        """Place a run at its next step; after the last step it is completed."""
+        """Put a run into the queue of a step; end it if there is no step, no contact, or the step is unknown."""
         if action_id is None:
             self._finish(run, "completed", None)
         elif run.contact_id is None:
@@ -132,16 +136,17 @@ class StepExecutor:
     def _execute_step(
         self, node: Node, runs: list[ActiveRun], until: float | None
     ) -> list[tuple[ActiveRun, StepResult]]:
-        """Execute a step for all runs at it, test runs apart from real ones.
+        """Execute a step for all runs at it, and return the runs with their results.
 
-        Its events are one deeper in the chain than the event that started the run.
+        Runs are grouped by chain depth and test, because events that the step records are one deeper in the chain than
+        the event that started the run. Runs that are left after `until` are postponed and have no result.
         """
         runs.sort(key=_get_chain)
         results: list[tuple[ActiveRun, StepResult]] = []
         for (depth, test), chain_runs in groupby(runs, key=_get_chain):
             together = list(chain_runs)
             size = BY_TYPE[node.kind].batch_size or len(together)
-            # The loop is inside the context, so that events which this thread records afterwards are not of this chain
+            # The chain depth applies only to events that this thread records in this block.
             with events.at_chain_depth(depth + 1, test):
                 for start in range(0, len(together), size):
                     if start and _is_past(until):
@@ -157,15 +162,15 @@ class StepExecutor:
         return results
 
     def _postpone(self, node: Node, runs: list[ActiveRun]) -> None:
-        """Leave some runs at a step for the next transaction."""
+        """Leave runs at a step for the next transaction."""
         self._pending[node.id] = runs + self._pending.get(node.id, [])
 
     def _execute_one_by_one(
         self, node: Node, runs: list[ActiveRun], until: float | None
     ) -> Iterator[tuple[ActiveRun, StepResult]]:
-        """Execute a step that failed for several runs for each alone, so that only the failing run ends.
+        """Execute a step for each run separately after it failed for all together, so that only failing runs end.
 
-        That takes longer, so runs that come after `until` are left for the next transaction.
+        Yields each run with its result. It takes longer, so runs that are left after `until` are postponed.
         """
         for index, run in enumerate(runs):
             if index and _is_past(until):
@@ -185,7 +190,10 @@ def _is_past(until: float | None) -> bool:
 
 
 def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[StepResult]:
-    """Execute a step for runs; if it fails nothing is changed and the result is empty."""
+    """Execute a step for runs in a savepoint and return a result for each; if it fails, change nothing and return [].
+
+    Raises storage errors, and any error after which the transaction is gone.
+    """
     try:
         with _savepoint():
             results = BY_TYPE[node.kind].run(node, runs, context)
@@ -194,7 +202,7 @@ def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[S
             return results
     except Exception as error:
         if to_storage_error(error) is not None or not connection().in_transaction:
-            raise  # the storage failed, not a run: the whole transaction is repeated
+            raise  # The storage failed, not a run, so the whole transaction must be repeated.
         log.warning("flows: step failed step=%s flow=%s runs=%s", node.id, context.flow_id, len(runs), exc_info=error)
         return []
 
@@ -217,7 +225,7 @@ def _roll_back(db: apsw.Connection) -> None:
         db.execute("RELEASE step")
 
 
-# The seconds that one transaction may occupy the writer, which serves all requests.
+# The seconds that one transaction should, and at most may, occupy the writer, for which all requests wait.
 _TARGET_SECONDS = 0.012
 _MAX_SECONDS = 0.02
 _MIN_BATCH_SIZE, _FIRST_BATCH_SIZE, _MAX_BATCH_SIZE = 10, 50, 500
@@ -238,17 +246,17 @@ _decode = msgspec.json.Decoder(dict).decode
 
 
 class _BatchSizes:
-    """An adaptive batch size: the runs of each flow per transaction, so that it lasts about the target time."""
+    """The number of runs of each flow in one transaction, adapted so that it takes about `_TARGET_SECONDS`."""
 
     def __init__(self) -> None:
         self._runs: dict[int, int] = {}
 
     def get(self, flow_id: int) -> int:
-        """Return the size of the next batch."""
+        """Return the number of runs for the next batch of a flow."""
         return self._runs.get(flow_id, _FIRST_BATCH_SIZE)
 
     def record(self, flow_id: int, run_count: int, seconds: float) -> None:
-        """Adjust the size to a transaction; a batch that was not full can only make it smaller."""
+        """Adapt the size after a batch that took `seconds`; a batch that was not full can only reduce it."""
         size = self.get(flow_id)
         if seconds <= _TARGET_SECONDS and run_count < size:
             return
@@ -262,7 +270,10 @@ _batch_sizes = _BatchSizes()
 
 
 def advance_due_runs() -> bool:
-    """Advance a batch of due runs of each flow as far as they go now; return whether there were any."""
+    """Advance one batch of due runs of each flow until each run waits or has ended; return whether any flow had one.
+
+    A flow that fails is logged and tried again by the next call. Raises Unavailable.
+    """
     has_advanced = False
     for flow_id in list_due_flows():
         try:
@@ -270,7 +281,7 @@ def advance_due_runs() -> bool:
         except Unavailable:
             raise
         except Exception:
-            # The transaction was rolled back. Other flows continue; the next pulse tries this one again.
+            # The transaction was rolled back. Other flows continue; the next call tries this one again.
             log.exception("flows: advancing runs failed flow=%s", flow_id)
             continue
         _batch_sizes.record(flow_id, run_count, seconds)
@@ -279,7 +290,7 @@ def advance_due_runs() -> bool:
 
 
 def list_due_flows() -> list[int]:
-    """Return the active flows that have due runs."""
+    """Return the ids of the active flows that have due runs."""
     return [
         row[0] for row in rows(_SELECT_ACTIVE_FLOWS.format(where=f"hidden = 0 AND {_HAS_DUE_RUN}"), (clock.now_ms(),))
     ]
@@ -293,7 +304,10 @@ def is_due() -> bool:
 
 
 def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
-    """Advance up to `limit` due runs of an active flow; return how many, and the seconds it took."""
+    """Advance up to `limit` due runs of a flow; return their number, and the seconds it took.
+
+    Runs that were due before `drop_before` of the flow are ended instead. Returns (0, 0.0) if the flow is not active.
+    """
     require_write_transaction()
     started, now = time.perf_counter(), clock.now_ms()
     flow = fetch_one(_SELECT_ACTIVE_FLOWS.format(where="id = ?"), (flow_id,))
@@ -309,7 +323,7 @@ def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
 
 
 def advance_runs(run_ids: Iterable[int], flow_name: str, plan: Plan, observer: StepObserver | None = None) -> None:
-    """Advance live runs of one version of a flow at once, whatever the state of the flow; for simulations."""
+    """Advance live runs of one version of a flow, whatever the flow's status and their due times; for simulations."""
     require_write_transaction()
     runs = [ActiveRun(*row) for row in rows(_SELECT_RUNS_BY_ID, (msgspec.json.encode(list(run_ids)).decode(),))]
     _execute_runs(runs, flow_name, clock.now_ms(), observer, None, plan)
@@ -338,7 +352,7 @@ def _execute_runs(
 
 
 def _decode_event_data(run: ActiveRun) -> bool:
-    """Decode the data of the event that started a run; return whether it is readable."""
+    """Decode the data of the event that started a run, in place; return False if it is not valid JSON."""
     try:
         run.event_data = _decode(run.event_data or "{}")  # type: ignore[arg-type]  # as stored
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -347,14 +361,17 @@ def _decode_event_data(run: ActiveRun) -> bool:
     return True
 
 
-# The background job `flows` wakes the worker: events become runs and due runs advance until nothing is left
+# The worker of the background job `flows`, which turns events into runs and advances due runs until nothing is left.
 
-# Does a batch of its work in its own transactions and returns whether there was any
+# A function that does one batch of work in transactions of its own and returns whether there was any.
 WorkUnit = Callable[[], bool]
 
 
 class FlowWorker:
-    """Works on flows in one thread at a time; a wake-up meanwhile makes that thread continue."""
+    """Runs all units of work, in one thread at a time; set `stopping` to stop it.
+
+    If `work` is called while another thread works, that thread does another round instead.
+    """
 
     def __init__(self, units: tuple[WorkUnit, ...]) -> None:
         self.stopping = threading.Event()
@@ -363,7 +380,7 @@ class FlowWorker:
         self._woken = threading.Event()
 
     def work(self) -> None:
-        """Work until nothing is left to do, or the process ends."""
+        """Run the units until none has work left or `stopping` is set; raises Unavailable and storage errors."""
         self._woken.set()
         while self._woken.is_set() and self._working.acquire(blocking=False):
             try:
@@ -375,14 +392,14 @@ class FlowWorker:
     def _run_rounds(self) -> None:
         active = list(self._units)
         while not self.stopping.is_set():
-            # Each unit gets one batch in each round, so that none waits until another is done
+            # Each unit gets one batch in each round, so that none waits until another is done.
             worked = [self._run_unit(unit, active) for unit in self._units if unit in active]
             if not any(worked):
                 return
 
     @staticmethod
     def _run_unit(unit: WorkUnit, active: list[WorkUnit]) -> bool:
-        """Run a batch of a unit; a unit that fails is left out until the next wake-up."""
+        """Run one batch of a unit; a unit that fails is logged and left out until the next call of `work`."""
         try:
             return unit()
         except Exception as error:

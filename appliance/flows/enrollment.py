@@ -1,8 +1,8 @@
 """Entry into flows: new events are matched against triggers and goals, and users enroll contacts by hand.
 
 A cursor marks the last processed event. It moves in the transaction that applies the effects of the events, so that no
-event is lost or counted twice if the process stops at any moment. Event ids ascend in the order of commits, because
-there is one writer.
+event is lost or applied twice, whenever the process stops. Event ids ascend in the order of commits, because there is
+only one writer.
 """
 
 import json
@@ -31,11 +31,11 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 log = logging.getLogger("campanero.flows")
 
-# An event at this depth of a chain is recorded but starts nothing
+# Steps of flows record events, which may start other flows. An event at this depth of such a chain starts nothing.
 MAX_CHAIN_DEPTH = 5
 ALREADY_INSIDE, FREQUENCY, TOO_DEEP = "already_inside", "frequency", "depth"
 
-# The plan cache is not used, because this version may not be committed yet.
+# The cache of plans (`versions.load_plan`) is not used, because this version may not be committed yet.
 _SELECT_FIRST_STEP = "SELECT action_id FROM step WHERE flow_id = ? AND version = ? ORDER BY position LIMIT 1"
 _INSERT_RUN = (
     "INSERT INTO run (account_id, flow_id, version, contact_id, event_id, event_data, status, exit_reason, action_id, "
@@ -53,18 +53,22 @@ _INSERT_IGNORED_RUN = (
 
 
 class OpenFlow(NamedTuple):
-    """An active flow that lets contacts enter."""
+    """An active flow, which contacts can enter; `frequency` is as in `triggers.get_frequency`."""
 
     account_id: int
     flow_id: int
     name: str
     version: int
     frequency: str | int
-    test: bool = False  # a test key activated it, so it accepts test runs only
+    test: bool = False  # activated by a test key, so that it accepts test runs only
 
 
 class Entrant(NamedTuple):
-    """A contact about to enter a flow, with the triggering event (None if a user enrolls the contact)."""
+    """A contact that is about to enter a flow.
+
+    `event_id` and `depth` (of its chain) are those of the triggering event; the id is None if a user enrolls the
+    contact.
+    """
 
     contact_id: int
     event_id: int | None = None
@@ -73,17 +77,18 @@ class Entrant(NamedTuple):
 
 
 class StartResult(NamedTuple):
-    """The number of started runs, and the numbers of refused entrants by reason."""
+    """The number of started runs, and the number of refused entrants by reason."""
 
     started: int
     ignored: dict[str, int]
 
 
 def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
-    """Start a run for each entrant in order, unless the contact is inside, the frequency or the chain depth forbids it.
+    """Start a run for each entrant, in order, and count those that are refused.
 
-    A contact has one live run in a flow. A test run is separate, and not limited by the frequency. Refused events are
-    recorded as ignored runs.
+    An entrant is refused if the contact is already in the flow, or if the frequency or `MAX_CHAIN_DEPTH` forbids it; if
+    an event triggered it, it is recorded as an ignored run. Test runs are separate from others and not limited by the
+    frequency. A test flow drops other entrants without counting them.
     """
     require_write_transaction()
     now = clock.now_ms()
@@ -115,7 +120,10 @@ def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
 def _split_entrants(
     flow: OpenFlow, entrants: Sequence[Entrant], now: int
 ) -> tuple[list[Entrant], list[tuple[Entrant, str]]]:
-    """Return the accepted entrants, and the refused ones with the reason; each entrant counts for the later ones."""
+    """Return the accepted entrants, and the refused ones with the reason.
+
+    An accepted entrant counts when later entrants of the same contact are checked.
+    """
     contact_ids = json.dumps(sorted({entrant.contact_id for entrant in entrants}))
     inside = {
         (row[0], bool(row[1]))
@@ -189,11 +197,12 @@ def _record_entries(flow: OpenFlow, started: Sequence[tuple[int, int, int, int]]
 
 CURSOR_NAME = "flows"
 _MAX_EVENTS = 1_000
-# The effects of one transaction, which should take at most 20 ms.
+# The largest number of effects in one transaction, which should take at most 20 ms.
 _MAX_EFFECTS = 100
-# The bytes of event data in one transaction; each run stores the data of its event.
+# The largest size of event data in one transaction; each run stores the data of its event.
 _MAX_EFFECT_BYTES = 500_000
-# Without effects the cursor may lag briefly instead of being written at every commit.
+# The number of events without effects, and the time, by which the stored cursor may lag, so that it is not written
+# after every event.
 _MAX_CURSOR_LAG, _MAX_CURSOR_LAG_SECONDS = 1_000, 1.0
 _cursor_written_at = 0.0
 
@@ -207,14 +216,14 @@ class _Event(NamedTuple):
     event: str
     chain_depth: int
     test: bool
-    recorded_at: int
+    recorded_at: int  # Unix milliseconds
     quiet: bool  # starts nothing, but may reach a goal
-    happened_at: int
-    size: int  # of its data, in bytes
+    happened_at: int  # Unix milliseconds
+    size: int  # bytes of its data
 
 
 class _LiveFlow(NamedTuple):
-    """An active flow with its trigger."""
+    """An active flow with its trigger; only events with ids above `live_from` start it."""
 
     account_id: int
     flow_id: int
@@ -229,7 +238,7 @@ class _Goal(NamedTuple):
 
 
 class _Effect(NamedTuple):
-    """The effect of an event on one flow: its goal is reached (before anything starts), or a contact enters."""
+    """The effect of an event on one flow: a contact enters (`is_start`) or reaches the goal, which is applied first."""
 
     event: _Event
     flow_id: int
@@ -247,8 +256,11 @@ def is_due() -> bool:
 
 
 def process_events() -> bool:
-    """Process a batch of events: start, ignore or end the runs they are about; return whether there were any."""
-    # The cursor moves to the event that is the newest now, so later events are left for the next batch.
+    """Process a batch of new events: start or ignore runs, and complete those that reach their goal.
+
+    Return False if there is nothing more to do now; events without effects may be left to a later call.
+    """
+    # The cursor moves at most to the event that is the newest now; later ones are left for the next batch.
     cursor, newest = get_cursor(), int(scalar("SELECT max(id) FROM event") or 0)
     if newest <= cursor:
         return False
@@ -268,7 +280,7 @@ def process_events() -> bool:
         return False
     for batch, batch_end in _split_into_batches(effects, new_cursor):
         if not transactions.write(_apply_batch, cursor, batch_end, batch):
-            return True  # another thread moved the cursor: start again from there
+            return True  # Another thread moved the cursor; the next call starts from there.
         cursor = batch_end
     _mark_cursor_written()
     return new_cursor < newest or bool(effects)
@@ -291,7 +303,7 @@ def _load_live_flows() -> list[_LiveFlow]:
 
 
 def _load_goals() -> list[_Goal]:
-    """Return the goals of flows with live runs, also of paused ones, whose contacts would get messages later."""
+    """Return the goals of active flows, and of others with live runs, which may send messages later."""
     return [
         _Goal(*row)
         for row in rows(
@@ -335,7 +347,11 @@ def _list_effects(events: Sequence[_Event], flows: Sequence[_LiveFlow], goals: S
 
 
 def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator[tuple[list[_Effect], int]]:
-    """Yield batches of effects, each with the event that the cursor moves to; an event is never split."""
+    """Yield batches of effects, each with the event id that the cursor moves to.
+
+    All effects of one event are in the same batch. The last batch, which may be empty, moves the cursor to
+    `new_cursor`.
+    """
     batch: list[_Effect] = []
     size = 0
     for _, group in groupby(effects, key=lambda effect: effect.event.id):
@@ -349,14 +365,14 @@ def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator
 
 
 def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bool:
-    """Apply effects and move the cursor past them; return False if the cursor has moved meanwhile."""
+    """Apply effects and move the cursor; return False, and do nothing, if the cursor is no longer at `cursor`."""
     require_write_transaction()
     if get_cursor() != cursor:
         return False
     if cursor == 0:
         run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (CURSOR_NAME,))
     run("UPDATE cursor SET event_id = ? WHERE name = ?", (new_cursor, CURSOR_NAME))
-    # Flows do not affect each other here: each gets its own events, in order.
+    # Flows do not affect each other here, so the effects are grouped by flow; within a flow they stay in order.
     for flow_id, group in groupby(
         sorted(_refresh_contacts(effects), key=lambda effect: effect.flow_id), key=lambda effect: effect.flow_id
     ):
@@ -368,7 +384,10 @@ def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bo
 
 
 def _refresh_contacts(effects: Sequence[_Effect]) -> list[_Effect]:
-    """Return effects with the current contact of their event: it may have been merged or deleted since."""
+    """Return the effects with the current contact of each event, without those whose contact was deleted.
+
+    A contact may have been merged into another one since the events were read.
+    """
     event_ids = json.dumps([effect.event.id for effect in effects])
     contact_ids = dict(
         rows("SELECT id, contact_id FROM event WHERE id IN (SELECT value FROM json_each(?))", (event_ids,))
@@ -382,7 +401,10 @@ def _refresh_contacts(effects: Sequence[_Effect]) -> list[_Effect]:
 
 
 def _apply_isolated(apply: Callable[[int, Sequence[_Event]], None], flow_id: int, events: Sequence[_Event]) -> None:
-    """Apply effects on one flow in a savepoint, so that a failing flow blocks no other."""
+    """Apply effects on one flow in a savepoint; log an error, so that it does not block other flows.
+
+    Raises storage errors.
+    """
     db = connection()
     db.execute("SAVEPOINT enrollment")
     try:
@@ -396,7 +418,7 @@ def _apply_isolated(apply: Callable[[int, Sequence[_Event]], None], flow_id: int
 
 
 def get_open_flow(flow_id: int) -> OpenFlow | None:
-    """Return a flow if it lets contacts enter at this moment, else None."""
+    """Return a flow if it is active and not deleted, else None."""
     row = fetch_one(
         "SELECT f.account_id, f.name, f.version, f.test, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
         "JOIN trigger t ON t.flow_id = f.id WHERE f.id = ? AND f.status = 'active' AND f.hidden = 0 "
@@ -413,7 +435,7 @@ def get_open_flow(flow_id: int) -> OpenFlow | None:
 def _start_runs(flow_id: int, events: Sequence[_Event]) -> None:
     flow = get_open_flow(flow_id)
     if flow is not None:
-        # The flow may have gone live again since these events were matched, even with another trigger
+        # The flow may have been activated again since these events were matched, even with another trigger.
         live_from = int(scalar("SELECT live_from FROM flow WHERE id = ?", (flow_id,)))
         events_since = [event for event in events if event.id > live_from]
         start_runs(
@@ -422,9 +444,11 @@ def _start_runs(flow_id: int, events: Sequence[_Event]) -> None:
 
 
 def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
-    """Complete the runs that started before their goal event: with an earlier event, or enrolled at an earlier moment.
+    """Complete the live runs of a flow whose contact reached the goal after the run started.
 
-    A late (quiet) event completes the runs that started before it happened.
+    A run started before the goal event if its own event has a lower id or, for an enrolled contact, if it was created
+    no later than the goal event was recorded. A quiet event, such as an imported one, completes only runs that were
+    created before it happened.
     """
     event_rows: list[tuple[Any, ...]] = [
         (
@@ -447,19 +471,19 @@ def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
     )
     if run_rows:
         ids, now = sorted({row[0] for row in run_rows}), clock.now_ms()
-        # A contact who has bought must not get a message that asks to buy and was held for quiet hours.
+        # A contact who has bought must not get a message that asks them to buy and was held for quiet hours.
         run_ends.cancel_messages(ids, now, but_service=True)
         run_ends.complete_runs_at_goal(ids, run_rows[0][1], now)
 
 
 # Enrollment by a user, for contacts that existed before the trigger.
 
-# The contacts of one transaction, which should take at most 20 ms.
+# The number of contacts in one transaction, which should take at most 20 ms.
 BATCH_SIZE = 100
 
 
 class EnrollWrite(Struct):
-    """Contacts to enroll: by their ids, or all current members of a segment."""
+    """Contacts to enroll in a flow: either `contact_ids`, or all current members of a segment."""
 
     contact_ids: (
         Annotated[list[Id], Meta(max_length=10_000), Meta(description="ids of the contacts to add")] | None | UnsetType
@@ -474,7 +498,7 @@ class EnrollWrite(Struct):
 
 
 class EnrollmentResult(Struct):
-    """The numbers of contacts that were enrolled, were already inside, or were refused by the frequency."""
+    """The result of an enrollment: the number of contacts that entered, and of those that could not."""
 
     enrolled: Annotated[int, Meta(description="number of contacts added")] = 0
     already_inside: Annotated[int, Meta(description="number of contacts already in the flow")] = 0
@@ -484,9 +508,10 @@ class EnrollmentResult(Struct):
 
 
 def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
-    """Return the contacts that a request names, in the order of their ids; raises NotFound, or Invalid with all errors.
+    """Return the ids of the contacts that a request selects, each once and in ascending order.
 
-    The conditions of the trigger are not checked: a user chose these contacts.
+    Conditions of the trigger are not checked, because a user chose these contacts. Raises NotFound, or Invalid: with
+    all errors, or as `confirmation_required` for a segment without filters.
     """
     check_enrollment(account_id, request, flow_id)
     if isinstance(request.segment_id, int):
@@ -495,7 +520,7 @@ def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> lis
 
 
 def check_enrollment(account_id: int, request: EnrollWrite, flow_id: int) -> None:
-    """Raise Invalid with all errors of a request beyond its types; raises NotFound."""
+    """Raise Invalid with all errors of a request, such as unknown ids or a flow that is not active; raises NotFound."""
     flow = store.find(account_id, flow_id)
     faults = Faults()
     if flow.status != "active":
@@ -528,7 +553,10 @@ def _list_segment_contacts(account_id: int, segment_id: int, is_confirmed: bool)
 
 
 def enroll(flow_id: int, contact_ids: Sequence[int], test: bool) -> EnrollmentResult | None:
-    """Start runs of some contacts; return None if the flow is not open any more."""
+    """Start runs of a flow for contacts, at most `BATCH_SIZE` at a time; return None if the flow is no longer active.
+
+    With `test`, the runs are test runs.
+    """
     require_write_transaction()
     flow = get_open_flow(flow_id)
     if flow is None:

@@ -1,9 +1,11 @@
-"""The status of a flow: transitions (docs/decisions.md#12), what blocks going live, and what a status does to messages.
+"""The status of a flow: transitions (docs/decisions.md#12), blockers of activation, and the effect on its messages.
 
 A flow ends when it is deleted, or archived with all contacts removed (`pending_end` is the reason). The request ends a
-batch of its runs, and the background job the rest in short transactions, continued after a restart. A worker never
-sends messages of a flow that is not active (`queue.claim_one`). Its due rows are held in batches here and released when
-it is active again, so that a pause writes one row, however many contacts are inside.
+first batch of its runs. The background job ends the others in short transactions, and continues after a restart.
+
+A worker never sends messages of a flow that is not active (`queue.claim_one`). To pause a flow therefore writes only
+one row, however many contacts are in it. Afterwards its due messages are held in batches, and released when it is
+active again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,13 +34,16 @@ from appliance.storage.models import Account, Flow, Template, TemplateRevision, 
 from appliance.storage.models import Step as tables_Step
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# In the order of docs/decisions.md#3: the code of the first blocker is the reason of a refusal
+# In the order of docs/decisions.md#3: the code of the first blocker becomes the `reason` of the error.
 _BLOCKER_CODES = ("content_required", "sender_not_ready", "approval_required", "preflight_failed")
 _CONTENT_KEYS = frozenset({"subject", "body"})
 
 
 class Blocker(Struct):
-    """One error: a reason of docs/decisions.md#3, its message, and the field to go to."""
+    """An error that keeps a flow from being activated.
+
+    `code` is a reason of docs/decisions.md#3, and `field` the path of the field to change.
+    """
 
     code: str
     message: str
@@ -46,7 +51,7 @@ class Blocker(Struct):
 
 
 def list_blockers(flow: Flow, trigger: Trigger, by: Actor) -> list[Blocker]:
-    """Return everything that keeps a user from taking a flow live."""
+    """Return everything that keeps `by` from activating a flow, in the order of `_BLOCKER_CODES`."""
     blockers = [
         *_find_step_blockers(flow),
         *_find_sender_blockers(flow),
@@ -57,7 +62,7 @@ def list_blockers(flow: Flow, trigger: Trigger, by: Actor) -> list[Blocker]:
 
 
 def raise_blockers(blockers: list[Blocker]) -> None:
-    """Raise Invalid with every blocker, if there is any; the code of the first is the reason."""
+    """Raise Invalid with all blockers, if there are any; the code of the first is the reason."""
     if not blockers:
         return
     fields: dict[str, list[str]] = {}
@@ -71,7 +76,10 @@ def raise_blockers(blockers: list[Blocker]) -> None:
 
 
 def list_unfinished(account_id: int, steps: Sequence[Step]) -> Iterator[tuple[str, Step, PreviewWarning]]:
-    """Yield (path, step, warning) for each unfinished item in the emails of steps, which include their content."""
+    """Yield (path, step, warning) for each unfinished text or link in the emails of steps.
+
+    The steps must have their content (`drafts.add_contents`).
+    """
     for path, step in walk(steps):
         if step["type"] == "email":
             for warning in preview.find_unfinished(account_id, step.get("content") or {}):
@@ -133,12 +141,16 @@ ACTIONS = {
     "pause": Transition("paused", "paused", ("active",)),
     "archive": Transition("archived", "archived", ("draft", "active", "paused")),
 }
-# Hints by action and status
+# The hint of the error, by rejected action and current status.
 _HINTS = {("activate", "archived"): "Make it a draft first: PATCH its `status`."}
 
 
 def change_status(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
-    """Move a flow to a status; raises Invalid (`invalid_transition`, or with all blockers). The caller saves it."""
+    """Change the status of a flow; the caller saves the flow.
+
+    An archived flow keeps its contacts. `messages` are as in `activate`. Raises Unavailable, or Invalid:
+    `invalid_transition`, or with all blockers.
+    """
     if to == "active":
         activate(flow, by, messages=messages)
     elif to == "paused":
@@ -150,16 +162,16 @@ def change_status(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_ST
 
 
 def restore_draft(flow: Flow) -> None:
-    """Restore an archived flow as a draft; the caller saves it."""
+    """Make an archived flow a draft again; raises Invalid (`invalid_transition`). The caller saves the flow."""
     require_write_transaction()
     check_transition(flow, "draft")
     flow.status, flow.paused_at = "draft", None
 
 
 def undo_status_change(flow: Flow, to: str, by: Actor) -> None:
-    """Undo pausing, resuming or archiving a flow: it gets its former status back. The caller saves it.
+    """Undo pausing, resuming or archiving a flow: return it to its former status `to`. The caller saves the flow.
 
-    Raises Invalid if its status changed since, it was never live, or it cannot go live any more.
+    Raises Unavailable, or Invalid if the change is no longer possible: `invalid_transition`, or with all blockers.
     """
     require_write_transaction()
     paused_at = flow.paused_at
@@ -173,7 +185,7 @@ def undo_status_change(flow: Flow, to: str, by: Actor) -> None:
 
 
 def check_transition(flow: Flow, to: str) -> None:
-    """Raise Invalid (`invalid_transition`) unless a flow may move to a status."""
+    """Raise Invalid (`invalid_transition`) unless a flow's status may change to `to`."""
     if to in TRANSITIONS[flow.status]:
         return
     raise Invalid(
@@ -184,7 +196,7 @@ def check_transition(flow: Flow, to: str) -> None:
 
 
 def _check_action(flow: Flow, action: str) -> None:
-    """Raise Invalid (`invalid_transition`) unless a flow allows an action now."""
+    """Raise Invalid (`invalid_transition`) unless a flow's status allows an action of `ACTIONS`."""
     if flow.status not in ACTIONS[action].sources:
         hint = _HINTS.get((action, flow.status), "")
         current_state = CurrentState(
@@ -196,17 +208,18 @@ def _check_action(flow: Flow, action: str) -> None:
 def activate(
     flow: Flow, by: Actor, skip_overdue_seconds: int | None = None, messages: StepMessages = NO_STEP_MESSAGES
 ) -> None:
-    """Activate a flow: contacts may enter, and those inside continue; raises Invalid with all blockers.
+    """Activate a flow: contacts may enter, and those in it continue. The caller saves the flow.
 
-    Messages that were due more than `skip_overdue_seconds` ago are dropped. `messages` are those compiled before the
-    write transaction. The caller saves the flow.
+    Runs and messages that were due more than `skip_overdue_seconds` ago are ended or dropped; with None, none are.
+    `messages` are the messages of steps that were compiled before the write transaction. Raises Invalid
+    (`invalid_transition`, or with all blockers), or Unavailable while contacts are being removed.
     """
     require_write_transaction()
     _check_action(flow, "activate")
     if flow.pending_end is not None:
         raise Unavailable("Contacts are still being removed from this flow.", "unavailable", retry_after=2)
     trigger = Trigger.get(Trigger.flow == flow.id)
-    # A flow that a test key activates accepts test runs only, whatever it was before.
+    # A flow that a test key activates accepts only test runs, even if it accepted others before.
     flow.test = by.is_test
     raise_blockers(list_blockers(flow, trigger, by))
     now = clock.now_ms()
@@ -219,14 +232,20 @@ def activate(
 
 
 def pause(flow: Flow) -> None:
-    """Pause a flow: no contact enters, and all inside stay where they are. The caller saves the flow."""
+    """Pause an active flow: no contact enters, and contacts in it stay at their step. The caller saves the flow.
+
+    Raises Invalid (`invalid_transition`).
+    """
     require_write_transaction()
     _check_action(flow, "pause")
     flow.status, flow.paused_at = "paused", clock.now_ms()
 
 
 def archive(flow: Flow, take_out: bool) -> None:
-    """Archive a flow; contacts inside stay where they are, or leave. The caller saves the flow."""
+    """Archive a flow. The caller saves the flow.
+
+    Contacts in it stay at their step, or, with `take_out`, their runs are ended in batches (`close_batch`).
+    """
     require_write_transaction()
     flow.status, flow.paused_at = "archived", flow.paused_at or clock.now_ms()
     if take_out:
@@ -234,7 +253,10 @@ def archive(flow: Flow, take_out: bool) -> None:
 
 
 def request_approval(flow: Flow, by: Actor) -> None:
-    """Request approval of a flow; raises Invalid with all other blockers. The caller saves it."""
+    """Request the approval of a flow. The caller saves the flow.
+
+    Raises Invalid with all blockers other than the approval, or if the flow was rejected and not changed since.
+    """
     require_write_transaction()
     trigger = Trigger.get(Trigger.flow == flow.id)
     raise_blockers(list_blockers(flow, trigger, Actor(can_approve=True)))
@@ -242,13 +264,16 @@ def request_approval(flow: Flow, by: Actor) -> None:
 
 
 def approve(flow: Flow, by: Actor) -> None:
-    """Approve a flow as it is now; raises NotAllowed for a user who may not. The caller saves it."""
+    """Approve the current state of a flow; raises NotAllowed. The caller saves the flow."""
     require_write_transaction()
     approvals.approve(flow, by)
 
 
 def reject(flow: Flow, note: str | None) -> None:
-    """Reject a flow as it is now, and pause it if it is live; the caller saves it."""
+    """Reject the current state of a flow, and pause it if it is active. The caller saves the flow.
+
+    `note` is the reason to show.
+    """
     require_write_transaction()
     approvals.reject(flow, note)
     if flow.status == "active":
@@ -256,9 +281,11 @@ def reject(flow: Flow, note: str | None) -> None:
 
 
 def handle_edit(flow: Flow, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
-    """Apply the consequences of a change of content or audience; the caller saves the flow.
+    """Apply the consequences of a change of a flow's steps, trigger or content. The caller saves the flow.
 
-    A live flow is published as a new version for new runs. If the change needs approval the flow is paused instead.
+    An active flow is published as a new version, which new runs follow; if the change needs approval, the flow is
+    paused instead. Any other flow needs a new approval. `messages` are as in `activate`. Raises Invalid with all
+    blockers.
     """
     require_write_transaction()
     if flow.status != "active":
@@ -275,22 +302,22 @@ def handle_edit(flow: Flow, by: Actor, messages: StepMessages = NO_STEP_MESSAGES
 
 
 def needs_no_approval(flow: Flow, by: Actor) -> bool:
-    """Return whether a change by this actor needs no approval."""
+    """Return whether a change by `by` needs no approval: the account does not require it, or `by` may approve it."""
     return not flow.account.approval_required or approvals.can_approve(flow, by)
 
 
-# Unpublished content of a live flow. The templates hold the content as users edit it. While another change of the flow
-# is published, the templates hold the live content; afterwards the unpublished edits are written again, on top of what
-# was published.
+# Unpublished content of a live flow. Templates contain the content as users edit it. While another change of the flow
+# is published, the live content is written into the templates; afterwards the unpublished edits are written again, on
+# top of what was published.
 
 Content = dict[str, Any]
 
 
 @contextmanager
 def hold_back_draft(flow: Flow, changed: Template | None = None) -> Iterator[None]:
-    """Publish a flow without the unpublished content of its templates.
+    """Put the live content into a flow's templates while the `with` block publishes it, then the unpublished edits.
 
-    Of the template that an API client just `changed`, only that change is published.
+    For the template that an API client just `changed`, only that change, its last revision, is published.
     """
     require_write_transaction()
     held_back = []
@@ -316,7 +343,7 @@ def _get_revision_author(row: Template) -> int | None:
 
 
 def find_changed_templates(flow: Flow) -> dict[int, tuple[Template, Content]]:
-    """Return by step the templates that differ from the live ones, each with its live content."""
+    """Return the templates whose content differs from the live version, each with its live content, by step id."""
     changed = {}
     for action_id, template_id, pinned in load_live_contents(flow):
         row = Template.get_by_id(template_id)
@@ -326,7 +353,7 @@ def find_changed_templates(flow: Flow) -> dict[int, tuple[Template, Content]]:
 
 
 def load_live_contents(flow: Flow) -> list[tuple[int, int, Content]]:
-    """Return for each step of the live version that sends: its id, its template, and its content."""
+    """Return (step id, template id, content) for each step of the live version that sends a message."""
     query = (
         tables_Step.select(tables_Step.action_id, tables_Step.template, TemplateRevision.document)
         .join(TemplateRevision, on=(tables_Step.content == TemplateRevision.id))
@@ -336,7 +363,10 @@ def load_live_contents(flow: Flow) -> list[tuple[int, int, Content]]:
 
 
 def apply_live_contents(flow: Flow, rows: Sequence[Template]) -> None:
-    """Set the live content on loaded templates, as API clients see a flow; they must not be saved."""
+    """Set the live content on loaded templates, because API clients see the live version; do not save these objects.
+
+    Do nothing for a flow without unpublished changes.
+    """
     if flow.draft is None or not flow.version:
         return
     contents = {number: content for _, number, content in load_live_contents(flow)}
@@ -346,7 +376,10 @@ def apply_live_contents(flow: Flow, rows: Sequence[Template]) -> None:
 
 
 def read_draft(flow: Flow) -> dict[str, Any]:
-    """Return the unpublished changes of a flow, or its live version if there are none."""
+    """Return a flow's draft, or the current state of the flow if it has none.
+
+    Keys: `steps`, `last_action`, `goal` and `trigger`.
+    """
     if flow.draft is not None:
         return dict(flow.draft)
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
@@ -357,7 +390,7 @@ def read_draft(flow: Flow) -> dict[str, Any]:
 
 
 def write_draft(flow: Flow, draft: dict[str, Any] | None) -> None:
-    """Save unpublished changes of a flow, or None."""
+    """Save the draft of a flow, in the form of `read_draft`; None deletes it."""
     require_write_transaction()
     flow.draft = draft
     flow.save(only=[Flow.draft])
@@ -375,7 +408,7 @@ _NEEDS_RELEASE = (
     "flow.deleted_at IS NULL AND flow.status = 'active' "
     "AND EXISTS (SELECT 1 FROM message m WHERE {open} AND m.due_at IS NULL)"
 )
-# A message that a worker is sending may return for a retry; until then the flow must stay marked as ended.
+# A message that a worker is sending may come back to be retried, so until it is final `pending_end` must stay set.
 _HAS_SENDING = (
     "EXISTS (SELECT 1 FROM message m WHERE m.run_id IS NOT NULL AND m.flow_id = flow.id AND m.status = 'sending')"
 )
@@ -384,7 +417,7 @@ _NEEDS_CLOSING = (
     "OR (flow.pending_end IS NOT NULL OR flow.deleted_at IS NOT NULL) "
     "AND (EXISTS (SELECT 1 FROM message m WHERE {open}) OR EXISTS (SELECT 1 FROM run r WHERE {live}))"
 )
-# Without overdue rows from the resume the limit is cleared; otherwise a clock set back could make other rows overdue.
+# `drop_before` is cleared once no row is overdue; otherwise a clock that is set back could make other rows overdue.
 _HAS_CAUGHT_UP = (
     "flow.deleted_at IS NULL AND flow.status = 'active' AND flow.drop_before IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM run r WHERE {live} AND r.due_at < flow.drop_before) "
@@ -395,7 +428,7 @@ _SELECT_FLOWS = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
 
 
 def settle_messages() -> bool:
-    """Process a batch of each: flows that are over, paused or resumed; return whether there were any."""
+    """Process one batch of each flow that is ending, was paused or was resumed; return whether there were any."""
     has_settled = False
     for condition, settle_batch in (
         (_NEEDS_CLOSING, close_batch),
@@ -410,14 +443,14 @@ def settle_messages() -> bool:
 
 
 def is_settling_due() -> bool:
-    """Return whether a flow has messages or runs that `settle_messages` should change."""
+    """Return whether `settle_messages` has anything to do."""
     return any(
         _list_flows(condition, "LIMIT 1") for condition in (_NEEDS_CLOSING, _NEEDS_HOLD, _NEEDS_RELEASE, _HAS_CAUGHT_UP)
     )
 
 
 def hold_messages(flow_id: int) -> int:
-    """Hold some due messages of a flow that is not active, without a due time; return how many."""
+    """Hold up to `_BATCH_SIZE` due messages of a flow that is not active, without a due time; return their number."""
     require_write_transaction()
     return run(
         f"UPDATE message SET status = 'held', due_at = NULL, updated_at = :now WHERE id IN ({_SELECT_OPEN_MESSAGES} "
@@ -427,7 +460,7 @@ def hold_messages(flow_id: int) -> int:
 
 
 def release_messages(flow_id: int) -> int:
-    """Queue some held messages of an active flow again; return how many."""
+    """Queue up to `_BATCH_SIZE` messages of an active flow that `hold_messages` held; return their number."""
     require_write_transaction()
     after_commit(lambda: signals.wake("outbox"))
     return run(
@@ -438,7 +471,7 @@ def release_messages(flow_id: int) -> int:
 
 
 def finish_catch_up(flow_id: int) -> int:
-    """Stop dropping overdue messages of an active flow once none is left; return the number of flows changed."""
+    """Clear `drop_before` of an active flow once no run or message is overdue; return 1 if it was cleared, else 0."""
     require_write_transaction()
     condition = _HAS_CAUGHT_UP.format(
         open=_OPEN_MESSAGES.format(flow="flow.id"), live=_LIVE_RUNS.format(flow="flow.id")
@@ -447,9 +480,10 @@ def finish_catch_up(flow_id: int) -> int:
 
 
 def close_batch(flow_id: int) -> bool:
-    """End some runs and cancel some open messages of a flow that is over; return whether there were any.
+    """End up to `_BATCH_SIZE` runs, and cancel as many open messages, of a flow that is deleted or has a `pending_end`.
 
-    A message that may have been accepted before stays uncertain.
+    Return whether there were any; if not, and no message is being sent, clear `pending_end`. A message whose earlier
+    attempt may have been accepted becomes uncertain.
     """
     require_write_transaction()
     over = fetch_one(

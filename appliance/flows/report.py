@@ -1,7 +1,7 @@
-"""The report of a flow: runs, visits of steps and messages, counted from the rows themselves.
+"""The report of a flow: its runs, visits of steps and messages, counted from the rows.
 
-Tests are never counted. All numbers are read from one snapshot. Counts of large flows are cached for twenty times as
-long as they took, so that many readers cost no more than one.
+Tests are not counted. All numbers are read from one snapshot. The counts of large flows are cached for `_CACHE_FACTOR`
+times as long as they took, so that many readers cost no more than one.
 """
 
 import json
@@ -22,13 +22,13 @@ from appliance.storage.database import rows
 from appliance.storage.models import Flow, Step
 from appliance.storage.transactions import snapshot
 
-# Structs of the report: numbers, each with the path that lists its contacts
+# The Structs of the report: each number has the path that lists the runs it counts.
 
 Range = Literal["all", "30d", "7d"]
 
 
 class FlowStats(Struct):
-    """Runs and messages of a flow in all, without tests.
+    """The total numbers of runs and messages of a flow, without tests.
 
     `entered` is the sum of `active`, `completed` and `exited`; `audience` is the sum of `pending` and all final
     statuses.
@@ -52,14 +52,14 @@ class FlowStats(Struct):
 
 
 class Number(Struct):
-    """A number of contacts, and the path that lists them."""
+    """A number of runs, and the API path that lists them."""
 
     count: int
     people: str
 
 
 class ReasonCount(Struct):
-    """The number for one reason; `reason` is null if none was given."""
+    """The number of runs with one reason, and the API path that lists them."""
 
     reason: Annotated[str, Meta(description="reason; null if none was given")] | None
     count: int
@@ -67,7 +67,7 @@ class ReasonCount(Struct):
 
 
 class NumberByReason(Struct):
-    """A number of contacts with its reasons, the most frequent first."""
+    """A number of runs, the API path that lists them, and the numbers by reason."""
 
     count: int
     people: str
@@ -75,7 +75,7 @@ class NumberByReason(Struct):
 
 
 class RunFigures(Struct):
-    """Runs of a flow by status; `ignored` are triggers that started no run.
+    """The runs of a flow by status. `ignored` counts events that triggered the flow but started no run.
 
     `entered` is the sum of `active`, `completed` and `exited`.
     """
@@ -88,7 +88,7 @@ class RunFigures(Struct):
 
 
 class MessageFigures(Struct):
-    """The messages of a step: statuses of the ledger, opens and clicks, and why some were skipped."""
+    """The messages of a step: their statuses in the ledger, opens, clicks, and the reasons of skipped ones."""
 
     audience: Number
     pending: Annotated[Number, Meta(description="not yet final: queued, held or sending")]
@@ -100,10 +100,10 @@ class MessageFigures(Struct):
 
 
 class StepFigures(Struct):
-    """Visits of a step: `entered` is the sum of `waiting`, `went_on` and `left`.
+    """The visits of a step: `entered` is the sum of `waiting`, `went_on` and `left`.
 
-    `went_on` includes `skipped`, and is counted by branch in `yes` and `no` (null without branches). `waiting_now` also
-    counts contacts who entered before the range. A `removed` step still has, or had, contacts.
+    `went_on` includes `skipped`; `yes` and `no` are its parts by branch. `waiting_now` also counts contacts who entered
+    before the period. Steps that were removed from the flow are included if contacts visited them.
     """
 
     id: Annotated[int, Meta(description="id of the step")]
@@ -129,7 +129,10 @@ class StepFigures(Struct):
 
 
 class FlowReport(Struct):
-    """The report of a flow from one snapshot, about contacts who entered the flow, or the step, after `since`."""
+    """The report of a flow; all figures are from the same moment.
+
+    `runs` counts runs that started in the period, and each step counts contacts who entered it in the period.
+    """
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
     range: Annotated[Range, Meta(description="period of the report, in days")]
@@ -165,14 +168,17 @@ _COUNT_MESSAGES = (
 
 
 class _CountCache:
-    """Counts of large flows: when they ended, how long they took, and the result."""
+    """Cached counts of large flows, by key: (monotonic time when counting ended, seconds that it took, result)."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.known: dict[Any, tuple[float, float, Any]] = {}
 
     def get_or_count(self, key: Any, people: int, count: Callable[[], T]) -> T:
-        """Return a count; for a large flow from the cache, for a multiple of the time that counting took."""
+        """Return the result of `count`, from the cache if it is not older than `_CACHE_FACTOR` times what it took.
+
+        With fewer than `_CACHE_MIN_PEOPLE` people, nothing is cached.
+        """
         if people < _CACHE_MIN_PEOPLE:
             return count()
         started = time.monotonic()
@@ -193,7 +199,7 @@ _count_cache = _CountCache()
 
 
 def load_stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
-    """Return the statistics of some flows: runs by their counters, messages from the ledger."""
+    """Return the statistics of flows by id: runs from the flows' counters, messages from the ledger."""
     ids = sorted(flow.id for flow in flows)
     entered_count = sum(flow.entered_count for flow in flows)
     ledger = _count_cache.get_or_count(("stats", *ids), entered_count, lambda: _count_ledger(ids))
@@ -224,7 +230,7 @@ def _sum_terms(counts: dict[str, int]) -> dict[str, int]:
 
 
 def build_report(flow: Flow, range_name: Range = "all") -> FlowReport:
-    """Return the report of a flow for a range."""
+    """Return the report of a flow for a period, possibly from the cache if the flow is large."""
     with snapshot():
         current = Flow.get_by_id(flow.id)
         key = ("report", flow.id, current.updated_at, range_name)
@@ -241,17 +247,20 @@ def _count_report(flow: Flow, range_name: Range) -> FlowReport:
 
 
 class _Paths(NamedTuple):
-    """Builds the paths that list the contacts behind numbers."""
+    """Builds the numbers of a report, each with the API path that lists its runs.
+
+    `since` is the start of the period in Unix milliseconds, 0 for all time.
+    """
 
     flow_id: int
     since: int
 
     def number(self, count: int, **chosen: Any) -> Number:
-        """Return a number with the path to its contacts."""
+        """Return a number with its path; `chosen` are filters of `RunQuery`."""
         return Number(count, self._build_path(chosen))
 
     def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
-        """Return the sum of some numbers with each of them, the largest first."""
+        """Return the sum of the numbers in `counts`, which are by reason, and each of them, the largest first."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return NumberByReason(
             sum(counts.values()), self._build_path(chosen),
@@ -277,7 +286,7 @@ def _count_runs(flow: Flow, since: int, paths: _Paths) -> RunFigures:
 
 
 class _MessageCount(NamedTuple):
-    """Messages of a step of one status and reason."""
+    """The number of messages of a step with one status and skip reason, and of those opened and clicked."""
 
     status: str
     reason: str | None
@@ -286,12 +295,12 @@ class _MessageCount(NamedTuple):
     clicked: int
 
 
-# By outcome and reason: how many in all, and how many in the range
+# By outcome (None: still in the step) and reason: the number of visits in all, and in the period.
 _VisitCounts = dict[tuple[str | None, str | None], tuple[int, int]]
 
 
 def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]:
-    """Yield the figures of each step in document order, then those of removed steps."""
+    """Yield the figures of each step in document order, then those of removed steps that contacts visited."""
     visits: dict[int, _VisitCounts] = defaultdict(dict)
     for action_id, outcome, reason, total, in_range in rows(_COUNT_VISITS, (since, flow.id)):
         visits[action_id][outcome, reason] = (total, int(in_range))
@@ -306,13 +315,13 @@ def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]
 
 
 def summarize_step(account_id: int, step: dict[str, Any]) -> str:
-    """Return a sentence about what a step does."""
+    """Return a short text that says what a step does; the step must have its content, if it sends."""
     kind = BY_TYPE.get(step["type"])
     return kind.summary(step, account_id) if kind is not None else step["type"]
 
 
 def _load_former_steps(flow_id: int, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield removed steps as in the last version that had them."""
+    """Yield removed steps, each as in the last version that contains it."""
     for step_id in ids:
         row = Step.select().where(Step.flow == flow_id, Step.action_id == step_id).order_by(Step.version.desc()).first()
         if row is not None:

@@ -1,6 +1,6 @@
-"""Ending of runs: their rows, the events about it, and cancelling their messages.
+"""Ending runs: updating their rows, recording the events, and cancelling their messages.
 
-It knows only events and storage, because deleting and merging contacts ends runs too.
+This module imports only events and storage, because deleting and merging contacts, in a lower layer, ends runs too.
 """
 
 import json
@@ -16,14 +16,14 @@ from appliance.storage.transactions import require_write_transaction
 
 EndStatus = Literal["completed", "exited"]
 
-# The plus keeps SQLite from scanning all live runs to find the given ones.
+# The plus before `r.status` keeps SQLite from scanning all live runs to find the given ones.
 _SELECT_LIVE_RUNS = (
     "SELECT r.id, r.account_id, r.flow_id, f.name, r.contact_id, r.action_id, r.chain_depth, r.test "
     "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
     "WHERE r.id IN (SELECT value FROM json_each(?)) AND +r.status = 'live' ORDER BY r.id"
 )
-# Executed before `_END_RUNS` clears the visit of each run. It finds visits by their run, because a run that has ended
-# may have left one open.
+# Executed before `_END_RUNS`, which clears `step_visit_id`. It finds visits by their run, because a run may have an
+# open visit that it no longer points to.
 _CLOSE_VISITS = (
     "UPDATE step_visit SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
     "json_each(?1)) AND outcome IS NULL"
@@ -35,7 +35,7 @@ _END_RUNS = (
 
 
 class _LiveRun(NamedTuple):
-    """A live run, with what its events need."""
+    """A live run with the values that its events contain."""
 
     id: int
     account_id: int
@@ -48,24 +48,27 @@ class _LiveRun(NamedTuple):
 
 
 def end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now: int) -> list[int]:
-    """End those of some runs that are live and return their ids; ending a run twice ends it once.
+    """End the live runs among `run_ids` and return their ids; runs that have ended already are left out.
 
-    The open visit of a run is closed with the reason (one that was closed before keeps its outcome), the counters of
-    the flow follow, and `flow_exit` is recorded one deeper in the chain than the event that started the run.
+    The open visit of each run is closed with the reason, and the counters of the flow are updated. `flow_exit` is
+    recorded, one deeper in the chain than the event that started the run. `now` is in Unix milliseconds.
     """
     return _end_runs(run_ids, status, reason, now, None)
 
 
 def complete_runs_at_goal(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
-    """Complete those of some runs that are live because they reached the goal of their flow, and return their ids.
+    """Complete the live runs among `run_ids`, because they reached the goal of their flow, and return their ids.
 
-    Records `flow_goal`, then `flow_exit` with the reason `goal`.
+    Works as `end_runs`, and records `flow_goal` before `flow_exit`.
     """
     return _end_runs(run_ids, "completed", "goal", now, goal)
 
 
 def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
-    """Cancel unsent messages of runs, or only marketing ones; messages that may have been accepted stay uncertain."""
+    """Cancel the queued and held messages of runs; with `but_service`, transactional ones are still sent.
+
+    A message whose earlier attempt may have been accepted becomes uncertain instead.
+    """
     connection().execute(
         "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = "
         "NULL, "
@@ -76,9 +79,9 @@ def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False)
 
 
 def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
-    """End the runs of contacts that are about to be deleted, and clear the event data of all their runs.
+    """End the runs of contacts that are about to be deleted, and clear contact and event data of all their runs.
 
-    The events about it name no contact.
+    The events that it records name no contact.
     """
     ids_json = json.dumps(list(contact_ids))
     live_runs = rows(
@@ -92,9 +95,10 @@ def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
 
 
 def end_runs_of_merged_contact(contact_id: int, other_id: int, now: int) -> None:
-    """End the runs of a contact that is merged into another one where both are in the same flow, and their messages.
+    """End the runs of the contact `other_id`, which is merged into `contact_id`, in flows that both are in.
 
-    The run of the contact that stays goes on and sends what both would have sent; service messages are sent by both.
+    The run of the contact that stays continues. The marketing messages of the ended run are cancelled, because the
+    other run sends the same ones; its transactional messages are still sent.
     """
     duplicates = rows(
         "SELECT other.id FROM run other JOIN run kept ON kept.flow_id = other.flow_id AND kept.test = other.test "

@@ -1,4 +1,4 @@
-"""Runs of a flow: list them, show the steps they visited, skip their wait, or remove them from the flow."""
+"""The runs of a flow: listing them and the steps they visited, skipping their wait, and removing them from the flow."""
 
 import json
 from array import array
@@ -39,11 +39,10 @@ _MESSAGE_CONDITIONS = {
 
 
 class RunQuery(PageQuery):
-    """Filters of the runs of a flow; all of them must match.
+    """Filters of the runs of a flow; a run must match all of them.
 
-    `outcome` and `message` are about a `step`. `reason` is why runs were skipped at the step, left it or got no
-    message; without a step it is why runs ended (empty: no reason). `since` is when contacts entered the step, or the
-    flow if there is none.
+    `outcome` and `message` need a `step`. With `step`, `reason` is why the step was skipped or left, or with `message`
+    why the message was skipped; without `step`, it is why the run ended. An empty `reason` selects runs without one.
     """
 
     status: Annotated[RunStatus, Meta(description="only those with this status")] | UnsetType = UNSET
@@ -77,7 +76,10 @@ class RunQuery(PageQuery):
 
 
 class _RunSelect(NamedTuple):
-    """A statement in parts: FROM, conditions and order; the columns of the run id and of its time; the parameters."""
+    """The parts of a SELECT: FROM, WHERE conditions, ORDER BY, and parameters.
+
+    `run_id` is the column of the run id with its table alias, and `time_column` the column that `since` filters.
+    """
 
     tables: str
     where: list[str]
@@ -88,26 +90,27 @@ class _RunSelect(NamedTuple):
 
     @property
     def alias(self) -> str:
-        """Return the alias of the table whose rows are listed."""
+        """Return the alias of the table whose rows are selected."""
         return self.run_id.partition(".")[0]
 
     def add(self, value: Any, condition: str, name: str) -> None:
-        """Add a condition with its parameter, if there is a value."""
+        """Add a condition and its parameter `name`, unless the value is UNSET."""
         if value is not UNSET:
             self.where.append(condition)
             self.values[name] = value
 
 
 def list_runs(account_id: int, flow_id: int, query: RunQuery) -> Page:
-    """List runs of a flow, newest first; those of a step in the order of their entry. Raises NotFound, Invalid.
+    """Return a page of the runs of a flow that match the query, newest first; with a step, by entry into that step.
 
-    Triggers that started nothing are ignored runs, listed only by the status `ignored`.
+    Ignored runs, which only record that an event started nothing, are listed only with the status `ignored`. Raises
+    NotFound, Invalid.
     """
     return _fetch_page(_build_select(account_id, flow_id, query), query)
 
 
 def list_run_ids(account_id: int, flow_id: int, query: RunQuery) -> "array[int]":
-    """Return the ids of all runs that a query names, in the order of the list; raises NotFound, Invalid."""
+    """Return the ids of all runs that match the query, in the order of `list_runs`; raises NotFound, Invalid."""
     select = _build_select(account_id, flow_id, query)
     sql = f"SELECT {select.run_id} FROM {select.tables} WHERE {' AND '.join(select.where)} ORDER BY {select.order}"
     return array("q", (row[0] for row in rows(sql, select.values)))
@@ -131,7 +134,7 @@ def _build_select(account_id: int, flow_id: int, query: RunQuery) -> _RunSelect:
 
 
 def _check_query(account_id: int, query: RunQuery) -> int | UnsetType:
-    """Return the moment of `since`; raises Invalid for filters that cannot be combined."""
+    """Return `since` of a query in Unix milliseconds; raises Invalid for filters that cannot be combined."""
     faults = Faults()
     since: int | UnsetType = UNSET
     if isinstance(query.since, str):
@@ -183,7 +186,7 @@ def _select_by_message(query: RunQuery) -> _RunSelect:
 
 
 def _add_run_filters(query: RunQuery, select: _RunSelect) -> None:
-    """Add the filters of the run itself to the select."""
+    """Add the filters on the run itself, status and contact, to a select of any table."""
     run_select = _RunSelect("run r", [], "", "r.id", "", select.values)
     run_select.add(query.status, "r.status = :status", "status")
     run_select.add(query.contact_id, "r.contact_id = :contact", "contact")
@@ -198,13 +201,16 @@ def _add_run_filters(query: RunQuery, select: _RunSelect) -> None:
 
 
 class ContactRunQuery(PageQuery):
-    """Filter of the flows that a contact is or was in."""
+    """Filters of the runs of a contact."""
 
     status: Annotated[RunStatus, Meta(description="only those with this status")] | UnsetType = UNSET
 
 
 def list_contact_runs(account_id: int, contact_id: int, query: ContactRunQuery) -> Page:
-    """List the runs of a contact in all flows that are not deleted, newest first; raises NotFound."""
+    """Return a page of a contact's runs in all flows that are not deleted, newest first; raises NotFound.
+
+    Ignored runs are listed only with the status `ignored`.
+    """
     contacts.get(account_id, contact_id)
     select = _RunSelect(
         "run r",
@@ -218,7 +224,10 @@ def list_contact_runs(account_id: int, contact_id: int, query: ContactRunQuery) 
 
 
 def load_runs(ids: list[int]) -> list[Run]:
-    """Load runs in the order of the ids given, each with the name of its flow as `flow_name`."""
+    """Return the runs with these ids, in the order of `ids`, each with the name of its flow as `flow_name`.
+
+    Ids that do not exist are left out.
+    """
     runs = {row.id: row for row in Run.select().where(Run.id.in_(ids))} if ids else {}
     flows = Flow.select(Flow.id, Flow.name).where(Flow.id.in_({row.flow_id for row in runs.values()}))
     names = {flow.id: flow.name for flow in flows} if runs else {}
@@ -237,7 +246,10 @@ def get_run(account_id: int, flow_id: int, run_id: int) -> Run:
 
 
 class VisitedStep(NamedTuple):
-    """A visit of a run to a step, the step, and the message that it created there, if any."""
+    """A visit of a run to a step, the type and summary of the step, and the message it created there (None: none).
+
+    `type` and `summary` are empty if the version of the run no longer has the step.
+    """
 
     visit: StepVisit
     type: str
@@ -247,7 +259,7 @@ class VisitedStep(NamedTuple):
 
 
 def list_visited_steps(run: Run) -> list[VisitedStep]:
-    """Return the steps that a run visited in their order, as they are in its version."""
+    """Return the steps that a run visited, in order of entry, as defined in the flow version that the run follows."""
     steps = {row.action_id: row for row in Step.select().where(Step.flow == run.flow_id, Step.version == run.version)}
     messages = {
         step_id: (number, status)
@@ -264,7 +276,7 @@ def list_visited_steps(run: Run) -> list[VisitedStep]:
 
 
 RunAction = Literal["move_on", "take_out"]
-# The runs that one transaction moves, so that other writers do not wait.
+# The number of runs that one transaction changes, so that other writers do not wait.
 ACTION_BATCH_SIZE = 200
 ACTIONS = {
     "move_on": Transition("moved on", "live", ("live",)), "take_out": Transition("taken out", "exited", ("live",)),
@@ -273,7 +285,7 @@ _IS_INSIDE = "flow_id = ? AND status = 'live'"
 
 
 class RunSelection(Struct):
-    """Runs to move: by their ids, or all that wait in a step."""
+    """Runs to act on: either `run_ids`, or all runs that wait in a step."""
 
     run_ids: Annotated[list[Id], Meta(max_length=10_000), Meta(description="ids of the runs")] | None | UnsetType = (
         UNSET
@@ -286,14 +298,17 @@ class RunSelection(Struct):
 
 
 class RunActionResult(Struct):
-    """The number of moved runs; `unchanged` are given ids that are not live runs of this flow."""
+    """The result of an action on several runs."""
 
     changed: Annotated[int, Meta(description="number of changed runs")]
     unchanged: Annotated[list[int], Meta(description="ids in the request that are not active runs of this flow")]
 
 
 def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by: Actor) -> Run:
-    """Move one run and return it; raises NotFound, NotAllowed, or Invalid (`invalid_transition`) if it has ended."""
+    """Perform an action on one run, record it in the audit log, and return the run.
+
+    Raises NotFound, NotAllowed, or Invalid (`invalid_transition`) if the run has ended.
+    """
     require_write_transaction()
     run = get_run(account_id, flow_id, run_id)
     if by.is_test and not run.test:
@@ -306,7 +321,7 @@ def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by
 
 
 def resolve_runs(account_id: int, flow_id: int, request: RunSelection) -> list[int]:
-    """Return the run ids that a request names, also unknown ones; raises NotFound, Invalid."""
+    """Return the run ids that a request selects; ids in the request are not checked. Raises NotFound, Invalid."""
     check_selection(account_id, request, flow_id)
     if isinstance(request.run_ids, list):
         return list(dict.fromkeys(request.run_ids))
@@ -317,7 +332,7 @@ def resolve_runs(account_id: int, flow_id: int, request: RunSelection) -> list[i
 
 
 def check_selection(account_id: int, request: RunSelection, flow_id: int) -> None:
-    """Raise Invalid unless a request names runs in one of two ways, and a current or former step; raises NotFound."""
+    """Raise Invalid unless a request has either `run_ids` or a current or former step of the flow; raises NotFound."""
     flow, faults = store.find(account_id, flow_id), Faults()
     run_ids = request.run_ids if isinstance(request.run_ids, list) else None
     step = request.step if isinstance(request.step, int) else None
@@ -331,14 +346,18 @@ def check_selection(account_id: int, request: RunSelection, flow_id: int) -> Non
 
 
 def _has_step(flow: Flow, step_id: int) -> bool:
-    """Return whether a flow has a step, or had it when a contact visited it."""
+    """Return whether a flow has a step with this id, or had one that a contact visited."""
     if any(step["id"] == step_id for _, step in document.walk(flow.steps)):
         return True
     return bool(rows("SELECT 1 FROM step_visit WHERE flow_id = ? AND action_id = ? LIMIT 1", (flow.id, step_id)))
 
 
 def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_only: bool = False) -> list[int]:
-    """Move the live ones of some runs of a flow (with `tests_only` only those of tests), and return their ids."""
+    """Perform an action on the live runs among `run_ids` and return their ids; with `tests_only` only on test runs.
+
+    `move_on` makes them due, which ends a wait. `take_out` ends them and cancels their messages that are not being
+    sent.
+    """
     require_write_transaction()
     live_ids = [row[0] for row in rows(
         f"SELECT id FROM run WHERE {_IS_INSIDE} AND test >= ? AND id IN (SELECT value FROM json_each(?))",
@@ -346,8 +365,7 @@ def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_o
     )]  # fmt: skip
     ids_json, now = json.dumps(live_ids), clock.now_ms()
     if action == "move_on":
-        # A wait ends when it is due. While the flow is paused the runs stay, and advance with the others when it
-        # resumes
+        # A wait ends when its run is due. In a paused flow the runs stay, and advance when it is resumed.
         connection().execute(
             "UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 WHERE id IN "
             "(SELECT value FROM json_each(?1))",
@@ -355,11 +373,10 @@ def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_o
         ).fetchall()
         after_commit(lambda: signals.wake("flows"))
         return live_ids
-    # Their unsent messages are cancelled, except those that a worker is sending
     run_ends.cancel_messages(live_ids, now)
     return run_ends.end_runs(live_ids, "exited", "taken_out", now)
 
 
 def audit_bulk_action(account_id: int, flow_id: int, action: RunAction, count: int, by: Actor) -> None:
-    """Record a bulk action on runs in the audit log."""
+    """Record in the audit log an action on `count` runs of a flow."""
     audit.record(by, account_id, f"flow_runs_{action}", f"flow:{flow_id}", {"runs": count})

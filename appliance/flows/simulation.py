@@ -1,6 +1,6 @@
-"""Simulation of a flow with one contact: the real steps, filters and messages in a sandbox, with time skipped ahead.
+"""Simulation of a flow with one contact: its real steps, filters and messages run in a sandbox with a simulated clock.
 
-Sent messages count as accepted at once, unless the script assumes a bounce; the contact does only what the script says.
+A sent message counts as accepted at once. The contact does only what the script assumes, such as a click or a bounce.
 """
 
 import json
@@ -63,7 +63,7 @@ from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Contact, Flow, Trigger
 from appliance.storage.sandbox import FIRST_SANDBOX_ID
 
-# Other flows that events of the simulation would start; they are reported, not simulated
+# Other flows that events of the simulation would start; they are reported, not simulated.
 
 _SELECT_LIVE_FLOWS = (
     "SELECT f.id, f.name, t.event, t.segment_id, t.contact_list_id, t.data FROM main.flow f "
@@ -73,7 +73,7 @@ _SELECT_LIVE_FLOWS = (
 
 
 class OtherFlow(NamedTuple):
-    """A live flow, and the event that would start it."""
+    """An active flow, and the event that would start it."""
 
     flow_id: int
     name: str
@@ -81,7 +81,7 @@ class OtherFlow(NamedTuple):
 
 
 class OtherFlows:
-    """Matches the events of a simulation against the triggers of other flows."""
+    """Matches the events that a simulation records against the triggers of the account's other active flows."""
 
     def __init__(self, account_id: int, flow_id: int) -> None:
         self._account_id = account_id
@@ -92,7 +92,7 @@ class OtherFlows:
         self._reported = int(scalar("SELECT coalesce(max(id), 0) FROM event"))
 
     def find_started(self) -> Iterator[OtherFlow]:
-        """Yield the flows that events recorded since the last call would start."""
+        """Yield the flows that events recorded since the previous call would start."""
         last_seen, self._reported = self._reported, int(scalar("SELECT coalesce(max(id), 0) FROM event"))
         if not self._flows or self._reported == last_seen:
             return
@@ -109,15 +109,18 @@ class OtherFlows:
                 yield OtherFlow(flow_id, name, start.event)
 
 
-# A flow has at most 200 steps and a run leaves each once, so more moments than this are an error
+# A flow has at most 200 steps and a run leaves each of them once, so no simulation needs more moments than this.
 _MAX_MOMENTS = 2_000
 _MAX_ROUNDS = 50
-# The time limit of a simulation, because others wait for this thread.
+# The time limit of a simulation; other simulations wait meanwhile.
 _MAX_SECONDS = 10.0
 
 
 class PlannedEvent(NamedTuple):
-    """An assumed event and its moment; None until the message that it counts from is sent."""
+    """An assumed event and when it happens in Unix milliseconds (None until the message that it counts from is sent).
+
+    `order` is its index in the script.
+    """
 
     at: int | None
     order: int
@@ -125,7 +128,11 @@ class PlannedEvent(NamedTuple):
 
 
 class FlowSimulator:
-    """The simulation of one run; `run` it in the open sandbox in which the run was started."""
+    """The simulation of one run: call `run` once, in the open sandbox in which the run was started.
+
+    `paths` are the paths of the steps by step id, and `until` is the latest end in Unix milliseconds. `entries` and
+    `notes` are the result.
+    """
 
     def __init__(
         self, flow: Flow, version: int, paths: dict[Any, str], simulated_run: SimulatedRun, until: int
@@ -136,19 +143,22 @@ class FlowSimulator:
         self.zone = members.build_scope(flow.account_id).zone
         self._runs_json = json.dumps([simulated_run.run_id])
         self._renderer = MessagePreparer()
-        # The plan cache is not used, because it must not contain a version that was never live.
+        # The cache of plans is not used, because it must not contain a version that was never live.
         self._plan = versions.read_plan(flow.id, version)
         self._steps: dict[int | None, Entry] = {}  # the last entry of each step, for the message it sends
-        # Events that this flow looks for, in its filters or as its goal
+        # The names of events that the flow's filters or its goal refer to.
         self._relevant_events = {str(flow.goal), *simulation_events.find_event_names(flow.steps)}
         self._other_flows = OtherFlows(flow.account_id, flow.id)
         self._planned_events: list[PlannedEvent] = []
-        self._reported: set[int] = set()  # messages that were reported
-        self._stuck_messages: set[int] = set()  # those that stay unsent
+        self._reported: set[int] = set()  # ids of skipped and held messages that were reported
+        self._stuck_messages: set[int] = set()  # ids of messages that would wait without a known end
         self._deadline = time.monotonic() + _MAX_SECONDS
 
     def run(self, script: list[Assumption], real_events: Sequence[RealEvent]) -> SimulationEnd:
-        """Advance time until the run has ended or the time is over; `real_events` are replayed."""
+        """Simulate until the run has ended and its messages are sent, or until the latest end; return how it ended.
+
+        `script` are the assumed events. `real_events`, the oldest first, are replayed at their times.
+        """
         start = clock.now_ms()
         self._planned_events = [_plan_event(order, assumption, start) for order, assumption in enumerate(script)]
         remaining = list(real_events)
@@ -179,7 +189,7 @@ class FlowSimulator:
     # -- one moment ------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Do everything that is due at this moment: goals, steps, messages, and what follows from them."""
+        """Process events, steps and messages that are due at the current moment, until nothing more is due."""
         for _ in range(_MAX_ROUNDS):
             entry_count = len(self.entries)
             has_processed = enrollment.process_events()
@@ -195,7 +205,7 @@ class FlowSimulator:
             self._report_skipped()
             for sent in simulation_sandbox.send_due_messages(self._runs_json, self._renderer, self._stuck_messages):
                 self._report_sent(sent)
-                if self._is_late():  # hundreds may be due at one moment, and rendering takes time
+                if self._is_late():  # Hundreds of messages may be due at one moment, and rendering them takes time.
                     return
             for other_flow in self._other_flows.find_started():
                 self._add_entry(
@@ -205,9 +215,9 @@ class FlowSimulator:
                 return
 
     def _observe(self, node: Node, run: ActiveRun, result: StepResult) -> None:
-        """Report a step that the run has reached, and where it goes from there."""
+        """Add an entry for a step that the run has reached, with its result; the end of a wait gets none."""
         if run.step_visit_id is not None and node.kind == "wait":
-            return  # the wait was reported when it began
+            return  # The wait was reported when it began.
         kind = BY_TYPE[node.kind]
         context = StepContext(run.account_id, run.flow_id, self.flow.name, self.version, clock.now_ms())
         details = kind.simulate(node, run, result, context)
@@ -243,7 +253,7 @@ class FlowSimulator:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _report_sent(self, sent: SimulatedSend) -> None:
-        """Report a message as sent or not sent, in the entry of its step if that entry is of the same moment."""
+        """Add a message to the entry of its step, or to a new entry if that one is of another moment."""
         entry = self._steps.get(sent.step_id)
         says = simulation_timeline.describe_message(sent.message, self.zone)
         if entry is None or entry.at != clock.iso(clock.now_ms()) or entry.message is not None:
@@ -263,7 +273,7 @@ class FlowSimulator:
         self._schedule_after_message(sent)
 
     def _report_skipped(self) -> None:
-        """Add skipped and held messages to the entries of the steps that created them."""
+        """Add messages that were skipped or held since the last call to the entries of their steps."""
         message_rows = rows(
             "SELECT id, step_id, channel, status, skip_reason, recipient, subject, due_at FROM message "
             "WHERE run_id = ? AND (status = 'skipped' OR (status = 'held' AND due_at > ?)) ORDER BY id",
@@ -282,7 +292,7 @@ class FlowSimulator:
                 entry.says = f"{entry.says}: skipped, {simulation_timeline.describe_skip(reason)}"
 
     def _schedule_after_message(self, sent: SimulatedSend) -> None:
-        """Set the moments of assumed events that count from a message that was just sent."""
+        """Set the times of assumed events that count from a message that was just sent."""
         if sent.message.status != "sent":
             return
         self._planned_events = [
@@ -316,7 +326,7 @@ class FlowSimulator:
         )
 
     def _replay(self, real_event: RealEvent) -> None:
-        """Replay a real event at its time."""
+        """Copy a real event into the sandbox, and add an entry for it if the flow refers to its name."""
         transactions.write(simulation_events.replay_event, real_event)
         if real_event.event in self._relevant_events:
             sentence = f"As it really was: {log.describe(real_event.event)} ({real_event.event})"
@@ -326,19 +336,19 @@ class FlowSimulator:
 
     def _get_next_moment(self, now: int, real_events: Sequence[RealEvent]) -> int | None:
         moments = [moment.at for moment in self._planned_events if moment.at is not None]
-        # Other events need no moment of their own, because they are replayed before the next moment
+        # Other events need no moment of their own, because they are replayed at the next moment.
         moments += [real_event.at for real_event in real_events if real_event.event in self._relevant_events][:1]
         due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.simulated_run.run_id,))
         moments += [moment for moment in (due, simulation_sandbox.get_next_due(self._runs_json)) if moment is not None]
         return min((moment for moment in moments if moment > now), default=None)
 
     def _has_later_message(self, now: int) -> bool:
-        """Return whether a message of the run is due later than its end."""
+        """Return whether an unsent message of the run is due after `now`."""
         due = simulation_sandbox.get_next_due(self._runs_json)
         return due is not None and due > now
 
     def _has_overdue_message(self, now: int) -> bool:
-        """Return whether a message of the run is overdue because the simulation ran out of time."""
+        """Return whether the simulation is out of time and left a due message of the run unsent."""
         due = simulation_sandbox.get_next_due(self._runs_json)
         return due is not None and due <= now and self._is_late()
 
@@ -386,7 +396,7 @@ class FlowSimulator:
 
 
 def _plan_event(order: int, assumption: Assumption, start: int) -> PlannedEvent:
-    """Return when an assumed event happens; one that counts from a message waits for it."""
+    """Return an assumed event with its time, which is None if it counts from a message of a step."""
     if isinstance(assumption.at, int):
         return PlannedEvent(max(assumption.at, start), order, assumption)
     if isinstance(assumption.step, int) and isinstance(assumption.after, int):
@@ -397,21 +407,24 @@ def _plan_event(order: int, assumption: Assumption, start: int) -> PlannedEvent:
 
 
 DAY_MS = 86_400_000
-# How far back a simulation may start, how far ahead it may end, and its default length
+# How far back a simulation may start, how far ahead it may start and end, and its default length.
 _MAX_BACK_MS, _MAX_AHEAD_MS, _DEFAULT_SPAN_MS = 365 * DAY_MS, 5 * 366 * DAY_MS, 400 * DAY_MS
 SAMPLE_CONTACT = {"first_name": "Alex", "last_name": "Sample", "email": "alex@example.org", "phone": "+12025550143"}
 _EVIDENCE = Evidence("rehearsal", "operator")
 
 
 class TimeRange(NamedTuple):
-    """The start of a simulation, and its latest end (ms)."""
+    """The start of a simulation and its latest end, in Unix milliseconds."""
 
     start: int
     until: int
 
 
 def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_people: bool = True) -> Simulation:
-    """Simulate a flow; raises NotFound, or Invalid with all errors. Nothing is saved or sent, and no job is woken."""
+    """Simulate a flow, with text; nothing is saved or sent, and no background job is woken.
+
+    `sees_people` is as in `run_simulation`. Raises NotFound, or Invalid with all errors.
+    """
     flow = store.get(account_id, flow_id)
     faults = Faults()
     simulation = run_simulation(flow, request, parse_tried_steps(flow, request.steps, faults), faults, sees_people)
@@ -420,7 +433,7 @@ def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_peopl
 
 
 def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) -> None:
-    """Raise Invalid with all errors of a request beyond its types, or NotFound; nothing is simulated."""
+    """Raise NotFound, or Invalid with all errors of a request, without simulating anything."""
     flow, faults = store.get(account_id, flow_id), Faults()
     steps = parse_tried_steps(flow, request.steps, faults)
     _parse_times(request, faults)
@@ -428,7 +441,7 @@ def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) ->
 
 
 def parse_tried_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
-    """Return the steps to try instead of those of the flow, None for its own; add every error."""
+    """Return the parsed steps of a request, to try instead of the flow's, or None without any; add every error."""
     if raw is UNSET:
         return None
     return document.parse_steps(flow.account_id, raw, faults, flow.steps, flow.last_action).steps
@@ -438,9 +451,10 @@ def run_simulation(
     flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, faults: Faults, sees_people: bool = True,
     trigger: TriggerSpec | None = None,
 ) -> Simulation:  # fmt: skip
-    """Simulate a flow, optionally with other steps or another trigger; raises Invalid with all errors.
+    """Simulate a flow, with `steps` or `trigger` instead of its own if given; raises Invalid with all errors.
 
-    A user who may not see contacts must not learn from it that an address is suppressed or opted out.
+    `faults` are errors that were found before. Without `sees_people`, suppressions and opt-outs of a made-up contact's
+    addresses are ignored, because a user who may not see contacts must not learn of them.
     """
     times = _parse_times(request, faults)
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
@@ -494,7 +508,7 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
 def _simulate_in_sandbox(
     flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, times: TimeRange, version: int
 ) -> Simulation:
-    """Run the simulation in the open sandbox."""
+    """Let the contact enter the flow and simulate its run, in the open sandbox."""
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
     is_made_up = contact_id is None
     if contact_id is None:
@@ -522,14 +536,14 @@ def _simulate_in_sandbox(
 
 
 def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
-    """Return the addresses of a made-up contact: they may really be opted out or suppressed."""
+    """Return (kind, key) of each address of a made-up contact, because it may be opted out or suppressed in reality."""
     contact = request.contact if isinstance(request.contact, ContactWrite) else ContactWrite()
     values = {"email": contact.email, "phone": contact.phone}
     return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]
 
 
 def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
-    """Create the made-up contact; without any fields it has a name and addresses."""
+    """Create the made-up contact of a request, by default `SAMPLE_CONTACT`, and return its id."""
     contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
     return int(write.upsert(account_id, contact or read(ContactWrite, SAMPLE_CONTACT), _EVIDENCE).contact.id)
 
@@ -539,7 +553,10 @@ def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]
 
 
 def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
-    """Activate a flow with its draft content or other steps; return notes on what would block that in reality."""
+    """Activate a flow in the sandbox as this version, with `steps` instead of its own if given.
+
+    Return notes on blockers and unfinished content, which would matter in reality.
+    """
     if steps is not None:
         flow.steps = versions.save_contents(flow.account_id, flow.id, steps)
     trigger = Trigger.get(Trigger.flow == flow.id)
@@ -560,7 +577,7 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
 
 
 def note_stopped_sending(account_id: int) -> list[str]:
-    """Return a note that in reality nothing would be sent now, if that is so."""
+    """Return a note, in a list, if the account's sending is stopped in reality; else an empty list."""
     if not fetch_one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
         return []
     return ["All sending of the account is stopped now: in reality messages would wait until it goes on."]
@@ -573,7 +590,7 @@ def _build_entry(entered: simulation_sandbox.EntryResult, at: int) -> Entry:
 
 
 def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
-    """Return notes on a simulation with a real contact."""
+    """Return notes on how a simulation with a real contact differs from reality."""
     notes = []
     if simulation_events.is_really_inside(contact_id, flow_id):
         notes.append("They are in this flow now: in reality they could not enter it again before they have left.")
@@ -585,7 +602,7 @@ def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
 
 
 def _get_contact_name(contact_id: int) -> str:
-    """Return the name and address of a contact, as far as it has them."""
+    """Return the name and first address of a contact, one of them, or a placeholder if it has neither."""
     contact = contacts.load_relations([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))

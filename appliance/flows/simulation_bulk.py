@@ -1,7 +1,7 @@
-"""Simulation in bulk: a flow with all contacts that recently matched its trigger, and the scripts saved with a flow.
+"""Simulation in bulk: a flow with all contacts that recently matched its trigger; and the scripts saved with a flow.
 
-In bulk all contacts enter at one moment, each with the event that matched. Above a limit a sample is drawn, and the
-result says so.
+In bulk, all contacts enter at the same moment, each with the event that matched. If there are too many, a sample of
+them is simulated, and the result says so.
 """
 
 import asyncio
@@ -56,11 +56,11 @@ from appliance.storage.models import Flow, Trigger
 from appliance.storage.sandbox import FIRST_SANDBOX_ID
 from appliance.storage.transactions import fetch
 
-# Result of a bulk simulation, for clients and as text
+# The result of a bulk simulation, as Structs and as text.
 
 
 class StepCount(Struct):
-    """Counts of one step; `reasons` are those of skipped and exited contacts, and of unsent messages."""
+    """The number of contacts and messages of one step, by what happened to them."""
 
     step_id: Annotated[int, Meta(description="id of the step")]
     path: Annotated[str, Meta(description="path of the step in the flow")]
@@ -82,7 +82,7 @@ class StepCount(Struct):
 
 
 class BulkSimulation(Struct):
-    """A bulk simulation: how many contacts matched the trigger, how many were simulated, and where they went."""
+    """The result of a bulk simulation: how many contacts matched the trigger, and how their simulated runs went."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
     version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
@@ -100,7 +100,7 @@ class BulkSimulation(Struct):
 
 
 def count_steps(flow: Flow) -> list[StepCount]:
-    """Count visits and messages of each step, in document order."""
+    """Return the number of visits and messages of each step in the sandbox, in document order."""
     counts = {}
     for path, step in document.walk(flow.steps):
         summary = BY_TYPE[step["type"]].summary(document.get_props(step), flow.account_id)
@@ -128,7 +128,7 @@ def count_steps(flow: Flow) -> list[StepCount]:
 
 
 def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
-    """Return the counts as text."""
+    """Return the result of a bulk simulation as text, with the counts of each step."""
     version = f"version {simulation.version}, which is live" if simulation.version else "as it is edited"
     lines = [
         f"Rehearsal of “{flow.name}” ({version}) with those who met its trigger in the last {simulation.days} days",
@@ -164,18 +164,18 @@ def _format_share(number: int, total: int) -> str:
     return f"{number / total:.0%}"
 
 
-# A sample is drawn above this number, or a smaller one for a flow of many steps
+# The largest number of contacts, and of contacts times steps, that is simulated; of more contacts a sample is used.
 MAX_CONTACTS, _MAX_VISITS = 1_000, 40_000
 _MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
 _DEFAULT_SPAN_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
-# One bulk simulation at a time: it takes a second or two, and other requests read meanwhile
+# Only one bulk simulation runs at a time: it takes a second or two, and other requests need the processor meanwhile.
 _bulk_lock = threading.Lock()
-# Ordered by a hash of the id, the sample is evenly spread and always the same.
+# The order by which a sample is taken: a hash of the id, so that the sample is evenly spread and always the same.
 _SAMPLE_ORDER = "(c.id * 2654435761 + 40503) % 4294967296"
 
 
 class BulkAssumption(Assumption):
-    """An event that is assumed for a share of the contacts (all by default)."""
+    """An event that is assumed to happen to a share of the contacts, by default to all."""
 
     share: (
         Annotated[
@@ -188,7 +188,7 @@ class BulkAssumption(Assumption):
 
 
 class BulkSimulateRequest(Struct):
-    """Contacts that matched the trigger in the last `days` days; `steps` are simulated instead of the stored ones."""
+    """A bulk simulation with the contacts that matched the trigger in the last `days` days (default: 90)."""
 
     days: (
         Annotated[int, Meta(ge=1, le=365), Meta(description="number of past days whose triggers are simulated")]
@@ -203,16 +203,19 @@ class BulkSimulateRequest(Struct):
 
 
 class _Audience(NamedTuple):
-    """The contacts that matched the trigger, or a sample of them, each with its event; and how many there are."""
+    """The contacts that matched the trigger, or a sample of them, each with its event.
+
+    `number` is how many contacts matched in all.
+    """
 
     entrants: list[Entrant]
     number: int
 
 
 def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -> BulkSimulation:
-    """Simulate a flow with all contacts that matched its trigger.
+    """Simulate a flow with the contacts that matched its trigger recently, or with a sample of them.
 
-    Raises NotFound, Invalid, or RateLimitExceeded while another bulk simulation runs.
+    Raises NotFound, Invalid with all errors, or RateLimitExceeded while another bulk simulation runs.
     """
     flow = store.get(account_id, flow_id)
     now = clock.now_ms()
@@ -235,12 +238,15 @@ def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -
 
 
 def check_bulk_simulation(account_id: int, request: BulkSimulateRequest, flow_id: int) -> None:
-    """Raise Invalid with all errors of a request beyond its types, or NotFound; nothing is simulated."""
+    """Raise NotFound, or Invalid with all errors of a request, without simulating anything."""
     _parse_request(store.get(account_id, flow_id), request, clock.now_ms())
 
 
 def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[list[dict[str, Any]] | None, int, int]:
-    """Return the steps to simulate instead of the flow's (None: its own), the start and the end; raises Invalid."""
+    """Return the steps of a request (None: use those of the flow), the start, and the latest end in Unix milliseconds.
+
+    Raises Invalid with all errors.
+    """
     faults = Faults()
     steps = parse_tried_steps(flow, request.steps, faults)
     tried_steps = steps if steps is not None else flow.steps
@@ -256,7 +262,7 @@ def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[
 
 
 def _find_audience(account_id: int, flow: Flow, since: int, limit: int) -> _Audience:
-    """Find the contacts that matched the trigger since a moment, each with their last matching event."""
+    """Return up to `limit` contacts that matched the trigger since a time, each with its last matching event."""
     spec: TriggerSpec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
     if spec.event == MANUAL:
         return _Audience([], 0)
@@ -275,7 +281,11 @@ def _find_audience(account_id: int, flow: Flow, since: int, limit: int) -> _Audi
 
 
 class _BulkSimulator:
-    """One bulk simulation, in an open sandbox."""
+    """One bulk simulation; create it and call `run` once, in an open sandbox.
+
+    `version` is the number for a version of the flow that was never live, and `until` the latest end in Unix
+    milliseconds.
+    """
 
     def __init__(
         self, flow: Flow, steps: list[dict[str, Any]] | None, version: int, script: list[BulkAssumption], until: int
@@ -290,7 +300,10 @@ class _BulkSimulator:
         self._plan = versions.read_plan(self.flow.id, self.flow.version)
 
     def run(self, audience: _Audience, days: int) -> BulkSimulation:
-        """Start a run for each contact, and advance time until all runs have ended."""
+        """Start a run for each contact, and simulate until nothing is due, the latest end, or the time limit.
+
+        `days` is only copied into the result.
+        """
         started, now = time.monotonic(), clock.now_ms()
         open_flow = OpenFlow(self.flow.account_id, self.flow.id, self.flow.name, self.flow.version, "every_time")
         if audience.entrants:
@@ -348,7 +361,7 @@ class _BulkSimulator:
                     SimulatedRun(self.flow.account_id, contact_id, run_id),
                 )
             except (ImpossibleEvent, Refused):
-                continue  # a message that was not sent is not opened
+                continue  # For example, a message that was not sent cannot be opened.
 
     def _build_result(self, audience: _Audience, days: int, run_count: int) -> BulkSimulation:
         end_counts = rows("SELECT status, exit_reason, count(*) FROM run WHERE flow_id = ? AND version = ? "
@@ -374,7 +387,7 @@ class _BulkSimulator:
 
 
 def _plan_events(script: Sequence[BulkAssumption], start: int) -> list[tuple[int, BulkAssumption]]:
-    """Return when each event is assumed; all contacts enter at once, so delays of messages count from the start."""
+    """Return (Unix milliseconds, assumed event) for each assumed event; `after` always counts from the start."""
     planned = []
     for assumption in script:
         delay_ms = assumption.after * 1000 if isinstance(assumption.after, int) else 0
@@ -383,7 +396,7 @@ def _plan_events(script: Sequence[BulkAssumption], start: int) -> list[tuple[int
 
 
 def _round_up_to_minute(moment: int | None) -> int | None:
-    """Round a moment up to the full minute: messages of one morning are due at different moments."""
+    """Round Unix milliseconds up to a full minute, so that messages due within one minute are sent together."""
     return None if moment is None else -(-moment // _MINUTE_MS) * _MINUTE_MS
 
 
@@ -392,18 +405,22 @@ def _get_next_run_due(flow_id: int) -> int | None:
     return row[0] if row else None
 
 
-# Simulations run one after the other, because each may take seconds and there are few reader threads.
+# Simulations run one at a time, because each may take seconds and there are few reader threads.
 
 T = TypeVar("T")
 
-# Above this number of waiting simulations, requests are refused
+# With this number of waiting simulations, further requests are rejected.
 _MAX_WAITING = 20
 _simulation_turn = asyncio.Semaphore(1)
 _waiting_count = 0
 
 
 async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
-    """Run a simulation on the reader pool in its turn; raises RateLimitExceeded if too many are waiting."""
+    """Run a simulation on a reader thread after those that wait already, and return its result.
+
+    Raises RateLimitExceeded if `_MAX_WAITING` simulations are waiting, unless `refuses` is False, and what the function
+    raises.
+    """
     global _waiting_count
     if refuses and _waiting_count >= _MAX_WAITING:
         raise RateLimitExceeded("Too many simulations are waiting.", 10)
@@ -421,14 +438,14 @@ async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool
 def _release_turn(done: "asyncio.Future[Any]") -> None:
     _simulation_turn.release()
     if not done.cancelled():
-        done.exception()  # a client that has disconnected does not see the error
+        done.exception()  # Marks the error as retrieved: if the client has disconnected, nothing else reads it.
 
 
 MAX_SECONDS = 5.0
 
 
 class ScriptResult(Struct):
-    """The result of a script: whether all its expectations are met, and what was found instead."""
+    """The result of a script: whether all its expectations are met, and which are not."""
 
     name: str
     passed: Annotated[bool, Meta(description="true if all expectations are met")]
@@ -438,7 +455,10 @@ class ScriptResult(Struct):
 
 
 def list_results(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = True) -> Page:
-    """Run the scripts of one page for a flow as it is now; raises NotFound."""
+    """Run one page of a flow's scripts with its current steps, and return the page of results; raises NotFound.
+
+    `sees_people` is as in `run_scripts`.
+    """
     flow = store.get(account_id, flow_id)
     size = query.size()
     offset = (query.page - 1) * size
@@ -449,9 +469,10 @@ def list_results(account_id: int, flow_id: int, query: PageQuery, sees_people: b
 def run_scripts(
     flow: Flow, sees_people: bool = True, indexes: range = range(MAX_SCRIPTS), draft: FlowDraft | None = None
 ) -> list[ScriptResult]:
-    """Run scripts of a flow as it is now, or with its draft; those with a real contact fail without `sees_people`.
+    """Run the scripts of a flow at these indexes, with its current steps or with its draft if given.
 
-    Editors wait for the results: scripts after the time limit are not run, and say so.
+    Scripts with a real contact fail without `sees_people`. Users wait for the results, so scripts that are left after
+    `MAX_SECONDS` are not run and fail with that message.
     """
     started, results = time.monotonic(), []
     for index, raw in enumerate(_get_scripts(flow)):
@@ -486,7 +507,7 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
         else:
             simulation = run_simulation(flow, script, None, Faults(), sees_people)
     except Invalid as invalid:
-        # The contact or a step of the script was deleted since.
+        # The contact or a step of the script was deleted after the script was saved.
         return ScriptResult(name, False, len(expectations), _format_faults(invalid.fields), "")
     failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation)]
     return ScriptResult(name, not failures, len(expectations), failures, simulation.end.says)
@@ -502,7 +523,7 @@ def _format_faults(fields: dict[str, list[str]]) -> list[str]:
 
 
 def _list_failures(expectation: Expectation, simulation: Simulation) -> Iterator[str]:
-    """Yield what differs from an expectation."""
+    """Yield a text for each way in which a simulation differs from an expectation."""
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
             yield f"it should end {expectation.end}: {simulation.end.says}"

@@ -1,6 +1,7 @@
-"""Input of simulations: the request, saved scripts, and assumed events, which the production code applies.
+"""Input of simulations: the request, saved scripts, and assumed events.
 
-If a simulation starts in the past, events that really happened since are replayed.
+Assumed events are applied by the code that handles real ones. If a simulation with a real contact starts in the past,
+the contact's real events since then are replayed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,11 +54,12 @@ ASSUMABLE_EVENTS = (
 
 
 class Assumption(Struct):
-    """An event that is assumed: at a moment, or some seconds after the start.
+    """An event that is assumed to happen: at a time, or `after` a number of seconds; by default at the start.
 
-    A message event (`email_clicked` ...) is about the message of step `step`, or else the last one sent; `after` counts
-    from when that message is sent. `data` of `contact_update` are fields of a contact, that of `list_add` names the
-    list, that of a click may name its `url`.
+    An event of a message, such as `email_clicked`, is about the message of the step `step` or, without it, the last
+    message sent. With `step`, `after` counts from the time when that message is sent. `data` is, for `contact_update`,
+    the fields of the contact; for `list_add` and `list_remove`, the `contact_list_id`; and for a click, optionally the
+    `url`.
     """
 
     event: Annotated[EventName, Meta(description="name of the assumed event")]
@@ -77,12 +79,12 @@ class Assumption(Struct):
 
     @property
     def event_data(self) -> dict[str, Any]:
-        """Return its data, empty if it has none."""
+        """Return the data of the event, an empty dict if it has none."""
         return self.data if isinstance(self.data, dict) else {}
 
 
 class SimulatedRun(NamedTuple):
-    """The account, contact and run that assumed events are about."""
+    """The run that assumed events are about, with its account and contact."""
 
     account_id: int
     contact_id: int
@@ -90,19 +92,22 @@ class SimulatedRun(NamedTuple):
 
 
 class ImpossibleEvent(Exception):
-    """An assumed event that cannot happen here; the text says why."""
+    """Raised for an assumed event that cannot happen in this simulation; the message says why."""
 
 
 def check_assumptions(
     account_id: int, assumptions: Sequence[Assumption], step_ids: set[int], faults: Faults, path: str = "events"
 ) -> None:
-    """Add an error for each event of a script that can never happen."""
+    """Add an error for each assumed event that can never happen, at its path below `path`.
+
+    `step_ids` are the ids of the steps that the simulation runs.
+    """
     for index, assumption in enumerate(assumptions):
         item_path = f"{path}[{index}]"
         if assumption.after is not UNSET and assumption.at is not UNSET:
             faults.add(f"{item_path}.at", "cannot be combined with after")
         if not isinstance(assumption.event, str):
-            continue  # the checks below depend on the event
+            continue  # The checks below depend on the event.
         is_reserved = log.find_name_error(assumption.event) is not None and assumption.event not in ASSUMABLE_EVENTS
         if is_reserved:
             faults.add(f"{item_path}.event", "cannot be assumed: it follows from other events")
@@ -127,7 +132,10 @@ def _has_list(account_id: int, list_id: int) -> bool:
 
 
 def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
-    """Apply an assumed event now, with all its effects, and return it in words; raises ImpossibleEvent."""
+    """Apply an assumed event now, with all its effects, and return a text that describes it.
+
+    Raises ImpossibleEvent, or Refused.
+    """
     require_write_transaction()
     if assumption.event in MESSAGE_EVENTS:
         return _apply_to_message(assumption, run)
@@ -145,7 +153,10 @@ def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
 
 
 def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
-    """Apply an event to a sent message: that of a step, or the last one."""
+    """Apply an assumed event to the sent message of its step, or to the last message that was sent.
+
+    Raises ImpossibleEvent if there is none.
+    """
     step_id = assumption.step if isinstance(assumption.step, int) else None
     message_rows = rows(
         "SELECT id, step_id, subject, recipient, sent_at FROM message WHERE run_id = ?1 AND sent_at IS NOT NULL "
@@ -179,7 +190,7 @@ def _open_or_click(assumption: Assumption, message_id: int, message_name: str, s
     if target is None or target.tracking != "full":
         raise ImpossibleEvent("this person has chosen not to be counted, so nobody would know")
     url = str(assumption.event_data.get("url") or "") or None
-    # Bot detection would attribute an earlier hit to a machine.
+    # Bot detection would attribute a hit that comes sooner after the message to a machine.
     at = max(clock.now_ms(), sent_at + bot_detection.TOO_SOON_MS)
     is_click = assumption.event.endswith("_clicked")
     hit = ObservedHit(at, "click" if is_click else "open", 1 if is_click else None, "GET", None, _USER_AGENT)
@@ -220,7 +231,7 @@ def _update_contact(assumption: Assumption, run: SimulatedRun) -> str:
 
 
 def _receive_sms(assumption: Assumption, run: SimulatedRun) -> str:
-    """Receive an SMS from the contact: keywords are acted on, anything else is recorded as its event."""
+    """Receive an SMS from the contact: apply a consent keyword such as STOP, and record any other text as the event."""
     text = next(
         (
             assumption.event_data[key]
@@ -250,11 +261,7 @@ Outcome = Literal["on", "yes", "no", "skipped", "exited", "waits", "not_reached"
 
 
 class SimulationInput(Struct):
-    """The assumptions of a simulation: which contact enters when, with which event, and what happens then.
-
-    Without `contact_id` a contact is made up, with the fields of `contact`. `event` is the data of the event that
-    starts the flow.
-    """
+    """The assumptions of a simulation: which contact enters when, with which event, and what happens afterwards."""
 
     contact_id: Annotated[Id, Meta(description="id of the contact; absent for a sample contact")] | None | UnsetType = (
         UNSET
@@ -271,15 +278,15 @@ class SimulationInput(Struct):
 
 
 class SimulateRequest(SimulationInput):
-    """A simulation; `steps` are simulated instead of the stored ones."""
+    """A request to simulate a flow with one contact."""
 
     steps: Annotated[StepsWrite, Meta(description="steps to simulate instead of the stored ones")] | UnsetType = UNSET
 
 
 class Expectation(Struct):
-    """An expectation of a script: the outcome or message of a step, or how the simulation ends.
+    """An expected result of a script: either of a `step`, its outcome or message, or how the simulation ends.
 
-    `subject` and `text` are contained in the message of the step, in any case.
+    The message of the step must contain `subject` and `text`; upper and lower case do not matter.
     """
 
     step: Id | UnsetType = UNSET
@@ -291,14 +298,14 @@ class Expectation(Struct):
 
 
 class Script(SimulationInput):
-    """A simulation with a name, and its expected results."""
+    """A simulation that is saved with a flow under a name, with its expected results."""
 
     name: Name | UnsetType = UNSET
     expect: Annotated[list[Expectation], Meta(max_length=MAX_EXPECTED)] | UnsetType = UNSET
 
 
 def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
-    """Add the errors of the scripts in a flow's data."""
+    """Add the errors of the scripts in a flow's custom data, each at its path below `path`."""
     raw = data.get(SCRIPTS) if isinstance(data, dict) else None
     if raw is None:
         return
@@ -313,7 +320,7 @@ def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
 
 
 def parse_script(raw: Any, faults: Faults, path: str) -> Script | None:
-    """Parse a script and add every error at its path; return None if it is unreadable."""
+    """Parse a script and add every error at its path below `path`; return None if it is not an object."""
     parsed = read_partial(Script, raw, path)
     faults.merge(parsed.faults.fields)
     script: Script = parsed.value
@@ -338,7 +345,7 @@ _MAX_EVENTS = 1_000
 
 
 class RealEvent(NamedTuple):
-    """A real event: its time, id and name."""
+    """A real event: its time in Unix milliseconds, id and name."""
 
     at: int
     id: int
@@ -346,7 +353,10 @@ class RealEvent(NamedTuple):
 
 
 def list_real_events(contact_id: int, flow_id: int, start: int) -> list[RealEvent]:
-    """Return the real events of a contact after a moment, the oldest first, without those of this flow."""
+    """Return the first `_MAX_EVENTS` real events of a contact after a time, without test events, the oldest first.
+
+    Events that the flow itself recorded are left out, because the simulation records its own.
+    """
     event_rows = rows(
         "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
         "AND (generated = 1 AND json_extract(data, '$.flow_id') = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
@@ -356,7 +366,7 @@ def list_real_events(contact_id: int, flow_id: int, start: int) -> list[RealEven
 
 
 def replay_event(event: RealEvent) -> None:
-    """Copy a real event into the sandbox."""
+    """Copy a real event, with its original time, into the event table of the sandbox."""
     require_write_transaction()
     columns_list = [row[1] for row in rows("SELECT * FROM pragma_table_info('event')") if row[1] != "id"]
     columns = ", ".join(columns_list)
@@ -364,7 +374,7 @@ def replay_event(event: RealEvent) -> None:
 
 
 def find_event_names(steps: Sequence[Any]) -> Iterator[str]:
-    """Yield the event names in filters of steps, at any depth."""
+    """Yield the event names that filters refer to, in lists and objects at any depth."""
     for part in steps:
         if isinstance(part, dict):
             name = part.get("event")
@@ -376,6 +386,6 @@ def find_event_names(steps: Sequence[Any]) -> Iterator[str]:
 
 
 def is_really_inside(contact_id: int, flow_id: int) -> bool:
-    """Return whether a contact is really inside a flow."""
+    """Return whether a contact is in a flow in reality, outside of the sandbox, not counting test runs."""
     sql = "SELECT 1 FROM main.run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0"
     return fetch_one(sql, (contact_id, flow_id)) is not None

@@ -1,4 +1,4 @@
-"""The sandbox of a simulation: the rows it sees, entry of contacts by the trigger, and sending without a server."""
+"""The sandbox of a simulation: the rows in it, how contacts enter the flow, and sending messages without a server."""
 
 import itertools
 import json
@@ -33,9 +33,9 @@ from appliance.storage.models import Flow, Message, Trigger
 from appliance.storage.sandbox import ALL_ROWS, FIRST_SANDBOX_ID, NO_ROWS, TableRows, sandbox
 from appliance.storage.transactions import require_write_transaction
 
-# Shadow tables for every table that a flow writes, with rows of the simulated contacts only
+# Temporary copies of every table that a flow reads or writes, with the rows that the simulated contacts need.
 
-# Versions that were never live; numbered over all simulations of this process, so that no cache confuses them
+# Numbers for versions that were never live. They are unique in this process, so that no cache confuses two simulations.
 _versions = itertools.count((1 << 47) + 1, 2)
 
 _CONTACT_IDS = "(SELECT value FROM json_each(:contacts))"
@@ -45,9 +45,10 @@ _ADDRESS_HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashe
 
 
 class SimulationSandbox:
-    """The rows for simulating a flow with some contacts from a start time.
+    """The sandbox for simulating a flow with contacts, from a start time in Unix milliseconds.
 
-    `steps` are tried in place of its own, `addresses` (kind, key) belong to made-up contacts.
+    `steps` are the steps to try instead of the flow's, if any. `addresses` are (kind, key) of made-up contacts, whose
+    suppressions and opt-outs are needed too.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class SimulationSandbox:
 
     @contextmanager
     def open(self) -> Iterator[int]:
-        """Redirect writes of this thread to shadow tables, and set its clock to the start.
+        """Redirect reads and writes of this thread to the sandbox, and set its clock to the start.
 
-        Yields a version number for a version of the flow that was never live.
+        Yields a number for a version of the flow that was never live.
         """
         with sandbox(self._select_rows()), clock.simulated_time(self.start):
-            # Sending is always on in the sandbox; with stopped sending a simulation would show no messages.
+            # Sending is always on in the sandbox; otherwise the simulation of a stopped account would show no messages.
             transactions.write(open_run, "UPDATE account SET sending_stopped = 0")
             yield next(_versions)
 
@@ -96,11 +97,11 @@ class SimulationSandbox:
             "channel": of_contacts, "consent": of_contacts, "membership": of_contacts,
             "list_opt_out": of_contacts, "contact_list": some("account_id = :account"), "contact_search": NO_ROWS,
             "opt_out": by_address, "suppression": by_address,
-            # Events after the start have not happened yet, and those that no filter looks for are not needed
+            # Events after the start have not happened yet, and events that no filter or trigger names are not needed.
             "event": some(f"contact_id IN {_CONTACT_IDS} AND created_at <= :start AND event IN {_EVENT_NAMES}"),
             "flow": some("id = :flow"), "trigger": of_flow, "cursor": ALL_ROWS, "step_visit": NO_ROWS,
             "step": some("flow_id = :flow AND version = :version"),
-            # Contacts who are inside now are outside in the simulation; otherwise they could not enter.
+            # Live runs of the flow are left out; otherwise contacts who are in it could not enter.
             "run": some(f"contact_id IN {_CONTACT_IDS} AND (flow_id <> :flow OR status <> 'live')"),
             # Unsent messages are omitted; otherwise the simulation would send them.
             "message": some(
@@ -119,7 +120,7 @@ class SimulationSandbox:
         }  # fmt: skip
 
     def _load_filters(self) -> list[Any]:
-        """Return everything that may filter by events: steps, trigger, designs, and segments that those may name."""
+        """Return all JSON that may contain event filters: steps, trigger, designs, and the account's segments."""
         parameters = {"account": self.flow.account_id, "flow": self.flow.id}
         json_rows = rows("SELECT data FROM trigger WHERE flow_id = :flow UNION ALL SELECT filters FROM segment "
                      "WHERE account_id = :account UNION ALL SELECT design FROM template WHERE flow_id = :flow",
@@ -130,7 +131,7 @@ class SimulationSandbox:
         return [name for (name,) in rows("SELECT event FROM trigger WHERE flow_id = ?", (self.flow.id,))]
 
     def _get_sent_since(self, filters: list[Any]) -> int:
-        """Return since when sent messages matter: always for campaign filters, else for the frequency cap."""
+        """Return the time from which sent messages are needed: 0 for campaign filters, else for the frequency cap."""
         if any(name in json.dumps(filters) for name in _CAMPAIGN_FILTERS):
             return 0
         cap = scalar("SELECT frequency_cap FROM account WHERE id = ?", (self.flow.account_id,))
@@ -145,7 +146,11 @@ _REFUSALS = {
 
 
 class EntryResult(NamedTuple):
-    """A run that started, and whether the trigger would have started it."""
+    """A run that was started in the sandbox.
+
+    `event` and `data` are those of the triggering event, None if the contact was enrolled by hand. `filters` are the
+    explained conditions of the trigger, and `notes` say why the contact would not enter in reality.
+    """
 
     run_id: int
     says: str
@@ -156,13 +161,16 @@ class EntryResult(NamedTuple):
 
 
 def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> EntryResult:
-    """Start a run whether or not the trigger matches: the simulation goes on, and notes a mismatch."""
+    """Start a run of a contact, even if the trigger does not match or the frequency forbids it, which becomes a note.
+
+    `given` is data of the triggering event that overrides the default.
+    """
     require_write_transaction()
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
     event_id = None if spec.event == MANUAL else _record_trigger_event(flow, spec, contact_id, given)
     data: dict[str, Any] = {} if event_id is None else _load_event_data(event_id)
     reasons = [] if event_id is None else explain_trigger(flow.account_id, spec, contact_id, data, now)
-    # Missing parts of a draft have their own notes.
+    # An incomplete trigger has a note as a blocker, so it needs no note about a mismatch.
     is_matched = (
         event_id is None
         or bool(triggers.list_missing(spec))
@@ -190,7 +198,10 @@ def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) 
 
 
 def close_entry(flow_id: int) -> None:
-    """Close the entry of the flow, and mark all events until now as processed; later ones can reach goals."""
+    """Keep further contacts from entering the flow, and mark all present events as processed.
+
+    Later events can still reach goals.
+    """
     require_write_transaction()
     run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (enrollment.CURSOR_NAME,))
     run(
@@ -201,13 +212,16 @@ def close_entry(flow_id: int) -> None:
 
 
 def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, given: Mapping[str, Any]) -> int:
-    """Record the event that starts the flow, with the data it would have; return its id."""
+    """Record the event that starts the flow, with the data that it usually has and `given`; return its id.
+
+    For `list_add`, the contact is added to the list, which records the event.
+    """
     is_joining = spec.event == "list_add" and spec.contact_list_id is not None
     if is_joining and not _is_member(spec.contact_list_id, contact_id):
         try:
             lists.add_members(flow.account_id, int(spec.contact_list_id or 0), [contact_id])
         except Invalid:
-            is_joining = False  # a mirror of a segment, which contacts cannot join
+            is_joining = False  # The list mirrors a segment, so contacts cannot be added to it.
     row = (
         fetch_one("SELECT max(id) FROM event WHERE event = 'list_add' AND id > ?", (FIRST_SANDBOX_ID,))
         if is_joining
@@ -225,7 +239,7 @@ def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, given:
 
 
 def _get_default_data(flow: Flow, spec: TriggerSpec) -> dict[str, Any]:
-    """Return the data that an event of a trigger always has."""
+    """Return the data that an event must have to match a trigger, as far as it is known."""
     if spec.event == triggers.DATE:
         return {"flow_id": flow.id, "path": spec.data.get("path")}
     if spec.event in triggers.LIST_EVENTS and spec.contact_list_id is not None:
@@ -250,7 +264,11 @@ def _load_event_data(event_id: int) -> dict[str, Any]:
 
 
 def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: Any, now: int) -> list[Reason]:
-    """Explain the conditions of a trigger for a contact."""
+    """Return each filter and the segment of a trigger, with whether it holds for a contact.
+
+    `data` is that of the event, and `now` the start of the run in Unix milliseconds. Returns an empty list for invalid
+    filters.
+    """
     scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
     filters = list(spec.data.get("where") or [])
     if spec.segment_id is not None and spec.event != "segment_exit":
@@ -258,11 +276,11 @@ def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: A
     try:
         return simulation_timeline.explain_filters(parse.parse_filters(filters, scope), scope, contact_id, data, now)
     except Invalid:
-        return []  # its filters name something deleted, so it matches no contact
+        return []  # A filter names a deleted object, so the trigger matches no contact.
 
 
 def describe_refusal(spec: TriggerSpec, reasons: list[Reason], flow: Flow) -> str:
-    """Return why a trigger does not match a contact, given its explained conditions."""
+    """Return a text that says why a trigger does not match a contact, from its explained conditions."""
     if any(not reason.holds for reason in reasons):
         return simulation_timeline.describe_decision(reasons, yes=False)
     if spec.contact_list_id is not None:
@@ -278,7 +296,7 @@ _SELECT_DUE_MESSAGES = (
 
 
 class SimulatedSend(NamedTuple):
-    """A message that was sent, or was not, with its step; `note` is what would stop it in reality."""
+    """A message after an attempt to send it; `note` says what kept it from being sent or shown, or is None."""
 
     message_id: int
     step_id: int | None
@@ -289,14 +307,17 @@ class SimulatedSend(NamedTuple):
 def send_due_messages(
     runs: str, renderer: MessagePreparer, excluded: Set[int] = frozenset()
 ) -> Iterator[SimulatedSend]:
-    """Send the due messages of some runs (ids as JSON) one after the other, each rendered."""
+    """Send the due messages of runs in the sandbox one after the other, and yield each with its content.
+
+    `runs` are the run ids as a JSON list, and `excluded` the ids of messages to leave unsent.
+    """
     for claim in [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]:
         if claim.id not in excluded:
             yield _send_message(claim, renderer)
 
 
 def send_due_unrendered(runs: str) -> int:
-    """Send the due messages of some runs together without rendering; return how many."""
+    """Send the due messages of runs (ids as a JSON list) together, without rendering them; return their number."""
     claims = [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]
     marked_ids = transactions.write(queue.record_and_claim, [], claims, _WORKER_ID) if claims else set()
     transactions.write(
@@ -309,7 +330,7 @@ def send_due_unrendered(runs: str) -> int:
 
 
 def show_message(message: Message, note: str | None = None, renderer: MessagePreparer | None = None) -> SimulatedSend:
-    """Return a message with its present status and its content."""
+    """Return a message with its current status, and its content if a renderer is given and can render it."""
     rendered, is_sms = None, message.channel == "sms"
     if renderer is not None:
         try:
@@ -337,7 +358,7 @@ def _send_message(claim: Claim, renderer: MessagePreparer) -> SimulatedSend:
 
 
 def _explain_waiting(claim: Claim) -> str | None:
-    """Return why a message waits that was not skipped and has no due time, else None."""
+    """Return why a message that could not be claimed still waits, or None if it is final or held until a later time."""
     message = Message.get_by_id(claim.id)
     if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
         return None
@@ -348,7 +369,7 @@ def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | Non
     try:
         prepared = renderer.build(claim).prepared
     except SenderRejected as error:
-        # Only the sender is invalid, so the content is shown and the simulation continues
+        # Only the sender is invalid, so the content is shown and the simulation continues.
         subject = renderer.fill_again(Message.get_by_id(claim.id)).subject
         message = f"it would wait until its sender is put right: {error.text}"
         return Outcome(claim, subject=subject, sender=""), message
@@ -359,13 +380,13 @@ def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | Non
         ), f"the message cannot be made: {message}"
     return Outcome(
         claim, subject=prepared.subject, sender=prepared.sender, internet_message_id=prepared.internet_message_id,
-        # The parts of an SMS count for the day, and its opt-out text is not repeated in the next one
+        # Recording the text counts the parts of an SMS for the day, and keeps its opt-out hint out of the next one.
         prepared=prepared if claim.channel == "sms" else None,
     ), None  # fmt: skip
 
 
 def get_next_due(runs: str) -> int | None:
-    """Return when the next unsent message of some runs is due (ms), or None."""
+    """Return when the next unsent message of runs (ids as a JSON list) is due, in Unix milliseconds, or None."""
     due_rows: Sequence[tuple[int | None, ...]] = rows(
         "SELECT min(due_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?)) AND status "
         "IN ('queued', 'held')",
@@ -383,7 +404,11 @@ _SELECT_LAST_EVENTS = (
 
 
 class RecentContact(NamedTuple):
-    """A contact with the event: when, whether they would have entered, and why not."""
+    """A contact with its last event of the trigger's name.
+
+    `at` is the time of the event in Unix milliseconds. `would_enter` is whether the event matches the trigger; `reason`
+    says why not, or that the contact is in the flow now, or is empty.
+    """
 
     contact_id: int
     at: int
@@ -392,7 +417,7 @@ class RecentContact(NamedTuple):
 
 
 class RecentMatches(NamedTuple):
-    """The last contacts with the trigger's event, the newest first, and their number within `days`."""
+    """The last contacts that had the trigger's event, newest first, and how many had it in the last `days` days."""
 
     days: int
     number: int
@@ -400,7 +425,10 @@ class RecentMatches(NamedTuple):
 
 
 def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> RecentMatches:
-    """Match the events of the last days against a trigger; a broken trigger matches no contact."""
+    """Return the last `MAX_EVENTS` contacts with the trigger's event in the last `days` days, each matched against it.
+
+    A trigger that is incomplete or invalid matches no contact.
+    """
     since_ms = clock.now_ms() - days * DAY_MS
     if spec.event == MANUAL:
         return RecentMatches(days, 0, [])
@@ -435,7 +463,7 @@ def _build_recent_contact(
 
 
 def count_segment(account_id: int, segment_id: int) -> int | None:
-    """Return how many contacts are in a segment now, or None if its filters are broken."""
+    """Return the current number of contacts in a segment, or None if its filters are invalid."""
     scope = members.build_scope(account_id)
     try:
         filters = members.parse_filters(

@@ -1,4 +1,4 @@
-"""Flows as stored objects: requests, list, create, update, delete, and the starters that a new flow may begin from."""
+"""Flows in the database: listing, creating, updating and deleting them, and the starters that a flow can begin from."""
 
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NamedTuple
@@ -29,7 +29,7 @@ StatusFilter = Literal["draft", "active", "paused", "archived", "live"]
 
 
 class FlowCreate(Struct):
-    """A new flow; all fields are optional. `starter` names one to begin from, and other fields override it."""
+    """A new flow; all fields are optional."""
 
     name: Annotated[Name, default("Untitled flow")] | UnsetType = UNSET
     goal: (
@@ -66,7 +66,10 @@ class FlowCreate(Struct):
 
 
 class FlowPatch(Struct):
-    """A change of a flow; `steps` replaces all steps. With `updated_at` as last read, stale changes are refused."""
+    """A change of a flow; `steps` replaces all steps.
+
+    With `updated_at` as last read, the change is rejected if the flow was changed since.
+    """
 
     name: Name | UnsetType = UNSET
     goal: (
@@ -99,7 +102,7 @@ class FlowPatch(Struct):
 
 
 class ActivateRequest(Struct):
-    """The options for resuming a paused flow: messages overdue for longer than this are dropped."""
+    """Options for activating a flow, which matter if it was paused."""
 
     skip_overdue_seconds: (
         Annotated[
@@ -116,13 +119,13 @@ class ActivateRequest(Struct):
 
 
 class ArchiveRequest(Struct):
-    """The options for archiving a flow: contacts inside stay where they are, or leave."""
+    """Options for archiving a flow: contacts in it stay at their step, unless `take_out` ends their runs."""
 
     take_out: Annotated[bool, default(False), Meta(description="whether active runs exit")] | UnsetType = UNSET
 
 
 class FlowQuery(PageQuery):
-    """Filters of the flow list."""
+    """Filters and page of the flow list."""
 
     status: Annotated[StatusFilter, Meta(description="only those with this status")] | UnsetType = UNSET
     event: Annotated[EventName, Meta(description="only flows that this event starts")] | UnsetType = UNSET
@@ -136,7 +139,7 @@ Emails = dict[str, dict[str, Any]]
 
 
 class Starter(NamedTuple):
-    """A flow to begin from: the request of `POST /flows`."""
+    """A ready-made flow to begin from; `trigger` and `steps` are as in the request of `POST /flows`."""
 
     key: str
     label: str
@@ -147,7 +150,7 @@ class Starter(NamedTuple):
 
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
-    """Return the four starters, their buttons leading to the brand's first web address."""
+    """Return the four starters with the look of a brand; their buttons lead to the brand's first web address."""
     emails = letters.build_flow_emails(letters.get_home_url(look))
     return (
         Starter(
@@ -172,18 +175,18 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
 
 
 def list_starters(account_id: int) -> tuple[Starter, ...]:
-    """Return the four starters in the colours of an account."""
+    """Return the four starters with the look of an account's brand."""
     return build_starters(Look(*brands.build_look(brands.get(account_id))))
 
 
 def find_starter(account_id: int, key: str) -> Starter | None:
-    """Return a starter by its key, in the colours of an account, or None."""
+    """Return the starter with a key, with the look of an account's brand, or None."""
     return next((starter for starter in list_starters(account_id) if starter.key == key), None)
 
 
 def _build_welcome(look: Look, emails: Emails) -> Steps:
     email = letters.find_starter(look, "welcome")
-    assert email is not None  # it is one of the six starters
+    assert email is not None  # `welcome` is one of the email starters.
     return [
         {"subject": email.subject, "preheader": email.preheader, "design": email.design},
         {"duration": 3 * _DAY_SECONDS},
@@ -219,15 +222,16 @@ def _build_after_event(emails: Emails) -> Steps:
 
 DEFAULT_NAME = "Untitled flow"
 STATUS_ALIASES = {"live": "active"}
-# Orders of the flow list; a minus before the name sorts descending
+# The columns by which a flow list can be ordered; a minus before the name reverses the order.
 ORDERS = {"name": fn.lower(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
           "created": Flow.created_at}  # fmt: skip
 
 
 class FlowInput(NamedTuple):
-    """Trigger and steps of a request, parsed outside of the writer.
+    """The trigger and steps of a request (None: not in the request), parsed outside of the write transaction.
 
-    `base_updated_at` is the `updated_at` of the flow that they were parsed against.
+    `base_updated_at` is the `updated_at` of the flow at that time; if the flow has changed since, they are parsed
+    again. `contents` and `messages` are the prepared contents and compiled messages of the steps.
     """
 
     trigger: triggers.TriggerSpec | None
@@ -238,7 +242,10 @@ class FlowInput(NamedTuple):
 
 
 def list_flows(account_id: int, query: FlowQuery, order: str = "-created") -> Page:
-    """List flows, newest first or in one of `ORDERS`, without the hidden flows of campaigns."""
+    """Return a page of an account's flows with details, without the hidden flows of campaigns.
+
+    `order` is a name of `ORDERS`, with a minus for descending; the default is newest first.
+    """
     column = ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), Flow.id.desc()] if order.startswith("-") else [column.asc(), Flow.id.asc()]
     with snapshot():
@@ -247,7 +254,7 @@ def list_flows(account_id: int, query: FlowQuery, order: str = "-created") -> Pa
 
 
 def select_flows(account_id: int, query: FlowQuery) -> Any:
-    """Return an unordered query of the flows that match a filter."""
+    """Return an unordered query of an account's flows that match the filters, without hidden and deleted ones."""
     flows = _select_visible(account_id)
     if isinstance(query.status, str):
         flows = flows.where(Flow.status == STATUS_ALIASES.get(query.status, query.status))
@@ -259,18 +266,18 @@ def select_flows(account_id: int, query: FlowQuery) -> Any:
 
 
 def count_by_status(account_id: int) -> dict[str, int]:
-    """Return the number of flows of an account by status."""
+    """Return the number of an account's flows by status, without statuses that no flow has."""
     query = _select_visible(account_id).select(Flow.status, fn.count(Flow.id)).group_by(Flow.status)
     return dict(query.tuples())
 
 
 def list_awaiting_approval(account_id: int) -> list[Flow]:
-    """Return the flows that wait for approval."""
+    """Return an account's flows that wait for approval, the longest waiting first."""
     return list(_select_visible(account_id).where(Flow.asked_at.is_null(False)).order_by(Flow.asked_at))
 
 
 def get(account_id: int, flow_id: int) -> Flow:
-    """Return a flow with its trigger and templates, from one snapshot; raises NotFound."""
+    """Return a flow with details, all read from one snapshot (see `load_details`); raises NotFound."""
     with snapshot():
         return load_details([find(account_id, flow_id)])[0]
 
@@ -280,7 +287,7 @@ def _select_visible(account_id: int) -> Any:
 
 
 def find(account_id: int, flow_id: int) -> Flow:
-    """Return a flow that users may see, without its trigger and templates; raises NotFound."""
+    """Return a flow that is neither hidden nor deleted, without the details of `load_details`; raises NotFound."""
     flow: Flow | None = _select_visible(account_id).where(Flow.id == flow_id).first()
     if flow is None:
         raise NotFound
@@ -288,7 +295,7 @@ def find(account_id: int, flow_id: int) -> Flow:
 
 
 def load_details(flows: list[Flow]) -> list[Flow]:
-    """Add to flows their trigger as `loaded_trigger`, and the templates of their steps as `templates`."""
+    """Set `loaded_trigger`, and `templates` (those of the steps, with the live content), on flows; return the flows."""
     ids = [flow.id for flow in flows]
     triggers_by_flow = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
     templates = versions.load_templates_by_flow(ids)
@@ -299,7 +306,10 @@ def load_details(flows: list[Flow]) -> list[Flow]:
 
 
 def parse_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> FlowInput:
-    """Parse trigger and steps of a request for the flow as it is now; raises NotFound, or Invalid with all errors."""
+    """Parse the trigger and steps of a request, and check its data; `flow_id` is that of the flow to change.
+
+    Raises NotFound, or Invalid with all errors.
+    """
     flow = find(account_id, flow_id) if flow_id is not None else None
     faults = Faults()
     trigger = steps = None
@@ -323,7 +333,7 @@ def parse_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int
 
 
 def check_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> None:
-    """Validate starter, trigger, steps and data of a request; raises NotFound, or Invalid with all errors."""
+    """Raise NotFound, or Invalid with all errors in starter, trigger, steps and data of a request."""
     if isinstance(request, FlowCreate):
         parse_create(account_id, request)
     else:
@@ -331,18 +341,24 @@ def check_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int
 
 
 def prepare_create(account_id: int, request: FlowCreate, live: bool = False) -> tuple[FlowCreate, FlowInput]:
-    """Parse a request as `parse_create` does, with its contents, and compile its messages if the flow will be live."""
+    """Parse a request as `parse_create` does, prepare its contents, and compile its messages if `live`.
+
+    Call it outside of the write transaction.
+    """
     body, draft = parse_create(account_id, request)
     return body, _prepare_input(account_id, draft, None, live)
 
 
 def prepare_update(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> FlowInput:
-    """Parse a change as `parse_request` does, with its contents, and compile the messages of a `live` flow."""
+    """Parse a change as `parse_request` does, prepare its contents, and compile its messages if `live`.
+
+    Call it outside of the write transaction.
+    """
     return _prepare_input(account_id, parse_request(account_id, request, flow_id), find(account_id, flow_id), live)
 
 
 def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
-    """Compile the messages of a flow as it is, for its activation; raises NotFound."""
+    """Compile the messages of a flow's current steps, for its activation; raises NotFound."""
     flow = find(account_id, flow_id)
     return versions.prepare_messages(account_id, flow.steps, flow)
 
@@ -355,7 +371,10 @@ def _prepare_input(account_id: int, draft: FlowInput, flow: Flow | None, live: b
 
 
 def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, FlowInput]:
-    """Return a request completed by its starter, and its parsed input; raises as `parse_request`."""
+    """Return a request completed by its starter, and its parsed trigger and steps.
+
+    Raises Invalid with all errors, also for an unknown starter.
+    """
     faults = Faults()
     body = faults.collect(apply_starter, account_id, request)
     if body is not None:
@@ -365,14 +384,20 @@ def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Flow
 
 
 def _raise_faults(faults: Faults) -> None:
-    """Raise the errors, if any; disabled service messages have a reason of their own."""
+    """Raise Invalid with the errors, if there are any.
+
+    If all are about disabled transactional messages, the reason is `transactional_disabled`.
+    """
     if faults.fields and all(messages == [SERVICE_MESSAGES_OFF] for messages in faults.fields.values()):
         raise Invalid(faults.fields, reason="transactional_disabled")
     faults.check()
 
 
 def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
-    """Return a request completed by its starter; raises Invalid for an unknown one."""
+    """Return a request with name, trigger and steps of its starter where it has none of its own.
+
+    Raises Invalid for an unknown starter.
+    """
     if not isinstance(request.starter, str):
         return request
     starter = find_starter(account_id, request.starter)
@@ -386,7 +411,10 @@ def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
 
 
 def create(account_id: int, request: FlowCreate, draft: FlowInput, by: Actor) -> Flow:
-    """Create a flow, and activate it if the request says so; raises Invalid with all errors."""
+    """Create a flow, and activate it if the request says so; raises Invalid with all errors or blockers.
+
+    `draft` is from `prepare_create`.
+    """
     require_write_transaction()
     now = clock.now_ms()
     name = request.name.strip() if isinstance(request.name, str) else DEFAULT_NAME
@@ -399,7 +427,11 @@ def create(account_id: int, request: FlowCreate, draft: FlowInput, by: Actor) ->
 
 
 def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, by: Actor) -> Flow:
-    """Update a flow and move it to the `status` of the request; raises NotFound, Conflict, or Invalid."""
+    """Update a flow and change it to the status of the request, if it has one.
+
+    `draft` is from `prepare_update`. The changes apply at once; unpublished changes of users stay unpublished. Raises
+    NotFound, Conflict, Unavailable, or Invalid with all errors or blockers.
+    """
     require_write_transaction()
     flow = find(account_id, flow_id)
     if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
@@ -421,7 +453,10 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
 
 
 def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) -> Flow:
-    """Apply an action of `lifecycle` to a flow and save it; raises NotFound, and what the action raises."""
+    """Call a function of `lifecycle` with a flow and the arguments, and save the flow.
+
+    Raises NotFound, and what the function raises.
+    """
     require_write_transaction()
     flow = find(account_id, flow_id)
     with (
@@ -434,7 +469,10 @@ def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) ->
 
 
 def delete(account_id: int, flow_id: int) -> Flow:
-    """Delete a flow and return it as it was: its runs exit, open messages are cancelled, the ledger stays."""
+    """Delete a flow and return it as it was before; raises NotFound.
+
+    Its runs are ended and its open messages cancelled, in batches; its rows in the ledger stay.
+    """
     require_write_transaction()
     previous = get(account_id, flow_id)
     flow = find(account_id, flow_id)
@@ -444,7 +482,11 @@ def delete(account_id: int, flow_id: int) -> Flow:
 
 
 def save(flow: Flow, reload: bool = True) -> Flow:
-    """Save a flow as changed now; `updated_at` always increases. The engine owns the counters."""
+    """Save a flow with a new `updated_at`: now, or 1 ms after the previous value if that is later.
+
+    Counters of runs are not saved, because only the engine changes them. If the flow is ending, the first batch of its
+    runs is ended. Returns the flow with details, or the same object without `reload`.
+    """
     require_write_transaction()
     flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
     flow.save(only=_SAVED_FIELDS)
@@ -462,7 +504,7 @@ _SAVED_FIELDS = [
 
 
 def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput, by: Actor) -> bool:
-    """Apply a request to a flow; return whether content or audience changed."""
+    """Apply a request to a flow, without saving it; return whether trigger, steps or content changed."""
     if isinstance(request.name, str):
         flow.name = request.name.strip()
     if request.goal is not UNSET:
@@ -479,7 +521,10 @@ def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput
 
 
 def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
-    """Write the trigger of a flow; return whether it differs from before."""
+    """Save the trigger of a flow; return whether it changed.
+
+    If an active flow gets another event, or a changed date trigger, it starts only from later events.
+    """
     row = Trigger.get(Trigger.flow == flow.id)
     if triggers.get_spec(row) == spec:
         return False
@@ -495,14 +540,17 @@ def _list_revisions(flow_id: int) -> list[tuple[int, int]]:
 
 
 def publish_changed_template(template: Template, messages: StepMessages) -> None:
-    """Publish the changed template of a step of a live flow; raises Invalid if the flow cannot stay live."""
+    """Publish the changed template of a step, if its flow is active; a change made in the browser stays a draft.
+
+    `messages` are the compiled messages of the step. Raises Invalid if the flow has blockers now.
+    """
     require_write_transaction()
     flow = Flow.get_by_id(template.flow_id)
     path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
     if path is None or flow.deleted_at is not None:
         return
     if flow.version and flow.status in ("active", "paused") and revisions.is_written_by_person(template):
-        # Edits in the browser wait until the user publishes them, not for each pause in typing
+        # Changes made in the browser are saved while the user types; they stay a draft until the user publishes them.
         if flow.draft is None:
             lifecycle.write_draft(flow, lifecycle.read_draft(flow))
         return

@@ -1,4 +1,4 @@
-"""Triggers of flows: parse them from requests, and match events against them with one SQL condition."""
+"""Triggers of flows: parsing and checking them, and matching events against them with one SQL condition."""
 
 import json
 import logging
@@ -31,14 +31,14 @@ _DATA_PREFIXES = ("contact_data.", "data.")
 
 
 class DateSource(NamedTuple):
-    """The SQL over the contact `c` that returns a date: text in its custom data, or a stored timestamp (ms)."""
+    """SQL on contact `c` for a date: Unix milliseconds of a contact field if `is_moment`, else text in custom data."""
 
     sql: str
     is_moment: bool
 
 
 def find_date_source(path: str) -> DateSource | None:
-    """Return the source of the date at a path, or None for an invalid path."""
+    """Return the source of the date at a path, such as `created_at` or `data.birthday`, or None for an invalid path."""
     filter_field = fields.FIELDS_BY_NAME.get(path)
     if filter_field is not None and filter_field.type == "time" and filter_field.operand.value.startswith("c."):
         return DateSource(filter_field.operand.value, True)
@@ -52,7 +52,7 @@ MANUAL, DATE = "manual", "date_reached"
 SEGMENT_EVENTS = frozenset({"segment_enter", "segment_exit"})
 LIST_EVENTS = frozenset({"list_add", "list_remove"})
 TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
-# Events that start a contact only once by default, because a repetition means nothing new.
+# Events that by default start a flow only once for each contact, because a repetition means nothing new.
 _ONCE_BY_DEFAULT = frozenset({"contact_add", "list_add", "segment_enter"})
 DEFAULT_TIME_OF_DAY = "09:00"
 _SELECT_MIRRORED_SEGMENT = "SELECT segment_id FROM contact_list WHERE id = ?"
@@ -65,7 +65,7 @@ EVENT_ALIAS = "happened"
 
 
 class TriggerWrite(Struct, forbid_unknown_fields=True):
-    """A trigger as sent; unknown keys are refused because a misspelt condition would change who gets email."""
+    """The trigger of a request; unknown keys are rejected, because a misspelt key would change who gets messages."""
 
     event: EventName | None | UnsetType = UNSET
     segment_id: Id | None | UnsetType = UNSET
@@ -74,7 +74,7 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
 
 
 class TriggerSpec(NamedTuple):
-    """A trigger as it is stored."""
+    """A stored trigger; `data` has its conditions: `frequency`, `where`, `keywords`, `tag`, and those of a date."""
 
     event: str = MANUAL
     segment_id: int | None = None
@@ -83,16 +83,17 @@ class TriggerSpec(NamedTuple):
 
 
 def get_spec(row: Trigger) -> TriggerSpec:
-    """Return the spec of a stored trigger."""
+    """Return the trigger of a row."""
     return TriggerSpec(row.event, row.segment_id, row.contact_list_id, row.data)
 
 
 def parse_trigger(
     account_id: int, raw: Any, faults: Faults, path: str = "trigger", before: TriggerSpec | None = None
 ) -> TriggerSpec:
-    """Parse a trigger and add every error at its path.
+    """Parse the trigger of a request and add every error at its path below `path`.
 
-    Absent keys keep the values of `before`, null clears. A segment alone means entering it.
+    Absent keys keep the values of `before`, and null clears a value. Without an event, a segment means that contacts
+    enter the flow when they enter the segment.
     """
     parsed = read_partial(TriggerWrite, raw, path)
     faults.merge(parsed.faults.fields)
@@ -114,7 +115,10 @@ def parse_trigger(
 
 
 def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
-    """Return what prevents a flow with this trigger from going live: (key, message)."""
+    """Return (key, message) for everything in a trigger that keeps its flow from being activated.
+
+    The filters are checked by `list_broken_conditions`.
+    """
     if spec.event == MANUAL:
         return [("event", "names no event that starts it: `manual` is none")]
     if spec.event in SEGMENT_EVENTS and spec.segment_id is None:
@@ -122,13 +126,13 @@ def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
     if spec.event == DATE and not spec.data.get("path"):
         return [("data.path", "can't be blank: it names the field of people with the date")]
     if spec.event in LIST_EVENTS and scalar(_SELECT_MIRRORED_SEGMENT, (spec.contact_list_id,)):
-        # Contacts do not join or leave a mirror: they follow from its segment
+        # Contacts do not join or leave a mirror, because its segment decides who is in it.
         return [("contact_list_id", lists.MIRROR_MESSAGE)]
     return [*_list_reserved_keywords(spec)]
 
 
 def _list_reserved_keywords(spec: TriggerSpec) -> Iterator[tuple[str, str]]:
-    """Yield the errors of keywords that the service itself acts on: STOP, START, HELP and their synonyms."""
+    """Yield (key, message) for each keyword that the service itself handles: STOP, START, HELP and their synonyms."""
     if spec.event not in ("message", "keyword"):
         return
     for index, word in enumerate(spec.data.get("keywords") or []):
@@ -142,7 +146,7 @@ def _list_reserved_keywords(spec: TriggerSpec) -> Iterator[tuple[str, str]]:
 
 
 def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str, str]]:
-    """Return errors of conditions that were valid when they were written: (key, message)."""
+    """Return (key, message) for each error of the trigger's filters, such as a segment that was deleted."""
     try:
         parse.parse_filters(spec.data.get("where") or [], get_condition_scope(account_id, writing=True), "data.where")
     except Invalid as invalid:
@@ -151,7 +155,7 @@ def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str
 
 
 def restart_listening(flow_id: int) -> None:
-    """Set a flow that goes live to start with events from now on, not with unprocessed ones."""
+    """Let a flow start only from events after this transaction, and let its date trigger start over."""
     require_write_transaction()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
@@ -160,7 +164,7 @@ def restart_listening(flow_id: int) -> None:
 
 
 def get_frequency(spec: TriggerSpec) -> str | int:
-    """Return how often one contact may start: `once`, `every_time`, or the seconds between two starts."""
+    """Return how often one contact may enter: `once`, `every_time`, or the minimum seconds between two entries."""
     frequency = spec.data.get("frequency")
     if isinstance(frequency, dict):
         return int(frequency["min_gap_seconds"])
@@ -168,13 +172,16 @@ def get_frequency(spec: TriggerSpec) -> str | int:
 
 
 def get_condition_scope(account_id: int, writing: bool = False) -> Scope:
-    """Return the scope of a trigger's conditions: that of a split, for many events at once."""
+    """Return the scope of a trigger's filters, with the event's data and time as SQL columns.
+
+    With `writing`, ids in the filters must exist.
+    """
     scope = members.build_scope(account_id, writing)
     return scope._replace(place=FilterPlace.SPLIT, document=f"{EVENT_ALIAS}.data", start=f"{EVENT_ALIAS}.created_at")
 
 
 def _check_data(account_id: int, data: Mapping[str, Any], faults: Faults, path: str) -> None:
-    """Add the errors of known keys; unknown keys are stored as they are."""
+    """Add the errors of known keys of a trigger's data; unknown keys are stored without a check."""
     for key, check in _DATA_CHECKS.items():
         if data.get(key) is not None:
             error = check(data[key])
@@ -248,8 +255,8 @@ _DATA_CHECKS = {
 }  # fmt: skip
 
 
-# Ignored runs record triggers that started nothing. They are deleted at the same age as events, because a contact
-# inside the flow may cause one every minute.
+# Ignored runs record events that matched a trigger but started nothing. They are deleted at the same age as events,
+# because a contact that is in the flow may cause one every minute.
 
 _PRUNE_BATCH_SIZE = 400
 _PRUNE_PAUSE_SECONDS = 0.005
@@ -260,7 +267,10 @@ _DELETE_IGNORED_RUNS = (
 
 
 def prune_ignored_runs(stopping: threading.Event) -> None:
-    """Delete ignored runs older than `events.keep`, if that is set, in small transactions with pauses between."""
+    """Delete ignored runs older than `events.keep`, if that is set, in small transactions with pauses between them.
+
+    Raises Unavailable, unless the service is stopping.
+    """
     seconds = config.parse_seconds(config.current().events.keep)
     if not seconds:
         return
@@ -282,9 +292,9 @@ def _delete_ignored_runs(flow_id: int, before: int) -> int:
     return run(_DELETE_IGNORED_RUNS, (flow_id, before))
 
 
-# Conditions over the event (`happened`) and its contact (`c`), for one event or for many.
+# SQL conditions on an event (`happened`) and its contact (`c`), for one event or for many.
 
-# Opens and clicks by machines are not actions of the contact.
+# The condition for opens and clicks by machines, which are not actions of the contact.
 MACHINE_EVENT_SQL = (
     "({0}.generated = 1 AND json_extract({0}.data, '$.verdict') = 'machine' "
     "AND substr({0}.event, 1, 4) IN ('emai', 'sms_'))"
@@ -298,7 +308,11 @@ _TRIMMED_TEXT = f"trim({_MESSAGE_TEXT}, {_PUNCTUATION})"
 
 
 def compile_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: str = "t") -> Compiled:
-    """Compile the condition that an event and its contact match a trigger; raises Invalid if its filters are broken."""
+    """Return the SQL condition that an event and its contact match a trigger.
+
+    An incomplete trigger matches nothing. The names of all parameters begin with `prefix`. Raises Invalid for invalid
+    filters.
+    """
     if spec.event == MANUAL or list_missing(spec):
         return Compiled("0", {})
     scope = get_condition_scope(account_id)
@@ -324,16 +338,19 @@ def _event_value(key: str) -> str:
 
 
 def _exclude_own_events(flow_id: int, spec: TriggerSpec, binder: Binder) -> str:
-    """Return the condition that keeps a flow from being started by its own messages and runs.
+    """Return the condition that keeps a flow from being started by events of its own messages and runs.
 
-    A `date_reached` event is recorded for one flow only, which it may start.
+    A `date_reached` event, in contrast, starts only the flow that it was recorded for.
     """
     own = f"({EVENT_ALIAS}.generated = 1 AND {_event_value('flow_id')} = {binder.add(flow_id)})"
     return own if spec.event == DATE else f"{own} IS NOT TRUE"
 
 
 def _compile_memberships(spec: TriggerSpec, binder: Binder) -> list[str]:
-    """Return the conditions on the list and the segment: of the event, or of the contact."""
+    """Return the conditions on list and segment.
+
+    List and segment events must be about them; for any other event, the contact must be in the list.
+    """
     parts = []
     if spec.contact_list_id is not None:
         list_id = binder.add(spec.contact_list_id)
@@ -349,7 +366,11 @@ def _compile_memberships(spec: TriggerSpec, binder: Binder) -> list[str]:
 
 
 def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
-    """Return the conditions on a tag and on keywords: the whole message, or its first word."""
+    """Return the conditions on tag and keywords.
+
+    A tag event must be about the tag; for any other event, the contact must have it. A keyword must be the whole text
+    of the message, or its first word.
+    """
     parts = []
     tag = spec.data.get("tag")
     if tag:
@@ -374,9 +395,10 @@ def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
 
 
 def match_events(account_id: int, flow_id: int, spec: TriggerSpec, event_ids: Sequence[int]) -> list[int]:
-    """Return the ids of the events that match a trigger.
+    """Return the ids of the events that match a trigger, in ascending order.
 
-    A trigger whose condition fails matches no event, so that it does not block others.
+    If matching fails, the error is logged and no event matches, so that one trigger does not block others. Raises
+    storage errors.
     """
     try:
         condition = compile_condition(account_id, flow_id, spec)

@@ -1,6 +1,6 @@
-"""Versions of a flow: its steps compiled into rows, and the content of its messages, fixed when it is published.
+"""Versions of a flow: its steps compiled into rows, and the content of its messages, both fixed when it is published.
 
-A run keeps the version it entered with. Each sending step has its own template, identified by the id of the step.
+A run keeps the version that it entered with.
 """
 
 import json
@@ -31,11 +31,11 @@ from appliance.storage.models import Account, Flow, Template
 from appliance.storage.models import Step as tables_Step
 from appliance.storage.transactions import after_commit, is_in_write_transaction, require_write_transaction
 
-# Prepared contents of steps, by step id.
+# By step id: the content of a step, prepared outside of the write transaction.
 PreparedContents = Mapping[int, PreparedContent]
 NO_CONTENTS: PreparedContents = {}
 
-# Plans are cached, because they never change after the commit.
+# Plans are cached: after the commit that writes a plan, it never changes.
 
 _MAX_CACHED_PLANS = 200
 _INSERT_STEP = (
@@ -45,7 +45,10 @@ _INSERT_STEP = (
 
 
 class Plan(NamedTuple):
-    """All steps of one version of a flow; a run of a version without steps completes at once."""
+    """The compiled steps of one version of a flow, by step id in document order.
+
+    `first` is the id of the first step; without steps it is None, and a run completes at once.
+    """
 
     flow_id: int
     version: int
@@ -54,12 +57,15 @@ class Plan(NamedTuple):
 
 
 def compile_steps(steps: Sequence[dict[str, Any]]) -> list[Node]:
-    """Compile a nested document, each step with its `id` and `type`, in document order."""
+    """Return the nodes of nested steps, in document order; each step needs its `id` and `type`."""
     return list(_compile_siblings(steps, None))
 
 
 def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Iterator[Node]:
-    """Compile siblings, the last of which leads to `after`; branches rejoin after their split."""
+    """Yield the nodes of sibling steps and of their branches.
+
+    `after` is the step that the last sibling leads to. Branches lead to the step after their split.
+    """
     for index, step in enumerate(steps):
         following = steps[index + 1]["id"] if index + 1 < len(steps) else after
         props = {key: value for key, value in step.items() if key not in document.FRAME_KEYS}
@@ -74,7 +80,11 @@ def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Ite
 
 
 def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
-    """Insert a version; `messages` holds the `template`, `content` and `pinned` columns by step id."""
+    """Write the rows of a version.
+
+    `messages` has, by the id of each sending step, its `template` (id), `content` (revision id) and `pinned` (what the
+    message is made from besides the content).
+    """
     require_write_transaction()
     encode = msgspec.json.encode
     values = []
@@ -96,9 +106,10 @@ _plan_lock = threading.Lock()
 
 
 def load_plan(flow_id: int, version: int) -> Plan:
-    """Return a version of a flow from the cache.
+    """Return the plan of a version of a flow, from the cache if it is there.
 
-    A version that this transaction wrote is cached after the commit, because its number is reused if the commit fails.
+    In a write transaction, a plan is cached only after the commit, because the number of a version is used again if the
+    transaction that wrote it fails.
     """
     key = (flow_id, version)
     with _plan_lock:
@@ -121,7 +132,7 @@ def _cache_plan(key: tuple[int, int], plan: Plan) -> None:
 
 
 def read_plan(flow_id: int, version: int) -> Plan:
-    """Read a version of a flow, also an uncommitted one."""
+    """Return the plan of a version of a flow from the database, also a version that this transaction wrote."""
     step_rows = (
         tables_Step.select()
         .where(tables_Step.flow == flow_id, tables_Step.version == version)
@@ -135,24 +146,28 @@ def read_plan(flow_id: int, version: int) -> Plan:
 
 
 def clear_plan_cache() -> None:
-    """Clear the plan cache: for a process whose database was replaced, and for simulations."""
+    """Clear the cache of plans; call it if the database was replaced."""
     with _plan_lock:
         _plan_cache.clear()
 
 
 def list_versions(flow_id: int) -> list[int]:
-    """Return all versions that were ever live, oldest first."""
+    """Return the numbers of all published versions of a flow, the oldest first; a version without steps is left out."""
     return [row[0] for row in rows("SELECT DISTINCT version FROM step WHERE flow_id = ? ORDER BY version", (flow_id,))]
 
 
-# The content of a flow's messages: each sending step has its own template, identified by the id of the step.
+# The content of a flow's messages: each sending step has a template of its own, which has the id of the step.
 
 
 def save_contents(
     account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None,
     contents: PreparedContents = NO_CONTENTS,
 ) -> list[Step]:  # fmt: skip
-    """Write the content of parsed steps into their templates; return the steps as they are stored."""
+    """Write the content of parsed steps into their templates; return the steps in their stored form.
+
+    A step without a template gets one. Templates of removed steps are marked as removed, and those of steps that are
+    back are restored. `contents` is from `prepare_contents`. Raises Invalid.
+    """
     require_write_transaction()
     templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
     stored = _save_step_contents(account_id, flow_id, steps, templates, user_id, contents)
@@ -165,10 +180,9 @@ def save_contents(
 
 
 def save_draft_contents(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
-    """Write the content of new steps of a draft into templates that do not belong to the flow yet.
+    """Write the content of a draft's steps into templates; return the steps in their stored form.
 
-    Content of steps that the flow has already is written to its templates; `save_contents` makes all of them the
-    flow's.
+    The template of a new step is marked as removed until `save_contents` publishes it.
     """
     require_write_transaction()
     templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
@@ -179,7 +193,7 @@ def save_draft_contents(account_id: int, flow_id: int, steps: Sequence[Step], us
 
 
 def prepare_contents(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> PreparedContents:
-    """Check and parse the content of parsed steps outside of the write transaction, by step id."""
+    """Check and parse the content of parsed steps; return it by step id. Call it outside of the write transaction."""
     own = {row.action_id: row for row in list_flow_templates(flow.id)} if flow is not None else {}
     prepared = {}
     for _, step in walk(steps):
@@ -192,7 +206,7 @@ def prepare_contents(account_id: int, steps: Sequence[Step], flow: Flow | None =
 
 
 def _get_new_contents(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
-    """Return the content of parsed steps as it will be stored, by step id."""
+    """Return the content of parsed steps in its stored form, by step id, without steps that keep their content."""
     contents = {}
     for _, step in walk(steps):
         if "content" in step:
@@ -210,7 +224,7 @@ def list_flow_templates(flow_id: int) -> list[Template]:
 
 
 def load_templates_by_flow(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
-    """Return the templates of some flows, by flow."""
+    """Return the templates of the current steps of flows, by flow id; a flow without any has an empty list."""
     templates: dict[int, list[Template]] = {number: [] for number in flow_ids}
     query = Template.select().where(Template.flow.in_(list(flow_ids)), Template.removed_at.is_null())
     for row in query.order_by(Template.action_id):
@@ -219,13 +233,13 @@ def load_templates_by_flow(flow_ids: Sequence[int]) -> dict[int, list[Template]]
 
 
 def list_step_templates(steps: Sequence[Step]) -> list[Template]:
-    """Return the templates of steps, also of steps that a flow does not have yet."""
+    """Return the templates of steps at all levels, published or not."""
     ids = [step["template_id"] for _, step in walk(steps) if step.get("template_id")]
     return list(Template.select().where(Template.id.in_(ids))) if ids else []
 
 
 def get_contents(rows: Sequence[Template]) -> dict[int, Mapping[str, Any]]:
-    """Return the content of templates, by template id."""
+    """Return the content fields of templates, by template id."""
     return {row.id: {name: getattr(row, name) for name in MESSAGE_FIELDS} for row in rows}
 
 
@@ -247,7 +261,10 @@ def _save_step_contents(
 
 
 def _resolve_content(account_id: int, step: Step, own: Template | None = None) -> dict[str, Any]:
-    """Return the content of a parsed step; missing fields are copied from the template that the step names."""
+    """Return the content of a parsed step, with missing fields from the template that it names for copying, if any.
+
+    `own` is the template of the step itself, which is not copied from.
+    """
     template_id = step["template_id"]
     if template_id is None or (own is not None and template_id == own.id):
         return dict(step["content"])
@@ -269,7 +286,7 @@ def _write_template(
 
 
 def _build_request(content: dict[str, Any], own: Template | None) -> Any:
-    """Return the request that writes the content of a step: to its own template, or to a new one."""
+    """Return the content of a step as a request: to update its template `own`, or to create one if that is None."""
     return convert(content, TemplateWrite if own is None else Content)
 
 
@@ -294,7 +311,7 @@ _LABEL_REVISIONS = (
 
 
 class _PinnedMessage(NamedTuple):
-    """The message of a step in the last published version."""
+    """The message of a step in the last published version, with the number of its template revision."""
 
     template_id: int
     content_id: int
@@ -303,10 +320,10 @@ class _PinnedMessage(NamedTuple):
 
 
 def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
-    """Publish the current state of a flow as the version for new runs; return whether it differs from the last one.
+    """Publish the current state of a flow as a new version, unless it equals the last one; return whether it did.
 
-    `compiled` is what `prepare_messages` compiled before the write transaction. The caller saves the flow. Raises
-    Invalid for a message that does not render.
+    `compiled` is from `prepare_messages`. The caller saves the flow. Raises Invalid for a message that does not render,
+    or too much merge tag code in all messages together.
     """
     require_write_transaction()
     nodes = compile_steps(flow.steps)
@@ -319,9 +336,9 @@ def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
 
 
 def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> StepMessages:
-    """Compile the messages that parsed or stored steps will send, outside of the write transaction.
+    """Compile the emails that parsed or stored steps will send; call it outside of the write transaction.
 
-    `publish` reports those that do not render or are too large together.
+    Errors are not raised here; `publish` reports them.
     """
     brand = brands.build_look(brands.get(account_id))
     locale = Account.get_by_id(account_id).locale
@@ -347,7 +364,7 @@ def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None =
 
 
 def prepare_changed_step(template: Template, document: dict[str, Any]) -> StepMessages:
-    """Compile the message of a step with the new fields of its template, if its flow is live."""
+    """Compile the message of a step with the new content of its template, if its flow is active."""
     flow = Flow.get_by_id(template.flow_id)
     steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
     step = next(steps, None)
@@ -362,7 +379,10 @@ def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
 
 
 def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[str, Any]], bool]:
-    """Return the pinned messages of a flow by step id, and whether any of them is new."""
+    """Return the messages of a flow for `write_plan`, and whether they differ from those of the last version.
+
+    Raises Invalid as `publish`.
+    """
     previous = {
         number: _PinnedMessage(template_id, content_id, revision, msgspec.json.decode(pinned))
         for number, template_id, content_id, revision, pinned in rows(_SELECT_PINNED, (flow.id, flow.version))
@@ -384,23 +404,23 @@ def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[st
             message = {"template": template.id, "content": current_revisions[template.id], "pinned": numbered}
             changed.append(current_revisions[template.id])
         messages[step["id"]] = message
-    # Published revisions are kept permanently; one that a user named keeps its name.
+    # A label keeps published revisions from being pruned; a revision that a user named keeps its name.
     run(_LABEL_REVISIONS, (f"Live {clock.iso(clock.now_ms())}", json.dumps(changed)))
     return messages, bool(changed) or set(messages) != set(previous)
 
 
 def _reuse_pinned(template: Template, pinned: dict[str, Any], previous: _PinnedMessage | None) -> dict[str, Any] | None:
-    """Return the pinned message of the last version if it would be identical now, else None."""
+    """Return the message of the last version in the form of `write_plan` if it would be identical now, else None."""
     if previous is None or (previous.template_id, previous.revision) != (template.id, template.revision):
         return None
-    # Compared as decoded JSON, where tuples are arrays
+    # Both are compared as decoded JSON, in which tuples are lists.
     if msgspec.json.decode(msgspec.json.encode(pinned)) | {"links": None} != previous.pinned | {"links": None}:
         return None
     return {"template": previous.template_id, "content": previous.content_id, "pinned": previous.pinned}
 
 
 def _check_code_size(documents: Sequence[dict[str, Any]]) -> str | None:
-    """Return an error if the merge tags of all messages together would keep the writer busy for too long, else None."""
+    """Return an error if all messages together have more merge tag code than `MAX_TAG_CODE`, else None."""
     return merge_limits.find_code_error(merge.iterate_strings(documents), MAX_TAG_CODE)
 
 

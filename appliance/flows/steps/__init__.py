@@ -1,4 +1,4 @@
-"""The kinds of steps, in the order of the palette; a new kind is a file and a line here."""
+"""The registry of step kinds, in the order in which the editor offers them; a new kind is a file and a line here."""
 
 from appliance.flows.steps.base import StepKind
 from appliance.flows.steps.contact_update import ContactUpdate

@@ -1,4 +1,4 @@
-"""Base classes of step kinds: a kind parses, describes and executes its step; some create messages in the ledger."""
+"""Base classes of step kinds, which parse, describe and execute their steps, and the creation of a step's messages."""
 
 import json
 from abc import ABC, abstractmethod
@@ -24,9 +24,9 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 
 class Node(NamedTuple):
-    """One step of a compiled plan; `next`, `yes` and `no` are step ids, None is the end of the flow.
+    """One step of a compiled plan; `next`, `yes` and `no` are step ids, or None for the end of the flow.
 
-    The last step of a branch holds the step behind its split, so that no lookup is needed.
+    The `next` of the last step in a branch is the step after the split, so that no lookup is needed.
     """
 
     id: int
@@ -38,7 +38,10 @@ class Node(NamedTuple):
 
 
 class ActiveRun(Struct):
-    """A run being executed; it is at `action_id`, and has entered that step before if it has a `step_visit_id`."""
+    """A run that is being executed. Times are in Unix milliseconds.
+
+    It is at the step `action_id`. A `step_visit_id` says that it entered that step earlier and has waited there.
+    """
 
     id: int
     account_id: int
@@ -56,9 +59,10 @@ class ActiveRun(Struct):
 
 
 class StepResult(NamedTuple):
-    """The direction of a run after a step: `on`, `yes`, `no`, `wait` until a moment (ms), or `exit`.
+    """Where a run goes after a step: `on`, `yes`, `no`, `wait` (until Unix milliseconds), or `exit`.
 
-    `outcome` is what the visit stores (on, yes, no, skipped, exited), `reason` why, if there is one.
+    `outcome` is what the visit stores (`on`, `yes`, `no`, `skipped` or `exited`), and `reason` its code, if there is
+    one.
     """
 
     to: str
@@ -73,22 +77,22 @@ NO = StepResult("no", outcome="no")
 
 
 def wait_until(until: int) -> StepResult:
-    """Return the result of a run that stays at its step until a moment (ms)."""
+    """Return the result for a run that stays at its step until a time in Unix milliseconds."""
     return StepResult("wait", until)
 
 
 def skip(reason: str) -> StepResult:
-    """Return the result of a step that did nothing; the run goes on."""
+    """Return the result for a run whose step did nothing, for this reason; the run continues."""
     return StepResult("on", outcome="skipped", reason=reason)
 
 
 def leave(reason: str) -> StepResult:
-    """Return the result of a step that ends the run."""
+    """Return the result for a run that ends at its step, for this reason."""
     return StepResult("exit", outcome="exited", reason=reason)
 
 
 class StepContext(NamedTuple):
-    """The context of a step: its flow and version, which all runs share, and the moment (ms)."""
+    """What all runs of one execution of a step share: the flow, its version, and the current Unix milliseconds."""
 
     account_id: int
     flow_id: int
@@ -108,58 +112,58 @@ class StepField(NamedTuple):
 
 
 class ParseContext(NamedTuple):
-    """The context of parsing a step: its account, its path, and the errors so far."""
+    """What parsing a step needs: the account, the path of the step in the request, and the errors so far."""
 
     account_id: int
     path: str
     faults: Faults
 
     def add_fault(self, key: str, message: str) -> None:
-        """Add an error of a key of this step (of the step itself if empty)."""
+        """Add an error at a key of the step, or at the step itself if the key is empty."""
         self.faults.add(f"{self.path}.{key}" if key else self.path, message)
 
 
 class StepKind(ABC):
-    """A kind of step. A new kind is one file, and one line in the registry."""
+    """A kind of step: how its steps are parsed, shown and executed."""
 
     type: ClassVar[str]
     label: ClassVar[str]
     icon: ClassVar[str]
-    # A step without `type` is of this kind if it has any of these keys. Empty: by `type` only
+    # A step without `type` is of this kind if it has any of these keys; without claims, it must name its `type`.
     claims: ClassVar[frozenset[str]] = frozenset()
-    # All its keys besides `id` and `type` (and `yes`, `no` of a kind with branches)
+    # All keys of its steps except `id`, `type`, `yes` and `no`.
     keys: ClassVar[frozenset[str]] = frozenset()
     branches: ClassVar[bool] = False
-    # Runs to execute before the time used of the writer is checked. 0: fast for any number
+    # The number of runs to execute at once before the engine checks the time; 0 if any number of runs is fast.
     batch_size: ClassVar[int] = 0
     fields: ClassVar[tuple[StepField, ...]] = ()
 
     @abstractmethod
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse a step into its stored props; add every error at its path."""
+        """Return the stored props of a raw step, which has only `keys`; add every error at its path."""
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the request keys that a stored step has set; sending them back changes nothing."""
+        """Return the props of a stored step as request keys; sending them back changes nothing."""
         return dict(props)
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return what prevents a step from going live: (key, message)."""
+        """Return (key, message) for everything that keeps a flow with this step from being activated."""
         return []
 
     @abstractmethod
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Execute a step for runs that are at it, in the running transaction; return their results in order."""
+        """Execute a step for runs that are at it, in the current transaction; return a result for each, in order."""
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return what a simulation reports of a run at this step besides its result."""
+        """Return details that a simulation reports besides the result: `filters`, a list of `Reason`, and data."""
         return {}
 
     @abstractmethod
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a sentence about what a step does."""
+        """Return a short text that says what a step with these props does."""
 
 
-# A contact's first sendable address, otherwise the first one, whose state is the skip reason.
+# The order in which an address is chosen for marketing messages, sendable ones first, and the skip reason it gives.
 _MARKETING = (
     "(x.subscribed = 1 AND x.suppression IS NULL)",
     "CASE WHEN h.id IS NULL THEN 'no_channel' "
@@ -168,7 +172,7 @@ _MARKETING = (
     "WHEN h.subscribed = 0 THEN 'no_consent' "
     "WHEN h.verified_at IS NULL AND :double THEN 'not_verified' END",
 )
-# Transactional messages need no consent; a subscribed address still comes first
+# The same for transactional messages, which need no consent; a subscribed address still comes first.
 _TRANSACTIONAL = (
     "(x.suppression IS NULL) * 2 + x.subscribed",
     "CASE WHEN h.id IS NULL THEN 'no_channel' WHEN h.suppression IS NOT NULL THEN 'suppressed_' || h.suppression END",
@@ -196,7 +200,10 @@ _SELECT_STEP = (
 
 
 def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-    """Create the message of a step for each run, once; a run that may not get it has a skipped message and goes on."""
+    """Create the message of a step for each run, unless it exists, and return the results.
+
+    If the contact may not get the message, a skipped message is created; the run continues with the same reason.
+    """
     require_write_transaction()
     values = _get_common_values(channel, node, context)
     best, reason = _TRANSACTIONAL if values["transactional"] else _MARKETING
@@ -211,7 +218,7 @@ def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context
 
 
 def _get_common_values(channel: str, node: Node, context: StepContext) -> dict[str, Any]:
-    """Return the values that all messages of a step share."""
+    """Return the SQL values that all messages of a step share; raises ValueError for a step without content."""
     row = fetch_one(_SELECT_STEP, (context.flow_id, context.version, node.id))
     if row is None or row[1] is None:
         raise ValueError("the step says nothing")
@@ -222,7 +229,7 @@ def _get_common_values(channel: str, node: Node, context: StepContext) -> dict[s
     return {
         "account": context.account_id, "flow": context.flow_id, "step": node.id, "template": template_id,
         "channel": channel, "kind": "phone" if channel == "sms" else "email", "transactional": transactional,
-        # The country of the recipient decides the number of an SMS, when it is sent
+        # The number that sends an SMS depends on the recipient's country, and is chosen when the SMS is sent.
         "sender": None if channel == "sms" else message["sender"]["email"],
         "reply_to": None if channel == "sms" else message["sender"]["reply_to"],
         "double": message["double_opt_in"],
@@ -231,7 +238,7 @@ def _get_common_values(channel: str, node: Node, context: StepContext) -> dict[s
             sms_rules.get_quiet_end(msgspec.json.decode(quiet_hours), zone, now)
             if quiet_hours and not transactional else None
         ),
-        # This also applies to flows that have been live for long.
+        # The account may have disabled transactional messages after the flow was activated.
         "unavailable": "transactional_disabled" if transactional and not allowed else None,
         "due": FLOWS_DUE_NOW, "now": now,
     }  # fmt: skip
@@ -247,22 +254,22 @@ def _build_skip_event(channel: str, row: tuple[Any, ...], node: Node, context: S
     )  # fmt: skip
 
 
-# Content fields in the template of a step, in the order in which they are shown
+# The content fields in the template of a step, in the order in which they are shown.
 MESSAGE_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to", "body", "design")
 SERVICE_MESSAGES_OFF = "service messages are switched off for this account"
 
 
 class MessageStep(StepKind):
-    """A step that sends a message.
+    """Base class of steps that send a message.
 
-    Parsed, it holds the content that was sent with it under `content` (absent keys keep the value of the template, as
-    in every update); stored, only `template_id` and whether it is `transactional`.
+    The stored props are `template_id` and `transactional`. Parsed props also have `content`, the content fields of the
+    request; fields that are absent keep their value in the template.
     """
 
     content_type: ClassVar[type[Struct]] = Content
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse the content with all errors of templates, and whether it is transactional."""
+        """Parse the content fields, `transactional` and `template_id`; content has the same errors as a template."""
         content = self._content(
             {name: raw[name] for name in MESSAGE_FIELDS if name in self.keys and name in raw}, context
         )
@@ -283,11 +290,11 @@ class MessageStep(StepKind):
         return convert(sent_fields(parsed.value), Content)
 
     def check(self, content: Content, context: ParseContext) -> None:
-        """Add the errors of content that no message of this kind may have."""
+        """Add all errors of the content."""
         validation.validate_content(context.account_id, content, f"{context.path}.", context.faults)
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the content fields that are set, with the id of their template."""
+        """Return the content fields that are not empty, `transactional` if it is true, and `template_id`."""
         content = get_content(props)
         dumped = {name: content[name] for name in MESSAGE_FIELDS if name in self.keys and content.get(name)}
         if not has_sections(content):
@@ -297,23 +304,23 @@ class MessageStep(StepKind):
         return dumped | {"template_id": props.get("template_id")}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return what its content is missing, and whether the account forbids its category."""
+        """Return errors for missing content, and for a transactional message if the account does not allow those."""
         missing = self.list_missing_content(get_content(props))
         if props.get("transactional") and not _is_allowed(account_id):
             missing.append(("transactional", SERVICE_MESSAGES_OFF))
         return missing
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Create a message for each run in the ledger, which sends it; runs that may not get it continue."""
+        """Create a message in the ledger for each run; all runs continue, also those whose message is skipped."""
         return create_messages(self.type, node, runs, context)
 
     @abstractmethod
     def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return what prevents this content from being sent: (key, message)."""
+        """Return (key, message) for everything that is missing in the content."""
 
 
 def get_content(props: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a step: its own if it is not saved yet, else that of its template."""
+    """Return the content of a step: `content` of its props if it is there, else the fields of its template."""
     if "content" in props:
         return dict(props["content"])
     template = Template.get_or_none(Template.id == props.get("template_id"))
@@ -321,7 +328,7 @@ def get_content(props: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_sections(content: dict[str, Any]) -> bool:
-    """Return whether the content has a design with anything in it."""
+    """Return whether the content has a design with sections or a theme."""
     design = content.get("design")
     return isinstance(design, dict) and bool(design.get("sections") or design.get("theme"))
 

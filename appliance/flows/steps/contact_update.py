@@ -1,4 +1,4 @@
-"""Contact update step: changes custom data of the contact."""
+"""The step that changes custom data of the contact."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from appliance.flows.steps.base import (
 
 
 class _DataMerge(Struct):
-    """The values to merge into the data."""
+    """The values to merge into the contact's custom data, for validation."""
 
     data_merge: Data
 
@@ -40,7 +40,7 @@ class ContactUpdate(StepKind):
     fields = (StepField("data_merge", "Data", "object", required=True, help="null takes a value away."),)
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse an object with at least one key."""
+        """Parse `data_merge`, a JSON object with at least one key."""
         if raw.get("data_merge") is None:
             context.add_fault("data_merge", "can't be blank")
             return {"data_merge": {}}
@@ -51,7 +51,7 @@ class ContactUpdate(StepKind):
             return {"data_merge": {}}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Update each contact as the API does; contacts whose data would be too long or invalid stay unchanged."""
+        """Update each contact as the API does; skip the step for contacts whose data would be too long or invalid."""
         evidence, request = (
             Evidence("flow", f"flow:{context.flow_id}"),
             ContactPatch(data_merge=node.props["data_merge"]),
@@ -59,7 +59,7 @@ class ContactUpdate(StepKind):
         return [_update_contact(run, request, evidence) for run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return which keys are set and which are cleared."""
+        """Return a text that names the keys that are set and those that are cleared."""
         values = props["data_merge"]
         set_keys = [key for key, value in values.items() if value is not None]
         cleared_keys = [key for key, value in values.items() if value is None]

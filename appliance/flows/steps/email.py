@@ -1,4 +1,4 @@
-"""Email step: a message from the flow's template of this step."""
+"""The step that sends an email, whose content is in a template of its own."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from appliance.flows.steps.base import MessageStep, StepField, get_content
 
 
 class Email(MessageStep):
-    """Sends an email."""
+    """Sends an email to the contact."""
 
     type = "email"
     label = "Email"
@@ -30,7 +30,7 @@ class Email(MessageStep):
     )  # fmt: skip
 
     def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:
-        """Require a subject, a section or a body, and no section of an unknown kind."""
+        """Return (key, message) for a missing subject, a missing body or design, and sections of unknown kinds."""
         missing = []
         if not (content.get("subject") or "").strip():
             missing.append(("subject", "write a subject"))
@@ -44,6 +44,6 @@ class Email(MessageStep):
         return missing
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the subject."""
+        """Return a text with the subject."""
         subject = make_readable((get_content(props).get("subject") or "").strip())
         return f"Send “{subject}”" if subject else "Send an email that has no subject yet"

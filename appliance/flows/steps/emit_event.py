@@ -1,4 +1,4 @@
-"""Emit event step: records an event of the contact for other flows, splits and webhooks."""
+"""The step that records an event of the contact, for other flows, splits and webhooks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,14 +22,14 @@ from appliance.flows.steps.base import (
 
 
 class _EventInput(Struct):
-    """The data of the event."""
+    """The data of the event, for validation."""
 
     event_data: Data | None | UnsetType = UNSET
     forward_event_data: bool | None | UnsetType = UNSET
 
 
 class EmitEvent(StepKind):
-    """Records an event of the contact."""
+    """Records an event of the contact, with data of the step and, if wanted, of the event that started the run."""
 
     type = "emit_event"
     label = "Record event"
@@ -42,7 +42,7 @@ class EmitEvent(StepKind):
     )
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse a name that clients may use too, and the data."""
+        """Parse the name, which must be one that clients may submit, and the data."""
         name = raw.get("event_name")
         if name is None:
             context.add_fault("event_name", "can't be blank")
@@ -62,11 +62,11 @@ class EmitEvent(StepKind):
         }  # fmt: skip
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Return the props without empty data."""
+        """Return the props, without `event_data` if it is empty."""
         return {key: value for key, value in props.items() if key != "event_data" or value}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Record the event for each run; data of the step overrides forwarded data."""
+        """Record the event for each run; values of the step override forwarded ones with the same key."""
         name, own_data, is_forwarding = (node.props[key] for key in ("event_name", "event_data", "forward_event_data"))
         log.record_many(
             [
@@ -80,5 +80,5 @@ class EmitEvent(StepKind):
         return [CONTINUE for _ in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the name of the event."""
+        """Return a text with the name of the event."""
         return f"Record the event {props['event_name']}"

@@ -1,4 +1,4 @@
-"""Exit step: ends the run."""
+"""The step that ends the run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +14,13 @@ class Exit(StepKind):
     icon = "log-out"
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Return no props, because the step has only its type."""
+        """Return an empty dict, because the step has no props."""
         return {}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """End each run."""
+        """End each run, with the reason `exit_step`."""
         return [leave("exit_step") for _ in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a fixed sentence."""
+        """Return a fixed text."""
         return "Leave the flow"

@@ -1,4 +1,4 @@
-"""List steps: add the contact to a list, or remove it from one."""
+"""The steps that add the contact to a list, or remove it from one."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from appliance.storage.models import ContactList
 
 
 class _ListStep(StepKind):
-    """A step about one list."""
+    """Base class of steps that change one list; `pattern` is the text of `summary`, with a place for its name."""
 
     icon = "list"
     keys = frozenset({"contact_list_id"})
@@ -38,12 +38,12 @@ class _ListStep(StepKind):
         return {"contact_list_id": list_id}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return an error if the list was deleted meanwhile."""
+        """Return an error if the list was deleted, or mirrors a segment, by now."""
         error = _check_list(account_id, props["contact_list_id"])
         return [("contact_list_id", error)] if error else []
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the name of the list."""
+        """Return a text with the name of the list."""
         contact_list = _find_list(account_id, props["contact_list_id"])
         return self.pattern.format(contact_list.name if contact_list else "a list that was deleted")
 
@@ -56,7 +56,7 @@ class ListAdd(_ListStep):
     pattern = "Add to {}"
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Add all contacts; those who left the list by themselves stay out."""
+        """Add all contacts to the list; skip the step for contacts who left the list themselves."""
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)
         if reason is not None:
@@ -80,7 +80,7 @@ class ListRemove(_ListStep):
     pattern = "Remove from {}"
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Remove all contacts."""
+        """Remove all contacts from the list."""
         list_id = node.props["contact_list_id"]
         reason = _get_skip_reason(context.account_id, list_id)
         if reason is not None:
@@ -100,7 +100,7 @@ def _get_contact_ids(runs: Sequence[ActiveRun]) -> list[int]:
 
 
 def _get_skip_reason(account_id: int, list_id: int) -> str | None:
-    """Return why a list cannot be changed: deleted, or made a mirror of a segment, since the flow went live."""
+    """Return the skip reason if the list was deleted, or made a mirror of a segment, after the flow was published."""
     contact_list = _find_list(account_id, list_id)
     if contact_list is None:
         return "list_deleted"

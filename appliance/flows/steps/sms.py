@@ -1,4 +1,4 @@
-"""SMS step: a short message from the flow's template of this step."""
+"""The step that sends an SMS, whose text is in a template of its own."""
 
 from typing import Annotated, Any
 
@@ -14,13 +14,13 @@ _MAX_SUMMARY_CHARACTERS = 60
 
 
 class SmsContent(Struct):
-    """The content of an SMS."""
+    """The content of an SMS, for validation."""
 
     body: Annotated[str, Meta(max_length=MAX_CHARACTERS)] | None | UnsetType = UNSET
 
 
 class Sms(MessageStep):
-    """Sends an SMS."""
+    """Sends an SMS to the contact."""
 
     type = "sms"
     label = "SMS"
@@ -34,17 +34,17 @@ class Sms(MessageStep):
     )
 
     def check(self, content: Content, context: ParseContext) -> None:
-        """Add errors of merge tags, and of a text with more parts than an SMS may have."""
+        """Add an error for invalid merge tags, or for a text that is too long whatever its merge tags contain."""
         error = segments.find_length_fault(content.body) if isinstance(content.body, str) else None
         if error:
             context.add_fault("body", error)
 
     def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:
-        """Require a text."""
+        """Return an error, as (key, message), for an empty text."""
         return [] if (content.get("body") or "").strip() else [("body", "write the message")]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return how the text begins."""
+        """Return a text with the beginning of the SMS."""
         body = make_readable(" ".join((get_content(props).get("body") or "").split()))
         if not body:
             return "Send an SMS that is not written yet"

@@ -1,4 +1,7 @@
-"""Split step: contacts that match its filters go to Yes, all others to No; both branches rejoin after it."""
+"""The step that splits a flow: contacts that match its filters take the branch `yes`, all others `no`.
+
+Both branches continue with the step after the split.
+"""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ from appliance.flows.steps.base import (
 )
 from appliance.storage.database import rows
 
-# One statement matches the filters of many runs
+# One statement matches the filters for many runs.
 
 _SELECT_MATCHING_RUNS = (
     "SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM "
@@ -33,13 +36,16 @@ _SELECT_MATCHING_RUNS = (
 
 
 def get_sql_scope(account_id: int) -> Scope:
-    """Return the scope of a split's filters for many runs in one statement."""
+    """Return the scope of a split's filters, with the event data and the start of run `r` as SQL columns."""
     scope = members.build_scope(account_id)
     return scope._replace(place=FilterPlace.SPLIT, document="r.event_data", start="r.created_at")
 
 
 def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -> set[int]:
-    """Return the runs whose contacts match filters now, in one statement with the same SQL as a segment."""
+    """Return the ids of the runs whose contacts match the filters now, from one statement.
+
+    The SQL of the filters is that of segments. Raises Invalid for invalid filters.
+    """
     scope = get_sql_scope(account_id)
     condition = compiler.compile_filters(read.parse_filters(filters, scope), scope)
     values = {**condition.parameters, "runs": json.dumps([run.id for run in runs])}
@@ -47,7 +53,7 @@ def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -
 
 
 class Split(StepKind):
-    """Chooses between two branches."""
+    """Chooses between the branches `yes` and `no`."""
 
     type = "split"
     label = "Branch"
@@ -58,7 +64,7 @@ class Split(StepKind):
     fields = (StepField("filters", "Who takes the branch Yes", "filters", required=True),)
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse at least one filter; filters may look at the data of the triggering event too."""
+        """Parse the filters; they may also refer to the data of the event that started the run."""
         filters = raw.get("filters")
         if filters is None:
             context.add_fault("filters", "can't be blank")
@@ -70,7 +76,7 @@ class Split(StepKind):
         return {"filters": filters}
 
     def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return errors of filters that name something deleted."""
+        """Return (path, message) for each error of the stored filters, such as a segment that was deleted."""
         try:
             read.parse_filters(props["filters"], get_scope(account_id, writing=True), "filters")
         except Invalid as error:
@@ -78,12 +84,12 @@ class Split(StepKind):
         return []
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Match all runs in one statement."""
+        """Return `yes` or `no` for each run."""
         yes = match_runs(context.account_id, node.props["filters"], runs)
         return [YES if run.id in yes else NO for run in runs]
 
     def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
-        """Return each filter with whether it holds, the value found, and whether it decided."""
+        """Return the filters as a list of `Reason` under the key `filters`, or an empty dict for a deleted contact."""
         if run.contact_id is None:
             return {}
         filter_scope = get_scope(context.account_id)
@@ -95,17 +101,17 @@ class Split(StepKind):
         }
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return in words which contacts go to Yes."""
+        """Return a text that says which contacts take the branch `yes`."""
         filter_scope = get_scope(account_id)
         sentence = explain.describe_filters(account_id, parse_filters(props, filter_scope), filter_scope)
         return f"{sentence}: yes; all others: no"
 
 
 def get_scope(account_id: int, writing: bool = False) -> Scope:
-    """Return the scope of a split's filters; with `writing`, the ids in them must exist."""
+    """Return the scope of a split's filters; with `writing`, ids in the filters must exist."""
     return members.build_scope(account_id, writing)._replace(place=FilterPlace.SPLIT)
 
 
 def parse_filters(props: dict[str, Any], scope: Scope) -> list[Filter]:
-    """Parse the filters of a stored split."""
+    """Parse the filters of a stored split; raises Invalid."""
     return read.parse_filters(props["filters"], scope)

@@ -1,4 +1,4 @@
-"""Wait step: the run stays for a while, as a row with a due time."""
+"""The step that makes a run wait for a duration, as a row with a due time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 class Wait(StepKind):
-    """Waits for some seconds."""
+    """Makes the run wait for `duration` seconds."""
 
     type = "wait"
     label = "Wait"
@@ -29,7 +29,7 @@ class Wait(StepKind):
     fields = (StepField("duration", "How long", "duration", required=True, help="In seconds, a year at most."),)
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse a whole number of seconds, up to a year."""
+        """Parse `duration`, an integer from 0 to `MAX_SECONDS`."""
         duration = raw.get("duration")
         if duration is None:
             context.add_fault("duration", "can't be blank")
@@ -42,17 +42,17 @@ class Wait(StepKind):
         return {"duration": duration}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Hold each run for the duration from its entry, then let it continue."""
+        """Let a run that has just come wait for the duration, and let one that has waited continue."""
         until = context.now + node.props["duration"] * 1000
         return [CONTINUE if run.step_visit_id is not None else wait_until(until) for run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return the duration, in its largest units."""
+        """Return a text with the duration."""
         return f"Wait {format_duration(props['duration'])}"
 
 
 def format_duration(seconds: int) -> str:
-    """Return a duration in words: `3 days 4 hours`."""
+    """Return a duration as text in its two largest units, such as `3 days 4 hours`."""
     parts = []
     for size, name in _UNITS:
         number, seconds = divmod(seconds, size)
