@@ -1,4 +1,4 @@
-"""Compose an email or the text of an SMS from content and values, with the same code for previews and sends."""
+"""Composing an email or the text of an SMS from content and values; previews and sends share this code."""
 
 import json
 import re
@@ -28,27 +28,27 @@ from appliance.sending.sms.segments import MAX_CHARACTERS, MAX_PARTS, SegmentCou
 from appliance.settings import config
 from appliance.storage.database import scalar
 
-# The compliance footer has what the law requires in marketing email: sender, postal address and opt-out
+# The compliance footer contains what the law requires in marketing email: sender, postal address and unsubscribe link
 # (docs/decisions.md#7).
 
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 _FOOTER_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 
-# The footer is as wide as the column of most emails; its colour has a contrast of 4.5:1 on white and on black.
+# The footer is as wide as most emails; its colour has a contrast of 4.5:1 on white and on black.
 _FOOTER_STYLE = (
     "max-width:600px;margin:32px auto 0;padding:0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676"
 )
 
 _ADDRESS_TAG = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
 _UNSUBSCRIBE_TAG = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
-# A postal address within a condition on itself counts as always shown.
+# A postal address inside this condition counts as always shown.
 _ADDRESS_CONDITION = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
 _TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
 _BLOCK_TAGS = ("if", "unless", "case", "for", "comment", "raw")
 
 
 def add_footer(html: str, text: str) -> tuple[str, str]:
-    """Append postal address and unsubscribe link where the author left them out."""
+    """Return the HTML and text of a template with postal address and unsubscribe link added where they are missing."""
     lines = _find_missing_lines(html, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>')
     if lines:
         block = f'<p style="{_FOOTER_STYLE}">{"<br>".join(lines)}</p>'
@@ -66,7 +66,10 @@ def has_footer(html: str) -> bool:
 
 
 def _find_missing_lines(source: str, unsubscribe: str) -> list[str]:
-    """Return the lines that a template lacks; a line that only some recipients see counts as lacking."""
+    """Return the lines of the footer that a template lacks, with `unsubscribe` as the one with the unsubscribe link.
+
+    A line that only some recipients see counts as missing.
+    """
     lines = ((_ADDRESS_TAG, True, _FOOTER_ADDRESS), (_UNSUBSCRIBE_TAG, False, unsubscribe))
     return [
         line for pattern, allows_condition, line in lines if not _is_always_shown(source, pattern, allows_condition)
@@ -74,14 +77,20 @@ def _find_missing_lines(source: str, unsubscribe: str) -> list[str]:
 
 
 def _is_always_shown(source: str, pattern: re.Pattern[str], allows_condition: bool) -> bool:
-    """Return whether every recipient sees a value: comments, conditions and loops do not count."""
+    """Return whether a tag that matches `pattern` is in a template outside of comments, conditions and loops.
+
+    With `allows_condition`, it may be inside `{% if brand.physical_address %}`.
+    """
     if not pattern.search(source):
         return False
     return pattern.search(markup.mask_comments(_strip_conditionals(source, allows_condition))) is not None
 
 
 def _strip_conditionals(source: str, allows_condition: bool) -> str:
-    """Return a template without its conditions and loops and what they contain."""
+    """Return a template without conditions, loops and their content.
+
+    With `allows_condition`, the content of `{% if brand.physical_address %}` is kept.
+    """
     parts: list[str] = []
     inside: list[str] = []
     position = 0
@@ -99,7 +108,7 @@ def _strip_conditionals(source: str, allows_condition: bool) -> str:
 
 
 def _follow_tag(inside: list[str], word: str, tag: str, allows_condition: bool) -> None:
-    """Update the list of open blocks by one tag."""
+    """Update `inside`, the names of the open blocks, for the tag `tag` with the name `word`."""
     block = inside[-1] if inside else ""
     if block in ("comment", "raw"):
         if word == f"end{block}":
@@ -109,7 +118,7 @@ def _follow_tag(inside: list[str], word: str, tag: str, allows_condition: bool) 
     elif word.startswith("end") and inside:
         inside.pop()
     elif block == "address_condition":
-        inside[-1] = "if"  # the part after `else` is for the other recipients
+        inside[-1] = "if"  # The part after `else` is shown if there is no address.
 
 
 _END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
@@ -118,7 +127,7 @@ _START_OF_HTML = re.compile(r"<html[^<>]*>", re.IGNORECASE)
 
 
 class MessageSource(NamedTuple):
-    """The content of a message before it is compiled."""
+    """The content of an email before it is compiled, which is also the key of the cache of compiled messages."""
 
     subject: str
     body: str
@@ -127,15 +136,16 @@ class MessageSource(NamedTuple):
     from_name: str | None = None
     marketing: bool = False
     locale: str = "en"
-    design: str | None = None  # a document with sections, as canonical JSON: then the body is the text part
-    look: str = ""  # the visible part of the brand, as JSON
-    marked: bool = False  # with comments around its sections, for the editor's canvas
+    design: str | None = None  # a design with sections, as canonical JSON; then the body is the text part
+    look: str = ""  # the `Look` of the brand, as JSON
+    marked: bool = False  # whether HTML comments surround its sections, for the editor's canvas
 
 
 class CompiledMessage(NamedTuple):
-    """A compiled message; filled once for each recipient, from any thread.
+    """A compiled email, which `fill` fills for each recipient, from any thread.
 
-    `conditions` are filters, by the name under which `show` tells whether they hold (`merge_tags.get_show_values`).
+    `conditions` are the filters of sections that only some contacts see. The merge variable `show.<key>` says whether
+    the contact matches (`merge_tags.get_show_values`).
     """
 
     subject: CompiledTemplate
@@ -147,13 +157,13 @@ class CompiledMessage(NamedTuple):
     links: tuple[Link, ...] = ()
 
     def variables(self) -> list[str]:
-        """Return every merge variable in it that a contact or a caller fills."""
+        """Return the names of all merge variables, sorted, without the conditions of sections."""
         parts = (self.subject, self.html, self.text, self.from_name)
         return sorted({name for part in parts for name in part.variables if name.partition(".")[0] != "show"})
 
 
 class Sender(NamedTuple):
-    """The sender of a message, and the address for replies."""
+    """The sender of an email: From address, From name, and Reply-To address."""
 
     email: str
     name: str | None
@@ -161,7 +171,7 @@ class Sender(NamedTuple):
 
 
 class FilledMessage(NamedTuple):
-    """A message as one recipient gets it."""
+    """An email as one recipient gets it."""
 
     subject: str
     html: str
@@ -172,7 +182,10 @@ class FilledMessage(NamedTuple):
 def build_source(
     document: Mapping[str, Any], look: Look, locale: str = "en", marketing: bool = False, text: str | None = None
 ) -> MessageSource:
-    """Return the source of a message from a template's fields; all messages are built here."""
+    """Return the source of an email from the fields of a template; every email is built with this function.
+
+    `text` is the text part, by default made from body or design.
+    """
     design = document.get("design")
     return MessageSource(
         subject=document["subject"] or "", body=document["body"] or "", text=text,
@@ -189,7 +202,7 @@ def _get_compiled_size(compiled: "CompiledMessage | merge.RefusedTemplate") -> i
 
 
 def compile_message(source: MessageSource) -> CompiledMessage:
-    """Compile a message; raises MergeError. The latest are cached."""
+    """Return the compiled email of a source, from the cache if it is there; raises MergeError."""
     compiled = try_compile(source)
     if isinstance(compiled, merge.RefusedTemplate):
         raise compiled.error.copy()
@@ -197,16 +210,16 @@ def compile_message(source: MessageSource) -> CompiledMessage:
 
 
 class PreparedMessage(NamedTuple):
-    """A message that was compiled outside of the write transaction, where compiling would keep other writers waiting.
+    """An email that was compiled before a write transaction, because compiling in it would keep other writers waiting.
 
-    The write compiles it anew only if its source has changed by then.
+    `compiled` is the message or its error. The transaction compiles again only if the source has changed meanwhile.
     """
 
     source: MessageSource | None = None
     compiled: "CompiledMessage | merge.RefusedTemplate | None" = None
 
     def compile(self, source: MessageSource) -> "CompiledMessage":
-        """Return the compiled message of a source; raises MergeError."""
+        """Return the compiled email of a source, compiled now unless it is the prepared one; raises MergeError."""
         compiled = self.compiled if source == self.source else None
         if isinstance(compiled, merge.RefusedTemplate):
             raise compiled.error.copy()
@@ -217,13 +230,13 @@ NOT_PREPARED = PreparedMessage()
 
 
 def prepare_message(source: MessageSource) -> PreparedMessage:
-    """Compile a message for a later write, which raises the error if there is one."""
+    """Compile an email for a later write transaction; an error is kept, and raised by `PreparedMessage.compile`."""
     return PreparedMessage(source, try_compile(source))
 
 
 @cached(LRUCache(merge_limits.MAX_CACHED_BYTES, getsizeof=_get_compiled_size), lock=threading.Lock(), info=True)
 def try_compile(source: MessageSource) -> "CompiledMessage | merge.RefusedTemplate":
-    """Compile a message and return it, or the error. The latest are cached, errors too."""
+    """Return the compiled email of a source, or its error; both are cached."""
     try:
         return _compile(source)
     except MergeError as error:
@@ -256,13 +269,17 @@ def _compile(source: MessageSource) -> CompiledMessage:
 
 
 def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str) -> CompiledMessage:
-    """Return a message whose numbered links lead through the tracking host, and whose opens are counted."""
+    """Return an email with tracked links and a tracking pixel.
+
+    `addresses` are the URLs of its links in the order of their numbers; these links lead through `base`, the URL of the
+    service.
+    """
     html, text = _rewrite_links(content.html.source, content.text.source, addresses, base)
     return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
 
 
 def track_all_links(content: CompiledMessage) -> CompiledMessage:
-    """Return a draft with tracked links, numbered as they will be once it is sent."""
+    """Return an email with all its links tracked, numbered as when it is sent; for drafts."""
     return track_links(content, tuple(link.href for link in content.links), config.base_url(config.current()))
 
 
@@ -276,7 +293,7 @@ def _rewrite_links(html: str, text: str, addresses: tuple[str, ...], base: str) 
 
 
 def _render_body(source: MessageSource) -> tuple[str, str]:
-    """Return HTML and text of a body without sections: pasted HTML, or paragraphs."""
+    """Return the HTML and text of an email without a design, whose body is HTML or plain text; raises MergeError."""
     merge_limits.scan_tags(source.body)
     if not markup.is_html(source.body):
         return markup.text_to_html(source.body), source.text or source.body
@@ -288,13 +305,13 @@ def _render_body(source: MessageSource) -> tuple[str, str]:
 
 
 def _get_text_part(body: str) -> str:
-    """Return the text part of a message with sections."""
+    """Return the text part of an email with a design from its body, empty if there is none; raises MergeError."""
     merge_limits.scan_tags(body)
     return markup.html_template_to_text(body) if markup.is_html(body) else body
 
 
 def _wrap_document(html: str, source: MessageSource) -> str:
-    """Return a fragment as a whole document, with the preheader where inboxes look for it."""
+    """Return HTML as a whole document, with the preheader at the start of its body, where inboxes look for it."""
     preheader = ""
     if source.preheader:
         preheader = (
@@ -312,7 +329,7 @@ def _wrap_document(html: str, source: MessageSource) -> str:
 
 
 def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
-    """Fill a message for one recipient; raises MergeError, also if all of it together takes too long."""
+    """Fill an email for one recipient; raises MergeError, also if all parts together take too long."""
     until = merge_limits.render_deadline()
     return FilledMessage(
         content.subject.render(values, until),
@@ -323,20 +340,24 @@ def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
 
 
 def measure_lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, int]:
-    """Return the lengths of subject and preview text, in characters, for one recipient; raises MergeError."""
+    """Return the lengths in characters of `subject` and `preheader`, filled for one recipient; raises MergeError."""
     texts = {name: document.get(name) or "" for name in ("subject", "preheader")}
     return {name: len(merge.compile_template(text, "header").render(values)) for name, text in texts.items()}
 
 
 def build_marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
                       account_id: int, host: str | None = None) -> tuple[tuple[str, str], ...]:  # fmt: skip
-    """Return the headers of marketing email: its own, and those that it shares with its campaign."""
+    """Return the headers of a marketing email: those of `build_unsubscribe_header` and `build_list_headers`.
+
+    `list_id` and `domain` form the List-Id. `host` is the domain that receives unsubscribe emails (None: no such
+    domain).
+    """
     stop = build_unsubscribe_header(links.build_unsubscribe_url(message_id), message_id, host)
     return (stop, *build_list_headers(campaign_id, list_name, list_id, domain, account_id))
 
 
 def build_unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
-    """Return the List-Unsubscribe header (RFC 8058, section 3), with a mailto address if `host` receives email."""
+    """Return the List-Unsubscribe header (RFC 8058, section 3), with a mailto address at `host` if that is given."""
     mail = f",\r\n <mailto:{links.build_unsubscribe_address(message_id, host)}>" if host is not None else ""
     return "List-Unsubscribe", f"<{link}>{mail}"
 
@@ -344,33 +365,34 @@ def build_unsubscribe_header(link: str, message_id: int = 0, host: str | None = 
 def build_list_headers(
     campaign_id: int | None, list_name: str, list_id: str, domain: str, account_id: int
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers that all marketing email of a source shares.
+    """Return the headers that all marketing emails of a campaign or flow share; `campaign_id` is None for a flow.
 
-    RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID, and headers against automatic replies (RFC 3834, section 5).
+    They are List-Unsubscribe-Post (RFC 8058, one-click), List-Id (RFC 2919), Feedback-ID, and headers against automatic
+    replies (RFC 3834, section 5).
     """
     headers = (
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
         ("List-Id", mime.format_mailbox(list_name, f"{list_id}.{domain}")),
         ("Feedback-ID", f"c{campaign_id or 0}:a{account_id}:{'campaign' if campaign_id else 'flow'}:campanero"),
-        ("X-Auto-Response-Suppress", "All"),  # for servers that send vacation notices despite Precedence
+        ("X-Auto-Response-Suppress", "All"),  # For servers that send vacation notices in spite of Precedence.
     )
     return headers + ((("Precedence", "bulk"),) if campaign_id else (("Auto-Submitted", "auto-generated"),))
 
 
-# The text of an SMS is filled for one recipient and followed by the opt-out hint, for previews and sends alike. It is
-# written in the merge language, without escaping of values. Its links are numbered like the links of email, and lead
-# through the tracking host if clicks are counted, which also shortens long addresses.
+# The text of an SMS is filled for one recipient and followed by the opt-out hint, in previews and sends alike. Values
+# are not escaped. Its links are numbered like those of emails, and lead through the service if clicks are counted,
+# which also shortens long URLs.
 
 
 class SmsText(NamedTuple):
-    """An SMS as one recipient gets it."""
+    """An SMS as one recipient gets it, with its number of parts and whether it contains the opt-out hint."""
 
     body: str
     size: SegmentCount
     has_opt_out_hint: bool
 
     def find_problem(self) -> str | None:
-        """Return why the SMS cannot be sent, or None."""
+        """Return why the text cannot be sent (it is empty or too long), or None."""
         if not self.body.strip():
             return "it says nothing"
         if self.size.characters > MAX_CHARACTERS:
@@ -381,16 +403,16 @@ class SmsText(NamedTuple):
 
 
 class ForcingCharacter(Struct):
-    """The first character that GSM-7 lacks, and its name."""
+    """The first character of a text that is not in the GSM-7 alphabet, and its Unicode name."""
 
     character: Annotated[str, Meta(description="character")]
     name: Annotated[str, Meta(description="Unicode name of the character")]
 
 
 class SmsPreview(Struct):
-    """A preview of an SMS: its cost, its alphabet, and the character that forces UCS-2.
+    """A preview of an SMS: its number of parts, its alphabet, and the character that forces UCS-2.
 
-    `left` is the number of units that still fit into the last part; `problem` is why it cannot be sent.
+    `left` is the number of units that still fit into the last part. `problem` says why the SMS cannot be sent.
     """
 
     body: Annotated[str, Meta(description="text as it would arrive")]
@@ -409,7 +431,11 @@ class SmsPreview(Struct):
 
 
 def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> CompiledTemplate:
-    """Compile the text of an SMS; raises MergeError. Links to `addresses` are tracked, numbered by their position."""
+    """Compile the text of an SMS; raises MergeError.
+
+    `addresses` are the URLs of its links in the order of their numbers; these links are tracked. Without addresses,
+    links are left as they are.
+    """
     source = body or ""
     if addresses:
         merge_limits.scan_tags(source)
@@ -418,7 +444,7 @@ def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> Com
 
 
 def find_sms_links(body: str | None) -> tuple[Link, ...]:
-    """Return the links of an SMS, each address once; raises MergeError."""
+    """Return the links of an SMS, each URL once; raises MergeError."""
     merge_limits.scan_tags(body or "")
     return designs_links.find_links("", body or "")
 
@@ -428,7 +454,7 @@ def fill_sms(
 ) -> SmsText:
     """Fill an SMS for one recipient; raises MergeError.
 
-    The opt-out hint, in the merge language too, is appended if it is due and not in the text already.
+    The opt-out hint, which may have merge tags, is appended if `is_due` and the text does not contain it.
     """
     until = merge_limits.render_deadline()
     text, has_hint = body.render(values, until), False
@@ -448,7 +474,7 @@ def _normalize_words(text: str) -> str:
 
 
 def describe_sms(sms: SmsText) -> SmsPreview:
-    """Return the preview of an SMS."""
+    """Return the preview of a filled SMS."""
     counted = sms.size
     forcing = (
         None
@@ -462,7 +488,7 @@ def describe_sms(sms: SmsText) -> SmsPreview:
 
 
 def render_sms_page(body: str) -> str:
-    """Return an SMS as an HTML page."""
+    """Return the text of an SMS as an HTML page, escaped."""
     return (
         '<!doctype html>\n<html><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n'
@@ -473,17 +499,21 @@ def render_sms_page(body: str) -> str:
 
 
 def build_link_tokens(message_id: int = 0) -> dict[str, Any]:
-    """Return the values for tracked links of a message; without one, links of that length that lead nowhere."""
+    """Return the merge values for tracked links of an SMS; with id 0, links have the same length but lead nowhere."""
     return {designs_links.TRACK_ROOT: {"click": links.build_click_token(message_id)}}
 
 
-# A marketing SMS has the opt-out hint each time, or the first time and then once in thirty days.
+# A marketing SMS has the opt-out hint always, or, by the setting `sms.opt_out_hint`, the first time and then once in
+# thirty days.
 
 _HINT_INTERVAL_MS = 30 * 86_400_000
 
 
 def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
-    """Return whether a message must have the opt-out hint; with `sent_at`, whether it had to when it was sent."""
+    """Return whether an SMS must contain the opt-out hint.
+
+    With `sent_at` (Unix milliseconds), return it for an SMS that was sent then, whose own hint does not count.
+    """
     if config.current().sms.opt_out_hint == "always":
         return True
     last = scalar(
@@ -492,12 +522,15 @@ def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
     )
     if last is None or (sent_at is not None and last == sent_at):
         return True
-    # The time is that of the first attempt, so that a retry has the same text.
+    # The time of the first attempt is used, so that a retry has the same text.
     return is_hint_interval_over(last, claim.first_attempt_at or clock.now_ms())
 
 
 def is_hint_interval_over(opt_out_hint_sent_at: int | None, now: int) -> bool:
-    """Return whether the opt-out hint is due again for a number at a time (ms)."""
+    """Return whether an SMS at `now` must contain the opt-out hint, given when the number last got it (None: never).
+
+    Both times are in Unix milliseconds.
+    """
     return (
         config.current().sms.opt_out_hint == "always"
         or opt_out_hint_sent_at is None

@@ -1,6 +1,4 @@
-"""Previews: a message as a recipient would get it, rendered as for a send but with sample values, and the editor's
-canvas.
-"""
+"""Previews of messages, rendered as for a send with values of a contact or sample values; and the editor's canvas."""
 
 import hashlib
 import json
@@ -31,17 +29,17 @@ from appliance.sending.messages.compose import CompiledMessage, FilledMessage, S
 from appliance.storage.models import Account, Brand, Campaign, Contact
 
 GMAIL_CLIP_BYTES = 102 * 1024
-# Above this size there is a hint: a longer name or a few more links would reach the limit.
+# Above this size there is a warning, because a longer name or a few more links would reach the limit.
 GMAIL_WARN_BYTES = 80 * 1024
 _EMAIL_FIELDS = ("subject", "preheader", "from_name", "body")
 _SMS_FIELDS: dict[str, merge_limits.Context] = {"body": "text"}
 
 
 class PreviewRequest(Struct):
-    """A design with its subject and other fields, the contact whose values to show, and the `data`.
+    """The content of a message to preview, and the values to show in it.
 
-    For an SMS only the body is used. It is shown as marketing, with short links and the opt-out hint, unless it is
-    `transactional`.
+    For an SMS only the body is used. It is shown as a marketing message, with short links and the opt-out hint, unless
+    it is `transactional`.
     """
 
     document: Annotated[Design, Meta(description="design to render")]
@@ -64,7 +62,7 @@ class PreviewRequest(Struct):
 
 
 class PreviewWarning(Struct):
-    """A warning about a message: a code, its text, and the field that it is about."""
+    """A warning about the content of a message; it does not prevent sending."""
 
     code: Annotated[str, Meta(description="warning code for programs")]
     message: str
@@ -72,7 +70,7 @@ class PreviewWarning(Struct):
 
 
 class Preview(Struct):
-    """A message as one recipient would get it; `bytes` is the size of its HTML, `sms` the preview of an SMS."""
+    """A message as one recipient would get it."""
 
     html: Annotated[str, Meta(description="HTML content; null if there is none")]
     text: str
@@ -82,9 +80,9 @@ class Preview(Struct):
 
 
 def render_preview(account_id: int, request: PreviewRequest) -> Preview:
-    """Render a design; raises Invalid for a contact that does not exist, and for what cannot be rendered.
+    """Render the message of a preview request; raises Invalid with all errors.
 
-    Faults of a document that can be rendered without the faulty value are warnings.
+    An invalid value of a design that can be rendered without it is left out; an invalid `show_if` is a warning.
     """
     contact, tolerated = _validate_request(account_id, request)
     if request.channel == "sms":
@@ -102,12 +100,15 @@ def render_preview(account_id: int, request: PreviewRequest) -> Preview:
 
 
 def validate_preview(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
-    """Raise Invalid with all known faults that prevent a preview."""
+    """Raise Invalid with all errors of a preview request, without rendering it."""
     _validate_request(account_id, request)
 
 
 def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact | None, Faults]:
-    """Return the contact whose values are shown, and the faults of a design that still renders; raises Invalid."""
+    """Return the contact whose values are shown (None: sample values), and all errors of the design.
+
+    Raises Invalid with the errors that prevent a preview.
+    """
     faults, tolerated = Faults(), Faults()
     contact = _find_contact(account_id, request.contact_id, faults)
     is_text = request.channel == "sms"
@@ -124,7 +125,7 @@ def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact
 
 
 def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | None) -> Preview:
-    """Render an SMS; raises Invalid if that is impossible. An SMS that is too long is still rendered."""
+    """Render an SMS; raises Invalid if it does not render. A text that is too long only has a warning."""
     body = request.body if isinstance(request.body, str) else ""
     data = request.data if isinstance(request.data, dict) else {}
     try:
@@ -146,7 +147,11 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
 def fill_sms_preview(
     account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = ""
 ) -> SmsText:
-    """Fill an SMS with sample values as it would leave, with links of the final length; raises MergeError."""
+    """Fill an SMS with the values `samples`, as when it is sent; raises MergeError.
+
+    A marketing SMS has the opt-out hint and, if `tracked`, short links of the length they will have. `name` is that of
+    the campaign.
+    """
     account = Account.get_by_id(account_id)
     values = {
         **samples, **merge_tags.get_account_values(account, brands.get(account_id)), "campaign": {"name": name},
@@ -161,12 +166,15 @@ def fill_sms_preview(
 def render_fields(
     account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False
 ) -> FilledMessage:
-    """Render the fields of a template or a revision, marked for a canvas if asked for; raises Invalid."""
+    """Render the fields of a template or revision for a contact, by default with sample values; raises Invalid.
+
+    With `marked`, HTML comments surround its sections, for the canvas.
+    """
     return _render(account_id, fields, contact, {}, marked)[1]
 
 
 class InboxLine(NamedTuple):
-    """An email as an inbox lists it, and the lengths of subject and preview text in characters."""
+    """An email as an inbox lists it; `lengths` are the characters of `subject` and `preheader`."""
 
     from_name: str
     subject: str
@@ -175,7 +183,10 @@ class InboxLine(NamedTuple):
 
 
 def build_inbox_line(account_id: int, fields: Mapping[str, Any]) -> InboxLine:
-    """Return how an inbox lists a template, with sample values; what cannot be rendered is shown in readable form."""
+    """Return how an inbox lists the email of a template, with sample values.
+
+    If the email does not render, its fields are shown unfilled, with readable merge tags.
+    """
     account = Account.get_by_id(account_id)
     default = account.email_from_name or account.name
     try:
@@ -192,7 +203,10 @@ def build_inbox_line(account_id: int, fields: Mapping[str, Any]) -> InboxLine:
 
 
 def measure_rendered_bytes(account_id: int, fields: dict[str, Any], is_tracked: bool) -> int:
-    """Return the size of a template's HTML in bytes, with tracked links if asked for; raises MergeError."""
+    """Return the bytes of a template's HTML as a marketing email with sample values; raises MergeError.
+
+    With `is_tracked`, its links are tracked.
+    """
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     content = compose.compile_message(
         compose.build_source(fields, brands.build_look(brand), account.locale, marketing=True)
@@ -212,17 +226,17 @@ def measure_rendered_bytes(account_id: int, fields: dict[str, Any], is_tracked: 
 
 
 def render_in_brand(account_id: int, fields: dict[str, Any], changed: brands.BrandWrite) -> str:
-    """Render the fields of a template as HTML in the brand with these changes, which are not stored.
+    """Return the HTML of a template's fields with the changed brand, which is not stored.
 
-    Invalid changes are left out, so that a sample is shown while a user types; raises Invalid if the fields
-    themselves cannot be rendered.
+    Invalid changes are left out, so that a sample can be shown while a user types. Raises Invalid if the fields do not
+    render.
     """
     brand = brands.preview_changes(account_id, changed)
     return _render(account_id, fields, None, {}, brand=brand)[1].html
 
 
 def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[PreviewWarning]:
-    """Return the warnings about the fields of a template; if it cannot be rendered, that is the only one."""
+    """Return the warnings about the fields of a template; if they do not render, only that."""
     try:
         return _find_warnings(*_render(account_id, document_fields, None, {})) + _find_placeholders(document_fields)
     except Invalid as error:
@@ -230,9 +244,9 @@ def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[Prev
 
 
 def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewWarning]:
-    """Return what the author of an email left unfinished: placeholders, and missing parts of sections.
+    """Return warnings about what the author of an email left unfinished: placeholders, and missing parts of sections.
 
-    Fields are those of a template: `design.sections[2]`, `preheader`, `body`.
+    The field of a warning is a path in the template, such as `design.sections[2]` or `preheader`.
     """
     warnings = [PreviewWarning(*placeholder) for placeholder in starters.find_placeholders(fields)]
     if designs.get_sections(fields.get("design")):
@@ -247,7 +261,7 @@ def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewW
 
 
 def _find_placeholders(fields: Mapping[str, Any]) -> list[PreviewWarning]:
-    """Return the placeholders of a previewed document, by the field names of its request."""
+    """Return warnings about placeholders, with the field names of a preview request (`document` for the design)."""
     placeholders = starters.find_placeholders(fields)
     return [PreviewWarning(code, text, path.replace("design.", "document.", 1)) for code, text, path in placeholders]
 
@@ -264,7 +278,7 @@ def _render(
     brand = brand or brands.get(account_id)
     source = compose.build_source(fields, brands.build_look(brand), account.locale)
     if not fields["body"]:
-        # A template without sections is an empty email in the brand's colours.
+        # A template with neither body nor sections is rendered as an empty email in the brand's colours.
         source = source._replace(design=designs.to_canonical_json(fields["design"] or {}), marked=marked)
     values = {
         **_build_samples(fields, contact, data),
@@ -282,7 +296,7 @@ def _render(
 
 
 def _get_dead_links(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a message's own links, which lead nowhere."""
+    """Return the merge values of a campaign's name and links; unsubscribe, preferences and view links are `#`."""
     name = fields.get("name") or ""
     return {"campaign": {"name": name}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#"}
 
@@ -298,17 +312,20 @@ def _find_contact(account_id: int, contact_id: Any, faults: Faults) -> Contact |
 
 
 def _can_be_rendered(path: str, messages: list[str]) -> bool:
-    """Return whether a design can be rendered despite a fault, by leaving a value out."""
+    """Return whether a design with these errors at a path can be rendered, by leaving the invalid value out."""
     return "show_if" in path or (messages == ["is invalid"] and (".props." in path or ".styles." in path))
 
 
 def _build_samples(
     fields: dict[str, Any], contact: Contact | None, data: dict[str, Any], channel: str = "email"
 ) -> dict[str, Any]:
-    """Return the values of a contact, or sample values for every variable; `data` is used as it is."""
+    """Return merge values: those of the contact, and sample values for all other variables of the fields.
+
+    Values in `data` override samples.
+    """
     values: dict[str, Any] = {"contact": {"data": {}}, "data": {}, "event": {}}
     for name, variable in merge.find_variables(fields, channel).items():
-        # The sample contact has a name, even if the template has a fallback for it.
+        # The sample contact has a name even if the template has a default for it.
         sample = merge.find_sample(name) or variable["sample"]
         root, *path = name.split(".")
         node: Any = values.setdefault(root, {} if path else sample)
@@ -329,21 +346,21 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
     return warnings
 
 
-# The canvas: an email as its editor shows it, with one row for each section. Each row has a hash, so that it can be
-# replaced alone. HTML comments surround every section and column and contain JSON: `[key, label, column, is allowed in
-# columns, has a picture]` for a section, the number for a column, and for all rows together the hash of the HTML around
-# them.
+# The canvas: an email as its editor shows it, with one row for each top-level section. Each row has a hash, so that
+# only changed rows are replaced. HTML comments (marks) surround every section and column and contain JSON. For a
+# section it is `[key, label, column, is allowed in columns, has a picture]`, for a column its number, and for all rows
+# together the hash of the HTML around them.
 
 _MARKS = re.compile(f"<!--(/?){re.escape(SECTION_MARK)}([^>]*?)-->")
 _COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
-# HTML comments, including Outlook's, are invisible.
+# HTML comments, also conditional ones for Outlook; a section with nothing else is invisible.
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 _NOTE_STYLE = (
     "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
 )
 
-# Sections of these kinds are empty without a picture; `data-empty` marks where one can be dropped or chosen.
+# Sections of these kinds show nothing without a picture; `data-empty` marks where one can be dropped or chosen.
 _PICTURE_KINDS = ("image", "gallery")
 
 _EMPTY_PICTURE = (
@@ -360,16 +377,16 @@ _EMPTY_PICTURE = (
 
 
 class CanvasRow(NamedTuple):
-    """A section with its children as HTML, and its hash."""
+    """A top-level section with everything in it, as HTML; `digest` is the hash of the HTML."""
 
     digest: str
     html: str
 
 
 class Canvas(NamedTuple):
-    """An email in rows; `before` and `after` surround them, and `digest` is the hash of both.
+    """An email as rows, with the HTML before and after them; `digest` is the hash of both.
 
-    An email that was written as HTML is one piece, without rows.
+    An email that was written as HTML has no rows, and is contained in `before`.
     """
 
     revision: int
@@ -380,17 +397,20 @@ class Canvas(NamedTuple):
 
     @property
     def html(self) -> str:
-        """Return the whole email."""
+        """Return the HTML of the whole email."""
         return self.before + "".join(row.html for row in self.rows or ()) + self.after
 
     @property
     def frame(self) -> CanvasRow:
-        """Return what surrounds the rows."""
+        """Return the HTML around the rows, with its hash."""
         return CanvasRow(self.digest, self.before + self.after)
 
 
 def render_canvas(account_id: int, template_id: int, contact_id: int | None = None) -> Canvas:
-    """Render an email for a contact or with sample values; raises NotFound, or Invalid if that is impossible."""
+    """Render the canvas of an email template for a contact, by default with sample values.
+
+    Raises NotFound, also for a template for SMS, or Invalid if it does not render.
+    """
     template = templates.get(account_id, template_id)
     if template.channel != "email":
         raise NotFound
@@ -404,7 +424,7 @@ def render_canvas(account_id: int, template_id: int, contact_id: int | None = No
 
 
 def measure_html_bytes(account_id: int, template_id: int) -> int | None:
-    """Return the size of an email's HTML as it is sent, in bytes, or None if it cannot be rendered; raises NotFound."""
+    """Return the bytes of a template's HTML as it is sent, or None if it does not render; raises NotFound."""
     template = templates.get(account_id, template_id)
     query = Campaign.select(Campaign.tracking).where(
         Campaign.flow == template.flow_id, Campaign.template == template.id
@@ -419,7 +439,7 @@ def measure_html_bytes(account_id: int, template_id: int) -> int | None:
 
 
 class _RowSplitter:
-    """Splits a rendered email into rows at its marks."""
+    """Splits a rendered email into rows at its marks; `entries` are the sections of its design."""
 
     def __init__(self, entries: list[Entry], contact: Contact | None, theme: Theme) -> None:
         self._entries = {entry.section.path: entry for entry in entries}
@@ -427,7 +447,7 @@ class _RowSplitter:
         self._theme = theme
 
     def split(self, html: str, revision: int) -> Canvas:
-        """Return the rows of a rendered email, with JSON at their marks."""
+        """Return the canvas of a rendered email, with JSON in its marks and placeholders for empty sections."""
         pieces: list[str] = []
         opened: list[tuple[str, int]] = []
         rows: list[CanvasRow] = []
@@ -479,7 +499,7 @@ class _RowSplitter:
         return f"<!--{SECTION_MARK}{text}-->"
 
     def _write_placeholder(self, path: str) -> str:
-        """Return a placeholder for an empty section or column, which can be seen, chosen and dropped upon."""
+        """Return the HTML of a placeholder for an empty section or column, so that it can be seen and selected."""
         entry = self._entries.get(path)
         if path == "rows":
             text = "Nothing here yet. Add a first section."
@@ -504,7 +524,7 @@ class _RowSplitter:
 
 
 def _is_empty_picture(entry: Entry | None) -> bool:
-    """Return whether a section shows only pictures, and none is chosen yet."""
+    """Return whether a section is of a kind that shows only pictures, and has none yet."""
     kind = entry.section.kind if entry else None
     if entry is None or kind is None or kind.name not in _PICTURE_KINDS:
         return False
@@ -514,7 +534,7 @@ def _is_empty_picture(entry: Entry | None) -> bool:
 
 
 def _wrap_in_table_row(html: str, path: str) -> str:
-    """Return a placeholder, as a row of its table if it stands in a column."""
+    """Return the HTML of a placeholder; in a column, whose content is a table, as a row of that table."""
     return html if path.count("[") <= 1 else f"<tr><td>{html}</td></tr>"
 
 

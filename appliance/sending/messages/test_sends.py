@@ -1,7 +1,7 @@
-"""Test sends of a template: the marked message for a few people, not counted in statistics (docs/decisions.md#11).
+"""Test sends of a template: marked messages to a few people, which no statistics count (docs/decisions.md#11).
 
-A test is queued like any message. It needs no consent, but suppressed addresses get none. It is linked to no contact,
-so that it shows in no statistics; the contact whose values it shows is stored with its content.
+A test is queued like any message. It needs no consent, but suppressed addresses get none. Its row has no contact, so
+that it appears in no statistics; the contact whose values it shows is stored with its content.
 """
 
 from collections import deque
@@ -39,16 +39,19 @@ from appliance.settings import config
 from appliance.storage.models import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Tests to unknown addresses are limited to a few an hour, so that they cannot be used to mail strangers (a list bomb).
+# Tests to unknown addresses are limited, so that they cannot be used to flood strangers with mail (a list bomb).
 
 MAX_UNKNOWN_PER_HOUR = 20
 _HOUR_MS = 3_600_000
-# By account, the times of tests to unknown addresses in the last hour; a restart forgets them.
+# By account id: the times of tests to unknown addresses in the last hour (Unix milliseconds). A restart clears them.
 _sent_to_unknown: dict[int, deque[int]] = {}
 
 
 def limit_unknown_recipients(account: Account, recipients: list[addresses.Address]) -> None:
-    """Count recipients who are neither contacts, testers nor users; raises RateLimitExceeded above the limit."""
+    """Count the recipients who are neither contacts, testers nor users of the account.
+
+    Raises RateLimitExceeded if there would be more than `MAX_UNKNOWN_PER_HOUR` in an hour.
+    """
     require_write_transaction()
     unknown = [address for address in recipients if not _is_known(account, address)]
     if not unknown:
@@ -81,10 +84,10 @@ _FIELDS = ("subject", "body", "preheader", "from_name", "design")
 
 
 class TestRequest(Struct):
-    """The recipients of a test: addresses, else the contact whose values it shows, else the account's testers, else its
-    owner.
+    """The recipients of a test, and the values to show in it.
 
-    For a template for SMS the addresses are phone numbers.
+    Without an address, the recipient is the contact whose values are shown; without a contact, the account's testers or
+    else its owner. A test SMS needs a phone number or a contact.
     """
 
     REFUSED: ClassVar[RefusedKeys] = {
@@ -96,7 +99,7 @@ class TestRequest(Struct):
         **unsupported("a test is sent at once", "send_at", "scheduled_at", *SEND_TIMES),
     }
 
-    # An empty address is a mistake, not a wish to send the test to the default recipients.
+    # An empty address is an error, because it does not mean that the default recipients are wanted.
     email: Annotated[EmailText, Meta(min_length=1), Meta(description="one email address")] | None | UnsetType = UNSET
     emails: (
         Annotated[list[EmailText], Meta(max_length=MAX_RECIPIENTS), Meta(description="up to five email addresses")]
@@ -125,7 +128,7 @@ class TestRequest(Struct):
 
 
 class TestResult(Struct):
-    """The result of a test for one address: queued, or why not."""
+    """The result of a test for one address: whether it was queued, or why it was skipped."""
 
     to: Annotated[str, Meta(description="recipient")]
     email: Annotated[str, Meta(description="email address; null for SMS")] | None
@@ -136,7 +139,7 @@ class TestResult(Struct):
 
 
 class TestSendResult(Struct):
-    """The number of queued tests, the result for each address, and warnings about unfinished content."""
+    """The result of a test: for each address, and warnings about unfinished content."""
 
     sent: Annotated[int, Meta(description="number of tests queued")]
     results: Annotated[list[TestResult], Meta(description="results by recipient")]
@@ -144,9 +147,9 @@ class TestSendResult(Struct):
 
 
 def prepare(account_id: int, template_id: int) -> PreparedMessage:
-    """Compile the test email of a template, outside of the write transaction; raises NotFound."""
+    """Compile the test email of a template; call it outside of the write transaction. Raises NotFound."""
     template = store.get(account_id, template_id)
-    if template.channel == "sms":  # an SMS compiles in microseconds
+    if template.channel == "sms":  # An SMS compiles in microseconds.
         return NOT_PREPARED
     return compose.prepare_message(_build_source(_build_fields(template), Account.get_by_id(account_id)))
 
@@ -155,7 +158,12 @@ def send(
     account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
     prepared: PreparedMessage = NOT_PREPARED,
 ) -> TestSendResult:  # fmt: skip
-    """Queue a test for each address; raises NotFound, Invalid with all faults, or RateLimitExceeded."""
+    """Queue a test for each recipient of the request.
+
+    With `test_key`, the request has a test API key, and the messages are captured. `prepared` is from `prepare`. Raises
+    NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its sender is not
+    ready.
+    """
     require_write_transaction()
     template = store.get(account_id, template_id)
     account = Account.get_by_id(account_id)
@@ -173,12 +181,15 @@ def send(
 
 
 def validate(account_id: int, request: TestRequest, template_id: int) -> None:
-    """Raise Invalid with all faults of a request beyond its types."""
+    """Raise NotFound, or Invalid with all errors of a request, without sending anything."""
     _resolve_request(store.get(account_id, template_id), request)
 
 
 def _resolve_request(template: Template, request: TestRequest) -> tuple[Contact | None, list[addresses.Address]]:
-    """Return the contact whose values are shown, and the recipients; raises Invalid with all faults."""
+    """Return the contact of the request whose values are shown, if any, and the recipients.
+
+    Raises Invalid with all errors.
+    """
     faults = Faults()
     contact = _find_contact(template.account_id, request, faults)
     recipients = _read_recipients(template.account_id, template, request, contact, faults)
@@ -230,14 +241,17 @@ def _read_recipients(
 
 
 def _check_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
-    """Add a fault for addresses of a kind that this template is not for."""
+    """Add an error for phone numbers in a request for an email, or email addresses in one for an SMS.
+
+    `name` is the field for the template's channel, `email` or `phone`.
+    """
     for other_field in ("email", "emails") if name == "phone" else ("phone", "phones"):
         if getattr(request, other_field):
             faults.add(other_field, f"is not allowed for this template: use `{name}`")
 
 
 def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
-    """Return the default recipients of a test: the account's testers, else its owner."""
+    """Return the email addresses of the account's testers, or else of its owner; add an error if there are none."""
     if testers := Account.get_by_id(account_id).test_email_recipients:
         return list(testers)
     owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
@@ -247,7 +261,10 @@ def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
 
 
 def _require_ready(account: Account, template: Template, test_key: bool, prepared: PreparedMessage) -> None:
-    """Raise Invalid if there is nothing to send, it cannot be rendered, or its sender may not be used."""
+    """Raise Invalid if the template is empty or does not render, or its sender is not ready.
+
+    The sender is not checked for a test key.
+    """
     fields = _build_fields(template)
     if not _is_written(template):
         blocker = {"code": "content_required", "message": "write the message first", "field": "base"}
@@ -287,7 +304,10 @@ def _get_transport(template: Template, test_key: bool) -> str:
 
 
 def _build_fields(template: Template) -> dict[str, Any]:
-    """Return the fields of a test; a draft without a subject can be tested too."""
+    """Return the content fields of a test, marked in the subject or, for SMS, in the text.
+
+    A draft without a subject can be tested too.
+    """
     if template.channel == "sms":
         # An SMS has no subject that could mark it as a test.
         return dict.fromkeys(_FIELDS) | {"body": SUBJECT_PREFIX + (template.body or "")}
@@ -316,7 +336,7 @@ def _queue_test(
         source_type="test", transactional=True, test=True, provider=transport,
         due_at=None if reason else DUE_NOW, created_at=now, updated_at=now,
     )  # fmt: skip
-    # Links are shortened as they will be, so that the length is right; nothing about a test is counted.
+    # Links are shortened as they will be, so that the length of the SMS is right; clicks in a test are not counted.
     links = [link.href for link in compose.find_sms_links(fields["body"])] if is_sms and _is_tracked(template) else None
     shown_as = _pick_sample_contact(account.id, address, contact)
     MessageContent.create(message=message, data=data, shown_as=shown_as, links=links, **fields)
@@ -329,7 +349,7 @@ def _queue_test(
 
 
 def _get_refusal_reason(account: Account, address: addresses.Address, transport: str) -> str | None:
-    """Return why an address may not get anything, not even a test, or None."""
+    """Return the skip reason if an address may not get even a test, or None."""
     suppressed = consent.find_suppression_reason(
         account.id, address.kind, crypto.hash_address(address.kind, address.key)
     )
@@ -342,13 +362,13 @@ def _get_refusal_reason(account: Account, address: addresses.Address, transport:
 
 
 def _is_tracked(template: Template) -> bool:
-    """Return whether the links of a template will be tracked; its campaign may not track them."""
+    """Return whether the links of a template will be tracked, which they are unless its campaign has no tracking."""
     campaign = Campaign.get_or_none(Campaign.template == template.id) if template.flow_id is not None else None
     return campaign is None or bool(campaign.tracking)
 
 
 def _pick_sample_contact(account_id: int, address: addresses.Address, contact: Contact | None) -> int | None:
-    """Return the contact whose values a test shows: the requested one, else the recipient if it is a contact."""
+    """Return the id of the contact whose values a test shows: the requested one, else the recipient's, or None."""
     if contact is not None:
         return int(contact.id)
     channel = Channel.get_or_none(

@@ -1,6 +1,4 @@
-"""Single messages: those that programs send (receipts, notices), and those of the service itself (confirmations,
-password resets).
-"""
+"""Single messages: those of the API (receipts, notices), and the service's own (confirmations, password resets)."""
 
 import re
 from collections.abc import Mapping
@@ -47,14 +45,14 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 RESET_PURPOSE, RESET_LINK_MS = "reset", 30 * 60 * 1000
 
 
-# A single SMS is checked in full before it is queued: the caller gets all errors, and no person looks at it later.
+# A single SMS is checked completely before it is queued: the client gets all errors, because nobody sees the SMS later.
 
-# Fields that only emails have are ignored in an SMS, and the response lists them.
+# The fields that only emails have. They are ignored in an SMS, and the response lists them.
 EMAIL_ONLY_FIELDS = ("subject", "text", "from_email", "from_name", "reply_to", "headers")
 
 
 class SmsRequest(NamedTuple):
-    """The text of an SMS, its recipient and its purpose."""
+    """An SMS to validate: recipient, text, values for merge tags, and whether it is marketing."""
 
     to: str
     body: str | None
@@ -63,7 +61,11 @@ class SmsRequest(NamedTuple):
 
 
 class CheckedMessage(NamedTuple):
-    """The normalized address, the addresses of tracked links, and the parts of an SMS as of now."""
+    """What validation found out about a message.
+
+    `address` is the normalized recipient, and `links` the URLs to track (None for a transactional message). `segments`
+    is the current number of parts of an SMS, None for email.
+    """
 
     address: addresses.Address
     links: list[str] | None
@@ -71,7 +73,7 @@ class CheckedMessage(NamedTuple):
 
 
 def validate_sms(account: Account, request: SmsRequest, faults: Faults) -> CheckedMessage:
-    """Validate an SMS as it would be sent now; adds all faults."""
+    """Validate an SMS as it would be sent now; add all errors to `faults`."""
     address = _parse_phone(request.to, faults)
     links, segments = None, 0
     if not (request.body or "").strip():
@@ -103,7 +105,10 @@ def _parse_phone(text: str, faults: Faults) -> addresses.Address:
 
 
 def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, address: addresses.Address) -> SmsText:
-    """Fill an SMS for its recipient as of now, with the opt-out hint as if it were due."""
+    """Fill an SMS with the recipient's current values; a marketing SMS has the opt-out hint, due or not.
+
+    `urls` are the links to track. Raises MergeError.
+    """
     channel = Channel.get_or_none(
         Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
     )
@@ -147,9 +152,9 @@ _TEMPLATED: dict[str, merge_limits.Context] = {
 
 
 class MessageWrite(Struct):
-    """A single message; `transactional` (the default) needs no consent and has no footer.
+    """A single message. A `transactional` one, the default, needs no consent and has no footer.
 
-    An SMS has `body` or a template for SMS, and no fields that only emails have.
+    An SMS needs `body` or a template for SMS; fields that only emails have are ignored.
     """
 
     REFUSED: ClassVar[RefusedKeys] = _REFUSED_KEYS
@@ -209,7 +214,7 @@ class MessageWrite(Struct):
 
 
 class _ValidatedRequest(NamedTuple):
-    """A validated message: its template, its fields before they are filled, and the checked result."""
+    """A validated request: the template, if any, the content fields with their merge tags, and the checked message."""
 
     template: Template | None
     fields: dict[str, Any]
@@ -217,11 +222,17 @@ class _ValidatedRequest(NamedTuple):
 
 
 class RecipientSuppressed(Invalid):
-    """The recipient may not get the message; its row is `skipped` (docs/decisions.md#3, `recipient_suppressed`)."""
+    """Raised if the recipient may not get a message, whose row is kept as `skipped`.
+
+    The reason is `recipient_suppressed` (docs/decisions.md#3).
+    """
 
 
 def prepare(account_id: int, request: MessageWrite) -> PreparedMessage:
-    """Compile an email, outside of the write transaction; an SMS compiles in microseconds."""
+    """Compile the email of a request; call it outside of the write transaction.
+
+    An SMS is not prepared, because it compiles in microseconds.
+    """
     if request.channel == "sms":
         return NOT_PREPARED
     template = None
@@ -233,7 +244,7 @@ def prepare(account_id: int, request: MessageWrite) -> PreparedMessage:
 
 
 def validate(account_id: int, request: MessageWrite, _: int | None = None) -> None:
-    """Raise Invalid with all faults of a message beyond its types; writes nothing."""
+    """Raise Invalid with all errors of a message, without writing anything."""
     faults = Faults()
     _validate_request(Account.get_by_id(account_id), request, faults)
     faults.check()
@@ -243,9 +254,12 @@ def queue_message(
     account_id: int, request: MessageWrite, key: str | None = None, test: bool = False,
     prepared: PreparedMessage = NOT_PREPARED,
 ) -> Message:  # fmt: skip
-    """Queue one message and return its row; raises Invalid with all faults.
+    """Queue one message and return its row.
 
-    A row that may not go out is kept as `skipped` and returned too, so that the API can tell the caller why.
+    If the recipient may not get it, the row is stored and returned as `skipped`, and `get_refusal` returns the error
+    for the client. `key` is the idempotency key. With `test`, the message is captured and its sender not checked.
+    Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as
+    `transactional_disabled`, or as `sender_not_ready`.
     """
     require_write_transaction()
     account = Account.get_by_id(account_id)
@@ -293,7 +307,7 @@ def queue_message(
 
 
 def get_refusal(message: Message) -> RecipientSuppressed | None:
-    """Return the error for a message that was kept as skipped, or None."""
+    """Return the error to raise for a message that `queue_message` skipped, or None."""
     if message.status != "skipped":
         return None
     return RecipientSuppressed(
@@ -323,7 +337,7 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
 
 
 def list_ignored_fields(request: MessageWrite) -> list[str]:
-    """Return the fields of a request that its channel ignores."""
+    """Return the names of the fields in a request that its channel ignores; only SMS ignore any."""
     if request.channel == "email":
         return []
     return [name for name in EMAIL_ONLY_FIELDS if getattr(request, name) not in (UNSET, None)]
@@ -347,7 +361,7 @@ def _get_sender(
 def _validate_request(
     account: Account, request: MessageWrite, faults: Faults, prepared: PreparedMessage = NOT_PREPARED
 ) -> _ValidatedRequest:
-    """Add all faults of a message beyond its types; return the validated message."""
+    """Return the validated message of a request; add all errors to `faults`."""
     template = _find_template(account.id, request, faults)
     is_template_missing = isinstance(request.template_id, int) and template is None
     message_fields, field_faults = _resolve_fields(request, template), Faults()
@@ -355,7 +369,7 @@ def _validate_request(
         checked = validate_sms(account, _build_sms_request(request, message_fields), field_faults)
     else:
         checked = _validate_email(account, request, message_fields, field_faults, prepared)
-    # Fields that a missing template would have had are not faults.
+    # A field is not reported as missing if the template that does not exist might have had it.
     faults.merge(
         {
             path: messages
@@ -377,7 +391,7 @@ def _build_sms_request(request: MessageWrite, fields: dict[str, Any]) -> SmsRequ
 def _validate_email(
     account: Account, request: MessageWrite, fields: dict[str, Any], faults: Faults, prepared: PreparedMessage
 ) -> CheckedMessage:
-    """Validate an email; adds all faults."""
+    """Validate an email; add all errors to `faults`."""
     if not fields["subject"]:
         faults.add("subject", _BLANK)
     if not (fields["body"] or fields["design"]):
@@ -406,7 +420,10 @@ def _validate_email(
 
 
 def _require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
-    """Raise Invalid if the sender may not be used, as for a campaign; a message that is only captured may use any."""
+    """Raise Invalid (`sender_not_ready`) if the sender may not be used, by the rules that apply to campaigns.
+
+    If the transport is `capture`, an email may have any sender.
+    """
     transport = _get_transport(request, test=False)
     if request.channel == "sms":
         fault = senders.find_sms_fault(account, to.key, transport)
@@ -422,9 +439,10 @@ def _require_sender(account: Account, request: MessageWrite, template: Template 
 
 
 def _resolve_fields(request: MessageWrite, template: Template | None) -> dict[str, Any]:
-    """Return the fields of a message, its own before its template's, as the template may change later.
+    """Return the content fields of a message: those of the request, and the template's for fields that it lacks.
 
-    With a body of its own it does not get the template's sections. An SMS has only a body.
+    They are stored with the message, because the template may change later. The template's design is used only if the
+    request has no body. An SMS has only a body.
     """
     if request.channel == "sms":
         body = _text_or_none(request.body) or (template.body if template else None)
@@ -460,16 +478,17 @@ def _get_refusal_reason(
     return None
 
 
-# System emails ask the owner of an address to confirm something. They have the look of the brand and contain nothing
-# that a stranger typed (T36). They are not marketing: no list headers, no tracking, no consent needed.
+# System emails ask the owner of an address to confirm something. They have the look of the brand and contain no text
+# that a stranger entered (docs/threats.md, T36). They are not marketing: they have no list headers and no tracking, and
+# need no consent.
 
-# Headers that ask for no automatic replies (RFC 3834, section 5).
+# Headers against automatic replies (RFC 3834, section 5).
 _SYSTEM_HEADERS = {"Auto-Submitted": "auto-generated", "X-Auto-Response-Suppress": "All"}
 _SIGNATURE = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 
 
 class SystemEmail(NamedTuple):
-    """The content of a system email; it may contain merge tags for `data`."""
+    """The content of a system email, which may have merge tags for `data`; `link` is the URL of the button."""
 
     subject: str
     heading: str
@@ -482,7 +501,10 @@ class SystemEmail(NamedTuple):
 def queue_system_email(
     account: Account, address: Address, contact_id: int | None, content: SystemEmail, data: dict[str, Any]
 ) -> Message:
-    """Queue a system email; on a transport where its sender may not be used its row is kept as skipped."""
+    """Queue a system email and return its row, which is `skipped` if the account's sender is not ready.
+
+    `data` are the values for merge tags.
+    """
     require_write_transaction()
     now, transport = clock.now_ms(), config.current().email.transport
     sender = senders.resolve_email(account, None)
@@ -513,7 +535,7 @@ def _build_design(content: SystemEmail) -> dict[str, Any]:
     return {"sections": [{"type": kind, "props": props} for kind, props in sections], "theme": {}}
 
 
-# The link of a password reset works once, for half an hour. It is never stored: it is built when the email is sent
+# The link of a password reset works once, within half an hour. It is never stored: it is built when the email is sent
 # (`prepare.fill_secrets`) and verified by its signature.
 
 _RESET_EMAIL = SystemEmail(
@@ -528,12 +550,15 @@ _RESET_EMAIL = SystemEmail(
 
 
 def can_reset_password() -> bool:
-    """Return whether emails are really sent; captured emails can be read by all users."""
+    """Return whether passwords can be reset by email, which is not so if all users can read captured emails."""
     return config.current().email.transport != "capture"
 
 
 def request_password_reset(email: str, ip: str | None) -> None:
-    """Send a password reset to the user with this address, if there is one."""
+    """Queue the email for a password reset, if an enabled user has this address and `can_reset_password`.
+
+    `ip` is the client's address for the audit log.
+    """
     require_write_transaction()
     try:
         address = addresses.parse_email(email)
@@ -542,7 +567,7 @@ def request_password_reset(email: str, ip: str | None) -> None:
     user = User.get_or_none(User.email == address.key, User.disabled_at.is_null())
     if user is None or not can_reset_password():
         return
-    # The stored email links to the page where a reset is requested.
+    # The stored email links to the page where a reset is requested; the link to reset is filled in when it is sent.
     forgot_url = f"{config.base_url(config.current())}/forgot"
     queue_system_email(user.account, addresses.parse_email(user.email), None, _RESET_EMAIL,
                {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url})  # fmt: skip
@@ -550,12 +575,15 @@ def request_password_reset(email: str, ip: str | None) -> None:
 
 
 def find_reset_user(token: str) -> User | None:
-    """Return the user of a reset link, or None if it is invalid, expired or used."""
+    """Return the user of a reset link's token, or None if the token is invalid, expired or used."""
     return passwords.find_token_user(RESET_PURPOSE, token)
 
 
 def reset_password(token: str, password_hash: str, ip: str | None) -> User | None:
-    """Set the password of the user of a reset link, which ends the link and all sessions; None as `find_reset_user`."""
+    """Set the password of a reset link's user, and return the user, or None if the token is invalid, expired or used.
+
+    This invalidates the link and ends all sessions of the user.
+    """
     require_write_transaction()
     user = find_reset_user(token)
     if user is None:
