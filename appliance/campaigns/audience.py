@@ -83,9 +83,10 @@ def is_set(campaign: Campaign) -> bool:
 
 
 def is_unbounded(campaign: Campaign) -> bool:
-    """Return whether the audience, before exclusions, is every contact of the account.
+    """Return whether the audience, before exclusions, contains every contact of the account.
 
-    It is if all contacts are chosen, or a segment without filters, or a list that mirrors such a segment.
+    That is the case if the campaign selects all contacts, a segment without filters, or a list that mirrors such a
+    segment.
     """
     trigger = campaign.trigger
     lists = _load_lists(campaign)
@@ -138,7 +139,7 @@ def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audie
 def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
     """Return the lists and segments of the audience, and the parameters of their SQL.
 
-    Each is (kind, id, SQL condition on contact `c`), with a kind of `AudiencePart`.
+    Each list or segment is (kind, id, SQL condition on contact `c`); the kinds are those of `AudiencePart`.
     """
     data, parameters = campaign.trigger.data, {"account": campaign.account_id}
     parts: list[tuple[str, int, str]] = []

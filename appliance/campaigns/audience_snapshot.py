@@ -69,8 +69,8 @@ def get_path(key: SnapshotKey) -> Path:
 def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
     """Write the recipient list of a send and return the number of its rows.
 
-    It contains the members with contact ids above `after`, each with its channel of this `kind`. Raises Unavailable as
-    soon as `is_stopping` returns true.
+    It contains the members with contact ids above `after`, each with its channel of the kind `kind` (`email`, `phone`).
+    Raises Unavailable as soon as `is_stopping` returns true.
     """
     path = get_path(key)
     partial_path = path.with_suffix(".part")
@@ -218,7 +218,7 @@ def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
 
 
 def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
-    """Return whether the snapshot is written in batches; counts the audience if `size` is missing or of another one."""
+    """Return whether the snapshot is written in batches, from `size` if it was measured for this audience."""
     if size is not None and size.trigger == _describe_trigger(campaign):
         return size.is_large
     return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE

@@ -108,7 +108,7 @@ def is_due() -> bool:
 
 
 class BatchRunner:
-    """Writes pending snapshots and ends pending rows in batches; one object per process.
+    """The worker that writes pending snapshots and ends pending rows in batches; there is one in a process.
 
     Set `stopping` to stop it after the current batch.
     """

@@ -88,7 +88,7 @@ AUDIENCE_KEYS = (
 def _refuse_audience_keys(prefix: str) -> dict[str, RefusedKey]:
     """Return rejected names of audience keys, each with the key to use instead or why there is none.
 
-    `prefix` is the path from the checked object to `trigger_attributes.data`, with a dot at the end.
+    `prefix` is the path from the checked object to `trigger_attributes.data`, empty or with a dot at the end.
     """
     return {
         **use_instead(f"`{prefix}contact_list_ids`", *_LISTS),

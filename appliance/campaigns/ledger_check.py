@@ -39,7 +39,7 @@ _DUPLICATE_ADDRESSES = (
 
 
 def check_quickly(campaign: Campaign) -> list[str]:
-    """Return the differences between a campaign's counters and its rows, one text each; needs its sums (`stats`)."""
+    """Return the differences between a campaign's counters and its rows, as texts; `campaign.stats` must be set."""
     stats, differences = campaign.stats, []
     if stats["audience"] != campaign.audience_count:
         differences.append(f"{campaign.audience_count} people were written down, {stats['audience']} have a row")
@@ -54,7 +54,7 @@ def check_quickly(campaign: Campaign) -> list[str]:
 def check_thoroughly(
     campaign: Campaign, process: str | None = None, most_sorted: int | None = None
 ) -> Iterator[list[str]]:
-    """Check every row of a campaign; yield the differences of each batch or query, one text each, possibly none.
+    """Check every row of a campaign; after each query, yield its list of differences, as texts and usually empty.
 
     `process` is the id of the only process that may be sending; with None, rows of ended processes are not looked for.
     Duplicate addresses are not looked for in an audience of more than `most_sorted` contacts (None: no limit).
@@ -110,7 +110,7 @@ class _CheckedCampaign(NamedTuple):
 
 
 class LedgerChecker:
-    """Checks the campaigns of one process and logs differences, each set of them once."""
+    """The periodic check of all campaigns in one process, which logs differences when they change."""
 
     def __init__(self, process: str) -> None:
         self._process = process
@@ -151,7 +151,7 @@ class LedgerChecker:
         self._report(campaign_id, differences)
 
     def _check_finished(self, campaign_id: int) -> None:
-        """Check every row of a campaign that has ended, and forget it."""
+        """Check every row of a campaign that has ended, and stop tracking the campaign."""
         del self._last_checks[campaign_id]
         campaign = store.find_with_sums(campaign_id)
         differences: list[str] = []

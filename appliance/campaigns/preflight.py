@@ -227,7 +227,7 @@ def _size_advice(case: PreflightInput, largest: int) -> list[Finding]:
 
 
 def _is_incomplete(outcome: RehearsalResult) -> bool:
-    """Return whether a rehearsal that has ended with recipients left ran out of time.
+    """Return whether a complete rehearsal that did not render for every recipient ran out of time.
 
     Of more than `MAX_RENDERED` SMS only a sample is rendered, on purpose.
     """
@@ -350,7 +350,7 @@ def _build_source(document: Mapping[str, Any], account: Account) -> MessageSourc
 
 
 def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> PreflightInput:
-    """Load what the checks need; compiles the content unless `prepared` has it.
+    """Load what the checks need, and compile the content unless `prepared` has it.
 
     `confirmed` says that the request confirms a send to all contacts.
     """
@@ -450,7 +450,7 @@ _BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
 
 
 def find_blockers(case: PreflightInput) -> list[Finding]:
-    """Return all blockers of a send, the one that gives the error its reason first."""
+    """Return all blockers of a send, in the order of docs/decisions.md#3."""
     return [finding for check in _BLOCKERS for finding in check(case)]
 
 

@@ -88,7 +88,7 @@ class SmsTotals(Struct):
 
 
 class RecipientRenderer:
-    """Renders a campaign's SMS for one recipient at a time and adds up the totals.
+    """A renderer of a campaign's SMS for one recipient at a time, which adds up the totals.
 
     `starts_at` is the start of the send in Unix milliseconds, for quiet hours; with None, quiet hours are ignored.
     """
@@ -245,9 +245,10 @@ class RehearsalResult(Struct):
 
 
 class RehearsalRun:
-    """Renders the message of a campaign for each of its recipients, once; raises MergeError if it does not compile.
+    """One pass over the recipients of a campaign, which renders its message for each of them.
 
-    `starts_at` is the start of the send in Unix milliseconds, for the quiet hours of SMS.
+    `starts_at` is the start of the send in Unix milliseconds, for the quiet hours of SMS. Raises MergeError if the
+    message does not compile.
     """
 
     def __init__(self, campaign: Campaign, starts_at: int | None = None) -> None:

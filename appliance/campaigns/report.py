@@ -31,7 +31,7 @@ _SPACES = re.compile(r"\s+")
 
 
 def normalize_reply(text: str | None) -> str | None:
-    """Return a server's reply with the details of one recipient replaced by `…`; None for None."""
+    """Return a server's reply (None: no reply) with the details of one recipient replaced by `…`."""
     return None if text is None else _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text)).strip()
 
 
@@ -90,7 +90,8 @@ def list_problems(campaign: Campaign) -> list[dict[str, Any]]:
     """Return the problems of a campaign: messages that failed or wait for a retry, grouped by what went wrong.
 
     The `_MAX_SHOWN` most frequent groups are returned, the largest first. Keys: `status`, `reason`, `text` (normalized
-    reply), `class` (of the bounce), `meaning` and `help` (of the class), `count` and `key`. Needs the campaign's sums.
+    reply), `class` (of the bounce), `meaning` and `help` (of the class), `count` and `key`. `campaign.stats` must be
+    set.
     """
     groups = _load_problem_groups(campaign) + _group_problems(_AWAITS_RETRY, _retry_parameters(campaign))
     groups.sort(key=lambda group: (-group.message_count, group.status, group.reason or "", group.text or ""))
@@ -115,7 +116,7 @@ def _describe_group(group: _ProblemGroup) -> dict[str, Any]:
 
 
 def count_skips(campaign: Campaign) -> dict[str, int]:
-    """Count a campaign's skipped messages by skip reason, the most frequent first; needs the campaign's sums."""
+    """Count a campaign's skipped messages by skip reason, the most frequent first; `campaign.stats` must be set."""
     counts: Counter[str] = Counter()
     for group in _load_problem_groups(campaign):
         if group.status == "skipped":
@@ -165,8 +166,8 @@ def get_progress(campaign: Campaign) -> dict[str, Any]:
     """Return the progress of a send.
 
     Keys: `retrying` (messages that wait for a retry), `per_second` (rate of the last `_RATE_SECONDS`), and
-    `seconds_left`, None unless the campaign is sending and was observed for `_MIN_MEASURED_SECONDS`. Needs the
-    campaign's sums.
+    `seconds_left`, None unless the campaign is sending and was observed for `_MIN_MEASURED_SECONDS`. `campaign.stats`
+    must be set.
     """
     seconds, sent = _measure_recent_rate(campaign.id, campaign.sent_count)
     rate = sent / seconds if seconds >= 1 else 0.0
@@ -214,7 +215,7 @@ class Term(Struct):
 
 
 class LedgerFigures(Struct):
-    """The ledger of a campaign: each member of the audience counts in exactly one term.
+    """The ledger of a campaign: each member of the audience is counted in exactly one of the terms.
 
     `delivered_to` is the number of accepted messages minus bounces; the rates of the report are shares of it.
     """

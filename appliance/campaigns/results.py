@@ -197,7 +197,7 @@ _HitCounts = dict[tuple[str, int | None], tuple[int, int, int]]
 
 
 def _load_hits(campaign_id: int) -> _HitCounts:
-    """Count the hits of a campaign that were classified as from a person or a machine; the latest are not yet."""
+    """Count a campaign's hits by people and by machines; the latest hits are not classified yet and left out."""
     hits: _HitCounts = {}
     for kind, number, verdict, count, is_named in rows(
         "SELECT kind, number, verdict, count(*), count(message_id) FROM hit WHERE campaign_id = ? GROUP BY 1, 2, 3",
@@ -304,7 +304,7 @@ def _count_by_bucket(campaign_id: int, engagement: str, begin: int) -> dict[int,
 
 
 def _get_bucket_start(index: int) -> int:
-    """Return the milliseconds from the start of the first bucket to that of the one with this index."""
+    """Return the milliseconds from the start of the first bucket to the start of bucket `index`."""
     return min(index, _HOURS) * _HOUR_MS + max(0, index - _HOURS) * 24 * _HOUR_MS
 
 

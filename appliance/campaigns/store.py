@@ -316,7 +316,7 @@ def _select() -> Any:
 
 
 def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
-    """Set the derived attributes `editable`, `waiting` (a HoldReason or None) and `stats` (see `add_sums`); return it.
+    """Set `editable`, `waiting` (a HoldReason or None) and `stats` (see `add_sums`) on a campaign, and return it.
 
     `stats` stays None without `sums`, and in a write transaction if the campaign has more than `MAX_AT_ONCE` messages,
     because counting them takes too long there; the caller can use `add_sums` afterwards.
@@ -593,8 +593,8 @@ _SEND_SCOPE = "campaigns:send"
 def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
     """Raise NotAllowed if the actor may not make this change; anyone who may edit can change a draft.
 
-    A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change a
-    scheduled campaign's content, and nobody its time.
+    A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change the
+    content of a scheduled campaign, and neither a user nor an API key may change its time.
     """
     if campaign.phase == "draft":
         return

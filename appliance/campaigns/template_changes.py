@@ -30,8 +30,8 @@ def update_template(
 ) -> Template:
     """Update a template for an actor.
 
-    A user is recorded as the last editor, so that they cannot approve their own change made over the API.
-    Raises what `templates.update` raises, and NotAllowed if the actor may not change a live flow or scheduled campaign.
+    A user is recorded as the last editor, so that they cannot approve their own change made over the API. Raises what
+    `templates.update` raises, and NotAllowed if the actor may not change a live flow or scheduled campaign.
     """
     require_write_transaction()
     _require_access(account_id, template_id, by)
@@ -47,7 +47,7 @@ def update_template(
 
 
 def _require_access(account_id: int, template_id: int, by: Actor) -> None:
-    """Raise NotAllowed if the template is used by a live flow or scheduled campaign and `by` may not send."""
+    """Raise NotAllowed if the template is used by a live flow or scheduled campaign that `by` may not change."""
     if by.is_test or (by.user_id is not None and not by.can_send):
         live = (Flow.account == account_id) & (Flow.status == "active") & ~Flow.hidden & Flow.deleted_at.is_null()
         live &= (Template.id == template_id) & (~Flow.test if by.is_test else True)

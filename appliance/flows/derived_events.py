@@ -57,13 +57,13 @@ class DateQuery(NamedTuple):
 
 
 def get_due_moment(day: date, time_of_day: str, zone: ZoneInfo) -> int:
-    """Return the time of day (`HH:MM`) on a day in a time zone, in Unix milliseconds."""
+    """Return when it is `time_of_day` (`HH:MM`) on a day in a time zone, in Unix milliseconds."""
     hour, minute = time_of_day.split(":")
     return int(datetime.combine(day, time(int(hour), int(minute)), zone).timestamp() * 1000)
 
 
 def get_last_due_day(now: int, time_of_day: str, zone: ZoneInfo) -> date:
-    """Return the last day on which the time of day (`HH:MM`) has passed at `now` (Unix milliseconds)."""
+    """Return today, or yesterday if `now` (Unix milliseconds) is before `time_of_day` (`HH:MM`) in the time zone."""
     today = datetime.fromtimestamp(now / 1000, zone).date()
     return today if get_due_moment(today, time_of_day, zone) <= now else today - _DAY
 
@@ -114,7 +114,7 @@ def falls_on(value: Any, query: DateQuery) -> bool:
 
 
 def _is_same_day(text: str, day: date) -> bool:
-    """Return whether an ISO date has the day and month of `day`; 29 February counts as 28 February in other years."""
+    """Return whether an ISO date has the month and day of `day`; 29 February is 28 February in common years."""
     month_day = text[5:]
     if month_day == "02-29" and not _is_leap(day.year):
         month_day = "02-28"
@@ -253,7 +253,7 @@ def _starts_over(trigger: _DateTrigger, state: _ScanState, now: int) -> bool:
 
 
 def _get_next_day(trigger: _DateTrigger, state: _ScanState | None, now: int) -> date | None:
-    """Return the day to check now, or None if the next one is not due; for a scan that starts, the last due day."""
+    """Return the day to check now, or None if the next day is not due; a new scan begins with the last due day."""
     if state is None or _starts_over(trigger, state, now):
         return get_last_due_day(now, trigger.time_of_day, trigger.zone)
     day = state.day + _DAY

@@ -46,7 +46,7 @@ _SET_LAST_STEP = "UPDATE run SET action_id = ? WHERE id = ?"
 
 
 class StepExecutor:
-    """Executes runs of one version of a flow until each waits or has ended.
+    """The execution of runs of one version of a flow, until each waits or has ended.
 
     Call `execute` once, then `save` in the same transaction.
     """
@@ -97,7 +97,7 @@ class StepExecutor:
             run_ends.end_runs([run.id for run in runs], status, reason, now)
 
     def _place_at(self, run: ActiveRun, action_id: int | None) -> None:
-        """Put a run into the queue of a step; end it if there is no step, no contact, or the step is unknown."""
+        """Add a run to those to execute at a step; end it if there is no step or contact, or the step is unknown."""
         if action_id is None:
             self._finish(run, "completed", None)
         elif run.contact_id is None:
@@ -368,7 +368,7 @@ WorkUnit = Callable[[], bool]
 
 
 class FlowWorker:
-    """Runs all units of work, in one thread at a time; set `stopping` to stop it.
+    """The worker that runs all units of work, in one thread at a time; set `stopping` to stop it.
 
     If `work` is called while another thread works, that thread does another round instead.
     """

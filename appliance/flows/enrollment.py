@@ -86,9 +86,9 @@ class StartResult(NamedTuple):
 def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     """Start a run for each entrant, in order, and count those that are refused.
 
-    An entrant is refused if the contact is already in the flow, or if the frequency or `MAX_CHAIN_DEPTH` forbids it; if
-    an event triggered it, it is recorded as an ignored run. Test runs are separate from others and not limited by the
-    frequency. A test flow drops other entrants without counting them.
+    An entrant is refused if the contact is already in the flow, or if the frequency or `MAX_CHAIN_DEPTH` forbids it. A
+    refused entrant with an event is recorded as an ignored run. Test runs are separate from others and not limited by
+    the frequency. A test flow drops other entrants without counting them.
     """
     require_write_transaction()
     now = clock.now_ms()

@@ -247,7 +247,7 @@ def _count_report(flow: Flow, range_name: Range) -> FlowReport:
 
 
 class _Paths(NamedTuple):
-    """Builds the numbers of a report, each with the API path that lists its runs.
+    """A builder for the numbers of a report, each with the API path that lists its runs.
 
     `since` is the start of the period in Unix milliseconds, 0 for all time.
     """

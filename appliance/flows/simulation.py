@@ -81,7 +81,7 @@ class OtherFlow(NamedTuple):
 
 
 class OtherFlows:
-    """Matches the events that a simulation records against the triggers of the account's other active flows."""
+    """The account's other active flows, whose triggers are matched against the events of a simulation."""
 
     def __init__(self, account_id: int, flow_id: int) -> None:
         self._account_id = account_id
@@ -421,7 +421,7 @@ class TimeRange(NamedTuple):
 
 
 def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_people: bool = True) -> Simulation:
-    """Simulate a flow, with text; nothing is saved or sent, and no background job is woken.
+    """Simulate a flow and describe the result as text too; nothing is saved or sent, and no background job is woken.
 
     `sees_people` is as in `run_simulation`. Raises NotFound, or Invalid with all errors.
     """
@@ -441,7 +441,7 @@ def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) ->
 
 
 def parse_tried_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
-    """Return the parsed steps of a request, to try instead of the flow's, or None without any; add every error."""
+    """Parse the steps that a request wants to try instead of the flow's (None: it has none), and add every error."""
     if raw is UNSET:
         return None
     return document.parse_steps(flow.account_id, raw, faults, flow.steps, flow.last_action).steps
@@ -602,7 +602,7 @@ def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
 
 
 def _get_contact_name(contact_id: int) -> str:
-    """Return the name and first address of a contact, one of them, or a placeholder if it has neither."""
+    """Return a contact's name and first address, or the one that it has, or a placeholder if it has neither."""
     contact = contacts.load_relations([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))

@@ -19,9 +19,9 @@ from appliance.core import clock
 
 
 class Reason(Struct):
-    """One filter of a split: its condition, whether it holds, and the value found; `rows` are those of a group.
+    """A filter of a split, and whether it matches the contact; `rows` are the filters of a group.
 
-    `decided` marks the filters that made the result: if all must hold, the ones that do not.
+    `decided` marks the filters that determined the result. For example, if all filters must match, those that do not.
     """
 
     name: Annotated[str, Meta(description="name of the filter")]
@@ -38,7 +38,10 @@ class Reason(Struct):
 def explain_filters(
     nodes: Sequence[Node], scope: Scope, contact_id: int, event_data: Any, started_at: int
 ) -> list[Reason]:
-    """Explain each filter of a split for one run, as of now."""
+    """Return each filter with whether it matches a contact now, for a run that started at `started_at`.
+
+    `event_data` is that of the event that started the run; the time is in Unix milliseconds.
+    """
     parameters = {"event_data": msgspec.json.encode(event_data).decode(), "flow_start": started_at}
     reasons = [
         _explain_filter(node, explain.explain_node(node, scope, contact_id, parameters), scope) for node in nodes
@@ -57,7 +60,7 @@ def _explain_filter(node: Node, row: Row, scope: Scope) -> Reason:
 
 
 def _mark_decisive(rows: Sequence[Reason], mode: str) -> None:
-    """Mark the filters that made the result, by their group mode: `all`, `any` or `none`."""
+    """Set `decided` on the filters that determined the result of a group with the mode `all`, `any` or `none`."""
     holding = [row for row in rows if row.holds]
     missing = [row for row in rows if not row.holds]
     decisive = (missing or holding) if mode == "all" else (holding or missing)
@@ -68,7 +71,7 @@ def _mark_decisive(rows: Sequence[Reason], mode: str) -> None:
 
 
 def _describe_actual(node: Node, row: Row, scope: Scope) -> str:
-    """Return the value found of the contact, in words."""
+    """Return the contact's value for a filter as text."""
     if isinstance(node, ConditionGroup):
         holding = sum(part.matches for part in row.rows)
         return f"{holding} of {len(row.rows)} hold"
@@ -109,29 +112,29 @@ def _join(parts: list[str]) -> str:
 
 
 def format_moment(ms: int, zone: str) -> str:
-    """Return a moment in a time zone: `Tue 24 Nov 2026, 10:00`."""
+    """Format Unix milliseconds in a time zone, as `Tue 24 Nov 2026, 10:00`."""
     return f"{format_day(ms, zone)}, {format_time(ms, zone)}"
 
 
 def format_day(ms: int, zone: str) -> str:
-    """Return the day of a moment in a time zone: `Tue 24 Nov 2026`."""
+    """Format the day of Unix milliseconds in a time zone, as `Tue 24 Nov 2026`."""
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
     return f"{moment:%a} {moment.day} {moment:%b %Y}"
 
 
 def format_time(ms: int, zone: str) -> str:
-    """Return the time of day in a time zone: `10:00`, with seconds if there are any."""
+    """Format the time of day of Unix milliseconds in a time zone, as `10:00`, or `10:00:05` with seconds."""
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
     return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
 
 
-_RULES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # under headings
+_RULES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # the lines under headings in text parts
 _PATH_PART = re.compile(r"(steps|yes|no)\[(\d+)\]")
 EntryKind = Literal["enter", "step", "message", "assumed", "recorded", "starts", "goal"]
 
 
 class RenderedMessage(Struct):
-    """A message as this contact would get it, or why it is not sent; `segments` are parts of an SMS."""
+    """A message as the contact would get it, or why it is not sent; `segments` is the number of parts of an SMS."""
 
     channel: str
     status: Annotated[str, Meta(description="status of the message")]
@@ -145,16 +148,14 @@ class RenderedMessage(Struct):
     segments: int | None = None
 
     def is_held(self, now: int) -> bool:
-        """Return whether it is held until a known time."""
+        """Return whether the message is held until a time after `now` (Unix milliseconds)."""
         return self.status == "held" and self.leaves_at is not None and clock.parse(self.leaves_at) > now
 
 
 class Entry(Struct):
-    """One event of a simulation; `says` describes it in a sentence.
+    """An entry in the timeline of a simulation, such as a step that was executed.
 
-    Of a step: its path in the document, the outcome of the run (`on yes no skipped exited waits`), until when it waits,
-    and of a split each filter with the value found; `asks` are the events that its filters look for, so that the other
-    branch can be tried by assuming one. `message` is what a step creates or sends.
+    The outcome of a step is `on`, `yes`, `no`, `skipped`, `exited` or `waits`.
     """
 
     at: Annotated[str, Meta(description="time of the entry")]
@@ -179,14 +180,14 @@ class Entry(Struct):
 
 
 class SimulatedContact(Struct):
-    """The contact of a simulation; without an id it is a made-up contact."""
+    """The contact of a simulation, real or made up."""
 
     id: Annotated[int, Meta(description="id of the contact; null for a sample contact")] | None
     name: Annotated[str, Meta(description="name of the contact")]
 
 
 class SimulationEnd(Struct):
-    """The end of a simulation: `completed`, `exited`, or `live` if the contact is still inside at the last moment."""
+    """The end of a simulation; the status is `live` if the contact is still in the flow at the latest end."""
 
     status: Annotated[Literal["completed", "exited", "live"], Meta(description="how the run ends")]
     reason: Annotated[str, Meta(description="why the contact exited; null if it did not")] | None
@@ -196,7 +197,7 @@ class SimulationEnd(Struct):
 
 
 class Simulation(Struct):
-    """A simulation of a flow with one contact: nothing of it was sent or recorded."""
+    """The result of a simulation of a flow with one contact; nothing was sent or recorded."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
     version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
@@ -211,7 +212,7 @@ class Simulation(Struct):
 
 
 def format_text(simulation: Simulation, title: str) -> str:
-    """Return a simulation as text: a line for each entry, by day."""
+    """Return a simulation as text, with a line for each entry under the heading of its day."""
     lines = [
         title,
         f"All times are those of {simulation.time_zone}.",
@@ -232,7 +233,7 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
             yield from ("", entry_day)
             shown_day = entry_day
         position = f"{format_position(entry.path)}. " if entry.path and entry.told in ("step", "message") else ""
-        # The reasons follow, filter by filter
+        # The reasons follow, a line for each filter.
         sentence = entry.says.partition(", because ")[0] if entry.type == "split" else entry.says
         yield f"  {format_time(at, zone)}  {position}{sentence}"
         yield from _format_reasons(entry.filters, 9)
@@ -241,7 +242,7 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
 
 
 def _quote(message: RenderedMessage) -> str:
-    """Return the beginning of an email, or a whole SMS, on one line."""
+    """Return the text of a message on one line: the beginning of an email, or a whole SMS."""
     text = message.text or ""
     if message.channel == "sms":
         return " ".join(text.split())
@@ -249,7 +250,7 @@ def _quote(message: RenderedMessage) -> str:
 
 
 def format_position(path: str | None) -> str:
-    """Return the position of a step as users count: `steps[1].no[0]` is `2 No 1`."""
+    """Return the path of a step as users count: `steps[1].no[0]` is `2 No 1`."""
     parts = _PATH_PART.findall(path or "")
     return " ".join(f"{int(index) + 1}" if name == "steps" else f"{name.capitalize()} {int(index) + 1}"
                     for name, index in parts)  # fmt: skip
@@ -265,7 +266,7 @@ def _format_reasons(reasons: Sequence[Reason], indent: int) -> Iterator[str]:
         yield from _format_reasons(reason.rows, indent + 2)
 
 
-# Sentences of a simulation
+# Texts in the entries of a simulation.
 
 _END_WORDS = {
     "completed": "the last step is done", "goal": "the goal is reached", "exit_step": "a step says so",
@@ -283,7 +284,10 @@ _SKIP_WORDS = {
 
 
 def describe_decision(reasons: Sequence[Reason], yes: bool) -> str:
-    """Return why a split went as it did, by the decisive filters: the condition, and the value found."""
+    """Return a text that says why a split took a branch: the filters that decided, with the contact's values.
+
+    `yes` says which branch it took.
+    """
     decisive = [reason for reason in reasons if reason.decided]
     parts = [f"somebody {_get_sentence(reason)} (found: {reason.found})" for reason in decisive[:3]]
     if len(decisive) > 3:
@@ -292,12 +296,12 @@ def describe_decision(reasons: Sequence[Reason], yes: bool) -> str:
 
 
 def _get_sentence(reason: Reason) -> str:
-    """Return the sentence of a filter; a group without the brackets that it has within a sentence."""
+    """Return the text of a filter; that of a group without the brackets around it."""
     return reason.sentence.removeprefix("(").removesuffix(")") if reason.rows else reason.sentence
 
 
 def describe_skip(reason: str | None) -> str:
-    """Return why a step was skipped, or a message was not sent."""
+    """Return a text for the reason code with which a step or message was skipped."""
     reason = reason or "skipped"
     if reason.startswith("suppressed_"):
         return f"their address is suppressed ({reason.removeprefix('suppressed_').replace('_', ' ')})"
@@ -305,13 +309,13 @@ def describe_skip(reason: str | None) -> str:
 
 
 def describe_end(status: str, reason: str | None) -> str:
-    """Return why a run ended."""
+    """Return a text that says why a run ended, from its status and exit reason."""
     text = _END_WORDS.get(reason or status)
     return text or (reason or status).replace("_", " ")
 
 
 def describe_message(message: RenderedMessage, zone: str) -> str:
-    """Return what became of a message."""
+    """Return a text that says whether a message is sent, waits or is skipped."""
     name = _name_message(message)
     if message.status == "skipped":
         return f"{name} is skipped, {describe_skip(message.skip_reason)}"

@@ -30,7 +30,7 @@ class _DataMerge(Struct):
 
 
 class ContactUpdate(StepKind):
-    """Merges values into the custom data of the contact (RFC 7396)."""
+    """A step that merges values into the custom data of the contact (RFC 7396)."""
 
     type = "contact_update"
     label = "Change data"

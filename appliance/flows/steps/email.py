@@ -8,7 +8,7 @@ from appliance.flows.steps.base import MessageStep, StepField, get_content
 
 
 class Email(MessageStep):
-    """Sends an email to the contact."""
+    """A step that sends an email to the contact."""
 
     type = "email"
     label = "Email"

@@ -29,7 +29,7 @@ class _EventInput(Struct):
 
 
 class EmitEvent(StepKind):
-    """Records an event of the contact, with data of the step and, if wanted, of the event that started the run."""
+    """A step that records an event of the contact, with its own data and optionally that of the triggering event."""
 
     type = "emit_event"
     label = "Record event"

@@ -7,7 +7,7 @@ from appliance.flows.steps.base import ActiveRun, Node, ParseContext, StepContex
 
 
 class Exit(StepKind):
-    """Ends the run."""
+    """A step that ends the run."""
 
     type = "exit"
     label = "Leave the flow"

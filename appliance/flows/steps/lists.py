@@ -49,7 +49,7 @@ class _ListStep(StepKind):
 
 
 class ListAdd(_ListStep):
-    """Adds the contact to a list."""
+    """A step that adds the contact to a list."""
 
     type = "list_add"
     label = "Add to list"
@@ -73,7 +73,7 @@ class ListAdd(_ListStep):
 
 
 class ListRemove(_ListStep):
-    """Removes the contact from a list."""
+    """A step that removes the contact from a list."""
 
     type = "list_remove"
     label = "Remove from list"

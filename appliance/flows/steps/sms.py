@@ -20,7 +20,7 @@ class SmsContent(Struct):
 
 
 class Sms(MessageStep):
-    """Sends an SMS to the contact."""
+    """A step that sends an SMS to the contact."""
 
     type = "sms"
     label = "SMS"

@@ -53,7 +53,7 @@ def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -
 
 
 class Split(StepKind):
-    """Chooses between the branches `yes` and `no`."""
+    """A step that chooses between the branches `yes` and `no`."""
 
     type = "split"
     label = "Branch"

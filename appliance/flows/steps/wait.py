@@ -20,7 +20,7 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 class Wait(StepKind):
-    """Makes the run wait for `duration` seconds."""
+    """A step that makes the run wait for `duration` seconds."""
 
     type = "wait"
     label = "Wait"

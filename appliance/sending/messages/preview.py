@@ -439,7 +439,7 @@ def measure_html_bytes(account_id: int, template_id: int) -> int | None:
 
 
 class _RowSplitter:
-    """Splits a rendered email into rows at its marks; `entries` are the sections of its design."""
+    """A splitter of a rendered email into rows at its marks; `entries` are the sections of its design."""
 
     def __init__(self, entries: list[Entry], contact: Contact | None, theme: Theme) -> None:
         self._entries = {entry.section.path: entry for entry in entries}
