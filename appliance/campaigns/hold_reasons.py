@@ -15,7 +15,7 @@ from appliance.storage import disk_guard
 from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign
 
-# The number of open messages, the next to be sent, whose recipient groups or phone numbers are examined.
+# The number of messages, the next to be sent, that are examined for their recipient groups or phone numbers.
 _SAMPLE_SIZE = 500
 # The condition on `channel` lets the index return rows in the order of `due_at`; without it all rows would be sorted.
 _OPEN = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
@@ -114,7 +114,7 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
 
 
 def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if messages are held for quiet hours or the daily limit of SMS parts, and none is due earlier.
+    """Return the reason if messages are held for quiet hours or the daily limit of SMS parts, and none is due now.
 
     `due_at` is the earliest due time of the open messages. Messages that wait for a retry are not counted; they have
     `attempts` above 0.
@@ -282,8 +282,8 @@ def forecast_duration(campaign: Campaign, count: int, sender: str | None) -> For
 def _estimate_seconds(count: int, limit: float, seconds: float) -> float:
     """Return the seconds that `count` messages take at `limit` messages per period of `seconds`.
 
-    A limit per second spreads them evenly. For an hour or a day, messages over the limit wait for the next period, and
-    those within it are assumed to take a minute.
+    A limit per second spreads them evenly. With a limit per hour or day, messages over the limit wait for the next
+    period, and as many as the limit allows are assumed to take a minute.
     """
     if seconds == 1:
         return count / limit

@@ -159,7 +159,7 @@ class LedgerChecker:
             differences += check_quickly(campaign)
             for batch in check_thoroughly(campaign, self._process, _MAX_SORTED):
                 differences += batch
-                time.sleep(0.002)  # lets requests run
+                time.sleep(0.002)  # Lets requests run meanwhile.
         self._report(campaign_id, differences)
         self._reported.pop(campaign_id, None)
 

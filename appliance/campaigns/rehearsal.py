@@ -197,7 +197,7 @@ MAX_SECONDS = 180.0
 
 
 class RehearsalTask(Struct):
-    """The input of the child process.
+    """The input of the child process that runs a rehearsal.
 
     `settings` are the settings named in `_SETTINGS`, by their full names. `starts_at` is the start of the send in Unix
     milliseconds, for quiet hours, or None if quiet hours do not apply.

@@ -117,7 +117,7 @@ _cache = _ReportCache()
 
 
 def build_report(account_id: int, campaign_id: int) -> Report:
-    """Return the report of a campaign, possibly from the cache if its audience is at least `_MIN_CACHED_AUDIENCE`.
+    """Return the report of a campaign; with an audience of at least `_MIN_CACHED_AUDIENCE` it may be a cached one.
 
     Raises NotFound.
     """
@@ -186,7 +186,7 @@ def _build_ledger_sum(campaign: Campaign) -> LedgerFigures:
 
 
 def _count_engaged(campaign_id: int, column: str) -> int:
-    """Count the messages that a person opened (`column` is `opened`) or clicked (`clicked`), each from an index."""
+    """Count the messages of a campaign that a person opened (`column` is `opened`) or clicked (`clicked`)."""
     sql = f"SELECT count(*) FROM message INDEXED BY message_{column} WHERE campaign_id = ? AND {column}_at IS NOT NULL"
     return int(scalar(sql, (campaign_id,)))
 

@@ -79,7 +79,7 @@ def describe_rehearsed_sms(rehearsal: Rehearsal) -> dict[str, Any]:
 
 
 def check_opt_out_hint(case: PreflightInput) -> Iterator[Finding]:
-    """Warn if the text has neither an opt-out word nor an opt-out link, and the account no opt-out hint."""
+    """Warn if the text has neither an opt-out word nor an opt-out link, and the account has no opt-out hint."""
     if case.text is None or case.account.sms_opt_out_hint:
         return
     body = " ".join((case.campaign.template.body or "").casefold().split())

@@ -153,7 +153,7 @@ class _StepParser:
         previous_step = self._match_previous(raw, path)
         kind = self._resolve_kind(raw, path, previous_step)
         if kind is None:
-            # Errors inside the branches are reported all the same.
+            # Errors inside the branches are reported too.
             for branch in BRANCHES:
                 self.parse_all(raw.get(branch), f"{path}.{branch}")
             return None

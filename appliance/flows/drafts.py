@@ -109,7 +109,7 @@ def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
 
 
 def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: dict[str, Any], by: Actor) -> int:
-    """Insert a new step of a kind and return its id; `raw` holds its props as the form sends them.
+    """Insert a new step of a kind and return its id; `raw` has its props, in the form of an API request.
 
     Raises NotFound, or Invalid with all errors, if the flow is archived, or if the position does not exist.
     """

@@ -59,7 +59,7 @@ def end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now:
 def complete_runs_at_goal(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
     """Complete the live runs among `run_ids`, because they reached the goal of their flow, and return their ids.
 
-    Works as `end_runs`, and records `flow_goal` before `flow_exit`.
+    Does what `end_runs` does, and records `flow_goal` before `flow_exit`.
     """
     return _end_runs(run_ids, "completed", "goal", now, goal)
 

@@ -472,7 +472,7 @@ def run_scripts(
     """Run the scripts of a flow at these indexes, with its current steps or with its draft if given.
 
     Scripts with a real contact fail without `sees_people`. Users wait for the results, so scripts that are left after
-    `MAX_SECONDS` are not run and fail with that message.
+    `MAX_SECONDS` are not run, and have a failure that says so.
     """
     started, results = time.monotonic(), []
     for index, raw in enumerate(_get_scripts(flow)):
