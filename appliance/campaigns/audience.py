@@ -194,7 +194,7 @@ def _find_lists(account_id: int, list_ids: list[int]) -> dict[int, ContactList |
 
 
 def _in_any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
-    """Return the SQL condition for members of at least one of the lists; adds its values to `parameters`.
+    """Return the SQL condition for members of at least one of the lists, and add its values to `parameters`.
 
     A mirror's members are those of its segment at the time of the query, without contacts who opted out of the list.
     """

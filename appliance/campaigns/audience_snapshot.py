@@ -218,7 +218,7 @@ def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
 
 
 def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
-    """Return whether the snapshot is written in batches, from `size` if it was measured for this audience."""
+    """Return whether the snapshot is written in batches; a `size` measured for another audience is ignored."""
     if size is not None and size.trigger == _describe_trigger(campaign):
         return size.is_large
     return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE

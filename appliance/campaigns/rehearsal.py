@@ -352,7 +352,7 @@ def _get_value(filled_in: Mapping[str, Any], name: str) -> Any:
 
 
 def main() -> int:
-    """Run one rehearsal in this child process: read its task from the parent and send results back."""
+    """Run one rehearsal in this child process: read its task from the parent process, and send results to it."""
     os.nice(10)
     parent = ParentPipe()
     task = parent.read_task(RehearsalTask)

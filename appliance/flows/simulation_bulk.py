@@ -100,7 +100,7 @@ class BulkSimulation(Struct):
 
 
 def count_steps(flow: Flow) -> list[StepCount]:
-    """Return the number of visits and messages of each step in the sandbox, in document order."""
+    """Count the visits and messages of each step in the sandbox; return the counts in document order."""
     counts = {}
     for path, step in document.walk(flow.steps):
         summary = BY_TYPE[step["type"]].summary(document.get_props(step), flow.account_id)

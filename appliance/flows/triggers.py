@@ -31,7 +31,7 @@ _DATA_PREFIXES = ("contact_data.", "data.")
 
 
 class DateSource(NamedTuple):
-    """SQL on contact `c` for a date: Unix milliseconds of a contact field if `is_moment`, else text in custom data."""
+    """SQL on contact `c` that returns a date: Unix milliseconds if `is_moment`, else text from custom data."""
 
     sql: str
     is_moment: bool
