@@ -203,9 +203,10 @@ def _request_path(request: Request) -> str:
 
 
 def _redirect_to_login(request: Request) -> HTTPResponse:
-    """Return the sign-in page, or its dialog for a partial request.
+    """Redirect to the sign-in page.
 
-    A posted form is kept in the sign-in page and offered to be sent again after sign-in.
+    A partial request gets its dialog instead (401). A posted form gets the page itself (401), which keeps the form and
+    offers to send it again.
     """
     if view.is_partial(request):
         return view.render_dialog(request, "login/again.html", 401, form=Form())

@@ -124,8 +124,8 @@ async def media_response(
 def join_names(names: Iterable[str]) -> str:
     """Return names as one header value, separated by commas.
 
-    Characters other than printable ASCII (RFC 9110, section 5.5), commas and percent signs are percent-encoded as
-    UTF-8. A name is cut to `_MAX_NAME_CHARACTERS`. Names beyond `_MAX_NAMES_BYTES` in total are left out.
+    Commas, percent signs and all characters that are not printable ASCII (RFC 9110, section 5.5) are percent-encoded
+    as UTF-8. A name is cut to `_MAX_NAME_CHARACTERS`. Names beyond `_MAX_NAMES_BYTES` in total are left out.
     """
     encoded_names, length = [], 0
     for name in dict.fromkeys(names):

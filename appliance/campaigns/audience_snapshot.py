@@ -67,10 +67,10 @@ def get_path(key: SnapshotKey) -> Path:
 
 
 def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
-    """Write the recipient list of a send and return the number of its rows.
+    """Write the file with the recipient list of a send (`get_path`) and return the number of its rows.
 
-    It contains the members with contact ids above `after`, each with its channel of the kind `kind` (`email`, `phone`).
-    Raises Unavailable as soon as `is_stopping` returns true.
+    The ledger is not changed. The list contains the members with contact ids above `after`, each with its channel of
+    the kind `kind` (`email`, `phone`). Raises Unavailable as soon as `is_stopping` returns true.
     """
     path = get_path(key)
     partial_path = path.with_suffix(".part")

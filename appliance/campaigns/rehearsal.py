@@ -413,7 +413,10 @@ def get_rehearsal(campaign: Campaign) -> Rehearsal:
 
 
 def _cache_key(campaign: Campaign) -> str:
-    """Return a key that changes with the content, audience definition, account and brand of a campaign."""
+    """Return a key that changes with the content, account, brand, and chosen lists and segments of a campaign.
+
+    It does not change with the filters or members of those.
+    """
     brand, account = brands.get(campaign.account_id), Account.get_by_id(campaign.account_id)
     trigger = campaign.trigger
     parts: list[Any] = [

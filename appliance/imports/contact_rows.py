@@ -555,9 +555,9 @@ class RowWriter:
             consent.journal_refusal(self.account_id, kind, hashed, act, by, msgspec.json.decode(data))
 
     def join(self, list_id: int, name: str, contact_ids: list[int], data: dict[str, Any]) -> None:
-        """Add contacts that are not members yet to a list, with events whose data includes `data`.
+        """Add contacts to a list and write a `list_add` event for each, whose data includes `data`.
 
-        Call it after `flush`, because the contacts must exist.
+        None of the contacts may be a member already. Call it after `flush`, because they must exist.
         """
         db = connection()
         db.executemany(

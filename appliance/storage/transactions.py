@@ -50,7 +50,10 @@ class Checkpointer:
         self._thread.start()
 
     def watch(self, writing_connection: Any) -> None:
-        """Watch the commits of a connection; this turns off SQLite's automatic checkpoints on it."""
+        """Wake the checkpointing thread when a commit on a connection leaves a long write-ahead log.
+
+        This replaces SQLite's automatic checkpoints on the connection.
+        """
         writing_connection.set_wal_hook(self._written)
 
     def _written(self, connection: Any, name: str, pages: int) -> int:

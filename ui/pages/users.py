@@ -32,7 +32,7 @@ _ROLE_NAMES = {key: name for key, (name, _) in ROLES.items()}
 
 
 @pages.get("/team")
-@signed_in()
+@signed_in(access.ADMIN_SCOPE)
 async def show_team(request: Request, visit: Visit) -> HTTPResponse:
     """Show the members of the team to owners and admins."""
     return await _render_team(request, visit, Form({"role": "editor"}), 200)
@@ -141,8 +141,6 @@ async def _render_team(
     request: Request, visit: Visit, form: Form, status: int, conflict: tuple[int, Form] | None = None
 ) -> HTTPResponse:
     """Render the team; `conflict` is (member id, posted form) if another user changed the member's role meanwhile."""
-    if visit.user.role not in ("owner", "admin"):
-        raise errors.NotAllowed("Only owners and admins look after the team.")
     page = await fetch(users.list_members, visit.account_id)
     return view.render(
         request,
@@ -186,7 +184,7 @@ _SCOPE_ACTIONS = {"read": "look", "write": "change", "send": "send", "approve": 
 
 
 @pages.get("/keys", strict_slashes=False)
-@signed_in()
+@signed_in(access.ADMIN_SCOPE)
 async def show_keys(request: Request, visit: Visit) -> HTTPResponse:
     """Show the API keys to owners and admins, and a key that was just created, once."""
     return await _render_keys(request, visit, Form({"scope": "full"}), 200)
@@ -244,8 +242,6 @@ def describe_scope(scope: str) -> str:
 
 
 async def _render_keys(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
-    if visit.user.role not in ("owner", "admin"):
-        raise errors.NotAllowed("Only owners and admins look after keys.")
     rows = await fetch(users.list_keys, visit.account_id)
     names: dict[int, Any] = {user.id: user.name for user in await fetch(users.list_members, visit.account_id)}
     return view.render(

@@ -289,7 +289,7 @@ def find_top_key(section_entries: list[Entry], key: str) -> str:
 
 # The description of design documents, for API clients and the editor.
 
-# The order of the kinds in the editor's palette.
+# The order of the kinds in `GET /templates/spec`; the palette of the editor is in `ui/widgets/editor_panels.py`.
 _PALETTE_ORDER = (
     "header", "hero", "heading", "text", "image", "split", "button", "list", "quote", "columns", "product",
     "product_grid", "gallery", "coupon", "video", "divider", "spacer", "social", "html", "footer",

@@ -418,9 +418,10 @@ class NeedsLiquid(Exception):
 
 
 class Slot(NamedTuple):
-    """An output of a template: how to look up its value, and its filters.
+    """A `{{ … }}` tag of a template: how to look up its value, and its filters.
 
-    `is_escaped` means that the text is HTML-escaped. Slots with equal `name` give the same text for the same values.
+    `is_escaped` means that the text is HTML-escaped. Within one body, slots with equal `name` (path and filters) give
+    the same text for the same values.
     """
 
     lookup: Callable[[Mapping[str, Any]], Any]

@@ -380,9 +380,10 @@ def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
 
 
 def _validate_design(design: dict[str, Any]) -> dict[str, Any]:
-    """Return a design in its stored form; raises Invalid if it is too large or if its sections or columns are invalid.
+    """Return a design in its stored form.
 
-    Other errors of the design are not reported, so that they do not prevent an edit of another value.
+    Raises Invalid if it is too large, has too many sections or tags, a list of sections is no list, or columns are
+    nested too deeply. Errors inside a section are not reported, so that they do not prevent an edit of another value.
     """
     faults: list[str] = []
     for path, message in find_design_faults(design):

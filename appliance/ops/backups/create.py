@@ -132,7 +132,7 @@ def _require_space(source: Path, directory: Path) -> None:
 
 
 def _require_usable_database(source: Path) -> None:
-    """Raise UnusableSource if the database is unreadable, empty, not of Campanero, or not of the loaded key."""
+    """Raise UnusableSource if the database is unreadable, empty, of another program, or of another `secret.key`."""
     try:
         facts = migrations.inspect_database(source)
     except migrations.UnusableDatabase as error:

@@ -414,7 +414,10 @@ def _reject_triggers() -> None:
 
 
 def _require_usable_database(path: Path, manifest: Manifest) -> None:
-    """Raise RestoreFailed unless the unpacked database can be read and has the manifest's schema version and key."""
+    """Raise RestoreFailed unless the unpacked database can be read and has the manifest's schema version.
+
+    If the database has a key fingerprint, it must be the manifest's too.
+    """
     try:
         facts = migrations.inspect_database(path, "take another backup")
     except migrations.UnusableDatabase as error:

@@ -82,9 +82,9 @@ class _SpfEvaluation:
 
 
 def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
-    """Evaluate the SPF record in the answer of a domain's TXT look-up, and look up its includes.
+    """Return the evaluation of the SPF record in a domain's TXT answer, with its includes looked up.
 
-    Having no record, several records or `+all` is a problem too.
+    `problem` is set also if there is no record, more than one, or `+all`.
     """
     records = _spf_records(answer)
     if not records:

@@ -1,4 +1,8 @@
-"""Retries: stored bytes of uncertain messages, recovery after a crash, SMS lookups, and decisions of people."""
+"""Messages in doubt: their stored bytes, recovery after a crash, SMS lookups, and what users do with them.
+
+A user can send a failed or uncertain message again, count it as sent, or cancel it. The delays between automatic
+attempts are in `outcomes`.
+"""
 
 import logging
 import random

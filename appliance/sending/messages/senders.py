@@ -333,7 +333,11 @@ def get_or_create_today(domain: str) -> WarmUpDay:
 
 
 def get_next_step(before: WarmUpDay, day: int) -> int:
-    """Return the warm-up step of day number `day`, given the domain's last warm-up day before it."""
+    """Return the index in `DAILY_CAPS` for `day`, in days since 1970; `len(DAILY_CAPS)` means no limit.
+
+    It is the step of `before`, the domain's latest day, plus one if that day was successful, and 0 after a gap of more
+    than `_RESTART_AFTER_DAYS` days.
+    """
     if day - before.day > _RESTART_AFTER_DAYS:
         return 0
     if before.step >= len(DAILY_CAPS) or day <= before.day or not before.was_successful():

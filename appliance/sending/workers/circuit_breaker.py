@@ -175,9 +175,10 @@ _STOP_FILE_SECONDS = 0.25
 
 
 class StopSwitch:
-    """A callable that tells whether sending is stopped: by `stopping`, a STOP file or a full disk.
+    """A callable that returns whether this process may not send.
 
-    `stopping` is set when the process ends.
+    It may not if it is ending (`stopping`), if there is a STOP file, or if the disk guard reports a problem. The stop
+    switch of an account is not checked here.
     """
 
     def __init__(self) -> None:
