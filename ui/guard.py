@@ -216,7 +216,7 @@ def _redirect_to_login(request: Request) -> HTTPResponse:
         if typed := dump_form(request):
             form = Form({"typed": typed, "path": request.path})
             return view.render_whole(
-                request, "login/login.html", 401, form=form, next=safe_path(back), bye=False, chosen=False,
+                request, "login/login.html", 401, form=form, next=safe_path(back), is_signed_out=False, chosen=False,
                 is_new=False,
             )  # fmt: skip
     where = "/login" if back in ("/", "/login", "/logout") else f"/login?next={quote(back)}"

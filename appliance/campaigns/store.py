@@ -585,7 +585,7 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
         faults.add(f"{path}data.audience_type", "is not included in the list")
 
 
-_TEST_KEY_ONLY = "A test API key can only change campaigns that test keys sent."
+_TEST_KEY_ONLY = "A test key can only change campaigns that test keys sent."
 _SCHEDULED_LOCKED = "This campaign is scheduled; only a user who may send can change it."
 _SEND_SCOPE = "campaigns:send"
 

@@ -21,7 +21,7 @@ from appliance.storage.transactions import require_write_transaction
 
 # Changes over the API of a standalone template, or of the template of a campaign or flow step.
 
-_TEST_KEY_REFUSED = "A test API key cannot change a live flow."
+_TEST_KEY_REFUSED = "A test key cannot change a live flow."
 _LIVE_FLOW = "This flow is live; only a user who may send can change its content."
 
 

@@ -312,7 +312,7 @@ def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by
     require_write_transaction()
     run = get_run(account_id, flow_id, run_id)
     if by.is_test and not run.test:
-        raise NotAllowed("A test API key can only act on test runs.")
+        raise NotAllowed("A test key can only act on test runs.")
     if run.status != "live":
         raise refuse_transition("run", CurrentState(run.status, [], []), action, ACTIONS[action])
     act_on_runs(flow_id, [run_id], action)
