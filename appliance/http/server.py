@@ -18,7 +18,7 @@ from appliance import public
 from appliance.accounts import users
 from appliance.api import dispatch
 from appliance.api import http as api_http
-from appliance.core import addresses, crypto
+from appliance.core import addresses, crypto, validation
 from appliance.http.protocol import MAX_HEAD_BYTES, SlashRouter, StrictProtocol, is_unread, path_of, read_as_text
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
@@ -211,6 +211,7 @@ def _discard_rest_of_body(request: Request) -> None:
 
 async def _start(app: "Sanic[Any, Any]") -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
+    validation.build_type_info()  # no other thread uses a Struct yet
     metrics.set_start_time()
     disk_guard.watch(app.ctx.config.data_dir)
     app.ctx.damage = DamageWatch()
