@@ -51,7 +51,11 @@ def shown(home: Home, rows: FilterRows, place: str = "segment") -> str:
     return (
         view.template_environment()
         .get_template("segments/_rows.html")
-        .render(shown=filter_builder.build_view(home.account_id, rows, place, counted=False), sample=None, checked=None)
+        .render(
+            filter_view=filter_builder.build_view(home.account_id, rows, place, counted=False),
+            sample=None,
+            checked=None,
+        )
     )
 
 

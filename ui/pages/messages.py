@@ -287,7 +287,9 @@ def _load_captured(account_id: int, captured_id: int) -> dict[str, Any]:
     context = {"row": row, **capture_inbox.get_parts(row), "message": None, "links": [], "events": [], "person": None}
     if context["sms"] is not None:
         context["thread"] = simulation.get_thread(row)
-        context["forcing"] = segments.character_name(context["sms"].forcing_character) if context["sms"].forcing_character else None
+        context["forcing"] = (
+            segments.character_name(context["sms"].forcing_character) if context["sms"].forcing_character else None
+        )
     if row.message_id is None:
         return context
     try:
