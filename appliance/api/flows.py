@@ -386,7 +386,7 @@ _add_transition(
     "pause",
     "flows:write",
     None,
-    "Pause a flow: nobody enters, and runs stay in their steps.",
+    "Pause a flow: no contact enters, and runs stay in their steps.",
     lambda _: (lifecycle.pause,),
 )
 _add_transition("archive", "flows:write", ArchiveRequest, "Archive a flow; its runs continue unless `take_out` is set.",

@@ -133,7 +133,7 @@ def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
     if case.content is None:
         return
     for name in merge.find_unknown_roots(case.content.variables()):
-        yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
+        yield Finding("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", _BODY)
     for advice in case.content.advice:
         if advice.code != "unknown_section":  # An unknown section is a blocker.
             yield Finding(advice.code, advice.message, _DESIGN + advice.path)

@@ -95,7 +95,7 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
     if case.text is None:
         return
     for name in merge.find_unknown_roots(list(case.text.variables)):
-        yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
+        yield Finding("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", _BODY)
     body, account = case.campaign.template.body or "", case.account
     sender = senders.pick_sms_sender(account.sms_from, None, find_transport(case.campaign))
     names = [value.casefold() for value in (case.brand.company_name, account.name) if value]

@@ -139,7 +139,7 @@ class SimulationSandbox:
 
 
 _REFUSALS = {
-    enrollment.FREQUENCY: "they were in this flow before, and its trigger lets nobody in so often",
+    enrollment.FREQUENCY: "they were in this flow before, and its trigger does not allow another entry yet",
     enrollment.ALREADY_INSIDE: "they are inside already",
     enrollment.TOO_DEEP: "its event comes from too deep a chain of flows",
 }  # fmt: skip

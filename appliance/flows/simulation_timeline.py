@@ -277,7 +277,7 @@ _SKIP_WORDS = {
     "no_consent": "they never opted in", "frequency_cap": "they have had as many as the account allows",
     "render_error": "it cannot be made", "invalid_address": "their address is none",
     "country_not_allowed": "SMS do not go to their country",
-    "sender_not_allowed": "nobody who may write to their country sends it",
+    "sender_not_allowed": "no sender of the account is allowed to send to their country",
     "transactional_disabled": "service messages are switched off",
     "not_verified": "they have not confirmed their address", "quiet_hours_expired": "the quiet hours lasted too long",
 }  # fmt: skip

@@ -481,7 +481,7 @@ def _interpret(home: int, message: ReceivedSms) -> KeywordMatch:
     match = keywords.match_keyword(message.body, config.current().sms.stop_words)
     handled = (message.answered or "").strip().lower()
     if handled in ("stop", "start", "help") and match.meaning != handled:
-        match = KeywordMatch(handled, handled.upper())  # type: ignore[arg-type]  # It is one of the three.
+        match = KeywordMatch(handled, handled.upper())  # type: ignore[arg-type]  # one of the three
     if message.address is None:
         return KeywordMatch("other")  # Nothing is ever sent to a short code, so it cannot opt out.
     if match.meaning == "yes":

@@ -136,7 +136,7 @@ def test_the_trigger_is_held_against_the_event_and_the_person(home: Home) -> Non
     assert any("in this flow now" in note for note in inside.notes)
     flows_home.end_runs(flow.id)
     again = rehearsed(home, flow, contact_id=ann.id, event={"total": 30})
-    assert any("lets nobody in so often" in note for note in again.notes)
+    assert any("does not allow another entry yet" in note for note in again.notes)
 
 
 def test_lists_and_other_flows(home: Home) -> None:

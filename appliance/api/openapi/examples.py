@@ -243,7 +243,7 @@ VALUES_BY_NAME: dict[str, Any] = {
     "locale": "en",
     "logo": "https://mail.example.com/m/Xk3Qv9Lt2a",
     "mail_from": "b.991.k3@bounce.example.com",
-    "message": "contact.nickname is known to nobody and stays empty",
+    "message": "contact.nickname is not a known merge tag and stays empty",
     "message_id": 991,
     "name": "Ann Martin",
     "note": "asked by phone",

@@ -147,7 +147,7 @@ REASONS: dict[str, Refusal] = {
         "template_attributes.from_email", "is of a domain that is not verified",
     ),
     **_blocked(
-        "approval_required", "approval is required, but missing or rejected", "base", "somebody has to approve it"
+        "approval_required", "approval is required, but missing or rejected", "base", "it has to be approved first"
     ),
     **_blocked(
         "preflight_failed", "another blocker, such as content that does not render or a section of an unknown type",

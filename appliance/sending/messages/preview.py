@@ -140,7 +140,7 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
         text = f"{sms_preview.forcing.name} is not in GSM-7: a part holds 70 characters instead of 160"
         warnings.append(PreviewWarning("sms_ucs2", text, "body"))
     for name in merge.find_unknown_roots(merge.compile_template(body, "text").variables):
-        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is known to nobody and stays empty", "body"))
+        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", "body"))
     return Preview("", sms.body, warnings, 0, sms_preview)
 
 
@@ -340,7 +340,9 @@ def _build_samples(
 def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[PreviewWarning]:
     warnings = [PreviewWarning(item.code, item.message, f"document.{item.path}") for item in content.advice]
     for name in merge.find_unknown_roots(content.variables()):
-        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is known to nobody and stays empty", "document"))
+        warnings.append(
+            PreviewWarning("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", "document")
+        )
     if len(filled.html.encode()) > GMAIL_CLIP_BYTES:
         warnings.append(PreviewWarning("too_long", "over 102 KB: Gmail cuts it off", "document"))
     return warnings
