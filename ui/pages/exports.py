@@ -212,7 +212,7 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
     total, chips = await fetch(read)
     return view.render(
         request, "exports/show.html", of=of, kind=kind, filters=filters, total=total, chips=chips, file_formats=FORMATS,
-        ticket=secrets.token_hex(8), progress=None, tries=0,
+        ticket=secrets.token_hex(8), progress=None, tries=0, max_tries=_MAX_TRIES,
     )  # fmt: skip
 
 
