@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,14 @@ RINGS = {
 }  # fmt: skip
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# The modules with a test that uses the fixture `browser`
+BROWSER_MODULES = pytest.StashKey[set[Path]]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its ring: `packaging/test -m unit`."""
     root = Path(__file__).parent
+    config.stash[BROWSER_MODULES] = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
     for item in items:
         path = item.path.relative_to(root)
         item.add_marker(RINGS.get(path.as_posix()) or RINGS[path.parts[0]])
@@ -140,14 +146,54 @@ def clock(tmp_path: Path) -> TestClock:
     return TestClock(tmp_path / "clock")
 
 
+class SharedBrowser:
+    """One browser for all modules of a worker: a new one costs seconds until its first page is drawn.
+
+    It is closed before a module that uses none, because its event loop would disturb `asyncio.run` there.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._browser: Browser | None = None
+
+    def get(self) -> Browser:
+        """Return the browser; start one if there is none, or if it has crashed."""
+        if self._browser is None or not self._browser.is_connected():
+            self.close()
+            self._browser = self._stack.enter_context(running_browser())
+        return self._browser
+
+    def close(self) -> None:
+        """End the browser, if there is one."""
+        self._browser = None
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def shared_browser() -> Iterator[SharedBrowser]:
+    """The browser of this worker, not started yet."""
+    shared = SharedBrowser()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_browser(request: pytest.FixtureRequest, shared_browser: SharedBrowser) -> None:
+    """Close the shared browser before a module whose tests use none."""
+    if request.path not in request.config.stash[BROWSER_MODULES]:
+        shared_browser.close()
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A browser for a module; its loop would disturb tests of other modules if it lived longer."""
+def browser(shared_browser: SharedBrowser) -> Iterator[Browser]:
+    """A browser without contexts of other modules; those of this module are closed at its end."""
     if find_browser() is None and os.environ.get("CI") != "true":
         # By hand on a machine without a browser; in CI its absence fails instead
         pytest.skip("no Chromium installed; packaging/test says how to get it")
-    with running_browser() as running:
-        yield running
+    running = shared_browser.get()
+    yield running
+    for context in running.contexts:
+        context.close()
 
 
 @pytest.fixture
