@@ -276,7 +276,10 @@ def _check_day(trigger: _DateTrigger, state: _ScanState, day: date, now: int) ->
 
 
 def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple[list[NewEvent], int | None]:
-    """Return the events for the next batch of contacts of a day, and the last contact id if there may be more."""
+    """Return (events, id of the last contact) for the next batch of contacts of a day.
+
+    The id is None if no contacts are left after the batch.
+    """
     path, yearly, offset = trigger.query
     source = triggers.find_date_source(path)
     if source is None:
@@ -316,7 +319,7 @@ def _save_scan_state(trigger: _DateTrigger, state: _ScanState, happened: list[Ne
 def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: list[NewEvent]) -> None:
     """Save how far a trigger has scanned and record the events of contacts that still exist.
 
-    Do nothing if its state has changed, or its flow is no longer active, since the trigger was loaded.
+    Do nothing if the trigger's stored state has changed since it was loaded, or if its flow is no longer active.
     """
     require_write_transaction()
     is_current = scalar(
@@ -429,7 +432,10 @@ def check_segments() -> None:
 
 
 def _get_start_event(watch: _SegmentWatch) -> int:
-    """Return the id of the last event before the last complete check; in a new process, of one a minute ago."""
+    """Return the id of the last event before the last complete check of a segment.
+
+    In a new process, return that of the last event before the last `CHECK_INTERVAL_SECONDS`.
+    """
     last_check = _last_checks.get(watch.segment_id)
     if last_check is not None:
         return last_check.newest
@@ -577,9 +583,10 @@ def _save_changes(
     name: str | None,
     causes: dict[int, _Cause],
 ) -> bool:
-    """Store a batch of contacts that entered or left a segment, with events if its `name` is given.
+    """Store a batch of contacts that entered or left a segment; also record events if the segment's `name` is given.
 
-    Return False, and store nothing, if a segment of the account was edited since `changed_at` or the watch was deleted.
+    Return False, and store nothing, if a segment of the account was edited since `changed_at`, or if this segment is no
+    longer watched.
     """
     require_write_transaction()
     if _get_segments_changed_at(watch.account_id) != changed_at or not scalar(

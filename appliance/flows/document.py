@@ -246,7 +246,7 @@ def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
 
 
 def _make_printable(key: str) -> str:
-    """Return a key of a request, cut and cleaned so that it can be part of the path of an error."""
+    """Return a key of a request, truncated and cleaned so that it can be part of the path of an error."""
     return key.encode("utf-8", "replace").decode().replace("\x00", "?")[:_MAX_KEY_CHARACTERS]
 
 
@@ -368,7 +368,7 @@ def remove_step(steps: Sequence[Step], step_id: int) -> list[Step]:
 
 
 def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
-    """Return the steps with `step` in place of the one that has its id."""
+    """Return the steps with `step` in place of the step that has the same id."""
     return [
         deepcopy(step)
         if sibling["id"] == step["id"]
@@ -414,7 +414,7 @@ class MoveTarget(NamedTuple):
 
 
 def list_move_targets(steps: Sequence[Step], step_id: int) -> list[MoveTarget]:
-    """Return the positions that a step may be moved to, in document order, without its current one."""
+    """Return the positions that a step may be moved to, in document order, without its current position."""
     step = find_step(steps, step_id)
     if step is None:
         return []
@@ -465,7 +465,7 @@ def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
 
 
 def _get_shortest_branch_seconds(step: Step) -> int:
-    """Return the seconds of waits in the branch of a step that has fewer, 0 for a step without branches."""
+    """Return the seconds of waits in the shorter branch of a step, or 0 for a step without branches."""
     branch_seconds = [
         sum(
             child.get("duration", 0) if child["type"] == "wait" else _get_shortest_branch_seconds(child)

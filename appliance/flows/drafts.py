@@ -81,7 +81,10 @@ def add_contents(steps: Sequence[Step]) -> list[Step]:
 
 
 def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker]]:
-    """Return (step id, blocker) for each blocker that keeps `by` from taking the draft live; the id may be None."""
+    """Return (step id, blocker) for each blocker that keeps `by` from activating or publishing the draft.
+
+    The step id is None if the blocker does not concern a step.
+    """
     flow = copy(draft.flow)
     flow.steps, flow.goal = draft.steps, draft.goal
     if draft.is_separate and flow.approval_state == "approved":
@@ -204,7 +207,7 @@ def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[
 
 
 def restore_steps(account_id: int, flow_id: int, steps: list[Step], by: Actor) -> None:
-    """Replace all steps of a flow by those that `delete_step` returned; raises NotFound, Invalid as `delete_step`."""
+    """Replace all steps of a flow with those that `delete_step` returned; raises the same errors as `delete_step`."""
     require_write_transaction()
     _save_steps(_open_for_edit(account_id, flow_id), steps, by)
 
@@ -224,7 +227,10 @@ def change_trigger(account_id: int, flow_id: int, raw: dict[str, Any], by: Actor
 
 
 def change_goal(account_id: int, flow_id: int, goal: str | None, by: Actor) -> None:
-    """Change the goal of a flow, the event that completes runs early (None: no goal); raises NotFound, Invalid."""
+    """Change the goal of a flow, the event that completes runs early (None: no goal).
+
+    Raises NotFound, or Invalid if the flow is archived.
+    """
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     if draft.is_separate:
@@ -396,7 +402,7 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
 
 
 def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None = None) -> Any:
-    """Return the place of a step: its parent's id, its branch, and the id of the sibling before it, in a list.
+    """Return the place of a step as (parent's id, branch, [id of the preceding sibling]); the list may be empty.
 
     With `known_ids`, siblings with other ids are ignored, so that inserting steps does not count as a move.
     """
@@ -450,7 +456,8 @@ def activate(
 ) -> Flow:  # fmt: skip
     """Publish the draft and activate the flow, or resume it if it is paused.
 
-    Overdue messages are dropped as in `lifecycle.activate`. Raises NotFound, Unavailable, or Invalid.
+    Overdue messages are dropped as in `lifecycle.activate`. Raises NotFound, and the errors of `publish` and
+    `lifecycle.activate`.
     """
     require_write_transaction()
     publish(account_id, flow_id, by, messages)
@@ -479,7 +486,7 @@ def _find_revision(template_id: int, live: dict[str, Any]) -> int | None:
 
 
 def retime_runs(flow_id: int, step_id: int, seconds: int, after: int) -> int | None:
-    """Set a new duration, in seconds, for a batch of runs that wait in a step: the next ones after a run id.
+    """Set a new duration for the next batch of runs that wait in a step: those with the lowest ids above `after`.
 
     Return the last run id of the batch, or None if no run is left. Runs that have waited long enough advance at once.
     """

@@ -97,7 +97,10 @@ class StepExecutor:
             run_ends.end_runs([run.id for run in runs], status, reason, now)
 
     def _place_at(self, run: ActiveRun, action_id: int | None) -> None:
-        """Add a run to those to execute at a step; end it if there is no step or contact, or the step is unknown."""
+        """Add a run to those that are to be executed at a step.
+
+        End the run instead if `action_id` is None or unknown, or if the contact was deleted.
+        """
         if action_id is None:
             self._finish(run, "completed", None)
         elif run.contact_id is None:
@@ -192,7 +195,7 @@ def _is_past(until: float | None) -> bool:
 def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[StepResult]:
     """Execute a step for runs in a savepoint and return a result for each; if it fails, change nothing and return [].
 
-    Raises storage errors, and any error after which the transaction is gone.
+    Raises storage errors, and any error that has ended the transaction.
     """
     try:
         with _savepoint():
@@ -246,7 +249,7 @@ _decode = msgspec.json.Decoder(dict).decode
 
 
 class _BatchSizes:
-    """The number of runs of each flow in one transaction, adapted so that it takes about `_TARGET_SECONDS`."""
+    """The number of runs of each flow in one transaction, adapted so that the transaction takes `_TARGET_SECONDS`."""
 
     def __init__(self) -> None:
         self._runs: dict[int, int] = {}

@@ -88,7 +88,7 @@ def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
 
     An entrant is refused if the contact is already in the flow, or if the frequency or `MAX_CHAIN_DEPTH` forbids it. A
     refused entrant with an event is recorded as an ignored run. Test runs are separate from others and not limited by
-    the frequency. A test flow drops other entrants without counting them.
+    the frequency. A test flow drops entrants that are not tests, without counting them.
     """
     require_write_transaction()
     now = clock.now_ms()
@@ -553,7 +553,7 @@ def _list_segment_contacts(account_id: int, segment_id: int, is_confirmed: bool)
 
 
 def enroll(flow_id: int, contact_ids: Sequence[int], test: bool) -> EnrollmentResult | None:
-    """Start runs of a flow for contacts, at most `BATCH_SIZE` at a time; return None if the flow is no longer active.
+    """Start runs of a flow for up to `BATCH_SIZE` contacts; return None if the flow is not active.
 
     With `test`, the runs are test runs.
     """

@@ -343,7 +343,7 @@ def _get_revision_author(row: Template) -> int | None:
 
 
 def find_changed_templates(flow: Flow) -> dict[int, tuple[Template, Content]]:
-    """Return the templates whose content differs from the live version, each with its live content, by step id."""
+    """Return (template, live content) by step id, for the templates whose content differs from the live version."""
     changed = {}
     for action_id, template_id, pinned in load_live_contents(flow):
         row = Template.get_by_id(template_id)

@@ -175,8 +175,9 @@ class _CountCache:
         self.known: dict[Any, tuple[float, float, Any]] = {}
 
     def get_or_count(self, key: Any, people: int, count: Callable[[], T]) -> T:
-        """Return the result of `count`, from the cache if it is not older than `_CACHE_FACTOR` times what it took.
+        """Return the result of `count`, from the cache if possible.
 
+        A cached result is used for `_CACHE_FACTOR` times as long as counting it took.
         With fewer than `_CACHE_MIN_PEOPLE` people, nothing is cached.
         """
         if people < _CACHE_MIN_PEOPLE:
@@ -260,7 +261,7 @@ class _Paths(NamedTuple):
         return Number(count, self._build_path(chosen))
 
     def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
-        """Return the sum of the numbers in `counts`, which are by reason, and each of them, the largest first."""
+        """Return the sum of `counts` and each count by its reason, the largest first, all with their paths."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return NumberByReason(
             sum(counts.values()), self._build_path(chosen),

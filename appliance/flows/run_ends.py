@@ -81,7 +81,7 @@ def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False)
 def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
     """End the runs of contacts that are about to be deleted, and clear contact and event data of all their runs.
 
-    The events that it records name no contact.
+    The recorded events name no contact.
     """
     ids_json = json.dumps(list(contact_ids))
     live_runs = rows(

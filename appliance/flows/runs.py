@@ -104,13 +104,13 @@ def list_runs(account_id: int, flow_id: int, query: RunQuery) -> Page:
     """Return a page of the runs of a flow that match the query, newest first; with a step, by entry into that step.
 
     Ignored runs, which only record that an event started nothing, are listed only with the status `ignored`. Raises
-    NotFound, Invalid.
+    NotFound, or Invalid for filters that are invalid or cannot be combined.
     """
     return _fetch_page(_build_select(account_id, flow_id, query), query)
 
 
 def list_run_ids(account_id: int, flow_id: int, query: RunQuery) -> "array[int]":
-    """Return the ids of all runs that match the query, in the order of `list_runs`; raises NotFound, Invalid."""
+    """Return the ids of all runs that match the query, in the order of `list_runs`; raises the same errors."""
     select = _build_select(account_id, flow_id, query)
     sql = f"SELECT {select.run_id} FROM {select.tables} WHERE {' AND '.join(select.where)} ORDER BY {select.order}"
     return array("q", (row[0] for row in rows(sql, select.values)))
@@ -134,7 +134,10 @@ def _build_select(account_id: int, flow_id: int, query: RunQuery) -> _RunSelect:
 
 
 def _check_query(account_id: int, query: RunQuery) -> int | UnsetType:
-    """Return `since` of a query in Unix milliseconds; raises Invalid for filters that cannot be combined."""
+    """Return `since` of a query in Unix milliseconds.
+
+    Raises Invalid if `since` is invalid or filters cannot be combined.
+    """
     faults = Faults()
     since: int | UnsetType = UNSET
     if isinstance(query.since, str):
@@ -246,8 +249,9 @@ def get_run(account_id: int, flow_id: int, run_id: int) -> Run:
 
 
 class VisitedStep(NamedTuple):
-    """A visit of a run to a step, the type and summary of the step, and the message it created there (None: none).
+    """A visit of a run to a step, with the type and summary of the step.
 
+    The id and status are those of the message that the visit created, None if there is no such message.
     `type` and `summary` are empty if the version of the run no longer has the step.
     """
 
@@ -307,7 +311,8 @@ class RunActionResult(Struct):
 def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by: Actor) -> Run:
     """Perform an action on one run, record it in the audit log, and return the run.
 
-    Raises NotFound, NotAllowed, or Invalid (`invalid_transition`) if the run has ended.
+    Raises NotFound, NotAllowed if a test key acts on a run that is no test, or Invalid (`invalid_transition`) if the
+    run has ended.
     """
     require_write_transaction()
     run = get_run(account_id, flow_id, run_id)
@@ -321,7 +326,10 @@ def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by
 
 
 def resolve_runs(account_id: int, flow_id: int, request: RunSelection) -> list[int]:
-    """Return the run ids that a request selects; ids in the request are not checked. Raises NotFound, Invalid."""
+    """Return the run ids that a request selects; ids in the request are not checked.
+
+    Raises the errors of `check_selection`.
+    """
     check_selection(account_id, request, flow_id)
     if isinstance(request.run_ids, list):
         return list(dict.fromkeys(request.run_ids))

@@ -215,7 +215,7 @@ class FlowSimulator:
                 return
 
     def _observe(self, node: Node, run: ActiveRun, result: StepResult) -> None:
-        """Add an entry for a step that the run has reached, with its result; the end of a wait gets none."""
+        """Add an entry for a step that the run has reached, with the result; the end of a wait gets no entry."""
         if run.step_visit_id is not None and node.kind == "wait":
             return  # The wait was reported when it began.
         kind = BY_TYPE[node.kind]
@@ -253,7 +253,7 @@ class FlowSimulator:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _report_sent(self, sent: SimulatedSend) -> None:
-        """Add a message to the entry of its step, or to a new entry if that one is of another moment."""
+        """Add a message to the entry of its step, or to a new one if that entry is of another time or has a message."""
         entry = self._steps.get(sent.step_id)
         says = simulation_timeline.describe_message(sent.message, self.zone)
         if entry is None or entry.at != clock.iso(clock.now_ms()) or entry.message is not None:
@@ -441,7 +441,10 @@ def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) ->
 
 
 def parse_tried_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
-    """Parse the steps that a request wants to try instead of the flow's (None: it has none), and add every error."""
+    """Parse the steps that a request gives in place of the flow's, or return None if it gives none.
+
+    Every error is added to `faults`.
+    """
     if raw is UNSET:
         return None
     return document.parse_steps(flow.account_id, raw, faults, flow.steps, flow.last_action).steps
@@ -553,7 +556,7 @@ def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]
 
 
 def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
-    """Activate a flow in the sandbox as this version, with `steps` instead of its own if given.
+    """Activate a flow in the sandbox as the version `version`, with `steps` in place of its own if given.
 
     Return notes on blockers and unfinished content, which would matter in reality.
     """
@@ -602,7 +605,7 @@ def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
 
 
 def _get_contact_name(contact_id: int) -> str:
-    """Return a contact's name and first address, or the one that it has, or a placeholder if it has neither."""
+    """Return a contact's name and first address, or only one if the other is missing, or a placeholder for neither."""
     contact = contacts.load_relations([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))

@@ -416,7 +416,7 @@ _waiting_count = 0
 
 
 async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
-    """Run a simulation on a reader thread after those that wait already, and return its result.
+    """Run a simulation on a reader thread, after the simulations that already wait, and return its result.
 
     Raises RateLimitExceeded if `_MAX_WAITING` simulations are waiting, unless `refuses` is False, and what the function
     raises.

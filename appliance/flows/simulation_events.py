@@ -34,7 +34,7 @@ from appliance.tracking.engagement import HitEvent
 
 MAX_ASSUMPTIONS = 100
 MAX_SECONDS = 3 * 366 * 86_400
-# The user agent of a mail client, as in the responses for captured messages.
+# A user agent that bot detection recognises as a person's.
 _USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _SOURCE = "rehearsal"
 _DELIVERY_FACTS: dict[str, tuple[ReportKind, int | None, str | None, str]] = {
@@ -134,7 +134,8 @@ def _has_list(account_id: int, list_id: int) -> bool:
 def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
     """Apply an assumed event now, with all its effects, and return a text that describes it.
 
-    Raises ImpossibleEvent, or Refused.
+    Raises ImpossibleEvent if the event cannot happen in this simulation, or Refused if the code that handles real
+    events refuses it.
     """
     require_write_transaction()
     if assumption.event in MESSAGE_EVENTS:
@@ -155,7 +156,7 @@ def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
 def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
     """Apply an assumed event to the sent message of its step, or to the last message that was sent.
 
-    Raises ImpossibleEvent if there is none.
+    Raises ImpossibleEvent if there is no such message, or if opens and clicks of the contact are not tracked.
     """
     step_id = assumption.step if isinstance(assumption.step, int) else None
     message_rows = rows(

@@ -131,7 +131,10 @@ class SimulationSandbox:
         return [name for (name,) in rows("SELECT event FROM trigger WHERE flow_id = ?", (self.flow.id,))]
 
     def _get_sent_since(self, filters: list[Any]) -> int:
-        """Return the time from which sent messages are needed: 0 for campaign filters, else for the frequency cap."""
+        """Return the time, in Unix milliseconds, from which sent messages are needed.
+
+        It is 0 if a filter refers to campaigns, else the start of the days that the frequency cap counts.
+        """
         if any(name in json.dumps(filters) for name in _CAMPAIGN_FILTERS):
             return 0
         cap = scalar("SELECT frequency_cap FROM account WHERE id = ?", (self.flow.account_id,))

@@ -112,18 +112,18 @@ def _join(parts: list[str]) -> str:
 
 
 def format_moment(ms: int, zone: str) -> str:
-    """Format Unix milliseconds in a time zone, as `Tue 24 Nov 2026, 10:00`."""
+    """Return the date and time of a Unix time in milliseconds, in a time zone, as `Tue 24 Nov 2026, 10:00`."""
     return f"{format_day(ms, zone)}, {format_time(ms, zone)}"
 
 
 def format_day(ms: int, zone: str) -> str:
-    """Format the day of Unix milliseconds in a time zone, as `Tue 24 Nov 2026`."""
+    """Return the date of a Unix time in milliseconds, in a time zone, as `Tue 24 Nov 2026`."""
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
     return f"{moment:%a} {moment.day} {moment:%b %Y}"
 
 
 def format_time(ms: int, zone: str) -> str:
-    """Format the time of day of Unix milliseconds in a time zone, as `10:00`, or `10:00:05` with seconds."""
+    """Return the time of day of a Unix time in milliseconds, in a time zone, as `10:00`, or `10:00:05` with seconds."""
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
     return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
 
@@ -296,7 +296,7 @@ def describe_decision(reasons: Sequence[Reason], yes: bool) -> str:
 
 
 def _get_sentence(reason: Reason) -> str:
-    """Return the text of a filter; that of a group without the brackets around it."""
+    """Return the text of a filter, or the text of a group of filters without the brackets around it."""
     return reason.sentence.removeprefix("(").removesuffix(")") if reason.rows else reason.sentence
 
 

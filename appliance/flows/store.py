@@ -430,7 +430,8 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
     """Update a flow and change it to the status of the request, if it has one.
 
     `draft` is from `prepare_update`. The changes apply at once; unpublished changes of users stay unpublished. Raises
-    NotFound, Conflict, Unavailable, or Invalid with all errors or blockers.
+    NotFound, Conflict if the flow was changed after `request.updated_at`, Unavailable while contacts are being removed
+    from the flow, or Invalid with all errors or blockers.
     """
     require_write_transaction()
     flow = find(account_id, flow_id)

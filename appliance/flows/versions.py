@@ -165,8 +165,8 @@ def save_contents(
 ) -> list[Step]:  # fmt: skip
     """Write the content of parsed steps into their templates; return the steps in their stored form.
 
-    A step without a template gets one. Templates of removed steps are marked as removed, and those of steps that are
-    back are restored. `contents` is from `prepare_contents`. Raises Invalid.
+    A step without a template gets one. Templates of removed steps are marked as removed; the template of a step that is
+    added again is restored. `contents` is from `prepare_contents`. Raises Invalid for invalid content.
     """
     require_write_transaction()
     templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
@@ -322,8 +322,8 @@ class _PinnedMessage(NamedTuple):
 def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
     """Publish the current state of a flow as a new version, unless it equals the last one; return whether it did.
 
-    `compiled` is from `prepare_messages`. The caller saves the flow. Raises Invalid for a message that does not render,
-    or too much merge tag code in all messages together.
+    `compiled` is from `prepare_messages`. The caller saves the flow. Raises Invalid if a message does not render, or if
+    all messages together have too much merge tag code.
     """
     require_write_transaction()
     nodes = compile_steps(flow.steps)
@@ -381,7 +381,7 @@ def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
 def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[str, Any]], bool]:
     """Return the messages of a flow for `write_plan`, and whether they differ from those of the last version.
 
-    Raises Invalid as `publish`.
+    Also labels the revisions that are newly published, so that they are not pruned. Raises Invalid as `publish` does.
     """
     previous = {
         number: _PinnedMessage(template_id, content_id, revision, msgspec.json.decode(pinned))

@@ -118,7 +118,7 @@ def get_header(part: Message, name: str) -> str:
 
 
 def get_text(part: Message) -> str:
-    """Return the decoded text of a part, or the source (headers and text) of the parts that it contains."""
+    """Return the decoded text of a part; for a multipart part, the source (headers and text) of the parts in it."""
     if part.is_multipart():
         source = "\n\n".join(_part_source(child) for child in _child_parts(part))
         return _decode_source(source, get_header(part, "Content-Transfer-Encoding").lower())
@@ -174,7 +174,7 @@ def _decode_source(source: str, encoding: str) -> str:
 
 
 def parse_blocks(fields: str) -> list[dict[str, str]]:
-    """Return the blocks of fields in a report, each a dict of the first unfolded value by name in lower case."""
+    """Return the blocks of fields in a report, each as a dict: name in lower case to the first value, unfolded."""
     blocks: list[dict[str, str]] = []
     is_new_block, last_name = True, ""
     for line in fields.split("\n")[:2_000]:
@@ -234,8 +234,8 @@ def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessage
 
 # Spam complaints come in the format of RFC 5965, or in that of Microsoft (D29).
 #
-# Providers often redact the address (RFC 6590), so our signatures tell which message a complaint is about. It is
-# accepted if it also names the recipient, or if a signature proves it (`SignedMessages.proven_ids`).
+# Providers often redact the address (RFC 6590), so our signatures tell which message a complaint is about. A complaint
+# is accepted if it also names the recipient, or if a signature proves it (`SignedMessages.proven_ids`).
 
 # The types of complaints by people. `not-spam` revokes a complaint; `virus` and `other` come from machines.
 _COMPLAINT_TYPES = ("abuse", "fraud", "opt-out", "opt-out-list")
@@ -257,9 +257,9 @@ class Complaint(NamedTuple):
 
 
 def parse_complaint(mail: Message, message_id: int | None) -> Complaint | None:
-    """Return the complaint in a mail, or None.
+    """Return the complaint in a mail, or None if the mail is no complaint about one of our messages.
 
-    `message_id` is the message whose return path received the mail, or None for another address.
+    `message_id` is the message whose return path received the mail, or None if the mail came to another address.
     """
     report = find_part(mail, "message/feedback-report")
     original = original_headers(mail)
@@ -407,7 +407,7 @@ def _decode_header(value: str) -> str:
     )
 
 
-# Delivery status notifications are parsed by their fields (RFC 3464), those in other formats by their text (D28).
+# Delivery status notifications are parsed by their fields (RFC 3464), bounces in other formats by their text (D28).
 #
 # The final result for one recipient becomes a `RecipientReport`. Reports that a message is delayed, relayed or expanded
 # to a list are not final and are left out, as are the replies of people and automatic replies (RFC 3834).
@@ -512,8 +512,9 @@ def _from_text(mail: Message, text: str) -> list[RecipientReport]:
 def parse_reports(raw: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
     """Return the reports in a mail, each as a list of candidates, one for each address that may be its recipient.
 
-    `message_id` is the message whose return path received the mail, or None for another address. A report that names no
-    recipient is left out, except a complaint that a signature proves. Bounces are only accepted at the return path.
+    `message_id` is the message whose return path received the mail, or None if the mail came to another address. A
+    report that names no recipient is left out, except a complaint that a signature proves. Bounces are only accepted at
+    the return path.
     """
     mail = parse_mail(raw)
     if mail is None:

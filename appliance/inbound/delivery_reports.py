@@ -112,7 +112,10 @@ def record_report(fact: DeliveryReport) -> bool:
 
 
 def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
-    """Return the message of a report, or None if the report cannot be accepted; raises MessageInFlight."""
+    """Return the message of a report, or None if the report cannot be accepted.
+
+    Raises MessageInFlight if the message is being sent.
+    """
     row = fetch_one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
         "AND recipient_key IS NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
@@ -201,9 +204,9 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
 def classify_bounce(fact: DeliveryReport) -> BounceClass:
     """Return the class of a bounce.
 
-    It is the class in the report, if there is one, else the class of the codes and the text. A source that has
-    classified the bounce itself (not one of `_OWN_SOURCES`) overrides the latter by `fact.kind`: HARD or TEMPORARY. It
-    does not override FULL, DISABLED, EXPIRED, or a class that counts against no recipient, except REFUSED.
+    It is the class in the report, if there is one, else the class of the codes and the text. If the source is not one
+    of `_OWN_SOURCES`, `fact.kind` decides instead: HARD or TEMPORARY. This does not apply where the codes and the text
+    give FULL, DISABLED, EXPIRED, or a class other than REFUSED that counts against no recipient.
     """
     if fact.bounce_class is not None:
         return fact.bounce_class
@@ -303,7 +306,7 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
 def record_and_claim_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     """Record outcomes and claim messages as `queue.record_and_claim` does, and return the claimed ids.
 
-    Then apply the stored receipts of SMS that are uncertain or were so before.
+    Then apply the stored receipts of SMS whose attempt failed, if this or an earlier attempt was uncertain.
     """
     marked = queue.record_and_claim(outcome_list, marks, process)
     # After an uncertain attempt, a message stays uncertain even if a second attempt fails.
@@ -342,7 +345,7 @@ def recover_with_receipts(interrupted: list[tuple[Claim, PreparedMessage | None]
 
 
 def _find_sms(provider: str, receipt: Receipt) -> tuple[Receipt, _SmsRow | None]:
-    """Return a receipt and its SMS, or None if there is none.
+    """Return (receipt, its SMS), or (receipt, None) if no SMS matches.
 
     The SMS is found by the provider's id, or by our id from the token in the callback URL. Without a token, a numeric
     id of the provider may be our id, if the SMS has another id that is not numeric; the receipt then gets that id.

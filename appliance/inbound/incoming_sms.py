@@ -197,7 +197,10 @@ def find_home_account(sender: str, to: str) -> int:
 
 
 def sender_as_configured(account_id: int, to: str) -> str:
-    """Return the sender of the account as it is configured if it equals `to`, else `to`; answers are sent from it."""
+    """Return the number from which automatic answers to an SMS are sent: the account's sender as it is configured.
+
+    If the configured sender is another number than `to`, to which the SMS was sent, return `to`.
+    """
     configured = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
     return str(configured) if configured and _comparison_key(configured) == _comparison_key(to) else to
 
@@ -226,7 +229,10 @@ def parse_sender(sender: str) -> Address | None:
 
 
 def find_last_message(account_id: int, sender: str, test: bool) -> int | None:
-    """Return the id of the last SMS of an account to a number, or None. `test` selects test or real messages."""
+    """Return the id of the last SMS of an account to a number, or None. Automatic answers do not count.
+
+    `test` selects test messages or real ones.
+    """
     row = fetch_one(_LAST_MESSAGE, (sender, account_id, test))
     return row[0] if row else None
 

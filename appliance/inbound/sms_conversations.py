@@ -1,4 +1,4 @@
-"""List SMS conversations and incoming SMS, review refusals, and reply to contacts."""
+"""List SMS conversations and incoming SMS, mark possible refusals in free text as reviewed, and reply to contacts."""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -42,7 +42,10 @@ _CONVERSATION = (
 
 
 class IncomingQuery(PageQuery, rename={"from_": "from"}):
-    """Filters of incoming SMS. `unseen` selects refusals in free text that no user has reviewed, or all others."""
+    """Filters of incoming SMS.
+
+    `unseen=True` selects refusals in free text that no user has reviewed, `unseen=False` all other SMS.
+    """
 
     kind: Annotated[IncomingKind, Meta(description="only messages of this kind")] | UnsetType = UNSET
     contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET

@@ -97,7 +97,7 @@ class SmtpListener:
         self._ready.wait()
 
     def stop(self) -> None:
-        """Stop the listener, waiting up to 5 seconds. Clients send a mail without a reply again."""
+        """Stop the listener, waiting up to 5 seconds. A client that got no reply will send its mail again."""
         if self._thread is None or self._loop is None or self._stopping is None:
             return
         self._loop.call_soon_threadsafe(self._stopping.set)
@@ -226,7 +226,7 @@ class SmtpSession(SMTP):
             transport.close()
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Receive a message, and reset the counters for its limits first."""
+        """Reset the counters of unread bytes and lines, then receive a message."""
         self._unread = self._lines = 0
         self._in_message = True
         try:

@@ -42,7 +42,7 @@ def current_ms() -> int:
 
 
 class _MessageState:
-    """The state of a message while hits are counted: its times of the first open and click, contact and address key."""
+    """The state of a message while hits are counted: the times of its first open and click, its contact and address."""
 
     __slots__ = ("clicked_at", "contact_id", "key", "opened_at")
 
@@ -215,9 +215,10 @@ def find_changes(judged: Iterable[tuple[StoredHit, Verdict]]) -> list[VerdictCha
 
 
 def apply_changes(message: TrackedMessage, changed: list[VerdictChange]) -> None:
-    """Write changed verdicts of a message's hits.
+    """Write changed verdicts of a message's hits, also into the data of the events of the hits.
 
-    Also corrects the data of their events, the message's times of the first open and click, and the contact's counts.
+    If a verdict changed from or to MACHINE, also record missing events, and correct the message's times of the first
+    open and click and the contact's counts.
     """
     database = connection()
     for hit, verdict in changed:
@@ -260,7 +261,7 @@ def _record_missing_events(message: TrackedMessage) -> None:
 
 
 def _find_link_url(key: EventKey) -> str | None:
-    """Return the target of a link, as the event of an earlier hit of it contains it; None if there is no such event."""
+    """Return the URL of a link from the event of an earlier hit on the link, or None if there is no such event."""
     url = scalar(
         "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "
         "WHERE h.message_id = ? AND h.kind = ? AND h.number IS NOT DISTINCT FROM ? AND h.event_id IS NOT NULL LIMIT 1",

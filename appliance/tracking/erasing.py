@@ -77,9 +77,9 @@ def _find_recent_request(channel: Channel) -> Confirmation | None:
 
 
 def _find_mailbox(channel: Channel) -> Channel | None:
-    """Return the email channel for the confirmation, or None if all are suppressed.
+    """Return the email channel of the contact to which the confirmation is sent, or None if all are suppressed.
 
-    The channel that the link was sent to is preferred.
+    `channel` itself is preferred.
     """
     channels = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (channel.contact_id, channel.id))
     return next((candidate for candidate in channels if candidate.suppression is None), None)

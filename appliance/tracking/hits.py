@@ -122,9 +122,9 @@ def record_hits(batch: Sequence[Hit]) -> None:
 def judge_stored_hits(cases: Sequence[MessageHits], first: int, last: int) -> int:
     """Judge the stored hits of some messages, write the verdicts, and return the number of new hits.
 
-    `first` and `last` are times in milliseconds. Hits after `last` stay unjudged. Hits from before `first`, by
-    SAME_CLIENT_MS at most, are judged again, and their verdicts corrected if they have changed. New hits of contacts
-    who have restricted tracking since are deleted or anonymised.
+    `first` and `last` are times in milliseconds. New hits after `last` stay unjudged. Hits that already have a verdict
+    are judged again if they are at most SAME_CLIENT_MS older than `first`; verdicts that change are corrected. New hits
+    of contacts whose tracking is no longer `full` are deleted or anonymised.
     """
     require_write_transaction()
     stored: dict[int, list[tuple[StoredHit, str | None]]] = {case.message.message_id: [] for case in cases}
@@ -330,10 +330,10 @@ def _judge_batch(targets: LinkResolver) -> int:
 
 
 def _judge_separately(case: MessageHits, first: int, last: int) -> int:
-    """Judge the hits of one message and return their number.
+    """Judge the hits of one message in a transaction of their own, and return their number.
 
-    After an error the hits get the verdict `unsure` without being counted, so that they do not block others. Raises
-    Unavailable.
+    If that fails, the hits get the verdict `unsure` and are not counted, so that they do not block others. Only
+    Unavailable is raised, so that the hits are judged later.
     """
     try:
         return transactions.write(_judge_cases, [case], first, last)
@@ -368,8 +368,9 @@ _SELECT_JUDGED = (
 def rejudge_all(since: int = 0) -> tuple[int, int]:
     """Judge the hits of all messages with a hit since `since` (milliseconds) again, by the current rules.
 
-    Returns the number of messages and the number of changed verdicts. Anonymous hits keep their verdicts, because what
-    was known about their clients is not stored. Each batch of messages is a transaction.
+    Only the last `_MAX_REJUDGED_HITS` hits of a message are judged. Returns the number of messages and the number of
+    changed verdicts. Anonymous hits keep their verdicts, because what was known about their clients is not stored. Each
+    batch of messages is a transaction.
     """
     targets = LinkResolver()
     message_count = changed = last = 0

@@ -1,6 +1,7 @@
 """The texts of pages and system emails for recipients, in the languages that an account may choose.
 
-Pages fill in values such as `{address}`, emails merge tags such as `{{ brand.company_name }}`.
+The texts of pages contain values to fill in, such as `{address}`. The texts of emails contain merge tags, such as
+`{{ brand.company_name }}`.
 """
 
 from collections.abc import Mapping
@@ -454,5 +455,5 @@ def language_of_locale(locale: str) -> str:
 
 
 def get_texts(language: str) -> Mapping[str, str]:
-    """Return the texts in a language by key; raises KeyError unless `language_of_locale` returned the language."""
+    """Return the texts in a language by key; raises KeyError if the language is not one of `LANGUAGE_NAMES`."""
     return _LANGUAGES[language]

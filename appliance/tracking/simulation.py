@@ -62,8 +62,8 @@ class ThreadMessage(NamedTuple):
 def get_thread(captured: CapturedMessage) -> list[ThreadMessage]:
     """Return the messages that a phone shows around a captured SMS, sent and received, oldest first.
 
-    The thread has only messages of the same sender, at most `_MAX_SHOWN` sent ones on each side, and at most twice as
-    many received ones.
+    The thread has only messages to and from the same sender: at most `_MAX_SHOWN` sent ones before the captured SMS and
+    as many after it, and at most `2 * _MAX_SHOWN` received ones.
     """
     thread_key = (captured.account_id, captured.rcpt_to, captured.mail_from, captured.id)
     since = capture_inbox.get_cleared_id(captured.account_id)
@@ -182,7 +182,10 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
 
 
 async def perform_action(play: SimulatedAction) -> None:
-    """Apply an action; retries while the captured message is still being recorded as sent. Raises Unavailable."""
+    """Apply an action. Raises Unavailable if the database is unavailable.
+
+    While the captured message is still being recorded as sent, the action is retried up to `_MAX_TRIES` times.
+    """
     for tries_left in range(_MAX_TRIES, -1, -1):
         try:
             await commit(play.write)

@@ -21,7 +21,7 @@ class UnsubscribePage(NamedTuple):
     masked_address: str | None  # None if the recipient was erased
     style: PageStyle
     subscribed: bool
-    can_undo: bool
+    can_undo: bool  # no complaint or erasure prevents a new opt-in
 
 
 def find_message(token: str) -> Message | None:
@@ -222,7 +222,7 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
         for contact_channel in _fetch_channels(channel.contact_id)
         if (change := _apply_channel_choice(contact_channel, choices, evidence)) is not None
     ]
-    # Fetch the channel again, because its choice may have changed it.
+    # Fetch the channel again, because the choices applied above may have changed its row.
     channel = CHANNELS.find("id = ?", (channel.id,))[0]
     for offer in consent.fetch_list_offers(channel.account_id, channel.contact_id):
         is_wanted = choices.lists.get(offer.id, offer.is_member)

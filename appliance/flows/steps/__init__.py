@@ -1,4 +1,7 @@
-"""The registry of step kinds, in the order in which the editor offers them; a new kind is a file and a line here."""
+"""The registry of step kinds, in the order in which the editor offers them.
+
+To add a kind, write a file for it and add it to `KINDS`.
+"""
 
 from appliance.flows.steps.base import StepKind
 from appliance.flows.steps.contact_update import ContactUpdate

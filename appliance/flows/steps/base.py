@@ -163,7 +163,8 @@ class StepKind(ABC):
         """Return a short text that says what a step with these props does."""
 
 
-# The order in which an address is chosen for marketing messages, sendable ones first, and the skip reason it gives.
+# SQL for marketing messages: the order by which the contact's channel `x` is chosen, sendable ones first, and the skip
+# reason of the chosen channel `h`.
 _MARKETING = (
     "(x.subscribed = 1 AND x.suppression IS NULL)",
     "CASE WHEN h.id IS NULL THEN 'no_channel' "

@@ -113,5 +113,5 @@ def get_scope(account_id: int, writing: bool = False) -> Scope:
 
 
 def parse_filters(props: dict[str, Any], scope: Scope) -> list[Filter]:
-    """Parse the filters of a stored split; raises Invalid."""
+    """Parse the filters of a stored split; raises Invalid if they have become invalid."""
     return read.parse_filters(props["filters"], scope)

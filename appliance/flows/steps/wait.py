@@ -42,7 +42,7 @@ class Wait(StepKind):
         return {"duration": duration}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Let a run that has just come wait for the duration, and let one that has waited continue."""
+        """Let a run that has just arrived wait for the duration, and let a run that has waited continue."""
         until = context.now + node.props["duration"] * 1000
         return [CONTINUE if run.step_visit_id is not None else wait_until(until) for run in runs]
 

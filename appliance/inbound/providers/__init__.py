@@ -131,7 +131,7 @@ def _check_token(name: str, token: str, body: bytes) -> None:
 
 
 def find_sms_provider(hook: str) -> SmsProvider | None:
-    """Return the SMS provider with a webhook, whether enabled or not, or None."""
+    """Return the SMS provider that the webhook `hook` belongs to, even if the webhook is disabled, or None."""
     return next((provider for provider in SMS_PROVIDERS.values() if hook in provider.hooks), None)
 
 

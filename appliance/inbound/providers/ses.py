@@ -149,7 +149,10 @@ def _parse_topic(secret: str) -> _Topic:
 
 
 async def _verified_fields(body: bytes, topic: _Topic, fetch: Fetch) -> dict[str, str]:
-    """Verify a message of SNS for our topic, and return only its signed fields; raises NotAllowed."""
+    """Verify a message of SNS, and return only its signed fields.
+
+    Raises NotAllowed if the message is malformed, too old, for another topic, or not signed by SNS.
+    """
     try:
         envelope = decode_json(body, dict[str, Any])
         names = _SIGNED_FIELDS[envelope["Type"]]
@@ -184,7 +187,10 @@ def _verify(key: "RSAPublicKey", signature: bytes, signed: bytes, version: str) 
 
 
 async def _fetch_key(url: Any, topic: _Topic, fetch: Fetch) -> "RSAPublicKey":
-    """Return the key of a signing certificate from the topic's region, which is cached by URL; raises NotAllowed."""
+    """Return the key of the signing certificate at a URL, from the cache if possible.
+
+    Raises NotAllowed if the URL is not that of a certificate in the topic's region, or the certificate is invalid.
+    """
     if not isinstance(url, str) or not _is_topic_url(url, topic) or not _CERTIFICATE_PATH.fullmatch(urlsplit(url).path):
         raise invalid_signature()
     if urlsplit(url).query:

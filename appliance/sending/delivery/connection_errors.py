@@ -39,7 +39,7 @@ _NO_NAME_SERVER = Cause("no_name_server", "the DNS server did not answer", "chec
 
 
 def explain_failure(error: BaseException, seconds: float | None = None) -> Cause:
-    """Return the cause of a failed connection from the exception and those it was raised from.
+    """Return the cause of a failed connection from an exception and the exceptions that it was raised from.
 
     `seconds`, the timeout that applied, is only named in the message. An unknown cause has an empty name.
     """

@@ -124,7 +124,8 @@ def encode_quoted_printable(text: str) -> bytes:
 def encode_fragment(text: str) -> bytes:
     """Return a part of a body as quoted-printable, which may be joined with any other encoded part.
 
-    It ends with the line break of the text or with a soft break, which decodes to nothing (RFC 2045, 6.7, rule 5).
+    The result ends with the line break of the text, or with a soft break, which decodes to nothing (RFC 2045, 6.7,
+    rule 5).
     """
     if not text:
         return b""
@@ -152,7 +153,8 @@ def is_single_spaced(encoded: bytes) -> bool:
 def encode_unstructured(name: str, value: str) -> str:
     """Return the value of a free-text header (RFC 5322, 3.6.5), folded, as encoded words if it is not plain ASCII.
 
-    `name` is the name of the header, which takes up columns of the first line. Line breaks become spaces.
+    A value with `=?` or with a word of 900 characters or more is also written as encoded words. `name` is the name of
+    the header, which takes up columns of the first line. Line breaks become spaces.
     """
     value = _LINE_BREAKS.sub(" ", value).strip()
     if value.isascii() and "=?" not in value and all(len(word) < 900 for word in value.split(" ")):
@@ -174,7 +176,7 @@ def _fold(value: str, used_columns: int) -> str:
 
 
 def encode_words(value: str, used: int) -> str:
-    """Return a value as encoded words on one line each (RFC 2047), split between characters.
+    """Return a value as encoded words (RFC 2047), one on each line, split only between characters.
 
     `used` is the number of columns that the header name takes up on the first line.
     """

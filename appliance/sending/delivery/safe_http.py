@@ -75,7 +75,8 @@ class HttpResponse(NamedTuple):
 def is_public(address: str) -> bool:
     """Return whether an IP address is public.
 
-    An IPv6 address that contains an IPv4 address counts as that one. False for text that is not an IP address.
+    An IPv6 address that contains an IPv4 address is judged by the IPv4 address. Text that is not an IP address is not
+    public.
     """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])

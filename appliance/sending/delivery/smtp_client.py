@@ -132,7 +132,7 @@ def message_error(reply: Reply) -> DeliveryError:
 
 
 class Envelope(NamedTuple):
-    """A finished message with its envelope addresses; each is sent in ASCII form if it has one, else in UTF-8."""
+    """A finished message with its envelope addresses; an address is sent in ASCII form if it has one, else in UTF-8."""
 
     mail_from: str
     rcpt_to: str
@@ -443,7 +443,8 @@ class SmtpClient(SmtpProtocol):
         """Wait until the server is ready for the message of an opened envelope.
 
         Raises the error of a rejection: SenderRejected, RecipientRejected, MailUnauthenticated, Deferred, or
-        ConnectionFailed if the server accepts no more messages on this connection. Raises Deferred if it breaks.
+        ConnectionFailed if the server accepts no more messages on this connection. Also raises Deferred if the
+        connection breaks.
         """
         try:
             if opened.rcpt is None or opened.data is None:

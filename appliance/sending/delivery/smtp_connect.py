@@ -264,10 +264,10 @@ async def connect_to_mx(target: MxTarget) -> SmtpClient:
 
 
 async def _candidate_addresses(target: MxTarget, errors: list[str]) -> tuple[list[tuple[str, str]], bool]:
-    """Return at most `_MAX_MX_ADDRESSES` pairs (server, IP address) to try in order, and whether all are private.
+    """Return at most `_MAX_MX_ADDRESSES` pairs (server, IP address) to try, in order.
 
-    The lowest preference comes first; servers of equal preference are shuffled. The reason why a server has no address
-    is appended to `errors`.
+    Also return whether all servers that were looked up have private addresses only. The lowest preference comes first;
+    servers of equal preference are shuffled. The reason why a server has no address is appended to `errors`.
     """
     candidates: list[tuple[str, str]] = []
     lookups: list[mx_routes.Addresses] = []
@@ -447,9 +447,9 @@ SERVERS = {"relay": _current_relay, "capture": _capture_server}
 
 
 async def connect_to_provider(provider: str) -> SmtpClient:
-    """Open a connection to an email provider, a key of `SERVERS`.
+    """Open a connection to an email provider, named by a key of `SERVERS`.
 
-    Raises ClientRejected, also for an unknown provider, Deferred or ConnectionFailed.
+    Raises ClientRejected (also for an unknown provider), Deferred or ConnectionFailed.
     """
     server_of = SERVERS.get(provider)
     if server_of is None:
@@ -460,6 +460,6 @@ async def connect_to_provider(provider: str) -> SmtpClient:
 async def check_relay_login(email: Email) -> None:
     """Connect to the relay of the email settings, log in, and close the connection.
 
-    Raises ClientRejected, Deferred or ConnectionFailed.
+    Raises the errors of `open_connection`.
     """
     await (await open_connection(build_relay_server(email))).close()

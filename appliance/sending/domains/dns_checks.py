@@ -82,9 +82,9 @@ class _SpfEvaluation:
 
 
 def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
-    """Return the evaluation of the SPF record in a domain's TXT answer, with its includes looked up.
+    """Evaluate the SPF record in a domain's TXT answer, looking up its includes.
 
-    `problem` is set also if there is no record, more than one, or `+all`.
+    `problem` is also set if there is no record, if there are several, or if the record allows every sender (`+all`).
     """
     records = _spf_records(answer)
     if not records:
@@ -154,7 +154,7 @@ DmarcResult = tuple[Validity, tuple[str, ...], str | None]
 
 
 def check_dmarc(name: str, answer: DnsAnswer, lookup: Lookup) -> DmarcResult:
-    """Return the validity, the records and a problem or note of the DMARC policy at `name`, which is `_dmarc.<domain>`.
+    """Return (validity, records, problem or note) of the DMARC policy at `name`, which is `_dmarc.<domain>`.
 
     Any valid policy is accepted, also one inherited from a parent domain.
     """

@@ -172,7 +172,8 @@ class KeyRing:
     def get_signers_at(self, moment: int) -> tuple[Signer, ...]:
         """Return the signers of mail dated `moment` (ms): at most one for each algorithm, all of the same domain.
 
-        A domain that lost its verification signs only mail dated before. Raises KeyUnusable.
+        A domain that has lost its verification signs only mail dated before the loss. Raises KeyUnusable if a key
+        cannot be decrypted.
         """
         candidates = [row for row in self._rows if row.failed_at is None or row.failed_at > moment]
         nearest = [row for row in candidates if row.name == candidates[0].name]
@@ -212,7 +213,10 @@ def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
 
 
 def fetch_signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
-    """Return the signers of an account's mail from a domain, dated `at` (ms, default now). Raises KeyUnusable."""
+    """Return the signers of an account's mail from a domain, dated `at` (ms, default now).
+
+    Raises KeyUnusable if a key cannot be decrypted.
+    """
     return fetch_key_ring(account_id, domain_name).get_signers_at(clock.now_ms() if at is None else at)
 
 
@@ -264,5 +268,5 @@ def _decrypt_key(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None
 
 
 def _label(domain_id: int, selector: str) -> str:
-    """Return the label that a private key is encrypted with: a copy of it in another row cannot be decrypted."""
+    """Return the label with which a private key is encrypted; a copy of the key in another row cannot be decrypted."""
     return f"{domain_id}:{selector}"

@@ -186,10 +186,10 @@ def parse_message(raw: bytes) -> EmailMessage:
 
 
 def get_parts(captured: CapturedMessage) -> dict[str, Any]:
-    """Return the content of a captured message by `headers`, `html`, `text`, `raw` and `sms`.
+    """Return the content of a captured message as a dict with the keys `headers`, `html`, `text`, `raw` and `sms`.
 
-    `headers` is a list of (name, value). A missing part is None. `sms` is the `SegmentCount` of an SMS, None for an
-    email.
+    `headers` is a list of (name, value). `html` or `text` is None if an email has no such part. `sms` is the
+    `SegmentCount` of an SMS, None for an email.
     """
     if captured.channel == "sms":
         text = bytes(captured.source).decode()

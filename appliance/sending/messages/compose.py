@@ -512,7 +512,7 @@ _HINT_INTERVAL_MS = 30 * 86_400_000
 def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
     """Return whether an SMS must contain the opt-out hint.
 
-    With `sent_at` (Unix milliseconds), return it for an SMS that was sent then, whose own hint does not count.
+    `sent_at` (Unix milliseconds) is given for an SMS that has been sent: the hint in that SMS itself does not count.
     """
     if config.current().sms.opt_out_hint == "always":
         return True

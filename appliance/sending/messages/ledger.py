@@ -180,7 +180,10 @@ def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
 
 
 def record_event(row: Claim, event: str, data: dict[str, Any]) -> None:
-    """Record an event of a message for the contact that its row refers to now; `data` is added to its common data."""
+    """Record an event of a message for the contact to which the message's row refers now.
+
+    `data` is added to the data of `build_event_data`.
+    """
     # The contact of the claim may have been merged into another, or deleted, since then.
     contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
     log.record(

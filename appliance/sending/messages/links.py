@@ -55,7 +55,7 @@ def build_preferences_url(message_id: int) -> str:
 
 
 def build_confirmation_url(confirmation_id: int) -> str:
-    """Return the URL of the page that confirms a sign-up; a POST there confirms it."""
+    """Return the URL of the page that confirms a sign-up or an erasure request; a POST there confirms it."""
     return f"{config.base_url(config.current())}/d/{crypto.sign_token(CONFIRM, confirmation_id)}"
 
 

@@ -1,4 +1,4 @@
-"""Records the outcomes of claimed messages with their counters and events, in the caller's transaction.
+"""Record the outcomes of claimed messages with their counters and events, in the caller's transaction.
 
 Accepted messages are recorded together, with one statement for each table; all other outcomes are recorded one by one.
 """
@@ -354,8 +354,8 @@ def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_cou
 def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: PreparedMessage | None) -> None:
     """Schedule a lookup or a resend of a message that may have been accepted, else set it to `uncertain` (P3).
 
-    An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that a retry sends the
-    same message, also if a person starts it.
+    An SMS is looked up if its provider supports that. The bytes in `prepared` are stored, so that every retry, also one
+    that a person starts, sends the same message.
     """
     _store_payload(row, prepared)
     if _start_lookup(row):
@@ -375,8 +375,8 @@ def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: Prepa
 def _should_resend(row: Claim) -> bool:
     """Return whether an uncertain message is sent again automatically.
 
-    It is if the provider accepts an SMS only once however often it is sent. Otherwise it is sent again only once, if
-    `in_doubt` is `resend`.
+    An SMS is sent again if its provider accepts it only once, however often it is sent. Any other message is sent again
+    only once, and only if `in_doubt` is `resend`.
     """
     if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].is_idempotent:
         return True

@@ -72,7 +72,7 @@ class UnsignedMessage(NamedTuple):
     """A rendered message before it is signed with DKIM.
 
     Signing takes longer than rendering and needs only the keys, so it may happen on another thread. If
-    `is_single_spaced`, the body is in relaxed form already (`mime.is_single_spaced`), which makes it faster.
+    `is_single_spaced`, the body is in relaxed form already (`mime.is_single_spaced`), which makes signing faster.
     """
 
     prepared: PreparedMessage
@@ -318,7 +318,7 @@ class MessagePreparer:
     def _get_source(self, claim: Claim) -> SourceId | None:
         """Return the campaign or flow step that a message shares content with, or None for a single message.
 
-        Raises ValueError if the run that sent it was deleted.
+        Raises ValueError if the run that sent the message was deleted.
         """
         if claim.campaign_id is not None or claim.run_id is None or claim.flow_id is None or claim.step_id is None:
             return claim.campaign_id
@@ -454,7 +454,7 @@ def get_bounce_class(row: Message) -> str | None:
 
 
 def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge tag `data` of a message, with the password reset link added if it is such an email.
+    """Return the merge tag `data` of a message; that of a password reset email with the link to reset added.
 
     The link is the same at every attempt. It is left out for a captured message and for a disabled or deleted user.
     """

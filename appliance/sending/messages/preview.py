@@ -105,9 +105,9 @@ def validate_preview(account_id: int, request: PreviewRequest, _: int | None = N
 
 
 def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact | None, Faults]:
-    """Return the contact whose values are shown (None: sample values), and all errors of the design.
+    """Return the contact whose values are shown (None: sample values), and the design's errors that are tolerated.
 
-    Raises Invalid with the errors that prevent a preview.
+    With these errors, the design can still be rendered. Raises Invalid for all other errors.
     """
     faults, tolerated = Faults(), Faults()
     contact = _find_contact(account_id, request.contact_id, faults)
@@ -236,7 +236,7 @@ def render_in_brand(account_id: int, fields: dict[str, Any], changed: brands.Bra
 
 
 def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[PreviewWarning]:
-    """Return the warnings about the fields of a template; if they do not render, only that."""
+    """Return the warnings about the fields of a template; if they do not render, only the warnings that say so."""
     try:
         return _find_warnings(*_render(account_id, document_fields, None, {})) + _find_placeholders(document_fields)
     except Invalid as error:
@@ -441,7 +441,7 @@ def measure_html_bytes(account_id: int, template_id: int) -> int | None:
 
 
 class _RowSplitter:
-    """A splitter of a rendered email into rows at its marks; `entries` are the sections of its design."""
+    """A splitter of a rendered email into rows at its marks; `entries` are the sections of the email's design."""
 
     def __init__(self, entries: list[Entry], contact: Contact | None, theme: Theme) -> None:
         self._entries = {entry.section.path: entry for entry in entries}

@@ -94,7 +94,8 @@ _FLOW_STATE = (
 def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     """Claim an open row for `process` if its message may be sent now (P4, P5), and return whether it was claimed.
 
-    A message that may never be sent is skipped. One that has to wait stays open, if necessary with a later due time.
+    A message that may never be sent is skipped. A message that has to wait stays open, if necessary with a later due
+    time.
     `row` is the row as stored. `rendered` is the claim that the message was rendered for: its `first_attempt_at` and
     `body_hash` are stored.
     """
@@ -135,8 +136,8 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
 def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
     """Return whether a flow allows one of its messages to be sent now.
 
-    It does not while it is paused or deleted. A message in quiet hours is held until they end. A message that was due
-    before `drop_before` of the flow, which a resume may set, is skipped.
+    A paused or deleted flow does not. A message in quiet hours is held until they end. A message that was due before
+    the flow's `drop_before`, which a resume may set, is skipped.
     """
     flow = fetch_one(_FLOW_STATE, (row.flow_id,))
     if flow is None or flow[0] is None:
@@ -195,7 +196,7 @@ def _get_recipient_refusal(row: Claim) -> str | None:
 
 
 def _get_channel_state(row: Claim) -> tuple[Any, ...] | None:
-    """Return (subscribed, suppression, opt-out time) of the row's address, or None if it is not the contact's any more.
+    """Return (subscribed, suppression, opt-out time) of the row's address, or None if its contact no longer has it.
 
     Without this check, a message could reach another contact who has the address now.
     """

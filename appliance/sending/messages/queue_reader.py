@@ -1,4 +1,4 @@
-"""Reads the messages that may be claimed next, in sending order: single messages, then campaigns and flows in turns.
+"""Read the messages that may be claimed next, in sending order: single messages, then campaigns and flows in turns.
 
 Every source of rows belongs to one account, and each result is divided evenly between the accounts, however many
 messages one of them has. The reader reads each row of a source once and remembers its position there. If a recipient

@@ -1,4 +1,4 @@
-"""Messages in doubt: their stored bytes, recovery after a crash, SMS lookups, and what users do with them.
+"""Messages in doubt: their stored bytes, recovery after a crash, SMS lookups, and the decisions of users.
 
 A user can send a failed or uncertain message again, count it as sent, or cancel it. The delays between automatic
 attempts are in `outcomes`.

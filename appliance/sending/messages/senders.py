@@ -97,7 +97,7 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
 def has_domain_failed(account_id: int, address: str) -> bool:
     """Return whether email from an address must stop because the DNS records of its domain are missing.
 
-    It never has to with the capture transport or `email.allow_unverified_domains`.
+    With the capture transport or `email.allow_unverified_domains`, it never must.
     """
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
@@ -279,7 +279,7 @@ class WarmUpDay(NamedTuple):
 
     domain: str
     day: int  # days since 1970 UTC
-    step: int  # index of `DAILY_CAPS`; its length after the warm-up
+    step: int  # index of `DAILY_CAPS`; after the warm-up, the length of `DAILY_CAPS`
     cap: int  # the day's quota of messages; 0 is unlimited
     accepted: int
     hard: int = 0  # hard bounces

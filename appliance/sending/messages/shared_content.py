@@ -390,10 +390,10 @@ def build_step_snapshot(defaults: FlowDefaults, template: Template, transactiona
 def add_step_links(
     template: Template, snapshot: dict[str, Any], is_email: bool, messages: StepMessages = NO_STEP_MESSAGES
 ) -> dict[str, Any]:
-    """Return the snapshot with `links` set to the [URL, text] of each link of the step; transactional ones have none.
+    """Return the snapshot with `links` set to the [URL, text] of each link of the step.
 
-    `messages` are the links of sources that were compiled before, or the MergeError of compiling them. Raises
-    MergeError.
+    A transactional step gets no links. `messages` are the links of sources that were compiled before, or the MergeError
+    of compiling them. Raises MergeError if the message does not compile.
     """
     if is_email:
         source = build_step_source(revisions.to_document(template), snapshot)

@@ -145,7 +145,7 @@ def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
 
 
 def _may_be_quiet(row: Claim, settings: _AccountSettings, now: int) -> bool:
-    """Return whether the account's quiet hours may apply to an SMS now; they may if its time zones are unknown."""
+    """Return whether the account's quiet hours may apply to an SMS now; true if the number's time zones are unknown."""
     if settings.quiet_hours is None:
         return False
     time_zones = numbers.inspect_number(row.recipient_key or "").zones

@@ -550,7 +550,10 @@ _RESET_EMAIL = SystemEmail(
 
 
 def can_reset_password() -> bool:
-    """Return whether passwords can be reset by email, which is not so if all users can read captured emails."""
+    """Return whether passwords can be reset by email.
+
+    They cannot be with the capture transport, because all users can read captured emails.
+    """
     return config.current().email.transport != "capture"
 
 

@@ -140,7 +140,7 @@ def normalize(text: str) -> str:
 def _words(text: str, punctuation: str) -> list[str]:
     """Return the lower-case words of the first `_MAX_CHARACTERS` of a text, without accents.
 
-    Characters other than letters, digits and spaces are replaced by `punctuation`: a space, or an empty string.
+    Characters other than letters, digits and spaces are replaced with `punctuation`: a space, or an empty string.
     """
     characters = []
     for character in unicodedata.normalize("NFKD", text[:_MAX_CHARACTERS]).casefold():
@@ -184,7 +184,10 @@ _OTHER_KEYWORDS: dict[Meaning, frozenset[str]] = {
 
 @lru_cache(maxsize=16)
 def _stop_words(extra_words: tuple[str, ...]) -> dict[str, str]:
-    """Return the opt-out keywords by their letters without spaces: "stopall" maps to "STOP ALL"."""
+    """Return the opt-out keywords by the form in which they are compared, without case, spaces and punctuation.
+
+    An example is `{"stopall": "STOP ALL"}`.
+    """
     keyword_by_letters = {
         "".join(_words(word, "")): " ".join(_words(word, " ")).upper() for word in (*STOP, *extra_words)
     }

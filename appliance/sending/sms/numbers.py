@@ -76,7 +76,7 @@ class NumberInfo(NamedTuple):
 
     `country` is a two-letter code, or None if the number belongs to no country. `type` is `unknown` or one of `mobile`,
     `fixed`, `fixed_or_mobile`, `toll_free`, `premium`, `shared_cost`, `voip`, `personal`, `pager`, `uan` and
-    `voicemail`. `zones` are all time zones in which the number may be: usually one, none if that is unknown.
+    `voicemail`. `zones` are all time zones in which the number may be: usually one; the tuple is empty if unknown.
     """
 
     country: str | None

@@ -56,7 +56,7 @@ def count_segments(text: str) -> SegmentCount:
 
 
 def replace_typography(text: str) -> str:
-    """Replace typographic quotes, dashes, dots and spaces by their equivalents in GSM-7.
+    """Replace typographic quotes, dashes, dots and spaces with their equivalents in GSM-7.
 
     A text that still contains characters outside of GSM-7 is returned unchanged.
     """

@@ -111,9 +111,9 @@ class CircuitBreaker:
                         self._count_unwelcome(claim.campaign_id, get_address_group(claim.recipient), error)
 
     def _count_unwelcome(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
-        """Count rejections of a campaign by a recipient group because of our reputation; an accepted message resets it.
+        """Count rejections of a campaign by a recipient group because of our reputation.
 
-        At `MAX_REFUSALS` the campaign is to be paused.
+        An accepted message resets the count. At `MAX_REFUSALS` the campaign is to be paused.
         """
         key = (campaign_id, group)
         if isinstance(error, RecipientRejected) and bounce_classes.is_sender_blocked(
@@ -177,8 +177,8 @@ _STOP_FILE_SECONDS = 0.25
 class StopSwitch:
     """A callable that returns whether this process may not send.
 
-    It may not if it is ending (`stopping`), if there is a STOP file, or if the disk guard reports a problem. The stop
-    switch of an account is not checked here.
+    A process may not send if it is ending (`stopping`), if there is a STOP file, or if the disk guard reports a
+    problem. The stop switch of an account is not checked here.
     """
 
     def __init__(self) -> None:

@@ -124,9 +124,10 @@ class ConnectionPool:
         return None
 
     async def reserve(self, target: MxTarget, limit: int) -> None:
-        """Count a new connection to the target's group, after closing idle ones if the group has `limit` connections.
+        """Reserve a new connection in the target's group.
 
-        Waits for closing connections, but not for those in use, which may thus exceed the limit.
+        If the group has `limit` connections, close idle ones and wait until they are closed. Connections in use are not
+        waited for, so the group may exceed `limit`.
         """
         while True:
             idle = [connection for connection in self._idle if connection.target.group == target.group]
@@ -208,7 +209,7 @@ _MAX_CACHED_HOSTS = 5_000
 
 
 class UnreachableHosts:
-    """The mail servers that could not be reached or rejected senders in this process; used on one event loop."""
+    """The mail servers that this process could not reach, and those that rejected a sender; used on one event loop."""
 
     def __init__(self) -> None:
         self._last_reply_at = float("-inf")  # monotonic time of the last reply of any server

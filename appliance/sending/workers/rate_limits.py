@@ -378,7 +378,8 @@ class SmsRateLimits(RateLimits):
     def record_uncertain(self) -> bool:
         """Count an uncertain message, and return whether to close the provider.
 
-        It is closed after `MAX_UNCERTAIN` in a row, and after each further one until it is at its full rate again.
+        A provider is closed after `MAX_UNCERTAIN` uncertain messages in a row, and then after each further one until it
+        is at its full rate again.
         """
         self._uncertain_in_a_row += 1
         if self._uncertain_in_a_row < MAX_UNCERTAIN and self._probe is None:

@@ -374,8 +374,8 @@ class ReadyQueue:
     def _set_waiting(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
         """Move a message popped from `queue` to those that wait for the limit `name`.
 
-        Return whether to try the next message of `queue`; False if `queue` is itself the one of that limit. If too many
-        wait for the limit, the message is dropped and its row is read again.
+        Return whether to try the next message of `queue`: not if `queue` contains only messages that wait for this
+        limit. If too many wait for the limit, the message is dropped and its row is read again.
         """
         singly = ready.claim.is_single
         waiting = (self._single_waiting if singly else self._waiting).setdefault(name, deque())

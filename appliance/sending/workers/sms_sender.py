@@ -114,7 +114,7 @@ class SmsWorker:
             await self._write(None)
 
     async def _write(self, claim: Claim | None) -> bool:
-        """Store the outcome of the last message, if any, and claim the next; return whether that was claimed."""
+        """Store the outcome of the last message, if any, and claim the given one; return whether it was claimed."""
         outcome, self._outcome = self._outcome, None
         try:
             return await self._shared.outcome_writer.write(outcome, claim)

@@ -80,7 +80,7 @@ class SmtpWorker:
         dialogue, closed = await self._connect()
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
-            # Its recipient group asked for a lower rate meanwhile. SMTP cannot withdraw an envelope that was sent.
+            # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
             if self._pipelined is not None:
                 self._abort_connection(ready.claim.provider)
             self._ready_queue.put_back(ready)
@@ -118,7 +118,7 @@ class SmtpWorker:
         return False
 
     async def _connect_ahead(self, provider: str) -> None:
-        """Connect to a provider before a message for it is taken. Raises DeliveryError."""
+        """Connect to a provider before a message for it is taken. Raises DeliveryError if that fails."""
         await self._get_connection(provider)
 
     def _close_idle(self) -> None:
@@ -238,7 +238,7 @@ class SmtpWorker:
     async def _wait_until_ready(
         self, dialogue: SmtpClient, envelope: Envelope, opened: OpenedEnvelope | None, outcome: Outcome
     ) -> DeliveryError | None:
-        """Wait until the server is ready for the message; return the error if it rejects it or the connection ends."""
+        """Wait until the server is ready for the message; return the error of a rejection or a lost connection."""
         try:
             await dialogue.wait_until_ready(opened or dialogue.open_envelope(envelope))
         except DeliveryError as error:
@@ -258,7 +258,8 @@ class SmtpWorker:
     async def _deliver(self, dialogue: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
         """Send the message and set its error or reply.
 
-        The next message is taken at the same time, and its envelope sent behind if it has the same provider.
+        The next message is taken meanwhile, and its envelope is sent behind this message if both have the same
+        provider.
         """
         provider, next_envelope = outcome.claim.provider, None
         if not self._limits.is_timed and not self._is_halted():

@@ -238,7 +238,7 @@ def clean_body(body: str) -> str:
 
 
 def decode_hook(body: bytes, type_: type[T]) -> T:
-    """Decode the JSON of a webhook request into `type_`. Raises ValueError.
+    """Decode the JSON of a webhook request into `type_`. Raises ValueError if that fails.
 
     Incomplete characters are replaced, because a text may have been cut in the middle of an emoji. Otherwise the
     request would be rejected, and an opt-out in it lost.
@@ -380,7 +380,10 @@ class Provider(ABC):
         raise LookupUnsupported("it lists no messages")
 
     async def check_login(self) -> str:
-        """Check the login without sending an SMS, and return the result as a predicate. Raises DeliveryError."""
+        """Check the login without sending an SMS, and return the result as a predicate, such as `accepts the login`.
+
+        Raises DeliveryError if the login is rejected or the provider cannot be reached.
+        """
         return "is always there"
 
     def list_warnings(self) -> list[str]:
@@ -394,7 +397,7 @@ class Provider(ABC):
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Verify and parse a request to the webhook with the path `hook` (one of `hooks`).
 
-        Raises NotAllowed if its signature is not valid or too old, Invalid if its content is, and NotFound if the
+        Raises NotAllowed if the signature is invalid or too old, Invalid if the content is invalid, and NotFound if the
         provider has no webhooks.
         """
         raise NotFound

@@ -98,7 +98,8 @@ class Http(Provider):
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Verify and parse a webhook request.
 
-        Raises NotAllowed if its signature is not valid or older than `_MAX_AGE_SECONDS`, Invalid if its body is not.
+        Raises NotAllowed if the signature is invalid or more than `_MAX_AGE_SECONDS` old, Invalid if the body is
+        invalid.
         """
         webhook_id, timestamp = received.headers.get("webhook-id", ""), received.headers.get("webhook-timestamp", "")
         signature = received.headers.get("webhook-signature", "")
@@ -147,7 +148,7 @@ def _error_of(response: HttpResponse) -> DeliveryError:
 def _parse_error(error: Any) -> tuple[str | None, str]:
     """Return (code, text) of an error; it is an object with `code` and `message`, or text that may begin with a code.
 
-    The code may also be the name of a bounce class. It is None if there is none.
+    The code may also be the name of a bounce class, or None if the error has no code.
     """
     if isinstance(error, dict):
         code = base.clean_text(error.get("code"), 20) or None

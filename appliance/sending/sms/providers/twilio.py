@@ -131,7 +131,7 @@ class Twilio(Provider):
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Verify and parse a webhook request; a receipt and an incoming SMS are accepted at either URL.
 
-        Raises NotAllowed if its signature is not valid, Invalid if its content is not.
+        Raises NotAllowed if the signature is invalid, Invalid if the content is invalid.
         """
         fields = _verified_fields(received, self.get_webhook_secret())
         sid = base.parse_id(fields.get("MessageSid") or fields.get("SmsSid"))
@@ -256,7 +256,7 @@ def _next_page_url(listing: Mapping[str, Any]) -> str | None:
 def _verified_fields(received: HookRequest, token: str) -> dict[str, str]:
     """Verify the signature of a webhook request and return its fields, from a form or a JSON object.
 
-    `token` is the auth token. Raises NotAllowed if the signature is not valid, Invalid if the JSON is not.
+    `token` is the auth token. Raises NotAllowed if the signature is invalid, Invalid if the JSON is invalid.
     """
     signature = received.headers.get("x-twilio-signature", "")
     if not token or not signature:
