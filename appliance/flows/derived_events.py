@@ -98,8 +98,9 @@ def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Bi
 def falls_on(value: Any, query: DateQuery) -> bool:
     """Return whether a date is on the day of the query.
 
-    The value is a text, with or without a time or a year, or Unix milliseconds. In a yearly query, a date counts from
-    its own day on, and Unix milliseconds from the following year on. A value that is not a date counts as no match.
+    `value` is text, with or without a time or a year, or Unix milliseconds. In a yearly query, a date that is later
+    than the day does not match, and a time in Unix milliseconds matches from the following year on. A value that is no
+    date does not match.
     """
     if isinstance(value, str) and query.yearly and len(value.removeprefix("--")) == 5:
         return _is_same_day(f"2000-{value.removeprefix('--')}", query.day)
@@ -171,7 +172,7 @@ class _DateTrigger(NamedTuple):
 class _ScanState(msgspec.Struct):
     """How far a trigger has scanned.
 
-    `asks` is the `query` of the trigger at the time, and `day` the last day that was checked completely. While the
+    `asks` is the trigger's `query` for which it scanned, and `day` the last day that was checked completely. While the
     following day is being checked, `contact` is the id of the last contact checked.
     """
 
@@ -434,7 +435,7 @@ def check_segments() -> None:
 def _get_start_event(watch: _SegmentWatch) -> int:
     """Return the id of the last event before the last complete check of a segment.
 
-    In a new process, return that of the last event before the last `CHECK_INTERVAL_SECONDS`.
+    In a new process, return the id of the last event that is older than `CHECK_INTERVAL_SECONDS`.
     """
     last_check = _last_checks.get(watch.segment_id)
     if last_check is not None:

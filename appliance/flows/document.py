@@ -210,8 +210,9 @@ class _StepParser:
 def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> StepKind | None:
     """Return the kind of a step without `type`, from its keys, or None if they do not decide.
 
-    A stored step keeps its kind unless it has a key of another kind. Otherwise it is the first kind that claims one of
-    the keys. A step with only `template_id` is an email, and one with only a number as `duration` a wait.
+    A stored step keeps its kind unless it has a key of another kind. For any other step, the first kind that claims one
+    of the keys is returned. A step with only `template_id` is an email, and a step with only a number as `duration` is
+    a wait.
     """
     claiming = next((kind for kind in KINDS if kind.claims & sent_keys), None)
     if previous_step is not None and (
@@ -229,8 +230,8 @@ def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> S
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """Return the values of a raw step that belong to its kind, with None for absent ones.
 
-    A duration of 0 is not absent. A stored step keeps `transactional` if it is not sent, and its own template is not
-    copied onto itself.
+    A duration of 0 is not absent. A stored step keeps `transactional` if the raw step does not have that key. Its own
+    template is not copied onto itself.
     """
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value

@@ -139,7 +139,7 @@ class StepExecutor:
     def _execute_step(
         self, node: Node, runs: list[ActiveRun], until: float | None
     ) -> list[tuple[ActiveRun, StepResult]]:
-        """Execute a step for all runs at it, and return the runs with their results.
+        """Execute a step for all runs at it, and return (run, result) for each.
 
         Runs are grouped by chain depth and test, because events that the step records are one deeper in the chain than
         the event that started the run. Runs that are left after `until` are postponed and have no result.
@@ -173,7 +173,7 @@ class StepExecutor:
     ) -> Iterator[tuple[ActiveRun, StepResult]]:
         """Execute a step for each run separately after it failed for all together, so that only failing runs end.
 
-        Yields each run with its result. It takes longer, so runs that are left after `until` are postponed.
+        Yields (run, result). Because this takes longer, runs that are left after `until` are postponed.
         """
         for index, run in enumerate(runs):
             if index and _is_past(until):
@@ -273,9 +273,9 @@ _batch_sizes = _BatchSizes()
 
 
 def advance_due_runs() -> bool:
-    """Advance one batch of due runs of each flow until each run waits or has ended; return whether any flow had one.
+    """Advance one batch of due runs of each flow; return whether any flow had due runs.
 
-    A flow that fails is logged and tried again by the next call. Raises Unavailable.
+    A flow that fails is logged and tried again by the next call. Raises Unavailable if the database cannot be written.
     """
     has_advanced = False
     for flow_id in list_due_flows():
@@ -307,7 +307,7 @@ def is_due() -> bool:
 
 
 def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
-    """Advance up to `limit` due runs of a flow; return their number, and the seconds it took.
+    """Advance up to `limit` due runs of a flow; return (number of runs, seconds that it took).
 
     Runs that were due before `drop_before` of the flow are ended instead. Returns (0, 0.0) if the flow is not active.
     """
@@ -373,7 +373,7 @@ WorkUnit = Callable[[], bool]
 class FlowWorker:
     """The worker that runs all units of work, in one thread at a time; set `stopping` to stop it.
 
-    If `work` is called while another thread works, that thread does another round instead.
+    If `work` is called while another thread is working, that thread does another round instead.
     """
 
     def __init__(self, units: tuple[WorkUnit, ...]) -> None:

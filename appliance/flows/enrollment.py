@@ -66,8 +66,8 @@ class OpenFlow(NamedTuple):
 class Entrant(NamedTuple):
     """A contact that is about to enter a flow.
 
-    `event_id` and `depth` (of its chain) are those of the triggering event; the id is None if a user enrolls the
-    contact.
+    `event_id` is the id of the triggering event, or None if a user enrolls the contact; `depth` is the chain depth of
+    that event.
     """
 
     contact_id: int
@@ -303,7 +303,7 @@ def _load_live_flows() -> list[_LiveFlow]:
 
 
 def _load_goals() -> list[_Goal]:
-    """Return the goals of active flows, and of others with live runs, which may send messages later."""
+    """Return the goals of active flows, and of other flows with live runs, because these may still send messages."""
     return [
         _Goal(*row)
         for row in rows(
@@ -365,7 +365,10 @@ def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator
 
 
 def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bool:
-    """Apply effects and move the cursor; return False, and do nothing, if the cursor is no longer at `cursor`."""
+    """Apply effects and move the cursor to `new_cursor`.
+
+    Return False, and do nothing, if the cursor is no longer at the event `cursor`.
+    """
     require_write_transaction()
     if get_cursor() != cursor:
         return False
@@ -498,7 +501,7 @@ class EnrollWrite(Struct):
 
 
 class EnrollmentResult(Struct):
-    """The result of an enrollment: the number of contacts that entered, and of those that could not."""
+    """The result of an enrollment: how many contacts entered, and how many could not, by reason."""
 
     enrolled: Annotated[int, Meta(description="number of contacts added")] = 0
     already_inside: Annotated[int, Meta(description="number of contacts already in the flow")] = 0

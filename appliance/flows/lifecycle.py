@@ -148,8 +148,8 @@ _HINTS = {("activate", "archived"): "Make it a draft first: PATCH its `status`."
 def change_status(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
     """Change the status of a flow; the caller saves the flow.
 
-    An archived flow keeps its contacts. `messages` are as in `activate`. Raises Unavailable, or Invalid:
-    `invalid_transition`, or with all blockers.
+    An archived flow keeps its contacts. `messages` are as in `activate`. Raises Unavailable while contacts are being
+    removed, or Invalid: `invalid_transition`, or with all blockers.
     """
     if to == "active":
         activate(flow, by, messages=messages)
@@ -171,7 +171,8 @@ def restore_draft(flow: Flow) -> None:
 def undo_status_change(flow: Flow, to: str, by: Actor) -> None:
     """Undo pausing, resuming or archiving a flow: return it to its former status `to`. The caller saves the flow.
 
-    Raises Unavailable, or Invalid if the change is no longer possible: `invalid_transition`, or with all blockers.
+    Raises Unavailable while contacts are being removed, or Invalid if the change is no longer possible:
+    `invalid_transition`, or with all blockers.
     """
     require_write_transaction()
     paused_at = flow.paused_at
@@ -264,7 +265,7 @@ def request_approval(flow: Flow, by: Actor) -> None:
 
 
 def approve(flow: Flow, by: Actor) -> None:
-    """Approve the current state of a flow; raises NotAllowed. The caller saves the flow."""
+    """Approve the current state of a flow; raises NotAllowed if `by` may not approve it. The caller saves the flow."""
     require_write_transaction()
     approvals.approve(flow, by)
 
@@ -315,9 +316,10 @@ Content = dict[str, Any]
 
 @contextmanager
 def hold_back_draft(flow: Flow, changed: Template | None = None) -> Iterator[None]:
-    """Put the live content into a flow's templates while the `with` block publishes it, then the unpublished edits.
+    """Keep the unpublished edits of a flow out of its templates while the `with` block publishes the flow.
 
-    For the template that an API client just `changed`, only that change, its last revision, is published.
+    The templates get the live content before the block, and the unpublished edits again after it. For the template that
+    an API client just `changed`, only that change, its last revision, is published.
     """
     require_write_transaction()
     held_back = []

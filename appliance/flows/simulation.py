@@ -605,7 +605,7 @@ def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
 
 
 def _get_contact_name(contact_id: int) -> str:
-    """Return a contact's name and first address, or only one if the other is missing, or a placeholder for neither."""
+    """Return a contact's name and first address, or a placeholder if the contact has neither."""
     contact = contacts.load_relations([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))

@@ -164,9 +164,10 @@ class EntryResult(NamedTuple):
 
 
 def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> EntryResult:
-    """Start a run of a contact, even if the trigger does not match or the frequency forbids it, which becomes a note.
+    """Start a run of a contact, even if the trigger does not match or the frequency forbids it.
 
-    `given` is data of the triggering event that overrides the default.
+    What would prevent the entry in reality becomes a note. `given` is data of the triggering event that overrides the
+    default.
     """
     require_write_transaction()
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
@@ -428,9 +429,10 @@ class RecentMatches(NamedTuple):
 
 
 def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> RecentMatches:
-    """Return the last `MAX_EVENTS` contacts with the trigger's event in the last `days` days, each matched against it.
+    """Return the last `MAX_EVENTS` contacts that had the trigger's event in the last `days` days.
 
-    A trigger that is incomplete or invalid matches no contact.
+    Each has the information whether its last event matches the trigger. A trigger that is incomplete or invalid matches
+    no contact.
     """
     since_ms = clock.now_ms() - days * DAY_MS
     if spec.event == MANUAL:

@@ -21,7 +21,8 @@ from appliance.core import clock
 class Reason(Struct):
     """A filter of a split, and whether it matches the contact; `rows` are the filters of a group.
 
-    `decided` marks the filters that determined the result. For example, if all filters must match, those that do not.
+    `decided` marks the filters that determined the result. For example, if all filters must match, the filters that do
+    not match have determined it.
     """
 
     name: Annotated[str, Meta(description="name of the filter")]

@@ -155,7 +155,7 @@ def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str
 
 
 def restart_listening(flow_id: int) -> None:
-    """Let a flow start only from events after this transaction, and let its date trigger start over."""
+    """Let a flow start only from events after this transaction, and let the scan of its date trigger start over."""
     require_write_transaction()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
@@ -349,7 +349,8 @@ def _exclude_own_events(flow_id: int, spec: TriggerSpec, binder: Binder) -> str:
 def _compile_memberships(spec: TriggerSpec, binder: Binder) -> list[str]:
     """Return the conditions on list and segment.
 
-    List and segment events must be about them; for any other event, the contact must be in the list.
+    A list or segment event must be about the trigger's list or segment. For any other event, the contact must be in the
+    list.
     """
     parts = []
     if spec.contact_list_id is not None:

@@ -320,10 +320,10 @@ class _PinnedMessage(NamedTuple):
 
 
 def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
-    """Publish the current state of a flow as a new version, unless it equals the last one; return whether it did.
+    """Publish the current state of a flow as a new version, unless it equals the last version.
 
-    `compiled` is from `prepare_messages`. The caller saves the flow. Raises Invalid if a message does not render, or if
-    all messages together have too much merge tag code.
+    Returns whether a version was published. `compiled` is from `prepare_messages`. The caller saves the flow. Raises
+    Invalid if a message does not render, or if all messages together have too much merge tag code.
     """
     require_write_transaction()
     nodes = compile_steps(flow.steps)
@@ -364,7 +364,7 @@ def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None =
 
 
 def prepare_changed_step(template: Template, document: dict[str, Any]) -> StepMessages:
-    """Compile the message of a step with the new content of its template, if its flow is active."""
+    """Compile the message of a step with the new content of its template; compile nothing if its flow is not active."""
     flow = Flow.get_by_id(template.flow_id)
     steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
     step = next(steps, None)

@@ -208,9 +208,9 @@ _MAX_TOKENS = 10
 
 
 class SignedMessages(NamedTuple):
-    """The ids of our messages that signatures in returned mail name.
+    """The ids of our messages that are named by signatures in returned mail.
 
-    `proven_ids` are those named by a signature that only a system with the message itself knows.
+    `proven_ids` are named by a signature that only a system with the message itself knows.
     """
 
     named_ids: frozenset[int]
@@ -280,8 +280,8 @@ def _build_complaint(
 ) -> Complaint | None:
     """Return a complaint, or None if the signatures do not name exactly one message.
 
-    Return None also if no signature proves the complaint and it names no recipient. `arrived_at` is the message whose
-    return path received the mail, or None.
+    Also returns None if no signature proves the complaint and no recipient is named. `arrived_at` is the id of the
+    message whose return path received the mail, or None.
     """
     senders = " ".join(fields.get(name, "") for name in ("original-mail-from", "original-envelope-id"))
     signed = find_signed(original, senders)
@@ -372,7 +372,8 @@ def bounce_text(mail: Message) -> str:
 def is_bounce(mail: Message, text: str) -> bool:
     """Return whether a mail without report fields is a final bounce from a mail system.
 
-    It must have two of three signs: its sender, its subject and its text. `text` is its `bounce_text`.
+    At least two of its sender, subject and text must look like those of a bounce. `text` is the `bounce_text` of the
+    mail.
     """
     subject, sender = _decode_header(get_header(mail, "Subject")), _decode_header(get_header(mail, "From"))
     precedence = get_header(mail, "Precedence").lower()

@@ -34,9 +34,9 @@ class DeliveryReport(NamedTuple):
     """A report about one message, not verified yet (see `record_report`).
 
     `smtp` and `enhanced` are the codes of the server, and `text` is its text. `recipient` is the reported address, or
-    None if none is needed (see `_is_recipient`). `key` is the reporter's id of the report, by which it counts only
-    once. `at` is the time of the event in Unix milliseconds. For an SMS, `code` is the provider's code. `bounce_class`
-    is set if the reporter has classified the bounce.
+    None if none is needed (see `_is_recipient`). `key` is the reporter's id of the report, so that a repeated report
+    counts only once. `at` is the time of the event in Unix milliseconds. For an SMS, `code` is the provider's code.
+    `bounce_class` is set if the reporter has classified the bounce.
     """
 
     message_id: int
@@ -87,9 +87,9 @@ class _ReportedMessage(NamedTuple):
 def record_report(fact: DeliveryReport) -> bool:
     """Record a report with its consequences, and return whether it changed anything.
 
-    Return False if the message or its recipient is wrong, if the report is too late or was recorded before, or if the
-    message already has this status or a later one. Raises MessageInFlight if the message is being sent: repeat the
-    report.
+    Returns False if the message or its recipient is wrong, if the report is too late or was recorded before, or if the
+    message already has this status or a later one. Raises MessageInFlight if the message is being sent; the reporter
+    must then repeat the report.
     """
     require_write_transaction()
     message = _find_message(fact)
@@ -136,7 +136,10 @@ def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
 
 
 def _is_recipient(row: Claim, fact: DeliveryReport) -> bool:
-    """Return whether a report names the recipient of its message. An SMS report and a proven one need no recipient."""
+    """Return whether a report names the recipient of its message.
+
+    A report about an SMS, or from one of `_PROVEN_SOURCES`, needs no recipient.
+    """
     if fact.recipient is None:
         return row.address_kind == "phone" or fact.source in _PROVEN_SOURCES
     return _is_same_address(row.address_kind, fact.recipient, row.recipient_key)
@@ -243,7 +246,10 @@ def _record_complaint(message: _ReportedMessage, fact: DeliveryReport) -> None:
 
 
 def _event_time(message: _ReportedMessage, fact: DeliveryReport) -> int:
-    """Return the reported time of the event, limited to between sending and now, or now if none is reported."""
+    """Return the reported time of the event, or now if none is reported.
+
+    The result is neither before the message was sent nor in the future.
+    """
     now = clock.now_ms()
     return min(max(fact.at, message.left_at), now) if fact.at is not None else now
 
@@ -348,7 +354,8 @@ def _find_sms(provider: str, receipt: Receipt) -> tuple[Receipt, _SmsRow | None]
     """Return (receipt, its SMS), or (receipt, None) if no SMS matches.
 
     The SMS is found by the provider's id, or by our id from the token in the callback URL. Without a token, a numeric
-    id of the provider may be our id, if the SMS has another id that is not numeric; the receipt then gets that id.
+    id in the receipt may be our id; this is assumed only if the SMS has another id of the provider that is not numeric,
+    which the returned receipt then contains.
     """
     row = None
     if receipt.provider_id:

@@ -125,7 +125,8 @@ def opt_in_number(account_id: int, request: ConsentMessage, is_home: bool) -> bo
     """Opt a number in because of a START, and return whether that changed anything.
 
     In the home account (`is_home`) the number is opted in. In another account, or without a contact, only the STOP is
-    lifted: the number is opted in only if it was so before the STOP. A complaint or an erasure prevents an opt-in.
+    lifted: the number is opted in only if it was opted in before the STOP. A complaint or an erasure prevents an
+    opt-in.
     """
     require_write_transaction()
     stopped = fetch_one(_STOPPED_AT, (account_id, _address_hash(request.address)))
@@ -178,9 +179,9 @@ _ACCOUNTS_KNOWING = (
 def find_home_account(sender: str, to: str) -> int:
     """Return the id of the home account of an SMS.
 
-    It is the account with the number `to`, which is empty if the provider does not report it. If not exactly one
-    account has that number, it is the candidate that sent the last SMS to the sender, else one that has the sender's
-    number, else the first one.
+    It is the account with the number `to`, which is empty if the provider does not report it. If several accounts have
+    that number, it is chosen from these; if none has it, from all accounts. The order is: the account that sent the
+    last SMS to the sender, one that has the sender's number, the first one.
     """
     accounts = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
     default_sender = config.current().sms.twilio.from_
@@ -372,7 +373,8 @@ def match_flows(account_id: int, body: str) -> FlowMatch:
 def is_machine(account_id: int, sender: str) -> bool:
     """Return whether a number is probably a machine: it answered `_MAX_ANSWERS_PER_DAY` SMS of flows in 24 hours.
 
-    SMS from a machine start no flows, because both sides would answer each other endlessly and each SMS costs money.
+    An SMS from a machine starts no flow. Otherwise the machine and the flow would answer each other endlessly, and each
+    SMS costs money.
     """
     since = clock.now_ms() - _DAY_MS
     count = int(scalar(_FLOW_ANSWERS, (account_id, sender, since, _MAX_ANSWERS_PER_DAY + 1)))
@@ -430,8 +432,8 @@ class ReceivedSms(NamedTuple):
 def receive_sms(provider: str, incoming: IncomingSms, test: bool = False, account_id: int | None = None) -> bool:
     """Store an incoming SMS and apply it in all accounts that it concerns; return False if it was stored before.
 
-    `test` marks an SMS that answers a test message: its events are marked, too, and its answer is captured. With
-    `account_id` the SMS is a simulation in that account, and other accounts are not affected.
+    `test` marks an SMS that answers a test message: its events are marked as tests too, and the automatic answer is
+    captured. With `account_id`, the SMS is a simulation in that account, and other accounts are not affected.
     """
     require_write_transaction()
     message = _parse(provider, incoming, test)

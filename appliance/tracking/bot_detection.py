@@ -93,7 +93,7 @@ def _click_indexes(hits: Sequence[ObservedHit]) -> list[int]:
 
 
 def _windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Iterator[list[int]]:
-    """Yield for each click its index and those of the clicks up to `span` milliseconds after it.
+    """Yield, for each click, its index and the indexes of the clicks up to `span` milliseconds after it.
 
     `clicks` are the indexes of the clicks among the hits.
     """

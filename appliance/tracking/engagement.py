@@ -107,7 +107,7 @@ _INSERT_EVENT = (
 
 
 def fetch_recorded_keys(messages: Iterable[int]) -> set[EventKey]:
-    """Return the keys of those hits of some messages that already have an event."""
+    """Return the keys of the hits of these messages that already have an event; `messages` are message ids."""
     ids = ",".join(map(str, messages))
     query = "SELECT message_id, kind, number, verdict = 'machine' FROM hit WHERE event_id IS NOT NULL AND message_id IN"
     return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{query} ({ids})")} if ids else set()
@@ -194,7 +194,7 @@ class StoredHit(NamedTuple):
 
 
 class VerdictChange(NamedTuple):
-    """A stored hit, and the verdict that replaces its own."""
+    """A stored hit, and the verdict that replaces the stored one."""
 
     hit: StoredHit
     verdict: Verdict

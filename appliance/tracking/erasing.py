@@ -29,8 +29,8 @@ RequestState = Literal["mailed", "noted"]
 def request_erasure(token: str, evidence: Evidence) -> RequestState | None:
     """Record an erasure request and queue the confirmation email, at most once a day for an address.
 
-    Returns "mailed" if the email was queued, and "noted" if no email can be sent. Returns None if the token is invalid
-    or the contact no longer exists. A repeated request gets the outcome of the first.
+    Returns "mailed" if the email was queued, and "noted" if no email can be sent. A request that is repeated within a
+    day returns what the first one returned. Returns None if the token is invalid or the contact no longer exists.
     """
     require_write_transaction()
     message = unsubscribes.find_preferences_message(token)
@@ -77,9 +77,9 @@ def _find_recent_request(channel: Channel) -> Confirmation | None:
 
 
 def _find_mailbox(channel: Channel) -> Channel | None:
-    """Return the email channel of the contact to which the confirmation is sent, or None if all are suppressed.
+    """Return the email channel that gets the confirmation of an erasure request, or None if all are suppressed.
 
-    `channel` itself is preferred.
+    It is `channel` itself if possible, else the first email channel of the contact that is not suppressed.
     """
     channels = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (channel.contact_id, channel.id))
     return next((candidate for candidate in channels if candidate.suppression is None), None)

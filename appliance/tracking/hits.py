@@ -189,7 +189,7 @@ def _drop_withdrawn(message: TrackedMessage, stored_hits: Iterable[StoredHit], l
 def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
     """Write the verdicts of new hits and record the events of first opens and clicks.
 
-    Also counts the hits that are not by machines. `new` are pairs of a hit's id and its event.
+    Also counts the hits that are not by machines. `new` contains (id of the hit, its event).
     """
     recorded = engagement.fetch_recorded_keys({hit_event.message.message_id for _, hit_event in new})
     first_events: list[HitEvent] = []
@@ -240,7 +240,7 @@ def _hit_row(hit: Hit) -> tuple[Any, ...]:
 def _anonymous_verdict(request: HitRequest, kind: str, message: TrackedMessage) -> Verdict:
     """Return the verdict of an anonymous hit.
 
-    It is judged by itself when it is stored, because its client is not stored.
+    The hit is judged without regard to other hits when it is stored, because its client is not stored.
     """
     return bot_detection.judge_hit(
         ObservedHit(request.at, kind, request.number, request.method, None, request.agent), message.accepted_at
@@ -281,9 +281,9 @@ class HitJudge:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Judge due hits in batches of a transaction each, until none is due or `stopping` is set.
+        """Judge due hits in batches, each in a transaction, until none is due or `stopping` is set.
 
-        Returns at once if another thread is running it.
+        Returns at once if another thread is already judging.
         """
         if not self._lock.acquire(blocking=False):
             return
@@ -366,11 +366,11 @@ _SELECT_JUDGED = (
 
 
 def rejudge_all(since: int = 0) -> tuple[int, int]:
-    """Judge the hits of all messages with a hit since `since` (milliseconds) again, by the current rules.
+    """Judge again, by the current rules, the hits of all messages with a hit since `since` (milliseconds).
 
-    Only the last `_MAX_REJUDGED_HITS` hits of a message are judged. Returns the number of messages and the number of
-    changed verdicts. Anonymous hits keep their verdicts, because what was known about their clients is not stored. Each
-    batch of messages is a transaction.
+    Returns (number of messages, number of changed verdicts). Only the last `_MAX_REJUDGED_HITS` hits of a message are
+    judged. Anonymous hits keep their verdicts, because their clients are not stored. Each batch of messages is a
+    transaction.
     """
     targets = LinkResolver()
     message_count = changed = last = 0

@@ -40,7 +40,7 @@ class Node(NamedTuple):
 class ActiveRun(Struct):
     """A run that is being executed. Times are in Unix milliseconds.
 
-    It is at the step `action_id`. A `step_visit_id` says that it entered that step earlier and has waited there.
+    The run is at the step `action_id`. If `step_visit_id` is set, it entered that step earlier and has waited there.
     """
 
     id: int
@@ -61,8 +61,7 @@ class ActiveRun(Struct):
 class StepResult(NamedTuple):
     """Where a run goes after a step: `on`, `yes`, `no`, `wait` (until Unix milliseconds), or `exit`.
 
-    `outcome` is what the visit stores (`on`, `yes`, `no`, `skipped` or `exited`), and `reason` its code, if there is
-    one.
+    `outcome` is what the visit stores (`on`, `yes`, `no`, `skipped` or `exited`), and `reason` is a code, or None.
     """
 
     to: str
@@ -140,7 +139,7 @@ class StepKind(ABC):
 
     @abstractmethod
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Return the stored props of a raw step, which has only `keys`; add every error at its path."""
+        """Return the stored props of a raw step, which has only `keys`; add every error to `context`."""
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
         """Return the props of a stored step as request keys; sending them back changes nothing."""
@@ -270,7 +269,10 @@ class MessageStep(StepKind):
     content_type: ClassVar[type[Struct]] = Content
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse the content fields, `transactional` and `template_id`; content has the same errors as a template."""
+        """Parse the content fields, `transactional` and `template_id`.
+
+        Invalid content has the same errors as in a request for a template.
+        """
         content = self._content(
             {name: raw[name] for name in MESSAGE_FIELDS if name in self.keys and name in raw}, context
         )

@@ -144,7 +144,8 @@ def is_sms_hook_enabled(hook: str) -> bool:
 def read_sms_hook(hook: str, received: SmsHookRequest) -> tuple[str, HookContents]:
     """Verify a request of an SMS webhook and return (provider name, contents).
 
-    Raises NotFound if the webhook is not enabled, NotAllowed if the signature is invalid, and Invalid.
+    Raises NotFound if the webhook is not enabled, NotAllowed if the signature is invalid, and Invalid if the body is
+    malformed.
     """
     provider = find_sms_provider(hook)
     if provider is None or not provider.get_webhook_secret():

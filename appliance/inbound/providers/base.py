@@ -75,7 +75,7 @@ def require_fresh(moment: float) -> None:
 
 
 def parse_timestamp(text: str) -> float:
-    """Parse a signing time in Unix seconds; raises NotAllowed if it is not up to 12 digits."""
+    """Parse a signing time in Unix seconds; raises NotAllowed if the text is not 1 to 12 digits."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
         raise invalid_signature()
     return float(text)

@@ -115,7 +115,10 @@ def _to_report(message_id: int, event: _Event) -> DeliveryReport | None:
 
 
 def _bounce_kind(event: _Event, smtp: int | None, enhanced: str | None) -> ReportKind:
-    """Return `bounced` if the code is permanent and the reason or the enhanced code is about the address."""
+    """Return `bounced` if the SMTP code is permanent and the failure is about the address, else `soft_bounced`.
+
+    The reason or the enhanced code shows whether it is about the address.
+    """
     is_address_fault = event.reason == "bounce" or (enhanced or "").startswith("5.1.")
     return "bounced" if is_address_fault and (smtp or 0) >= 500 else "soft_bounced"
 

@@ -89,7 +89,7 @@ def _rsa_scheme() -> "tuple[PKCS1v15, SHA256]":
 
 
 def _headers_to_sign(head: bytes) -> tuple[tuple[bytes, ...], bytes]:
-    """Return the names to list in `h=`, and the canonical header lines to sign, in the same order.
+    """Return (names to list in `h=`, canonical header lines to sign), both in the same order.
 
     Each name is listed once more than its header occurs.
     """

@@ -216,7 +216,7 @@ def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: 
     """Return the error to raise if no server answered a query.
 
     Resolvers also fail on CNAME loops, which are found here by querying each CNAME of the chain alone. The error of a
-    loop may be raised instead of returned; the caller raises the returned one.
+    loop may be raised here; the caller raises the returned error.
     """
     chain = [name]
     while len(chain) <= _MAX_CNAMES:

@@ -125,7 +125,10 @@ def preload() -> None:
 
 
 async def get(url: str, *, schemes: tuple[str, ...] = ("https",), max_bytes: int = MAX_BYTES) -> HttpResponse:
-    """Send a GET request and return the response, whatever its status. Raises RequestFailed."""
+    """Send a GET request and return the response, whatever its status.
+
+    Raises RequestFailed if the request is not allowed or fails.
+    """
     return await request("GET", url, schemes=schemes, max_bytes=max_bytes)
 
 
@@ -141,11 +144,11 @@ async def request(
     truncate: bool = False,
     pool: "ConnectionPool | None" = None,
 ) -> HttpResponse:
-    """Send a request and return the response, whatever its status. Raises RequestFailed.
+    """Send a request and return the response, whatever its status.
 
     `max_bytes` limits the response body: a longer body is an error, or is cut off if `truncate` is set.
     `timeout_seconds` limits the whole request. Connections of `pool` are reused, but the host is resolved and checked
-    for each request.
+    for each request. Raises RequestFailed if the request is not allowed or fails.
     """
     import httpx
 

@@ -172,7 +172,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
     """Return the commands MAIL, RCPT and DATA for a server with the given extensions.
 
     Raises RecipientRejected if the server supports neither the addresses nor an ASCII form of them, or if the message
-    exceeds its size limit.
+    exceeds the size limit of the server.
     """
     sender = addresses.to_ascii(envelope.mail_from) or envelope.mail_from
     recipient = addresses.to_ascii(envelope.rcpt_to) or envelope.rcpt_to
@@ -326,7 +326,7 @@ class SmtpProtocol(asyncio.Protocol):
         return str(tls.version()) if tls is not None else "none"
 
     async def read_banner(self) -> Reply:
-        """Wait for the greeting of the server and return it. Raises ConnectionLost."""
+        """Wait for the greeting of the server and return it; raises ConnectionLost if none arrives."""
         if self._banner is not None and self.error is None:
             return self._banner
         reply: Reply = await self.wait_for(self.next_reply())
@@ -348,7 +348,7 @@ class SmtpProtocol(asyncio.Protocol):
             self._transport.write(data)
 
     async def send_command(self, line: str, seconds: float | None = None) -> Reply:
-        """Send a command and return its reply. Raises ConnectionLost."""
+        """Send a command and return its reply; raises ConnectionLost if none arrives."""
         self.write(f"{line}\r\n".encode())
         reply: Reply = await self.wait_for(self.next_reply(), seconds)
         return reply
@@ -356,7 +356,7 @@ class SmtpProtocol(asyncio.Protocol):
     async def wait_for(self, future: "asyncio.Future[Any]", seconds: float | None = None) -> Any:
         """Wait for a future for `seconds`, by default the command timeout of the server.
 
-        Raises ConnectionLost; a timeout is ReplyTimeout and closes the connection.
+        Raises ConnectionLost if the connection ends. A timeout closes the connection and raises ReplyTimeout.
         """
         if future.done():
             return future.result()
@@ -428,9 +428,9 @@ class SmtpClient(SmtpProtocol):
     """An SMTP client that sends messages one after the other over one connection."""
 
     def open_envelope(self, envelope: Envelope) -> OpenedEnvelope:
-        """Send the commands of an envelope, without pipelining only MAIL; `wait_until_ready` waits for the replies.
+        """Send the commands of an envelope; without pipelining, send only MAIL.
 
-        Raises RecipientRejected as `envelope_commands` does.
+        `wait_until_ready` waits for the replies. Raises RecipientRejected as `envelope_commands` does.
         """
         commands = envelope_commands(envelope, self.extensions)
         if "PIPELINING" not in self.extensions:

@@ -41,8 +41,8 @@ async def open_connection(server: Server, context: ContextFactory = ssl.create_d
     """Connect to a server, encrypt and log in as its settings require, and return the open connection.
 
     Raises ClientRejected for a failed TLS handshake, a rejected login or an unusable setting, ConnectionFailed if the
-    server cannot be reached, and the error of `connection_error` if it rejects the connection. With `tls="offered"`,
-    raises EncryptionFailed if the server offers STARTTLS but the handshake fails.
+    server cannot be reached, and the error of `connection_error` if the server rejects the connection. With
+    `tls="offered"`, raises EncryptionFailed if the server offers STARTTLS but the handshake fails.
     """
     dialogue = SmtpClient(server)
     try:
@@ -376,8 +376,9 @@ def _check_reverse_dns(name: str, address: str) -> CheckResult:
 async def find_port_block() -> str | None:
     """Return a message if outgoing connections to mail servers seem to be blocked, else None.
 
-    That is so if no mail server of the domains in `email.direct.probes` replies; all of them are never down at once.
-    None also means that the cause is unknown, because none of the domains has a usable server.
+    They seem to be blocked if no mail server of the domains in `email.direct.probes` replies, because these servers are
+    never all down at once. None is also returned if no server can be tried, because none of the domains has a usable
+    one.
     """
     names = config.current().email.direct.probes
     results = await asyncio.gather(*map(_can_connect, names))
