@@ -430,7 +430,7 @@ _SELECT_FLOWS = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
 
 
 def settle_messages() -> bool:
-    """Process one batch of each flow that is ending, was paused or was resumed; return whether there were any."""
+    """Process one batch of each flow that is ending, was paused or was resumed; return whether there was any."""
     has_settled = False
     for condition, settle_batch in (
         (_NEEDS_CLOSING, close_batch),

@@ -73,7 +73,7 @@ class ReplyParser:
         self._rest, self._lines, self._code = b"", [], 0
 
     def feed(self, data: bytes) -> list[Reply]:
-        """Parse the next bytes and return the replies that they complete. Raises MalformedReply."""
+        """Parse the next bytes and return the replies that they complete; raises MalformedReply."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_REPLY_LINE_BYTES:
             raise MalformedReply("a reply line is too long")

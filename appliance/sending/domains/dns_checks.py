@@ -66,7 +66,10 @@ class _SpfEvaluation:
                 self.evaluate_include(name, value)
 
     def evaluate_include(self, modifier: str, domain: str) -> None:
-        """Evaluate the SPF record that an `include` or `redirect` names; set `problem` if there is not exactly one."""
+        """Evaluate the SPF record of a domain that an `include` or `redirect` refers to.
+
+        Set `problem` unless the domain has exactly one SPF record.
+        """
         answer = self.lookup(domain, "TXT")
         if answer.state == "failed":
             self.is_unknown = self.is_unknown or answer.cause != "loop"
@@ -203,7 +206,10 @@ _MAX_SHOWN_RECORDS, _MAX_SHOWN_CHARACTERS = 10, 1000
 
 
 class RecordCheck(NamedTuple):
-    """The result of checking one record: its validity, the values found in DNS, and the problem or a note, if any."""
+    """The result of checking one record.
+
+    `found` are the values in DNS, and `problem` is the problem, a note on a valid record, or None.
+    """
 
     valid: Validity
     found: tuple[str, ...] = ()
@@ -288,7 +294,7 @@ def check_record(record: Record, domain: str, lookup: Lookup) -> RecordCheck:
 
 
 def _explain_missing(record: Record, domain: str, lookup: Lookup) -> str:
-    """Return why a record is missing: not entered, or entered with the domain twice.
+    """Return why a record is missing: it was not entered, or it was entered with the domain repeated in its name.
 
     Many DNS providers append the domain to the entered name.
     """
@@ -349,9 +355,9 @@ def _check_return_path(record: Record, answer: DnsAnswer) -> RecordCheck:
 
 
 def is_only_primary_mx(host: str, records: Iterable[str]) -> bool:
-    """Return whether `host` is the only one with the lowest preference in MX records such as `10 mx.example.com`.
+    """Return whether `host` alone has the lowest preference in MX records such as `10 mx.example.com`.
 
-    False without records.
+    Without records, the result is False.
     """
     hosts = sorted((int(preference), name) for preference, name in (record.split(" ", 1) for record in records))
     return {name for preference, name in hosts if preference == hosts[0][0]} == {host}

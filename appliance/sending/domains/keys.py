@@ -29,7 +29,7 @@ RETIRED_KEY_TTL_MS = 7 * 86_400_000
 
 
 class KeyUnusable(SenderRejected):
-    """A stored private key that cannot be decrypted with this installation's secret key; the text says what to do."""
+    """A stored private key cannot be decrypted with this installation's secret key; the text says what to do."""
 
     kind = "keyunusable"
 
@@ -87,7 +87,7 @@ def store_first_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[
 def store_next_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[DomainKey]:
     """Store keys of a domain in the state `next` and return them; they sign once `activate_key` is called.
 
-    Raises Conflict if the domain already has a next key of one of the algorithms.
+    Raises Conflict if the domain already has a key in the state `next` of one of the algorithms.
     """
     waiting_algorithms = {key.algorithm for key in _fetch_by_state(domain, "next")}
     if waiting_algorithms & {pair.algorithm for pair in pairs}:

@@ -139,7 +139,7 @@ def build_no_public_name_message() -> str:
 
 
 def _dkim_records(domain: SendingDomain) -> list[Record]:
-    """Return the records of a domain's published keys; only that of the active RSA key is required."""
+    """Return the records of a domain's published keys; only the record of the active RSA key is required."""
     dkim_records = []
     for key in keys.fetch_published_keys(domain):
         name, value = keys.txt_record(key)
@@ -160,9 +160,9 @@ def get_link_host() -> str:
 
 
 def get_mail_host() -> str:
-    """Return the host name of this installation as a mail server: `email.direct.helo`, or else the host of `base_url`.
+    """Return the host name of this installation as a mail server, to which bounces are sent.
 
-    Bounces are sent to it.
+    It is `email.direct.helo`, or else the host of `base_url`.
     """
     return config.current().email.direct.helo.lower() or get_link_host()
 

@@ -103,7 +103,10 @@ def run_due_checks(stopping: threading.Event) -> None:
 
 
 def _await_check(request: CheckRequest, check: "Future[None]") -> None:
-    """Wait for a check. Raises Unavailable; any other error is logged, and the next check is in an hour."""
+    """Wait for a check; raises Unavailable if its result cannot be stored.
+
+    Any other error is logged, and the next check is in an hour.
+    """
     try:
         check.result()
     except Unavailable:
@@ -127,7 +130,7 @@ def prepare_check(domain_id: int) -> CheckRequest | None:
 def start_check(
     request: CheckRequest, pool: ThreadPoolExecutor = _check_pool, stopping: threading.Event | None = None
 ) -> "Future[None]":
-    """Start a check of a domain and return its future, or that of the check that is already running.
+    """Start a check of a domain and return its future, or the future of the check that is already running.
 
     The check does nothing if `stopping` is set when it begins, or if the domain was deleted meanwhile. This function
     reads no table, so any thread may call it.
@@ -185,7 +188,7 @@ def apply_check(domain_id: int, checked: list[Record]) -> None:
 
 
 def _keep_last_seen(last_seen: list[Record], checked: list[Record]) -> list[Record]:
-    """Return the checked records; one that could not be looked up keeps the `found` values of its last check."""
+    """Return the checked records; a record that could not be looked up keeps the `found` values of its last check."""
     return [
         next(
             (
@@ -333,7 +336,8 @@ def create(account_id: int, request: DomainCreate, pairs: tuple[KeyPair, ...], b
 def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
     """Delete a domain with its keys and return it.
 
-    Raises NotFound, or Invalid while a campaign or flow in use sends from it; `used_by` then names them.
+    Raises NotFound, or Invalid while an active or paused campaign or flow sends from it; `used_by` then names the
+    campaigns and flows.
     """
     require_write_transaction()
     domain = get(account_id, domain_id)
@@ -348,8 +352,8 @@ def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
 def rotate_key(account_id: int, domain_id: int, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
     """Store the next keys of a domain, which sign once a check finds their records, and return the domain.
 
-    The next check is then as soon as for a new domain. A domain that already has a next RSA key is left unchanged; of
-    `pairs`, algorithms that already have a next key are left out. Raises NotFound.
+    The next check is scheduled as early as for a new domain. A domain that already has an RSA key in the state `next`
+    is left unchanged. Those of `pairs` are left out whose algorithm already has a key in that state. Raises NotFound.
     """
     require_write_transaction()
     domain = get(account_id, domain_id)
@@ -462,7 +466,7 @@ def find_return_path_host(account_id: int, domain_name: str) -> str | None:
 def _has_mx_record(domain: SendingDomain) -> bool:
     """Return whether the last check found the MX record of the bounce host.
 
-    If its look-up failed, the values found before count.
+    If that look-up failed, the values that an earlier check found count.
     """
     type_and_name = ("MX", get_bounce_host(domain.name))
     mx_records = [

@@ -21,7 +21,7 @@ _CLEARED_SETTING = "inbox_emptied:"
 
 
 class ParsedMail(NamedTuple):
-    """A captured email's From, subject and preview text, and the account and message it belongs to."""
+    """The From, subject and preview text of a captured email, and the account and message that it belongs to."""
 
     account_id: int
     message_id: int
@@ -46,7 +46,7 @@ def parse_mail(raw: bytes) -> ParsedMail | None:
 
 
 def _preview(parsed: EmailMessage) -> str:
-    """Return the preview text of an HTML email, or the first `MAX_PREVIEW_CHARACTERS` of a plain-text one."""
+    """Return the preview text of an HTML email, or the first `MAX_PREVIEW_CHARACTERS` of a plain text email."""
     html = _get_body(parsed, "html")
     if html is not None:
         return markup.extract_preview_text(html)

@@ -48,7 +48,7 @@ _BLOCK_TAGS = ("if", "unless", "case", "for", "comment", "raw")
 
 
 def add_footer(html: str, text: str) -> tuple[str, str]:
-    """Return the HTML and text of a template with postal address and unsubscribe link added where they are missing."""
+    """Return (HTML, text) of a template with postal address and unsubscribe link added where they are missing."""
     lines = _find_missing_lines(html, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>')
     if lines:
         block = f'<p style="{_FOOTER_STYLE}">{"<br>".join(lines)}</p>'
@@ -66,7 +66,7 @@ def has_footer(html: str) -> bool:
 
 
 def _find_missing_lines(source: str, unsubscribe: str) -> list[str]:
-    """Return the lines of the footer that a template lacks, with `unsubscribe` as the one with the unsubscribe link.
+    """Return the lines of the footer that a template lacks; `unsubscribe` is the line with the unsubscribe link.
 
     A line that only some recipients see counts as missing.
     """
@@ -127,7 +127,7 @@ _START_OF_HTML = re.compile(r"<html[^<>]*>", re.IGNORECASE)
 
 
 class MessageSource(NamedTuple):
-    """The content of an email before it is compiled, which is also the key of the cache of compiled messages."""
+    """The content of an email before it is compiled, which is also the key of the cache of compiled emails."""
 
     subject: str
     body: str
@@ -202,7 +202,7 @@ def _get_compiled_size(compiled: "CompiledMessage | merge.RefusedTemplate") -> i
 
 
 def compile_message(source: MessageSource) -> CompiledMessage:
-    """Return the compiled email of a source, from the cache if it is there; raises MergeError."""
+    """Return the compiled email of a source, from the cache if possible; raises MergeError if it does not compile."""
     compiled = try_compile(source)
     if isinstance(compiled, merge.RefusedTemplate):
         raise compiled.error.copy()
@@ -219,7 +219,10 @@ class PreparedMessage(NamedTuple):
     compiled: "CompiledMessage | merge.RefusedTemplate | None" = None
 
     def compile(self, source: MessageSource) -> "CompiledMessage":
-        """Return the compiled email of a source, compiled now unless it is the prepared one; raises MergeError."""
+        """Return the compiled email of a source, from this object if it was prepared from the same source.
+
+        Raises MergeError if the email does not compile.
+        """
         compiled = self.compiled if source == self.source else None
         if isinstance(compiled, merge.RefusedTemplate):
             raise compiled.error.copy()
@@ -271,8 +274,8 @@ def _compile(source: MessageSource) -> CompiledMessage:
 def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str) -> CompiledMessage:
     """Return an email with tracked links and a tracking pixel.
 
-    `addresses` are the URLs of its links in the order of their numbers; these links lead through `base`, the URL of the
-    service.
+    `addresses` are the URLs to track, in the order of their link numbers. The tracked links lead through `base`, the
+    URL of the service.
     """
     html, text = _rewrite_links(content.html.source, content.text.source, addresses, base)
     return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
@@ -293,7 +296,10 @@ def _rewrite_links(html: str, text: str, addresses: tuple[str, ...], base: str) 
 
 
 def _render_body(source: MessageSource) -> tuple[str, str]:
-    """Return the HTML and text of an email without a design, whose body is HTML or plain text; raises MergeError."""
+    """Return (HTML, text) of an email without a design, whose body is HTML or plain text.
+
+    Raises MergeError if a merge tag of the body is invalid.
+    """
     merge_limits.scan_tags(source.body)
     if not markup.is_html(source.body):
         return markup.text_to_html(source.body), source.text or source.body
@@ -305,7 +311,10 @@ def _render_body(source: MessageSource) -> tuple[str, str]:
 
 
 def _get_text_part(body: str) -> str:
-    """Return the text part of an email with a design from its body, empty if there is none; raises MergeError."""
+    """Return the text part that the body of an email with a design contains, empty if there is none.
+
+    Raises MergeError if a merge tag of the body is invalid.
+    """
     merge_limits.scan_tags(body)
     return markup.html_template_to_text(body) if markup.is_html(body) else body
 
@@ -329,7 +338,10 @@ def _wrap_document(html: str, source: MessageSource) -> str:
 
 
 def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
-    """Fill an email for one recipient; raises MergeError, also if all parts together take too long."""
+    """Fill an email for one recipient.
+
+    Raises MergeError if a value cannot be filled in, or if all parts together take too long.
+    """
     until = merge_limits.render_deadline()
     return FilledMessage(
         content.subject.render(values, until),
@@ -340,7 +352,10 @@ def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
 
 
 def measure_lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, int]:
-    """Return the lengths in characters of `subject` and `preheader`, filled for one recipient; raises MergeError."""
+    """Return the lengths in characters of `subject` and `preheader`, filled for one recipient.
+
+    Raises MergeError if they cannot be compiled or filled.
+    """
     texts = {name: document.get(name) or "" for name in ("subject", "preheader")}
     return {name: len(merge.compile_template(text, "header").render(values)) for name, text in texts.items()}
 
@@ -431,10 +446,10 @@ class SmsPreview(Struct):
 
 
 def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> CompiledTemplate:
-    """Compile the text of an SMS; raises MergeError.
+    """Compile the text of an SMS; raises MergeError if a merge tag is invalid.
 
-    `addresses` are the URLs of its links in the order of their numbers; these links are tracked. Without addresses,
-    links are left as they are.
+    `addresses` are the URLs to track, in the order of their link numbers. Without addresses, links are left as they
+    are.
     """
     source = body or ""
     if addresses:
@@ -444,7 +459,7 @@ def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> Com
 
 
 def find_sms_links(body: str | None) -> tuple[Link, ...]:
-    """Return the links of an SMS, each URL once; raises MergeError."""
+    """Return the links of an SMS, each URL once; raises MergeError if a merge tag is invalid."""
     merge_limits.scan_tags(body or "")
     return designs_links.find_links("", body or "")
 
@@ -452,7 +467,7 @@ def find_sms_links(body: str | None) -> tuple[Link, ...]:
 def fill_sms(
     body: CompiledTemplate, values: Mapping[str, Any], hint: str | None = None, is_due: bool = True
 ) -> SmsText:
-    """Fill an SMS for one recipient; raises MergeError.
+    """Fill an SMS for one recipient; raises MergeError if a value cannot be filled in.
 
     The opt-out hint, which may have merge tags, is appended if `is_due` and the text does not contain it.
     """

@@ -69,7 +69,7 @@ def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
 
 
 def _count_open(where: str, values: tuple[Any, ...], now: int) -> tuple[int, int]:
-    """Return the number of open messages that match an SQL condition, and how many of them are due at `now`."""
+    """Return (open messages, due messages): the numbers that match an SQL condition, the latter due at `now`."""
     sql = f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN_STATES}"
     waiting, ready = fetch_one(sql, (now, *values)) or (0, 0)
     return int(waiting), int(ready)
@@ -336,7 +336,7 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
 
 
 def _count_queue(account_id: int) -> tuple[int, int, int, int | None]:
-    """Return the numbers of messages that wait, are due and are being sent, and the earliest `due_at` or None.
+    """Return (waiting, due, being sent, earliest `due_at` or None): three counts of messages and a time.
 
     Both channels are counted together. Messages of paused campaigns are left out.
     """
@@ -441,7 +441,7 @@ def list_outbox(account_id: int, state: OutboxState, page: int, limit: int, tota
 
 
 def list_outbox_ids(account_id: int, state: Literal["failed", "uncertain"], before: int, limit: int) -> list[int]:
-    """Return up to `limit` ids of messages in a state that are smaller than `before`, newest first."""
+    """Return the ids of up to `limit` messages in a state, newest first, all of them smaller than `before`."""
     union = " UNION ALL ".join(f"SELECT m.id {part} AND m.id < ?4" for part in _BY_STATUS)
     return [row[0] for row in rows(f"{union} ORDER BY 1 DESC LIMIT ?3", (account_id, state, limit, before))]
 
@@ -470,8 +470,8 @@ def _get_waiting_sources(account_id: int) -> list[_SourceCondition]:
 def _get_retrying_sources(account_id: int) -> list[_SourceCondition]:
     """Return the SQL conditions, with their values, that together match an account's messages that wait for a retry.
 
-    In a campaign, messages not tried yet are due when its hold ends, so `due_at` is compared too: the index then skips
-    them.
+    In a campaign, messages that were not tried yet are due when the campaign's hold ends. The condition compares
+    `due_at` with that time, so that the index skips these messages.
     """
     sources: list[_SourceCondition] = [
         (

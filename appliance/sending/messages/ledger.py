@@ -115,9 +115,10 @@ COLUMNS = ", ".join(Claim._fields)
 
 
 def mark_skipped(row: Claim, reason: str, now: int) -> None:
-    """Set a message to `skipped` and record an event, or to `uncertain` if an earlier attempt may have been accepted.
+    """Set a message to `skipped` and record an event.
 
-    `now` is in milliseconds since 1970 UTC.
+    If an earlier attempt may have been accepted, set it to `uncertain` instead. `now` is in milliseconds since 1970
+    UTC.
     """
     if row.uncertain_count:
         return mark_uncertain(row, f"not repeated: {reason}", now)
@@ -162,12 +163,12 @@ def get_source_name(row: Claim) -> str | None:
 
 
 def build_event_data(row: Claim) -> dict[str, Any]:
-    """Return the data that all events of a message have in common: its id and those of its campaign, flow and step."""
+    """Return the data that all events of a message have in common: the ids of the message, campaign, flow and step."""
     return {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, "step_id": row.step_id}
 
 
 def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
-    """Return the chain depth of each message's events by message id: the depth of the run that sent it, plus one.
+    """Return the chain depth of each message's events by message id: the depth of the message's run plus one.
 
     Messages without a run are left out; the depth of their events is 0.
     """

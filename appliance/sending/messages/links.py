@@ -25,7 +25,7 @@ from appliance.storage.models import Account, Contact
 def get_link_values(message_id: int, stop: str | None = None) -> dict[str, Any]:
     """Return the merge tag values `unsubscribe_url`, `preferences_url` and `view_url` of a message.
 
-    `stop` is its unsubscribe link if the caller has built it already. Previews pass 0 as the message's id.
+    `stop` is the unsubscribe link of the message if the caller has built it already. Previews pass 0 as the message id.
     """
     stop = stop or build_unsubscribe_url(message_id)
     return {
@@ -132,7 +132,7 @@ _TRACKED_MESSAGES = (
 
 
 class LinkRequest(NamedTuple):
-    """A request for a tracked link of a message by its number, or for the tracking pixel if `number` is None."""
+    """A request for a tracked link of a message, by the number of the link, or for the tracking pixel (None)."""
 
     message_id: int
     number: int | None

@@ -43,8 +43,8 @@ def get_contact_values(contact: Contact | None, address: str | None, kind: str =
 def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
     """Return the values of the `contact` root of many contacts by id; unknown ids are left out.
 
-    `needed` lists the kinds of addresses to read (`email`, `phone`); those not read are None. Pass the values to
-    `get_recipient_values`, which adds the recipient's address.
+    `needed` lists the kinds of addresses to read (`email`, `phone`); addresses of other kinds are None. Pass the values
+    to `get_recipient_values`, which adds the recipient's address.
     """
     id_list = ",".join(str(int(contact_id)) for contact_id in ids)
     addresses: dict[str, dict[int, str]] = {kind: {} for kind in _ADDRESS_KINDS}
@@ -101,7 +101,7 @@ def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
 
 
 def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the `show` root for a contact: condition name to whether the contact meets the condition.
+    """Return the `show` root for a contact: {"show": {condition name: whether the contact meets it}}.
 
     `conditions` are lists of filters by name. Without a contact, all conditions are met.
     """
@@ -115,7 +115,7 @@ def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping
 def evaluate_conditions(
     account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
 ) -> dict[int, dict[str, bool]]:
-    """Return which conditions each contact meets: contact id to condition name to whether it is met.
+    """Return which conditions each contact meets: {contact id: {condition name: whether it is met}}.
 
     Each condition is evaluated in one SQL statement for all contacts, as a segment would be. No contact meets a
     condition with invalid filters, because content for a few contacts must not be shown to all.
@@ -226,7 +226,7 @@ def _list_contact_tags(account_id: int) -> list[MergeTag]:
 
 
 def _list_event_tags(flow: Flow) -> list[MergeTag]:
-    """Return tags for the data of a flow's events: those in the last `_MAX_EVENTS` events of each of its triggers."""
+    """Return merge tags for the data of a flow's events, found in the last `_MAX_EVENTS` events of each trigger."""
     if flow.hidden:
         return []
     names = rows("SELECT DISTINCT event FROM trigger WHERE flow_id = ?", (flow.id,))

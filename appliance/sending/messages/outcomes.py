@@ -178,10 +178,10 @@ _LAST_SUCCESS = (
 
 
 def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) -> BounceClass:
-    """Store a message's bounce, suppress the address if the rule of its class says so, and return the class.
+    """Store a message's bounce, suppress the address if the rule of the bounce class says so, and return the class.
 
-    `source` is who reported the bounce (`smtp`, a provider), `text` its diagnostic text. The returned class is `HARD`
-    instead of `bounce_class` if the rule `second` has suppressed the address. Bounces of test messages and of erased
+    `source` is the reporter of the bounce (`smtp` or a provider), and `text` its diagnostic text. If the rule `second`
+    has suppressed the address, `HARD` is returned instead of `bounce_class`. Bounces of test messages and of erased
     recipients are not stored.
     """
     require_write_transaction()
@@ -228,7 +228,7 @@ def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) 
 
 
 def count_sender_rejections(campaign_id: int) -> dict[str, int]:
-    """Return the number of a campaign's messages rejected because of the sender, by reason.
+    """Return the number of a campaign's messages that were rejected because of the sender, by reason.
 
     The reasons are `strangers` (the sender is not authenticated or not registered) and `filtered`.
     """

@@ -103,7 +103,7 @@ class MessagePreparer:
     def clear_cache(self) -> None:
         """Clear the cached contacts, sender domains, accounts and run starts, which may have changed.
 
-        Compiled content stays, because that of a campaign or step does not change.
+        Compiled content stays, because the content of a live campaign or flow step does not change.
         """
         self._contact_values = {}
         self._sender_domains = {}
@@ -144,7 +144,8 @@ class MessagePreparer:
     def build(self, claim: Claim) -> UnsignedMessage:
         """Render the message of a claim without signing it.
 
-        Raises MergeError or ValueError if it cannot be rendered, SenderRejected if it may not be sent from its sender.
+        Raises MergeError or ValueError if the message cannot be rendered, and SenderRejected if it may not be sent from
+        its sender.
         """
         if not claim.recipient:
             raise ValueError("its recipient was erased")
@@ -216,7 +217,8 @@ class MessagePreparer:
     def _get_sms_sender(self, claim: Claim) -> str:
         """Return the sender of an SMS, or an empty string if there is none.
 
-        A campaign uses the account's sender of the time when it went live. A single SMS may have a sender of its own.
+        An SMS of a campaign has the sender that the account had when the campaign went live. A single SMS may have a
+        sender of its own.
         """
         source = self._get_source(claim)
         settings = self._get_shared(source).sms_settings if source is not None else None
@@ -230,7 +232,8 @@ class MessagePreparer:
     def _fill_sms(self, claim: Claim, sent_at: int | None = None) -> SmsText:
         """Render the text of an SMS, with its opt-out hint if it is marketing and the hint is due.
 
-        `sent_at` is when the SMS was sent, or None if it was not sent yet. Raises MergeError.
+        `sent_at` is when the SMS was sent, or None if it was not sent yet. Raises MergeError if a value cannot be
+        filled in.
         """
         source = self._get_source(claim)
         shared = self._get_shared(source) if source is not None else self._compile_single_sms(claim)
@@ -344,7 +347,7 @@ class MessagePreparer:
     def _compile_single(
         self, claim: Claim, with_secrets: bool = False
     ) -> tuple[SharedContent, tuple[tuple[str, str], ...]]:
-        """Compile a single email and return it with its own headers.
+        """Return (shared content, headers) of a single email.
 
         `with_secrets` adds links that only the recipient may see (`fill_secrets`).
         """
@@ -388,7 +391,7 @@ class MessagePreparer:
 def _get_return_path(claim: Claim, sender: str, sender_domain: _SenderDomain) -> str:
     """Return the return path of a message: a signed address if this installation receives bounces, else the sender.
 
-    The capture transport always receives them.
+    The capture transport always receives bounces.
     """
     host = (
         store.get_bounce_host(records.domain_of_address(sender))
@@ -409,7 +412,7 @@ class NotReproducible(Exception):
 def get_source(account_id: int, message_id: int) -> bytes:
     """Return up to `MAX_SOURCE_BYTES` of a message's source: as stored for a retry or captured, else rendered again.
 
-    Raises NotFound, or NotReproducible.
+    Raises NotFound, or NotReproducible if the message cannot be shown.
     """
     row = ledger.get(account_id, message_id)
     if row.recipient_key is None:
@@ -434,7 +437,10 @@ def get_source(account_id: int, message_id: int) -> bytes:
 
 
 def get_html(account_id: int, message_id: int) -> str:
-    """Return the HTML of an email, or of an SMS as a page, rendered again. Raises NotFound, or NotReproducible."""
+    """Return the HTML of an email, or of an SMS as a page, rendered again.
+
+    Raises NotFound, or NotReproducible if the message cannot be shown.
+    """
     row = ledger.get(account_id, message_id)
     try:
         filled = MessagePreparer().fill_again(row)
@@ -454,7 +460,7 @@ def get_bounce_class(row: Message) -> str | None:
 
 
 def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the merge tag `data` of a message; that of a password reset email with the link to reset added.
+    """Return the merge tag `data` of a message, with the link added if it is a password reset email.
 
     The link is the same at every attempt. It is left out for a captured message and for a disabled or deleted user.
     """

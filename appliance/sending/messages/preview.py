@@ -38,8 +38,8 @@ _SMS_FIELDS: dict[str, merge_limits.Context] = {"body": "text"}
 class PreviewRequest(Struct):
     """The content of a message to preview, and the values to show in it.
 
-    For an SMS only the body is used. It is shown as a marketing message, with short links and the opt-out hint, unless
-    it is `transactional`.
+    Of an SMS, only the body is used. The SMS is shown as a marketing message, with short links and the opt-out hint,
+    unless it is `transactional`.
     """
 
     document: Annotated[Design, Meta(description="design to render")]
@@ -147,10 +147,10 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
 def fill_sms_preview(
     account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = ""
 ) -> SmsText:
-    """Fill an SMS with the values `samples`, as when it is sent; raises MergeError.
+    """Fill an SMS with the values `samples`, as for a send; raises MergeError if that fails.
 
-    A marketing SMS has the opt-out hint and, if `tracked`, short links of the length they will have. `name` is that of
-    the campaign.
+    A marketing SMS has the opt-out hint and, if `tracked`, links as short as they will be when it is sent. `name` is
+    the name of the campaign.
     """
     account = Account.get_by_id(account_id)
     values = {
@@ -166,9 +166,9 @@ def fill_sms_preview(
 def render_fields(
     account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False
 ) -> FilledMessage:
-    """Render the fields of a template or revision for a contact, by default with sample values; raises Invalid.
+    """Render the fields of a template or revision for a contact, by default with sample values.
 
-    With `marked`, HTML comments surround its sections, for the canvas.
+    With `marked`, HTML comments surround the sections, for the canvas. Raises Invalid if the fields do not render.
     """
     return _render(account_id, fields, contact, {}, marked)[1]
 
@@ -203,9 +203,9 @@ def build_inbox_line(account_id: int, fields: Mapping[str, Any]) -> InboxLine:
 
 
 def measure_rendered_bytes(account_id: int, fields: dict[str, Any], is_tracked: bool) -> int:
-    """Return the bytes of a template's HTML as a marketing email with sample values; raises MergeError.
+    """Return the bytes of a template's HTML as a marketing email with sample values.
 
-    With `is_tracked`, its links are tracked.
+    With `is_tracked`, the links are tracked. Raises MergeError if the template does not render.
     """
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     content = compose.compile_message(
@@ -261,7 +261,7 @@ def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewW
 
 
 def _find_placeholders(fields: Mapping[str, Any]) -> list[PreviewWarning]:
-    """Return warnings about placeholders, with the field names of a preview request (`document` for the design)."""
+    """Return warnings about placeholders; as in a preview request, the field of the design is `document`."""
     placeholders = starters.find_placeholders(fields)
     return [PreviewWarning(code, text, path.replace("design.", "document.", 1)) for code, text, path in placeholders]
 
@@ -319,9 +319,9 @@ def _can_be_rendered(path: str, messages: list[str]) -> bool:
 def _build_samples(
     fields: dict[str, Any], contact: Contact | None, data: dict[str, Any], channel: str = "email"
 ) -> dict[str, Any]:
-    """Return merge values: those of the contact, and sample values for all other variables of the fields.
+    """Return merge tag values: those of the contact, and sample values for all other variables of the fields.
 
-    Values in `data` override samples.
+    Values in `data` override sample values.
     """
     values: dict[str, Any] = {"contact": {"data": {}}, "data": {}, "event": {}}
     for name, variable in merge.find_variables(fields, channel).items():
@@ -386,9 +386,10 @@ class CanvasRow(NamedTuple):
 
 
 class Canvas(NamedTuple):
-    """An email as rows, with the HTML before and after them; `digest` is the hash of both.
+    """An email as rows, with the HTML before and after them.
 
-    An email that was written as HTML has no rows, and is contained in `before`.
+    `digest` is the hash of the HTML before and after the rows. An email that was written as HTML has no rows, and
+    `before` contains all of it.
     """
 
     revision: int
@@ -411,7 +412,7 @@ class Canvas(NamedTuple):
 def render_canvas(account_id: int, template_id: int, contact_id: int | None = None) -> Canvas:
     """Render the canvas of an email template for a contact, by default with sample values.
 
-    Raises NotFound, also for a template for SMS, or Invalid if it does not render.
+    Raises NotFound, also for a template for SMS, or Invalid if the template does not render.
     """
     template = templates.get(account_id, template_id)
     if template.channel != "email":
@@ -526,7 +527,7 @@ class _RowSplitter:
 
 
 def _is_empty_picture(entry: Entry | None) -> bool:
-    """Return whether a section is of a kind that shows only pictures, and has none yet."""
+    """Return whether a section is of a kind that shows only pictures, and has no picture yet."""
     kind = entry.section.kind if entry else None
     if entry is None or kind is None or kind.name not in _PICTURE_KINDS:
         return False

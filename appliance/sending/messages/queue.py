@@ -74,7 +74,7 @@ def reaches_frequency_cap(row: Claim, now: int) -> bool | None:
 
 
 def _count_marketing(row: Claim, since: int) -> tuple[int, int]:
-    """Return the numbers of other marketing messages to the row's contact: sent since `since`, and being sent now."""
+    """Return (sent since `since`, being sent now): the numbers of other marketing messages to the row's contact."""
     counts = fetch_one(COUNT_MARKETING, (since, row.contact_id, row.id))
     return (int(counts[0]), int(counts[1])) if counts else (0, 0)
 
@@ -158,7 +158,7 @@ def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
 def get_refusal(row: Claim) -> str | None:
     """Return the code of the reason why a message may not be sent to its recipient, or None.
 
-    Consent, suppressions and the rules of SMS are read as they are now, so call it right before sending (P4).
+    The present state of consent, suppressions and the rules of SMS decides, so call this right before sending (P4).
     """
     reason = _get_recipient_refusal(row)
     return sms_rules.get_sms_refusal(row) if reason is None and row.channel == "sms" else reason
@@ -245,7 +245,7 @@ _HELD_SMS = (
 def recheck_held_sms() -> None:
     """Make all SMS of campaigns and flows that are held for quiet hours due at once, in batches.
 
-    Each batch is a transaction of its own. A row that is held again after the start of this call is left as it is.
+    Each batch is a transaction. A row that is held again after the start of this call is left as it is.
     """
     now = clock.now_ms()
     sources: list[tuple[str, tuple[int, ...]]] = [(f"run_id IS NOT NULL AND {_OPEN}", ())]
@@ -287,7 +287,7 @@ _CLAIM = (
 
 
 def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
-    """Record outcomes, claim the next messages for `process`, and return the ids of the claimed ones.
+    """Record outcomes, claim the next messages for `process`, and return the ids of the claimed messages.
 
     Messages that were not claimed must not be sent now. Nothing is claimed while the disk guard stops sending. An
     outcome that was recorded before is ignored.

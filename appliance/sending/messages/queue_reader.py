@@ -70,7 +70,7 @@ def get_live_campaigns(channel: str) -> dict[int, int]:
 def get_live_sources(channel: str) -> dict[int, list[Source]]:
     """Return the sources that may send now by account id: single messages first, then the others in random order.
 
-    The order is random so that no campaign is always first.
+    The random order keeps one campaign from always being first.
     """
     sources_by_account: dict[int, list[Source]] = {}
     for campaign_id, account_id in get_live_campaigns(channel).items():
@@ -120,9 +120,10 @@ class QueueReader:
         """Return the next messages to send, without claiming them (`queue.record_and_claim` does).
 
         Up to `singles` (default `limit`) single messages come first, then up to `limit` messages of campaigns and
-        flows. Both are divided evenly between the accounts; the account with the smallest value of `used` comes first.
-        Messages with an id in `taken`, with a provider in `closed` or of a campaign in `held` are left out. `room` is
-        the number of messages that may be returned for a recipient group or limit; those not in it are unlimited.
+        flows. Both are divided evenly between the accounts; the account for which `used` returns the smallest value
+        comes first. Messages with an id in `taken`, with a provider in `closed` or of a campaign in `held` are left
+        out. `room` is the number of messages that may be returned by recipient group or limit; a name that is not in it
+        is unlimited.
         """
         request = _ReadRequest(clock.now_ms(), taken, closed, dict(room or {}), self._names)
         self.has_more = False
@@ -149,7 +150,7 @@ class QueueReader:
     def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[Claim]]:
         """Read up to `limit` rows, divided evenly between accounts and then between the sources of each account.
 
-        `accounts` are the sources of each account. Return one queue of rows for each source.
+        `accounts` contains a list of sources for each account. Returns one queue of rows for each source.
         """
         queues: list[deque[Claim]] = []
         for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
@@ -161,9 +162,9 @@ class QueueReader:
         return queues
 
     def _forget_finished(self, live: set[Source]) -> None:
-        """Forget the positions in sources that are not in `live`, and in all sources after `_RESTART_SECONDS`.
+        """Forget the positions in sources that are not in `live`, and in every source after `_RESTART_SECONDS`.
 
-        Their rows are read from the start the next time.
+        The rows of such a source are read from the start the next time.
         """
         now = time.monotonic()
         for source in {*self._positions, *self._started_at, *(key[0] for key in self._parked)}:

@@ -57,7 +57,7 @@ _STOPPED = "the service stopped while this message was being sent"
 def hash_body(prepared: PreparedMessage) -> int:
     """Return a CRC-32 of a message, which is stored with its claim before the message is sent.
 
-    For an SMS the sender is included, because it is not part of the text and a lookup at the provider needs it.
+    For an SMS, the CRC includes the sender, which is not part of the text and which a lookup at the provider needs.
     """
     sender = prepared.sender.encode() if prepared.parts is not None else b""
     return zlib.crc32(prepared.envelope.content, zlib.crc32(sender))
@@ -78,10 +78,10 @@ def load_payload(message_id: int) -> PreparedMessage | None:
 
 
 def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
-    """Return the messages that an earlier process was sending when it died, each with its bytes or None.
+    """Return (claim, bytes or None) for each message that an earlier process was sending when it died.
 
-    The bytes are loaded, or rendered again. They are None if they do not match the hash stored with the claim, because
-    a contact or a condition has changed since then, or if rendering fails.
+    The bytes are those stored, or are rendered again. They are None if rendering fails, or if they do not match the
+    hash stored with the claim, because a contact or a condition has changed since then.
     """
     preparer = MessagePreparer()
     interrupted = []
@@ -148,9 +148,9 @@ _NOT_FOUND = "nobody knows whether it was taken: its provider was asked three ti
 def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[AcceptedSms]) -> None:
     """Record an uncertain SMS as sent if the provider has it, else schedule the next lookup or end the lookups.
 
-    `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt.
-    An SMS that belongs to another message does not count. A message that is not being looked up any more is left as it
-    is.
+    `accepted` are the SMS with the same recipient, sender and text that the provider has accepted since the attempt. An
+    accepted SMS that belongs to another message does not count. A message that is not being looked up any more is left
+    as it is.
     """
     require_write_transaction()
     lookup_count = _get_lookup_count(row)
@@ -176,9 +176,9 @@ def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[Acce
 
 
 def _end_lookup(row: Claim, reason: str, now: int) -> None:
-    """End the lookups of an SMS without finding it.
+    """End the lookups of an SMS that was not found.
 
-    If `in_doubt` is `resend`, an SMS with one uncertain attempt is requeued. Any other becomes `uncertain`, with
+    If `in_doubt` is `resend`, an SMS with one uncertain attempt is requeued. Any other SMS becomes `uncertain`, with
     `reason` as its error text.
     """
     connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
@@ -191,7 +191,7 @@ def postpone_lookup(row: Claim, error: DeliveryError) -> None:
     """Schedule the lookup of an SMS again after a lookup failed with `error`.
 
     The delay is that of a Postponed error, `probe_after` if the provider could not be reached, else that of a retry.
-    When the retry period of the message is over, it becomes `uncertain`. If the provider has no lookup
+    When the retry period of the message is over, the message becomes `uncertain`. If the provider has no lookup
     (LookupUnsupported), the lookups end at once.
     """
     require_write_transaction()
@@ -314,7 +314,7 @@ def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
 def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
     """Record an uncertain message as sent, because a bounce or a receipt shows that it was accepted.
 
-    This also cancels its retry. `provider_id` is the provider's id of an SMS.
+    This also cancels the retry of the message. `provider_id` is the provider's id of an SMS.
     """
     require_write_transaction()
     _record_as_sent([message_id], provider_id)
@@ -377,7 +377,7 @@ def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int
 
 
 def assume_sent_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
-    """Record the first `_MAX_BATCH_ROWS` uncertain messages of a selection as sent; its `status` is ignored.
+    """Record the first `_MAX_BATCH_ROWS` uncertain messages of a selection as sent, whatever status it selects.
 
     Return (number of messages, `after_id` of the next batch; 0 if there is none).
     """

@@ -21,7 +21,7 @@ from appliance.storage.transactions import require_write_transaction
 
 
 def resolve_email(account: Account, chosen: str | None) -> str:
-    """Return the From address: the chosen one, else the account's, else `hello@` at its default sending domain.
+    """Return the From address: the chosen one, else the account's, else `hello@` at the account's default domain.
 
     Without a sending domain it is `hello@campanero.invalid`.
     """
@@ -97,7 +97,7 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
 def has_domain_failed(account_id: int, address: str) -> bool:
     """Return whether email from an address must stop because the DNS records of its domain are missing.
 
-    With the capture transport or `email.allow_unverified_domains`, it never must.
+    The result is False with the capture transport or `email.allow_unverified_domains`.
     """
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
@@ -108,7 +108,7 @@ def has_domain_failed(account_id: int, address: str) -> bool:
 def is_domain_unverified(account_id: int, address: str) -> bool:
     """Return whether email from an address must not be sent because its domain is not verified.
 
-    It may always be sent with the capture transport or `email.allow_unverified_domains`.
+    The result is False with the capture transport or `email.allow_unverified_domains`.
     """
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
@@ -140,7 +140,7 @@ _DELIVERED_TO_US = (
 
 
 def resolve_sms(account: Account, number: str, transport: str | None = None) -> str:
-    """Return the sender of an SMS to a number: the one set for its country, else the account's, else Twilio's setting.
+    """Return the sender of an SMS to a number: that of the number's country, else the account's, else Twilio's setting.
 
     Names are left out where networks accept only numbers. An empty sender means that the SMS is not sent
     (`find_sms_fault`), or that the provider chooses the sender. `transport` replaces the configured transport.
@@ -335,8 +335,8 @@ def get_or_create_today(domain: str) -> WarmUpDay:
 def get_next_step(before: WarmUpDay, day: int) -> int:
     """Return the index in `DAILY_CAPS` for `day`, in days since 1970; `len(DAILY_CAPS)` means no limit.
 
-    It is the step of `before`, the domain's latest day, plus one if that day was successful, and 0 after a gap of more
-    than `_RESTART_AFTER_DAYS` days.
+    `before` is the domain's latest day. The result is the step of that day, plus one if the day was successful, or 0
+    after a gap of more than `_RESTART_AFTER_DAYS` days.
     """
     if day - before.day > _RESTART_AFTER_DAYS:
         return 0
@@ -405,7 +405,7 @@ def count_warm_up_sent(counts: Mapping[str, int]) -> None:
 def count_warm_up_failure(row: Claim, column: str, sender: str | None = None) -> None:
     """Add one to a column of today's warm-up day of a message's From domain: `hard`, `refused` or `complaints`.
 
-    Only messages of direct delivery count, and no test messages. `sender` defaults to the sender in the ledger.
+    Only messages of direct delivery count, without test messages. `sender` defaults to the sender in the ledger.
     """
     require_write_transaction()
     if row.provider != DIRECT or row.test:

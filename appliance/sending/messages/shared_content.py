@@ -51,9 +51,9 @@ class EncodedMessage:
     ) -> Mail:  # fmt: skip
         """Build the email to one recipient.
 
-        `values` are those of the merge tags and `date` is in seconds since 1970 UTC. `headers` belong to this message
+        `values` are the merge tag values, and `date` is in seconds since 1970 UTC. `headers` belong to this message
         alone; `shared` are encoded headers that all messages of its campaign or step have. Raises MergeError if a merge
-        tag cannot be filled or time runs out, ValueError if an address cannot be written into a header.
+        tag cannot be filled in or the time is over, and ValueError if an address cannot be written into a header.
         """
         content = self._content
         address = addresses.to_ascii(sender.email) or sender.email
@@ -79,9 +79,9 @@ class EncodedMessage:
 
 
 def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
-    """Return the content of a campaign other than its template as of now: brand, account settings and list.
+    """Return the present values that a campaign's messages use besides the template: brand, account settings and list.
 
-    It is stored when the campaign goes live, so that a retry sends the same bytes.
+    They are stored when the campaign goes live, so that a retry sends the same bytes.
     """
     account = campaign.account
     brand = brands.get(account.id)
@@ -126,13 +126,14 @@ class ConditionCache:
         self._until = 0
 
     def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
-        """Set the contacts that `get_values` will be called for next; they replace the ones set before."""
+        """Set the contacts that `get_values` will be called for next, in place of those set before."""
         self._expected = frozenset(contact_ids)
 
     def get_values(self, contact_id: int | None) -> dict[str, Any]:
-        """Return the merge tag root `show` for a contact: which conditions it meets. Without a contact all are met.
+        """Return the merge tag root `show` for a contact: {"show": {condition name: whether the contact meets it}}.
 
-        If the result is not cached, all expected contacts are evaluated together with this one.
+        Without a contact, all conditions are met. If the result is not cached, all expected contacts are evaluated
+        together with this one.
         """
         if contact_id is None or not self._conditions:
             return merge_tags.get_show_values(self._account_id, None, self._conditions)
@@ -166,16 +167,16 @@ SourceId = int | StepSource
 
 
 class SmsSettings(NamedTuple):
-    """The sender of SMS and the opt-out hint of an account; None if it has not set one."""
+    """The sender of SMS and the opt-out hint of an account, each None if the account has not set it."""
 
     sender: str | None
     opt_out_hint: str | None
 
 
 class SharedContent(NamedTuple):
-    """The content that all messages of a campaign, a step or a single message share.
+    """The content that all messages of a campaign or of a flow step share, or the content of a single message.
 
-    `content` of an SMS is only a text, whose links are tracked already if they are tracked at all.
+    Of an SMS, `content` has only a text, whose links are already tracked if clicks are counted.
     """
 
     content: CompiledMessage
@@ -270,10 +271,10 @@ def _compile_step(step: StepSource) -> SharedContent:
 def compile_shared_sms(
     account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any]
 ) -> SharedContent:
-    """Compile the shared content of SMS with the same text. Raises MergeError.
+    """Compile the shared content of SMS with the same text; raises MergeError if a merge tag is invalid.
 
     `links` are the URLs to track, numbered by their position from 1; None tracks none. `shared` are the merge tag
-    values of all recipients.
+    values that are the same for all recipients.
     """
     empty = merge.compile_template(None, "text")
     content = CompiledMessage(empty, empty, compose.compile_sms(body, links), empty)
@@ -290,7 +291,7 @@ def compile_shared_sms(
 
 
 def get_address_kinds(content: CompiledMessage, kind: str) -> frozenset[str]:
-    """Return {kind} if the merge tags of the content may show an address of this kind, else an empty set."""
+    """Return {kind} if merge tags of the content may show an address of this kind, else an empty set."""
     names = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
     return frozenset() if names.isdisjoint(content.variables()) else frozenset({kind})
 
@@ -316,7 +317,7 @@ def _build_shared(
 
 
 def encode_tracked(content: CompiledMessage, links: list[str]) -> EncodedMessage:
-    """Return a message for encoding, with tracked links and a tracking pixel.
+    """Return an email with tracked links and a tracking pixel, ready to be encoded.
 
     `links` are the URLs to track, numbered by their position from 1.
     """
@@ -345,7 +346,8 @@ class FlowDefaults(NamedTuple):
 def pin_step(flow: Flow, template: Template, transactional: bool, is_email: bool = True) -> dict[str, Any]:
     """Pin the present content of a step and return it as columns of its row: `template`, `content` and `pinned`.
 
-    It is fast if the links of the same source are cached (`get_step_links`). Raises MergeError.
+    This is fast if the links of the same source are cached (`get_step_links`). Raises MergeError if the message does
+    not compile.
     """
     require_write_transaction()
     snapshot = add_step_links(template, build_step_snapshot(get_flow_defaults(flow), template, transactional), is_email)
@@ -372,7 +374,7 @@ def get_flow_defaults(flow: Flow) -> FlowDefaults:
 
 
 def build_step_snapshot(defaults: FlowDefaults, template: Template, transactional: bool) -> dict[str, Any]:
-    """Return the snapshot of a step: its content other than the template, with an empty list of links.
+    """Return the snapshot of a step, which is everything but the content of its template, with an empty list of links.
 
     Links are tracked unless the step is transactional.
     """
@@ -420,7 +422,7 @@ _lock = threading.Lock()
 
 
 def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
-    """Return (URL, text) of each link of a message, from a cache. Raises MergeError."""
+    """Return (URL, text) of each link of a message, from a cache; raises MergeError if the message does not compile."""
     digest = blake2b(msgspec.json.encode(source), digest_size=16).digest()
     with _lock:
         if digest in _links_cache:
@@ -435,7 +437,7 @@ def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
 
 
 def compile_step(document: dict[str, Any], snapshot: dict[str, Any]) -> CompiledMessage:
-    """Compile a step's message from its template's fields and its snapshot. Raises MergeError."""
+    """Compile a step's message from the fields of its template and its snapshot; raises MergeError if that fails."""
     return compose.compile_message(build_step_source(document, snapshot))
 
 
@@ -515,7 +517,7 @@ class EncodedBody:
         return plan
 
     def _get_slot_number(self, slot: Slot) -> int:
-        """Return the number of a slot, which is the same for all its places, so that its value is encoded once."""
+        """Return the number of a slot, which is the same at all its places, so that its value is encoded once."""
         number = self._numbers.setdefault(slot.name, len(self._slots))
         if number == len(self._slots):
             self._slots.append(slot)

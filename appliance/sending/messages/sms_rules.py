@@ -41,7 +41,7 @@ _CONSENT_EVIDENCE = (
 
 
 class _AccountSettings(NamedTuple):
-    """The settings of an account that its SMS need; `quiet_hours` is JSON."""
+    """The settings of an account that are needed for its SMS; `quiet_hours` is JSON."""
 
     sender: str | None
     quiet_hours: str | None
@@ -80,7 +80,7 @@ def has_consent_evidence(contact_id: int | None) -> bool:
 def get_sms_refusal(row: Claim) -> str | None:
     """Return the reason code if the rules of SMS do not allow a message, else None.
 
-    The contact's consent and suppressions are not checked here (`queue.get_refusal`), only the evidence of consent.
+    Of the contact's consent, only the evidence is checked here; `queue.get_refusal` checks the rest, and suppressions.
     """
     refusal = get_number_refusal(row.recipient_key)
     if refusal is not None:
@@ -117,10 +117,10 @@ def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> boo
 
 
 def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
-    """Return the ids of SMS that may not be sent now by the rules of this module, so that each is checked alone.
+    """Return the ids of the SMS that the rules of this module may not allow now, so that each is checked alone.
 
-    The ids may include SMS that may be sent. The time zone in a contact's data is not considered here: the statement of
-    `queue.record_and_claim` claims no SMS to contacts who have one.
+    The time zone in a contact's data is not considered here: the statement of `queue.record_and_claim` claims no SMS to
+    contacts who have one.
     """
     suspects: set[int] = set()
     settings_by_account: dict[int, _AccountSettings] = {}
@@ -162,8 +162,8 @@ def hold_if_required(row: Claim, now: int) -> bool:
     """Hold an SMS that may not be sent yet, and return whether it was held or skipped.
 
     Marketing is held until the recipient's quiet hours end, or skipped if they end after the retry period
-    (`sms.give_up`). All SMS except automatic replies are held until the next day if the account has used up its parts
-    of the day. The due times of held SMS are spread over `_SPREAD_MS`.
+    (`sms.give_up`). If the account has used up its parts of the day, all its SMS except automatic replies are held
+    until the next day. The due times of held SMS are spread over `_SPREAD_MS`.
     """
     if row.provider == _CAPTURE:
         return False
@@ -197,8 +197,8 @@ def get_recipient_time_zones(row: Claim, account_zone: str) -> tuple[str, ...]:
 def get_number_time_zones(contact_zone: Any, country: str | None, number: str, account_zone: str) -> tuple[str, ...]:
     """Return the time zones in which the owner of a number may be.
 
-    They are the contact's time zone, else all time zones of the number, else those of the contact's country, else the
-    account's. An invalid time zone of the contact is ignored.
+    They are the contact's time zone, or all time zones of the number, or those of the contact's country, or the
+    account's: the first that is known. An invalid time zone of the contact is ignored.
     """
     if isinstance(contact_zone, str) and numbers.is_time_zone(contact_zone.strip()):
         return (contact_zone.strip(),)
@@ -361,10 +361,10 @@ def get_quiet_end(hours: Any, zone: str, now: int) -> int | None:
 
 
 def get_quiet_end_everywhere(hours: Any, zones: tuple[str, ...], now: int) -> int | None:
-    """Return the next time that is outside of the quiet hours of all time zones, or None if `now` is.
+    """Return the next time outside of the quiet hours in all of the time zones, or None if `now` is such a time.
 
-    If there is no such time in the next two days, return the time in the next day that is in the quiet hours of the
-    fewest time zones, or None if that is now. Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
+    If there is no such time in the next two days, return the time in the next day at which it is quiet in the fewest
+    time zones, or None if that is now. Times are milliseconds since 1970 UTC. Invalid `hours` are ignored.
     """
     times = _parse_quiet_hours(hours)
     if times is None:

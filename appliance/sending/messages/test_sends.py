@@ -86,8 +86,8 @@ _FIELDS = ("subject", "body", "preheader", "from_name", "design")
 class TestRequest(Struct):
     """The recipients of a test, and the values to show in it.
 
-    Without an address, the recipient is the contact whose values are shown; without a contact, the account's testers or
-    else its owner. A test SMS needs a phone number or a contact.
+    Without an address, the test is sent to the contact whose values are shown; without a contact either, to the
+    account's testers or else its owner. A test SMS needs a phone number or a contact.
     """
 
     REFUSED: ClassVar[RefusedKeys] = {
@@ -147,7 +147,10 @@ class TestSendResult(Struct):
 
 
 def prepare(account_id: int, template_id: int) -> PreparedMessage:
-    """Compile the test email of a template; call it outside of the write transaction. Raises NotFound."""
+    """Compile the test email of a template; call it outside of the write transaction. Raises NotFound.
+
+    An error of compiling is not raised here but by `send`.
+    """
     template = store.get(account_id, template_id)
     if template.channel == "sms":  # An SMS compiles in microseconds.
         return NOT_PREPARED
@@ -186,10 +189,7 @@ def validate(account_id: int, request: TestRequest, template_id: int) -> None:
 
 
 def _resolve_request(template: Template, request: TestRequest) -> tuple[Contact | None, list[addresses.Address]]:
-    """Return the contact of the request whose values are shown, if any, and the recipients.
-
-    Raises Invalid with all errors.
-    """
+    """Return (contact whose values are shown, or None; recipients) of a request. Raises Invalid with all errors."""
     faults = Faults()
     contact = _find_contact(template.account_id, request, faults)
     recipients = _read_recipients(template.account_id, template, request, contact, faults)
@@ -304,9 +304,9 @@ def _get_transport(template: Template, test_key: bool) -> str:
 
 
 def _build_fields(template: Template) -> dict[str, Any]:
-    """Return the content fields of a test, marked in the subject or, for SMS, in the text.
+    """Return the content fields of a test, marked as a test in the subject or, for an SMS, in the text.
 
-    A draft without a subject can be tested too.
+    A template without a subject can be tested too.
     """
     if template.channel == "sms":
         # An SMS has no subject that could mark it as a test.
@@ -362,7 +362,7 @@ def _get_refusal_reason(account: Account, address: addresses.Address, transport:
 
 
 def _is_tracked(template: Template) -> bool:
-    """Return whether the links of a template will be tracked, which they are unless its campaign has no tracking."""
+    """Return whether the links of a template will be tracked: unless it belongs to a campaign without tracking."""
     campaign = Campaign.get_or_none(Campaign.template == template.id) if template.flow_id is not None else None
     return campaign is None or bool(campaign.tracking)
 

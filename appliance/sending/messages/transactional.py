@@ -61,10 +61,10 @@ class SmsRequest(NamedTuple):
 
 
 class CheckedMessage(NamedTuple):
-    """What validation found out about a message.
+    """The results of validating a message.
 
-    `address` is the normalized recipient, and `links` the URLs to track (None for a transactional message). `segments`
-    is the current number of parts of an SMS, None for email.
+    `address` is the normalized recipient, and `links` are the URLs to track (None for a transactional message).
+    `segments` is the current number of parts of an SMS, None for email.
     """
 
     address: addresses.Address
@@ -105,9 +105,9 @@ def _parse_phone(text: str, faults: Faults) -> addresses.Address:
 
 
 def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, address: addresses.Address) -> SmsText:
-    """Fill an SMS with the recipient's current values; a marketing SMS has the opt-out hint, due or not.
+    """Fill an SMS with the recipient's current values; raises MergeError if a value cannot be filled in.
 
-    `urls` are the links to track. Raises MergeError.
+    A marketing SMS has the opt-out hint, whether it is due or not. `urls` are the links to track.
     """
     channel = Channel.get_or_none(
         Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
@@ -337,7 +337,7 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
 
 
 def list_ignored_fields(request: MessageWrite) -> list[str]:
-    """Return the names of the fields in a request that its channel ignores; only SMS ignore any."""
+    """Return the names of the fields in a request that are ignored; in a request for an email, none are."""
     if request.channel == "email":
         return []
     return [name for name in EMAIL_ONLY_FIELDS if getattr(request, name) not in (UNSET, None)]
@@ -361,7 +361,7 @@ def _get_sender(
 def _validate_request(
     account: Account, request: MessageWrite, faults: Faults, prepared: PreparedMessage = NOT_PREPARED
 ) -> _ValidatedRequest:
-    """Return the validated message of a request; add all errors to `faults`."""
+    """Validate a request and return the result; add all errors to `faults`."""
     template = _find_template(account.id, request, faults)
     is_template_missing = isinstance(request.template_id, int) and template is None
     message_fields, field_faults = _resolve_fields(request, template), Faults()

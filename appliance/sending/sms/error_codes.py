@@ -132,7 +132,7 @@ _UNKNOWN = _rejected()
 def find_meaning(text: str | int | None) -> Meaning:
     """Return the meaning of a code or class name, or of text that begins with one.
 
-    An unknown one means a permanent rejection without a known reason (`bounce_classes.REFUSED`).
+    An unknown code or name means a permanent rejection without a known reason (`bounce_classes.REFUSED`).
     """
     match = _LEADING.match(str(text or ""))
     if match is None:
@@ -147,7 +147,7 @@ def classify_code(text: str | int | None) -> BounceClass:
 
 
 def describe_code(code: str | int | None, text: str) -> str:
-    """Return a description of an error: its code, its text, and what to do if the recipient is not the cause.
+    """Return a description of an error: its code and text, and what to do unless the recipient is the cause.
 
     If `text` is empty, the meaning of the bounce class is used.
     """

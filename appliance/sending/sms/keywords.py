@@ -96,7 +96,7 @@ def strip_courtesy(words: Sequence[str]) -> list[str]:
 
 
 def is_refusal(words: Sequence[str]) -> bool:
-    """Return whether normalized words are a refusal and nothing else; words of courtesy must be removed before."""
+    """Return whether normalized words are a refusal and nothing else; the caller removes words of courtesy first."""
     text = " ".join(words)
     return len(text) <= _MAX_REFUSAL_CHARACTERS and _REFUSAL.fullmatch(text) is not None
 
@@ -125,7 +125,7 @@ _MAX_CHARACTERS = 4_000
 class KeywordMatch(NamedTuple):
     """The meaning of an incoming message, and the keyword or refusal in it, or None.
 
-    The meaning `perhaps` is that of a message that may contain a refusal, so that a person has to read it.
+    The meaning `perhaps` says that the message may contain a refusal, so that a person has to read it.
     """
 
     meaning: Meaning

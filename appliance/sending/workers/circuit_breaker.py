@@ -81,7 +81,7 @@ class CircuitBreaker:
             )
 
     def record_connection_failure(self, provider: str, error: DeliveryError) -> None:
-        """Close a provider that is unreachable or rejects us for `probe_after` seconds; count it if it rejects us."""
+        """Close a provider for `probe_after` seconds, because it is unreachable or rejects us; count a rejection."""
         with self._lock:
             self._closed_until[provider] = time.monotonic() + self._probe_after
             self._close_reasons[provider] = (self._close_reasons.get(provider, (clock.now_ms(), ""))[0], error.text)
@@ -92,8 +92,8 @@ class CircuitBreaker:
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
         """Count the outcome of a message for its provider and campaign; `error` is None for an accepted message.
 
-        Rejections of the sender and failed authentications count against the campaign. An outcome that is not about
-        us resets the counts of rejections in a row.
+        Rejections of the sender and failed authentications count against the campaign. An outcome for which neither the
+        sender nor the transport is the cause resets the counts of rejections in a row.
         """
         with self._lock:
             if isinstance(error, MailUnauthenticated):
@@ -147,12 +147,12 @@ class CircuitBreaker:
                 self._held_campaigns.add(key)
 
     def get_held_campaigns(self) -> tuple[int, ...]:
-        """Return the ids of campaigns that must not send, because they are to be paused but are not yet."""
+        """Return the ids of the campaigns that must not send because they are about to be paused."""
         with self._lock:
             return tuple(self._held_campaigns)
 
     def get_open_circuit(self) -> OpenCircuit:
-        """Return what must be paused; it is returned again until `confirm_pause` is called."""
+        """Return what must be paused; the same is returned again until `confirm_pause` is called."""
         with self._lock:
             return OpenCircuit(
                 frozenset(key for key in self._open if isinstance(key, str)),
@@ -177,8 +177,8 @@ _STOP_FILE_SECONDS = 0.25
 class StopSwitch:
     """A callable that returns whether this process may not send.
 
-    A process may not send if it is ending (`stopping`), if there is a STOP file, or if the disk guard reports a
-    problem. The stop switch of an account is not checked here.
+    It may not while it is ending (`stopping`), while there is a STOP file, and while the disk guard reports a problem.
+    The stop switch of an account is not checked here.
     """
 
     def __init__(self) -> None:

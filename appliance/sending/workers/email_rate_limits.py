@@ -126,7 +126,7 @@ class EmailRateLimits(RateLimits):
         self._quotas[day.domain] = WarmUpQuota(day)
 
     def get_sender_limit_name(self, sender: str) -> str:
-        """Return the name of the limit of a sender address, which is that of its domain."""
+        """Return the name of the limit of a sender address, which is the limit of its domain."""
         return f"from {domain_of(sender)}"
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
@@ -148,7 +148,7 @@ class EmailRateLimits(RateLimits):
         return [limit for limit in limits if limit is not None]
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
-        """Update throttles and quotas from the outcome of a message, and return its error; None is an accepted message.
+        """Update throttles and quotas from the outcome of a message (`error`, None if accepted), and return its error.
 
         An error that asks for a lower rate throttles the recipient group, or the whole relay, and is returned as
         RateLimited with the seconds to wait.

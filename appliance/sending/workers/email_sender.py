@@ -72,8 +72,8 @@ class DirectWorker(SmtpWorker):
     async def _process_with(self, ready: RenderedMessage, connection: MxConnection) -> None:
         """Send a message over a connection and store its outcome, then give the connection back.
 
-        The message is put back into the queue if sending was stopped, if it belongs to another recipient group than
-        assumed, or if a limit now applies to it.
+        The message is put back into the queue if sending was stopped, if the recipient's servers belong to another
+        recipient group than was assumed, or if a limit now applies to the message.
         """
         error: DeliveryError | None = None
         if connection.dialogue is not None:
@@ -211,7 +211,10 @@ class EmailSender:
             await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
     async def _count_past_messages(self) -> None:
-        """Count the messages accepted in the last hour towards the hourly limits, if there are any; done once."""
+        """Count the messages accepted in the last hour towards the hourly limits, if there are any.
+
+        Only the first call does so.
+        """
         if not self._has_counted_past:
             since = clock.now_ms() - _HOUR_MS
             self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))

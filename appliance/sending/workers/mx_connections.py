@@ -222,13 +222,13 @@ class UnreachableHosts:
         self._failures: dict[str, tuple[int, float, str]] = {}
 
     def get_downtime(self, target: MxTarget) -> tuple[float, str] | None:
-        """Return for how many more seconds the servers are not tried, and why; None if they may be tried."""
+        """Return (seconds for which the servers are not tried, reason), or None if they may be tried now."""
         _, until, reason = self._failures.get(target.key, (0, 0.0, ""))
         seconds_left = until - clock.monotonic()
         return (seconds_left, reason) if seconds_left > 0 else None
 
     def record_failure(self, target: MxTarget, reason: str) -> None:
-        """Count a failure to reach servers; from `MAX_FAILURES` in a row on they are not tried for `DEAD_SECONDS`."""
+        """Count a failure to reach servers; after `MAX_FAILURES` in a row they are not tried for `DEAD_SECONDS`."""
         if len(self._failures) >= _MAX_CACHED_HOSTS:
             self._failures.clear()
         count = self._failures.get(target.key, (0, 0.0, ""))[0] + 1
@@ -245,9 +245,9 @@ class UnreachableHosts:
         self._last_reply_at = clock.monotonic()
 
     def record_sender_refusal(self, sender: str, group: str) -> bool:
-        """Record that a recipient group rejects a sender; return whether `_MAX_REFUSING_GROUPS` groups do.
+        """Record that a recipient group rejects a sender; return whether `_MAX_REFUSING_GROUPS` groups reject it.
 
-        Only rejections since the last accepted message count; `sender` is the domain of the sender.
+        Only rejections since the last accepted message count. `sender` is the domain of the sender.
         """
         groups = self._refusing_groups.setdefault(sender, set())
         groups.add(group)
@@ -258,7 +258,7 @@ class UnreachableHosts:
         self._refusing_groups.pop(sender, None)
 
     async def find_outage(self) -> str | None:
-        """Return why no mail server at all can be reached, or None if one can or the cause is unknown.
+        """Return why no mail server at all can be reached; None if one can be reached or the cause is unknown.
 
         The servers of well-known domains are probed only if no server replied within `_RECENT_SECONDS`.
         """
@@ -274,7 +274,7 @@ class UnreachableHosts:
         return reason
 
     async def find_dns_outage(self) -> str | None:
-        """Return why no name server answers, or None if one does or the cause is unknown.
+        """Return why no name server answers; None if one answers or the cause is unknown.
 
         Names are looked up only if no name server answered within `_RECENT_SECONDS`.
         """
@@ -300,10 +300,10 @@ _CONNECT_SECONDS = 120.0
 
 
 class MxConnection(NamedTuple):
-    """A connection to a mail server of a recipient, or the error why there is none.
+    """A connection to a mail server of a recipient, or the error that explains why there is none.
 
-    `is_other_group` means that nothing was opened, because the servers belong to another recipient group than the one
-    under whose limits the message was admitted.
+    `is_other_group` means that nothing was opened, because the servers do not belong to the recipient group under whose
+    limits the message was admitted.
     """
 
     target: MxTarget | None = None
@@ -365,9 +365,10 @@ class MxConnections:
 
     @staticmethod
     def _apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
-        """Return the target as the domain's MTA-STS policy demands: in mode `enforce`, listed servers and verified TLS.
+        """Return the target as the domain's MTA-STS policy demands.
 
-        In mode `testing`, a server that is not listed is only logged.
+        In mode `enforce`, the target has only the servers that the policy lists and requires verified TLS. In mode
+        `testing`, a server that is not listed is only logged.
         """
         if policy is None or policy.mode == "none":
             return target
@@ -453,8 +454,8 @@ class MxConnections:
     def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
         """Keep a connection for the next message, or close it if it is used up or its recipient group is paused.
 
-        `dialogue` is None for an aborted connection. `error` is that of the message; RateLimited also closes the idle
-        connections to the group.
+        `dialogue` is None for an aborted connection. `error` is the error of the message, or None; RateLimited also
+        closes the idle connections to the group.
         """
         if isinstance(error, RateLimited):
             self.pool.close_group(target.group)
@@ -467,9 +468,9 @@ class MxConnections:
 
 
 def load_policy(domain: str) -> MtaStsPolicy | None:
-    """Return the stored policy of a domain, or None if there is none or it expired.
+    """Return the stored policy of a domain, or None if none is stored or the stored one has expired.
 
-    Its `max_age` is the remaining time in seconds.
+    The `max_age` of the returned policy is the remaining time in seconds.
     """
     row = MailPolicy.get_or_none(MailPolicy.domain == domain, MailPolicy.expires_at > clock.now_ms())
     if row is None:

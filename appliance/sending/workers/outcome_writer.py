@@ -35,11 +35,11 @@ class OutcomeWriter:
         self._is_busy = False
 
     def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
-        """Write an outcome and claim a message; return a future of whether the message is claimed and may be sent.
+        """Write an outcome and claim a message; return a future that tells whether the message is claimed.
 
-        The future is done once both are on disk. While the storage is unavailable, an outcome is retried until it is
-        stored, and its claim is given up. The future fails with Unavailable if there is only a claim or the service
-        ends, and with any other error of the transaction.
+        The future is done once both are on disk; a message that is not claimed must not be sent. While the storage is
+        unavailable, an outcome is retried until it is stored, and its claim is given up. The future fails with
+        Unavailable if there is only a claim or the service ends, and with any other error of the transaction.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Pending(outcome, claim, future))
@@ -98,9 +98,9 @@ class OutcomeWriter:
         self._submit()
 
     def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
-        """Retry the outcomes of a batch later without their claims, and raise the error to callers with a claim only.
+        """Retry the outcomes of a batch later, without their claims, and fail the entries that have only a claim.
 
-        If the writer has stopped, the error is raised to all callers.
+        If the writer has stopped, all entries fail. An entry fails with `error`.
         """
         retried = [entry._replace(claim=None) for entry in batch if entry.outcome is not None]
         failed = [entry for entry in batch if entry.outcome is None]

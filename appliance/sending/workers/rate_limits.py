@@ -51,7 +51,8 @@ class AdaptiveThrottle:
     def record_refusal(self, now: float, text: str, silence: bool) -> None:
         """Reduce the rate and pause; with `silence`, pause for `SILENCE_SECONDS` and continue with one connection.
 
-        A refusal during a pause does not reduce the rate further, because its message was sent before the pause.
+        A refusal during a pause does not reduce the rate further, because the refused message was sent before the
+        pause.
         """
         if not self.reason:
             self.since = clock.now_ms()
@@ -67,7 +68,7 @@ class AdaptiveThrottle:
         self._window = None
 
     def record_accepted(self, now: float) -> bool:
-        """Count an accepted message, recover by a step if due, and return whether the rate is the full one again."""
+        """Count an accepted message, recover by a step if due, and return whether the full rate is reached again."""
         if now < self.paused_until:
             return False
         if self._window is None:
@@ -96,7 +97,7 @@ class AdaptiveThrottle:
         self._next = now + self._gap
 
     def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; if it was not sent, the next one need not keep the gap."""
+        """Count a message as no longer in progress; if it was not sent, the next message need not keep the gap."""
         self.in_use -= 1
         if not used:
             self._next = 0.0
@@ -129,7 +130,7 @@ class RateLimits(ABC):
     """The limits of one channel; used on one event loop, and only read from other threads.
 
     `is_free` is True while there is no limit to wait for, and `is_timed` if there is a limit for the whole channel. A
-    message is admitted while it counts towards its limits: from `admit` to `release`.
+    message is admitted from `admit` to `release`: in that time it counts towards the limits that apply to it.
     """
 
     def __init__(self, overall: RateLimit, is_free: bool) -> None:
@@ -148,7 +149,10 @@ class RateLimits(ABC):
 
     @abstractmethod
     def _get_group_limits(self) -> Iterable[tuple[str, RateLimiter | AdaptiveThrottle]]:
-        """Return (group name, limit) for each group of which only messages that can be sent soon are rendered ahead."""
+        """Return (group name, limit) for each limited group.
+
+        Of the messages of these groups, only those that can be sent soon are rendered ahead.
+        """
 
     @abstractmethod
     def get_closed_providers(self) -> tuple[str, ...]:
@@ -182,7 +186,7 @@ class RateLimits(ABC):
         return None
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Return whether a message is still admitted; admit it first if no limit applied to it before."""
+        """Return whether a message is still admitted; if no limit applied to it before, admit it now."""
         return self.is_free or claim.id in self._admitted or self.admit(claim, sender) is None
 
     def is_unlimited(self, claim: Claim, sender: str) -> bool:
@@ -215,9 +219,9 @@ class RateLimits(ABC):
         return min(default, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else default
 
     def get_opening_time(self, names: Collection[str], others: bool) -> float:
-        """Return when a message that waits for one of the named limits may be sent, at the earliest.
+        """Return the earliest time at which a message that waits for one of the named limits may be sent.
 
-        With `others` there are messages that only wait for the overall limit, so only that limit counts.
+        With `others`, there are also messages that wait only for the overall limit, so only the overall limit counts.
         """
         now = clock.monotonic()
         opens_at = dict.fromkeys(names, now)
@@ -283,7 +287,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class _Probe:
-    """A limit for a provider that did not reply: one message at a time, doubled after each reply."""
+    """A limit for a provider that did not reply: first one message at a time, twice as many after each reply."""
 
     name = ALL
 
@@ -323,7 +327,7 @@ class SmsRateLimits(RateLimits):
         self.is_free = not (self._has_limits or self._throttles or self._probe)
 
     def get_closed_providers(self) -> tuple[str, ...]:
-        """Return an empty tuple, because SMS senders are throttled separately and never the provider as a whole."""
+        """Return an empty tuple, because limits pause single senders of SMS but never a whole provider."""
         return ()
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
@@ -347,7 +351,7 @@ class SmsRateLimits(RateLimits):
         return [self.overall, *([limit] if limit else [])] if provider == self._provider else []
 
     def record_answer(self, claim: Claim, sender: str, error: DeliveryError | None) -> DeliveryError | None:
-        """Update throttles from the outcome of a message, and return its error; None is an accepted message.
+        """Update throttles from the outcome of a message (`error`, None if accepted), and return its error.
 
         A RateLimited error throttles the sender and is returned with the seconds to wait.
         """

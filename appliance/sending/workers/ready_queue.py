@@ -36,8 +36,8 @@ from appliance.storage.database import close_database
 class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
-    An account that returns after a pause starts with the least time of the active ones, so that a pause gives no
-    advantage and earlier use no lasting disadvantage.
+    An account that returns after a pause starts with the least time among the active accounts. A pause therefore gives
+    no advantage, and earlier use no lasting disadvantage.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,10 @@ class FairShares:
         self._floor = 0.0
 
     def enter(self, accounts: Collection[int]) -> None:
-        """Set the accounts with messages to render now; forget the others unless they used more than the least time."""
+        """Set the accounts that have messages to render now.
+
+        Other accounts are forgotten, unless they used more than the least time.
+        """
         self._used = {
             account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
         }
@@ -78,9 +81,10 @@ _READ_RETRY_SECONDS = 30.0
 
 
 class RenderedMessage(NamedTuple):
-    """A message that can be sent, or one that could not be rendered.
+    """A message that can be sent, or a message that could not be rendered.
 
-    In the second case `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of the event loop.
+    If it could not be rendered, `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of the
+    event loop.
     """
 
     claim: Claim
@@ -110,10 +114,10 @@ class Renderer:
         self._preparer = MessagePreparer()
 
     def render(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
-        """Render and sign messages; one that cannot be rendered is returned with its `failure`.
+        """Render and sign messages; a message that cannot be rendered is returned with its `failure`.
 
-        No turn but the first begins after `seconds`, so messages may be missing in the result. Accounts take turns by
-        the processor time they used, so that a slow template of one does not delay the others.
+        After `seconds`, no further turn begins, so messages may be missing in the result. Accounts take turns by the
+        processor time that they used, so that a slow template of one account does not delay the others.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -251,7 +255,10 @@ class ReadyQueue:
         self.is_exhausted = False
 
     async def take(self) -> RenderedMessage | None:
-        """Wait for the next message that may be sent, and return it; None if none is due or sending is stopped."""
+        """Wait for the next message that may be sent, and return it.
+
+        None means that no message is due or sending is stopped.
+        """
         ready = None if self._is_halted() else self.poll()
         while ready is None and not self._is_halted():
             if not self._waits_for_limits():
@@ -308,7 +315,7 @@ class ReadyQueue:
             self._filling = asyncio.create_task(self._refill())
 
     def _may_find_more(self) -> bool:
-        """Return whether there may be rows to render: some not read yet, or skipped ones whose group has room now."""
+        """Return whether there may be rows to render: rows not read yet, or skipped rows whose group has room now."""
         if not self.is_exhausted or not self._blocked_groups:
             return not self.is_exhausted
         if self._get_blocked_seconds() > 0:
@@ -372,10 +379,10 @@ class ReadyQueue:
         return None
 
     def _set_waiting(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
-        """Move a message popped from `queue` to those that wait for the limit `name`.
+        """Move a message popped from `queue` to the queue of messages that wait for the limit `name`.
 
-        Return whether to try the next message of `queue`: not if `queue` contains only messages that wait for this
-        limit. If too many wait for the limit, the message is dropped and its row is read again.
+        Return False if `queue` is that queue, so that its next message need not be tried, else True. If too many
+        messages wait for the limit, the message is dropped and its row is read again.
         """
         singly = ready.claim.is_single
         waiting = (self._single_waiting if singly else self._waiting).setdefault(name, deque())
@@ -416,7 +423,7 @@ class ReadyQueue:
         self._reader.give_back(claim)
 
     def refill(self) -> None:
-        """Request that due rows are read again, with new single messages put before the messages rendered already."""
+        """Request that due rows are read again; new single messages are put before the messages rendered already."""
         if self.is_exhausted:
             self._renderer.reset()  # nothing was due before, so its cache may be old
         self.is_exhausted, self._blocked_until = False, 0.0
@@ -483,8 +490,8 @@ class ReadyQueue:
     def _get_held_campaigns(self) -> tuple[int, ...]:
         """Return the ids of campaigns whose rows are not read.
 
-        They are those that the circuit breaker holds, and those with enough rendered messages that wait for the limit
-        of their sender.
+        They are the campaigns that the circuit breaker holds, and those with enough rendered messages that wait for the
+        limit of the sender.
         """
         full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
         return (

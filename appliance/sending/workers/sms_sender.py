@@ -200,7 +200,7 @@ class SmsWorker:
                 shared.ready_queue.finish_claim(shared.lookup_queue.popleft().claim, is_claimed=False)
 
     async def _look_up(self, ready: RenderedMessage) -> None:
-        """Look up a message that the provider may have accepted, and settle or postpone it by the result."""
+        """Look up a message that the provider may have accepted; settle it, or postpone the lookup if it failed."""
         shared, claim, prepared = self._shared, ready.claim, ready.prepared
         assert prepared is not None
         number = claim.recipient_key
@@ -252,7 +252,7 @@ def _require_settings(provider: Provider) -> None:
 
 
 def build_sms(claim: Claim, prepared: PreparedMessage) -> OutgoingSms:
-    """Return a prepared message as the SMS to pass to its provider, with the URL for status reports."""
+    """Return a prepared message as the SMS to pass to its provider, with the URL for receipts."""
     envelope = prepared.envelope
     url = PROVIDERS[claim.provider].build_callback_url(claim.id)
     return OutgoingSms(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
@@ -381,7 +381,10 @@ class SmsSender:
             wake_event.clear()
 
     async def _count_past_messages(self) -> None:
-        """Count the messages accepted in the last hour towards the hourly limits, if there are any; done once."""
+        """Count the messages accepted in the last hour towards the hourly limits, if there are any.
+
+        Only the first call does so.
+        """
         if not self._has_counted_past:
             since = clock.now_ms() - _HOUR_MS
             self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
@@ -412,7 +415,7 @@ class SenderLimitNames:
         self._own: dict[int, tuple[float, str | None]] = {}
 
     def __call__(self, row: Claim) -> tuple[str, ...]:
-        """Return the name of the sender's limit for a row of the ledger, as a tuple of one."""
+        """Return the name of the sender's limit for a row of the ledger, in a tuple."""
         read_at, account_sender = self._own.get(row.account_id, (float("-inf"), None))
         if clock.monotonic() > read_at + _RETRY_SECONDS:
             account_sender = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))

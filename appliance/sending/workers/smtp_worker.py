@@ -61,7 +61,7 @@ class SmtpWorker:
 
     @property
     def connections(self) -> int:
-        """Return the number of connections, also of idle ones."""
+        """Return the number of connections, including idle ones."""
         return len(self._connections)
 
     async def run(self) -> None:
@@ -137,10 +137,10 @@ class SmtpWorker:
             await self._outcome_writer.write(outcome, None)
 
     def _start_waiting(self) -> None:
-        """Start the time limit after which the next message is put back, because another worker may be faster.
+        """Start the time limit after which the next message is put back, because another worker may send it sooner.
 
         One timer serves all messages and is set again if it fires early: a timer for each message would cost as much as
-        sending it.
+        sending the message.
         """
         loop = asyncio.get_running_loop()
         self._waiting_until = loop.time() + _MAX_WAIT_SECONDS
@@ -163,7 +163,7 @@ class SmtpWorker:
             self._ready_queue.put_back(ready)
 
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
-        """Return a connection for the next message, or the error; (None, None) if there is nothing to send.
+        """Return (connection, error) for the next message: one of the two, or neither if there is nothing to send.
 
         The message is not claimed yet, so that it stays available to other workers while a server is slow.
         """
@@ -256,7 +256,7 @@ class SmtpWorker:
         return None
 
     async def _deliver(self, dialogue: SmtpClient, envelope: Envelope, outcome: Outcome) -> None:
-        """Send the message and set its error or reply.
+        """Send the message of an outcome, and set the error or reply of the outcome.
 
         The next message is taken meanwhile, and its envelope is sent behind this message if both have the same
         provider.

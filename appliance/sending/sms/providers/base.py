@@ -66,9 +66,9 @@ class _Pool:
         self._idle: dict[tuple[bytes, bytes, int], list[_PooledConnection]] = {}
 
     async def take(self, url: "httpcore.URL") -> _PooledConnection:
-        """Take the idle connection that was used last out of the pool, or create one that is not open yet.
+        """Take the most recently used idle connection out of the pool, or create one that is not open yet.
 
-        Idle connections that the server has closed or that have expired are closed.
+        Idle connections that have expired or that the server has closed are closed.
         """
         import httpcore
 
@@ -164,7 +164,10 @@ def _describe_error(error: Exception) -> str:
 
 
 async def check_connection(url: str) -> None:
-    """Open a connection to the server of a URL, with TLS for https, and close it again. Raises ConnectionFailed."""
+    """Open a connection to the server of a URL, with TLS for https, and close it again.
+
+    Raises ConnectionFailed if it cannot be opened.
+    """
     import httpcore
 
     from appliance.sending.delivery import limited_http
@@ -228,12 +231,15 @@ def parse_id(value: Any) -> str | None:
 
 
 def clean_text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str:
-    """Return a provider's text in one line without control characters, cut to `max_characters`; None is empty."""
+    """Return a provider's text on one line without control characters, truncated to `max_characters`; "" for None."""
     return " ".join(_CONTROL_CHARACTERS.sub("", str(value)).split())[:max_characters] if value is not None else ""
 
 
 def clean_body(body: str) -> str:
-    """Return the body of an incoming SMS without control characters, cut to `_MAX_BODY_CHARACTERS`; lines are kept."""
+    """Return the text of an incoming SMS without control characters, truncated to `_MAX_BODY_CHARACTERS`.
+
+    Line breaks are kept.
+    """
     return _CONTROL_CHARACTERS.sub("", body)[:_MAX_BODY_CHARACTERS]
 
 
@@ -264,7 +270,7 @@ def decode_response(response: HttpResponse) -> dict[str, Any]:
 
 
 def excerpt(response: HttpResponse) -> str:
-    """Return up to 200 characters of a response in an unexpected form, for an error message."""
+    """Return up to 200 characters of an unexpected response, for an error message."""
     return clean_text(response.body[:400].decode("utf-8", "replace"), 200)
 
 
@@ -287,10 +293,10 @@ def parse_retry_after(response: HttpResponse) -> float:
 
 
 def build_callback_url(path: str, message_id: int, provider_url: str) -> str:
-    """Return our URL with this path for receipts of a message.
+    """Return our URL with this path to which the provider sends receipts of a message.
 
-    It is an empty string if `provider_url` is public and our `base_url` is not, because the provider could not reach
-    it.
+    The result is an empty string if `provider_url` is public and our `base_url` is not, because the provider could not
+    reach us.
     """
     base = config.base_url(config.current())
     if not _is_public_url(base) and _is_public_url(provider_url):
@@ -362,7 +368,7 @@ class Provider(ABC):
 
     @abstractmethod
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Send an SMS in one attempt and return the provider's id of it.
+        """Send an SMS in one attempt, and return the id that the provider gave it.
 
         Raises RecipientRejected, ClientRejected (login), SenderRejected (sender, registration), RateLimited (with the
         seconds to wait), Deferred, ConnectionFailed (nothing of the request was written), or Uncertain (the SMS may
@@ -391,7 +397,7 @@ class Provider(ABC):
         return []
 
     def get_webhook_secret(self) -> str:
-        """Return the secret that webhook requests are signed with; without one, the webhooks respond with 404."""
+        """Return the secret with which webhook requests are signed; if it is empty, the webhooks respond with 404."""
         return ""
 
     def parse_hook(self, hook: str, received: HookRequest) -> HookContents:

@@ -53,7 +53,7 @@ class Http(Provider):
         return faults
 
     async def send(self, text: OutgoingSms) -> AcceptedSms:
-        """Post an SMS and return the id in the response, or else our own id of the message.
+        """Post an SMS and return the id in the response or, if it has none, our own id of the message.
 
         Each attempt for a message has the same `webhook-id`, so that the gateway can detect a repeated request. Raises
         the errors of `Provider.send`.
@@ -76,9 +76,9 @@ class Http(Provider):
         return AcceptedSms(base.parse_id(answer.get("id")) or str(text.id), _first_status(answer))
 
     async def check_login(self) -> str:
-        """Check that a connection to the gateway can be opened, and return that as text. Raises ConnectionFailed.
+        """Check that a connection to the gateway can be opened, and return the result as text.
 
-        No request is sent, because any request would send an SMS.
+        Raises ConnectionFailed if it cannot. No request is sent, because any request would send an SMS.
         """
         await base.check_connection(_settings().url)
         return f"{urlsplit(_settings().url).netloc} can be reached; whether it takes SMS is seen with the first"
@@ -136,7 +136,7 @@ def _first_status(answer: dict[str, Any]) -> str:
 def _error_of(response: HttpResponse) -> DeliveryError:
     """Return the error for a response that does not accept an SMS.
 
-    Code and text are those of the `error` in its JSON object, or else of the object itself.
+    Code and text are in the `error` of its JSON object, or else in the object itself.
     """
     details = base.decode_response(response)
     code, text = _parse_error(details.get("error") if details.get("error") is not None else details)
@@ -146,9 +146,9 @@ def _error_of(response: HttpResponse) -> DeliveryError:
 
 
 def _parse_error(error: Any) -> tuple[str | None, str]:
-    """Return (code, text) of an error; it is an object with `code` and `message`, or text that may begin with a code.
+    """Return (code, text) of an error: an object with `code` and `message`, or text that may begin with a code.
 
-    The code may also be the name of a bounce class, or None if the error has no code.
+    The code may also be the name of a bounce class. It is None if the error has no code.
     """
     if isinstance(error, dict):
         code = base.clean_text(error.get("code"), 20) or None

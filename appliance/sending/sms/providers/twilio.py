@@ -81,7 +81,8 @@ class Twilio(Provider):
 
         They are in order of acceptance. At most `_MAX_PAGES` pages of the provider's listing are read. The listing is
         requested by recipient and sender, because a filter by date would leave out SMS that are still queued at the
-        provider. Raises Deferred if the listing cannot be read now, LookupUnsupported, or the error of the response.
+        provider. Raises Deferred if the listing cannot be read now, LookupUnsupported if the provider has none, or the
+        error of the response.
         """
         query = {"To": text.to, "PageSize": str(_PAGE_SIZE)} | (
             {} if addresses.is_messaging_service(text.sender) else {"From": text.sender}
@@ -288,9 +289,9 @@ def _verified_fields(received: HookRequest, token: str) -> dict[str, str]:
 def _possible_signed_contents(url: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return each (URL, joined fields) that a provider may have signed for a request to a URL.
 
-    Twilio signs the URL with its query string. Some compatible providers sign it without the query, and either add the
-    token in our callback URL to the fields or leave it out. Only a query that consists of a valid token may be left
-    out, because the token is signed by us.
+    Twilio signs the URL with its query string. Some compatible providers sign the URL without it, and either add the
+    token of our callback URL to the fields or leave it out. A query may be left out only if it is a valid token,
+    because we have signed the token ourselves.
     """
     contents = [(url, _join_fields(pairs))]
     path, _, query = url.partition("?")
