@@ -452,7 +452,10 @@ def is_settling_due() -> bool:
 
 
 def hold_messages(flow_id: int) -> int:
-    """Hold up to `_BATCH_SIZE` due messages of a flow that is not active, without a due time; return their number."""
+    """Hold up to `_BATCH_SIZE` due messages of a flow that is not active; return their number.
+
+    Held messages have no due time.
+    """
     require_write_transaction()
     return run(
         f"UPDATE message SET status = 'held', due_at = NULL, updated_at = :now WHERE id IN ({_SELECT_OPEN_MESSAGES} "

@@ -539,7 +539,7 @@ def _simulate_in_sandbox(
 
 
 def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
-    """Return (kind, key) of each address of a made-up contact, because it may be opted out or suppressed in reality."""
+    """Return (kind, key) of each address of a made-up contact, which may be opted out or suppressed in reality."""
     contact = request.contact if isinstance(request.contact, ContactWrite) else ContactWrite()
     values = {"email": contact.email, "phone": contact.phone}
     return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]

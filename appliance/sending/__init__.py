@@ -1,1 +1,1 @@
-"""How messages leave: the ledger, rendering, limits, transports, sending domains."""
+"""Send messages: the ledger, rendering, limits, transports, sending domains."""

@@ -94,7 +94,7 @@ def write_headers(headers: Iterable[tuple[str, str]]) -> bytes:
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a header name")
-        # A folded line is allowed; any other line break would start another header. This is the last check
+        # A folded line is allowed; any other line break would start another header. No later check follows
         if _LINE_BREAKS.search(value.replace("\r\n ", "")):
             raise ValueError(f"{name} contains a line break")
         lines.append(f"{name}: {value}\r\n")

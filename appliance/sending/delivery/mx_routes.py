@@ -324,7 +324,7 @@ def _route_without_mx(domain: str, group: str) -> tuple[Route, float]:
 
 
 def find_addresses(host: str) -> Addresses:
-    """Return the addresses of a mail server that mail may be sent to; blocks on name servers unless they are cached.
+    """Return the addresses of a mail server to which mail may be sent; blocks on name servers unless they are cached.
 
     Private addresses are left out, except those in `network.allow_private_hosts`.
     """

@@ -363,7 +363,7 @@ class SmtpProtocol(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._timeout_seconds = self.server.command_timeout if seconds is None else seconds
         self._deadline = loop.time() + self._timeout_seconds
-        # A timer for each wait would cost as much as a message, so the connection has one that is set again if early
+        # A timer for each wait would cost as much as a message, so the connection has one, set again if it fires early
         if self._timer is None or self._timer.when() > self._deadline:
             self._set_timer(loop)
         return await future

@@ -61,7 +61,10 @@ class Record(msgspec.Struct):
 
 
 def get_records(domain: SendingDomain) -> list[Record]:
-    """Return the records a domain needs now, each with its last check; a record whose value changed is unknown."""
+    """Return the records that a domain needs now, each with the result of its last check.
+
+    A record whose value has changed since that check is unknown.
+    """
     checked_records = [msgspec.convert(checked_record, Record) for checked_record in domain.dns_records or []]
     current_records = []
     for record in _build_records(domain):

@@ -1,7 +1,7 @@
-"""Test sends of a template: marked messages to a few people, which no statistics count (docs/decisions.md#11).
+"""Test sends of a template: messages to a few people that no statistics count (docs/decisions.md#11).
 
-A test is queued like any message. It needs no consent, but suppressed addresses get none. Its row has no contact, so
-that it appears in no statistics; the contact whose values it shows is stored with its content.
+Tests are marked and queued like any message. They need no consent, but none is sent to a suppressed address. Their rows
+have no contact, so that they appear in no statistics; the contact whose values a test shows is stored with its content.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""Connections to recipients' mail servers in direct delivery: idle ones are reused, others are opened.
+"""Connections to recipients' mail servers in direct delivery: idle connections are reused, others are opened.
 
-If the servers of one domain cannot be reached, the attempt of that message fails and other messages are not affected.
-If no server on the internet can be reached, the transport is closed and no attempt is counted.
+If the servers of one domain cannot be reached, the attempt to send that message fails, and other messages are not
+affected. If no server on the internet can be reached, the transport is closed and no attempt is counted.
 """
 
 import asyncio

@@ -159,7 +159,7 @@ class RateLimits(ABC):
         """Return the names of the providers that are paused as a whole."""
 
     def get_sender_limit_name(self, sender: str) -> str | None:
-        """Return the name of the limit of a sender, or None if campaigns are not held back by the limits of senders."""
+        """Return the name of the limit of a sender, or None if such limits do not hold campaigns in this channel."""
         return None
 
     def find_missing_quota(self, claim: Claim, sender: str) -> str | None:

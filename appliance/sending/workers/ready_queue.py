@@ -216,7 +216,7 @@ _MAX_WAIT_SECONDS = 5.0
 _MIN_WAIT_SECONDS = 0.001
 # A refill renders for at most this long, so that new single messages wait no longer; the rest is read again.
 _MAX_RENDER_SECONDS = 0.25
-# Delay before rows of a group are read again that were skipped although the group has room.
+# Delay before rows are read again that were skipped although their recipient group has room.
 _BLOCKED_SECONDS = 1.0
 
 
@@ -425,7 +425,7 @@ class ReadyQueue:
     def refill(self) -> None:
         """Request that due rows are read again; new single messages are put before the messages rendered already."""
         if self.is_exhausted:
-            self._renderer.reset()  # nothing was due before, so its cache may be old
+            self._renderer.reset()  # nothing was due before, so the cached content may be old
         self.is_exhausted, self._blocked_until = False, 0.0
         self._refill_requested = True
         self._changed.set()

@@ -44,7 +44,7 @@ from appliance.storage.database import close_database, scalar
 
 _STOPPED = "the service stopped while this message was being sent"
 _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
-# Delay of a lookup while another message to the same number is being sent, which it might find instead.
+# Delay of a lookup while another message to the same number is being sent, because it might find that message.
 _CONCURRENT_SECONDS = 1.0
 
 
