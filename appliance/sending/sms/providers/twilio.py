@@ -100,7 +100,7 @@ class Twilio(Provider):
             url = _next_page_url(listing)
             if url is None or (times and max(times) < oldest_ms):
                 break
-        # The listing has the newest SMS first. Sorting keeps the reversed order of SMS that were accepted in the same second.
+        # The listing has the newest SMS first. Sorting keeps the reversed order of SMS accepted in the same second.
         matches.reverse()
         return tuple(message for _, message in sorted(matches, key=lambda match: match[0]))
 
