@@ -27,7 +27,7 @@ from appliance.core import clock, signals
 from appliance.core.errors import Unavailable
 from appliance.core.metrics import Counter, Gauge, Labels
 from appliance.events import log as retention
-from appliance.flows import derived_events, engine, enrollment, lifecycle, triggers
+from appliance.flows import date_events, engine, enrollment, lifecycle, segment_events, triggers
 from appliance.flows.engine import FlowWorker
 from appliance.imports import removal
 from appliance.imports import store as imports
@@ -146,7 +146,7 @@ class Jobs:
         self.hit_judge = HitJudge()
         self.flow_worker = FlowWorker(
             (
-                derived_events.check_dates,
+                date_events.check_dates,
                 enrollment.process_events,
                 engine.advance_due_runs,
                 lifecycle.settle_messages,
@@ -407,14 +407,14 @@ class Jobs:
             signals.wake("cleanup")
         if store.has_due_checks():
             signals.wake("domains")
-        if derived_events.is_segment_check_due() | lists.has_stale_mirrors():
+        if segment_events.is_segment_check_due() | lists.has_stale_mirrors():
             signals.wake("segments")
         if hits.has_due_hits():
             signals.wake("hits")
         if any(
             is_due()
             for is_due in (
-                derived_events.is_date_check_due,
+                date_events.is_date_check_due,
                 enrollment.is_due,
                 engine.is_due,
                 lifecycle.is_settling_due,
@@ -431,6 +431,6 @@ class Jobs:
 
 def refresh_segments() -> None:
     """Record changes of segments, refresh the lists that mirror them, and create the indexes they need."""
-    derived_events.check_segments()
+    segment_events.check_segments()
     lists.refresh_stale_mirrors()
     query_plan.maintain_indexes()

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from appliance.core import clock
-from appliance.flows import derived_events, triggers
-from appliance.flows.derived_events import DateQuery
+from appliance.flows import date_events, triggers
+from appliance.flows.date_events import DateQuery
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from tests.domain.flows_home import live_flow, runs, take_in
@@ -44,7 +44,7 @@ ZONE = ZoneInfo("America/New_York")
 )
 def test_a_date_comes_round_on_its_day(value: Any, day: str, yearly: bool, comes: bool) -> None:
     """From the date itself on, with or without a year, in the account's time zone; the 29th may be the 28th."""
-    assert derived_events.falls_on(value, DateQuery(date.fromisoformat(day), yearly, ZONE)) is comes
+    assert date_events.falls_on(value, DateQuery(date.fromisoformat(day), yearly, ZONE)) is comes
 
 
 def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
@@ -58,17 +58,17 @@ def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
     for number in range(800):
         for yearly in (True, False):
             wanted = DateQuery(date(2026, 1, 1) + timedelta(days=number), yearly, ZONE)
-            if not any(derived_events.falls_on(value, wanted) for value in values):
+            if not any(date_events.falls_on(value, wanted) for value in values):
                 continue
-            binder = derived_events.Binder("d", derived_events.triggers.get_condition_scope(home.account_id))
-            sql = f"SELECT {where.sql} FROM contact c WHERE {derived_events.compile_candidates(where, wanted, binder)}"
+            binder = date_events.Binder("d", date_events.triggers.get_condition_scope(home.account_id))
+            sql = f"SELECT {where.sql} FROM contact c WHERE {date_events.compile_candidates(where, wanted, binder)}"
             found = {row[0] for row in rows(sql, binder.values)}
-            assert {value for value in values if derived_events.falls_on(value, wanted)} <= found
+            assert {value for value in values if date_events.falls_on(value, wanted)} <= found
 
 
 def look() -> None:
     """Look at whatever days have come, and at what that means."""
-    while derived_events.check_dates():
+    while date_events.check_dates():
         pass
     take_in()
 
@@ -94,11 +94,11 @@ def test_everybody_enters_on_the_day_at_the_hour_once(home: Home, born: dict[str
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "10:30"}})
     look()
     at(home, "2027-05-12T14:29:59")
-    assert not derived_events.is_date_check_due()
+    assert not date_events.is_date_check_due()
     look()
     assert runs(flow) == []
     at(home, "2027-05-12T14:30:00")
-    assert derived_events.is_date_check_due()
+    assert date_events.is_date_check_due()
     look()
     home.advance(-7200)
     look()
@@ -122,7 +122,7 @@ def test_a_clock_that_ran_ahead_by_years_stops_no_flow(home: Home, born: dict[st
     look()
     home.advance(-10 * 366 * 86_400)
     look()
-    assert not derived_events.is_date_check_due()
+    assert not date_events.is_date_check_due()
     at(home, "2027-05-12T14:30:00")
     look()
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
@@ -154,14 +154,14 @@ def test_a_late_start_makes_up_for_hours_and_not_for_days(home: Home, born: dict
     """What was missed by more than the setting says is over; what was begun is finished, however late."""
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True}})
     look()
-    before, derived_events._DATE_BATCH_SIZE = derived_events._DATE_BATCH_SIZE, 1
+    before, date_events._DATE_BATCH_SIZE = date_events._DATE_BATCH_SIZE, 1
     try:
         at(home, "2027-05-12T18:00:00")
-        assert derived_events.check_dates()
+        assert date_events.check_dates()
         at(home, "2027-05-15T18:00:00")
         look()
     finally:
-        derived_events._DATE_BATCH_SIZE = before
+        date_events._DATE_BATCH_SIZE = before
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
     at(home, "2027-05-19T22:00:01")
     look()
@@ -197,4 +197,4 @@ def test_dates_that_cannot_be_looked_at_stop_no_other(home: Home, born: dict[str
     at(home, "2027-05-12T13:00:00")
     look()
     assert (runs(broken), len(runs(whole))) == ([], 2)
-    derived_events._date_retry_at.clear()
+    date_events._date_retry_at.clear()

@@ -10,7 +10,7 @@ from appliance.audience.contacts import removal
 from appliance.audience.segments import store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch
 from appliance.core import validation
-from appliance.flows import derived_events
+from appliance.flows import segment_events
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from tests.domain.flows_home import happen, live_flow, runs, take_in
@@ -21,9 +21,9 @@ from tests.domain.home import Home
 def fresh() -> Iterator[None]:
     """What a process remembers of its looks belongs to one test."""
     yield
-    derived_events._last_checks.clear()
-    derived_events._due_segments.clear()
-    derived_events._segment_retry_at.clear()
+    segment_events._last_checks.clear()
+    segment_events._due_segments.clear()
+    segment_events._segment_retry_at.clear()
 
 
 def segment(home: Home, *filters: tuple[str, str, Any], name: str = "VIPs") -> int:
@@ -41,8 +41,8 @@ def ask(home: Home, segment_id: int, *filters: tuple[str, str, Any]) -> None:
 def look(home: Home, later: float = 61) -> None:
     """Do as the process does when a minute has passed."""
     home.advance(later)
-    derived_events.is_segment_check_due()
-    derived_events.check_segments()
+    segment_events.is_segment_check_due()
+    segment_events.check_segments()
 
 
 def told() -> list[tuple[str, int]]:
@@ -105,7 +105,7 @@ def test_only_what_somebody_waits_for_is_watched(home: Home) -> None:
     anna, ben = home.contact("anna@example.org").id, home.contact("ben@example.org").id
     vips, _ = segment(home, VIP), segment(home, name="everybody")
     look(home)
-    assert not rows("SELECT 1 FROM segment_watch") and not derived_events.is_segment_check_due()
+    assert not rows("SELECT 1 FROM segment_watch") and not segment_events.is_segment_check_due()
     flow = live_flow(home, {"segment_id": vips})
     look(home)
     tag(home, anna, "vip")
@@ -129,11 +129,11 @@ def test_a_watch_that_ends_while_it_is_due_leaves_nothing_to_do(home: Home, end:
     look(home)
     home.contact("anna@example.org")
     home.advance(61)
-    assert derived_events.is_segment_check_due()
+    assert segment_events.is_segment_check_due()
     for statement in end.split(";"):
         transactions.write(run, statement)
-    derived_events.check_segments()
-    assert not rows("SELECT 1 FROM segment_watch") and not derived_events.is_segment_check_due()
+    segment_events.check_segments()
+    assert not rows("SELECT 1 FROM segment_watch") and not segment_events.is_segment_check_due()
 
 
 def test_a_webhook_that_names_them_watches_all_segments(home: Home) -> None:
@@ -239,7 +239,7 @@ def test_a_new_process_holds_nothing_old_against_people(home: Home) -> None:
     happen(home, "contact_update", anna, chain_depth=5)
     look(home, 0)
     transactions.write(run, "DELETE FROM segment_member")
-    derived_events._last_checks.clear()
+    segment_events._last_checks.clear()
     look(home)
     take_in()
     assert runs(flow) == [(anna, "live", None)]
@@ -264,7 +264,7 @@ def test_a_segment_that_cannot_be_looked_at_stops_no_other(home: Home) -> None:
     transactions.write(run, "UPDATE segment SET filters = '[1]' WHERE id = ?", (broken,))
     look(home, 0)
     assert rows("SELECT segment_id, definition NOT NULL FROM segment_watch") == [(broken, 0), (whole, 1)]
-    assert not derived_events.is_segment_check_due()
+    assert not segment_events.is_segment_check_due()
     transactions.write(run, "UPDATE segment SET filters = ? WHERE id = ?", (said, broken))
     look(home)
     anna = home.contact("anna@example.org", data={"tags": ["vip"]}).id

@@ -1,0 +1,328 @@
+"""The event `date_reached`: for each contact whose date is that day, at the trigger's time of day.
+
+The trigger stores the last day that it has checked, and within a day the last contact, in the transaction that records
+the events, so that no contact gets the event twice and none is missed if the process stops. A day that is late by more
+than `limits.max_lateness` is skipped, but a day whose check has begun is finished.
+"""
+
+import logging
+from datetime import date, datetime, time, timedelta
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from appliance.audience.filters.fields import Binder
+from appliance.audience.segments import members
+from appliance.core import clock
+from appliance.core.errors import Unavailable
+from appliance.events import log as events
+from appliance.events.log import NewEvent
+from appliance.flows import triggers
+from appliance.flows.triggers import DATE, TriggerSpec
+from appliance.settings import config
+from appliance.settings.config import parse_seconds
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
+from appliance.storage.disk_guard import to_storage_error
+from appliance.storage.transactions import require_write_transaction
+
+log = logging.getLogger("campanero.flows")
+
+_DAY = timedelta(days=1)
+
+
+class DateQuery(NamedTuple):
+    """A search for contacts with a date on `day`, in the account's time zone `zone`.
+
+    A `yearly` search ignores the year, as for birthdays.
+    """
+
+    day: date
+    yearly: bool
+    zone: ZoneInfo
+
+
+def get_due_moment(day: date, time_of_day: str, zone: ZoneInfo) -> int:
+    """Return when it is `time_of_day` (`HH:MM`) on a day in a time zone, in Unix milliseconds."""
+    hour, minute = time_of_day.split(":")
+    return int(datetime.combine(day, time(int(hour), int(minute)), zone).timestamp() * 1000)
+
+
+def get_last_due_day(now: int, time_of_day: str, zone: ZoneInfo) -> date:
+    """Return today, or yesterday if `now` (Unix milliseconds) is before `time_of_day` (`HH:MM`) in the time zone."""
+    today = datetime.fromtimestamp(now / 1000, zone).date()
+    return today if get_due_moment(today, time_of_day, zone) <= now else today - _DAY
+
+
+def compile_candidates(source: triggers.DateSource, query: DateQuery, binder: Binder) -> str:
+    """Return an SQL condition on contact `c` that is true for all contacts whose date is on the day, and few others.
+
+    `falls_on` decides which of them match. The neighbouring days are included, because a date stored as text with a UTC
+    offset may be the day before or after in the account's time zone.
+    """
+    days = [query.day - _DAY, query.day, query.day + _DAY]
+    if source.is_moment and not query.yearly:
+        first, last = (datetime.combine(day, time(), query.zone) for day in (query.day, query.day + _DAY))
+        bounds = [binder.add(int(day.timestamp() * 1000)) for day in (first, last)]
+        return f"({source.sql} >= {bounds[0]} AND {source.sql} < {bounds[1]})"
+    if not query.yearly:
+        day_values = ", ".join(binder.add(day.isoformat()) for day in days)
+        return f"substr({source.sql}, 1, 10) IN ({day_values})"
+    ends = {f"{day:%m-%d}" for day in days}
+    if "02-28" in ends or "03-01" in ends:
+        ends.add("02-29")
+    texts = ", ".join(binder.add(day) for day in sorted(ends))
+    if source.is_moment:
+        return f"strftime('%m-%d', {source.sql} / 1000, 'unixepoch') IN ({texts})"
+    # Birthdays are also stored without a year: 05-12, or --05-12 as in address books.
+    return (
+        f"(substr({source.sql}, 6, 5) IN ({texts}) OR {source.sql} IN ({texts}) "
+        f"OR (substr({source.sql}, 1, 2) = '--' AND substr({source.sql}, 3) IN ({texts})))"
+    )
+
+
+def falls_on(value: Any, query: DateQuery) -> bool:
+    """Return whether a date is on the day of the query.
+
+    `value` is text, with or without a time or a year, or Unix milliseconds. In a yearly query, a date that is later
+    than the day does not match, and a time in Unix milliseconds matches from the following year on. A value that is no
+    date does not match.
+    """
+    if isinstance(value, str) and query.yearly and len(value.removeprefix("--")) == 5:
+        return _is_same_day(f"2000-{value.removeprefix('--')}", query.day)
+    day = _parse_day(value, query.zone)
+    if day is None:
+        return False
+    if not query.yearly:
+        return day == query.day
+    if isinstance(value, int) and day.year >= query.day.year:
+        return False
+    return day <= query.day and _is_same_day(day.isoformat(), query.day)
+
+
+def _is_same_day(text: str, day: date) -> bool:
+    """Return whether an ISO date has the month and day of `day`; 29 February is 28 February in common years."""
+    month_day = text[5:]
+    if month_day == "02-29" and not _is_leap(day.year):
+        month_day = "02-28"
+    return month_day == f"{day:%m-%d}"
+
+
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def _parse_day(value: Any, zone: ZoneInfo) -> date | None:
+    try:
+        if isinstance(value, int):
+            return datetime.fromtimestamp(value / 1000, zone).date()
+        if not isinstance(value, str):
+            return None
+        if len(value) == 10:
+            return date.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return (moment if moment.tzinfo is None else moment.astimezone(zone)).date()
+
+
+_DATE_BATCH_SIZE = 200
+# If the stored day is further ahead than this, it was stored under a wrong clock and the scan starts over. A day that
+# is ahead by less may only mean that the clock was corrected.
+_MAX_AHEAD = timedelta(days=7)
+
+
+class _DateTrigger(NamedTuple):
+    """A date trigger of an active flow; `scanned` is its `_ScanState` as JSON, or None before the first check."""
+
+    id: int
+    account_id: int
+    flow_id: int
+    flow_name: str
+    zone: ZoneInfo
+    spec: TriggerSpec
+    scanned: str | None
+
+    @property
+    def time_of_day(self) -> str:
+        """Return the time of day at which the trigger is due, as `HH:MM`."""
+        return str(self.spec.data.get("at") or triggers.DEFAULT_TIME_OF_DAY)
+
+    @property
+    def query(self) -> list[Any]:
+        """Return [path of the date, yearly, offset in days]; if one of them changes, the scan starts over."""
+        data = self.spec.data
+        return [data.get("path"), bool(data.get("yearly")), data.get("offset_days") or 0]
+
+
+class _ScanState(msgspec.Struct):
+    """How far a trigger has scanned.
+
+    `asks` is the trigger's `query` for which it scanned, and `day` the last day that was checked completely. While the
+    following day is being checked, `contact` is the id of the last contact checked.
+    """
+
+    asks: list[Any]
+    day: date
+    contact: int | None = None
+
+
+# By trigger id: when a trigger whose check failed is tried again (`clock.monotonic`).
+_date_retry_at: dict[int, float] = {}
+_DATE_RETRY_SECONDS = 60.0
+
+
+def is_date_check_due() -> bool:
+    """Return whether any date trigger has a day to check."""
+    now = clock.now_ms()
+    return any(_get_next_day(trigger, _get_scan_state(trigger), now) is not None for trigger in _load_date_triggers())
+
+
+def check_dates() -> bool:
+    """Check the next batch of contacts for each date trigger that has a day to check; return whether any has.
+
+    A trigger that fails is logged and tried again after `_DATE_RETRY_SECONDS`. Raises Unavailable and storage errors.
+    """
+    now, has_checked = clock.now_ms(), False
+    for trigger in _load_date_triggers():
+        state = _get_scan_state(trigger)
+        day = _get_next_day(trigger, state, now)
+        if day is None:
+            continue
+        try:
+            if state is None or _starts_over(trigger, state, now):
+                _save_scan_state(
+                    trigger, _ScanState(trigger.query, get_last_due_day(now, trigger.time_of_day, trigger.zone)), []
+                )
+            else:
+                _check_day(trigger, state, day, now)
+            has_checked = True
+        except Exception as error:
+            # A trigger that fails must not block other flows.
+            if isinstance(error, Unavailable) or to_storage_error(error) is not None:
+                raise
+            _date_retry_at[trigger.id] = clock.monotonic() + _DATE_RETRY_SECONDS
+            log.exception("flows: date check failed flow=%s", trigger.flow_id)
+    return has_checked
+
+
+def _load_date_triggers() -> list[_DateTrigger]:
+    trigger_rows = rows(
+        "SELECT t.id, f.account_id, f.id, f.name, a.time_zone, t.segment_id, t.contact_list_id, t.data, t.scanned "
+        f"FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id JOIN account a ON a.id = f.account_id "
+        f"WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event = '{DATE}'"
+    )
+    return [
+        _DateTrigger(
+            trigger_id,
+            account_id,
+            flow_id,
+            name,
+            ZoneInfo(zone),
+            TriggerSpec(DATE, segment_id, list_id, spec_data),
+            scanned,
+        )
+        for trigger_id, account_id, flow_id, name, zone, segment_id, list_id, data, scanned in trigger_rows
+        if (spec_data := msgspec.json.decode(data)).get("path")
+        and _date_retry_at.get(trigger_id, 0.0) <= clock.monotonic()
+    ]
+
+
+def _get_scan_state(trigger: _DateTrigger) -> _ScanState | None:
+    return None if trigger.scanned is None else msgspec.json.decode(trigger.scanned, type=_ScanState)
+
+
+def _starts_over(trigger: _DateTrigger, state: _ScanState, now: int) -> bool:
+    """Return whether a scan starts over, because the trigger's query has changed or the stored day is far ahead."""
+    return (
+        state.asks != trigger.query or state.day > get_last_due_day(now, trigger.time_of_day, trigger.zone) + _MAX_AHEAD
+    )
+
+
+def _get_next_day(trigger: _DateTrigger, state: _ScanState | None, now: int) -> date | None:
+    """Return the day to check now, or None if the next day is not due; a new scan begins with the last due day."""
+    if state is None or _starts_over(trigger, state, now):
+        return get_last_due_day(now, trigger.time_of_day, trigger.zone)
+    day = state.day + _DAY
+    return day if get_due_moment(day, trigger.time_of_day, trigger.zone) <= now else None
+
+
+def _check_day(trigger: _DateTrigger, state: _ScanState, day: date, now: int) -> None:
+    latest = now - int(parse_seconds(config.current().limits.max_lateness) * 1000)
+    if state.contact is None and get_due_moment(day, trigger.time_of_day, trigger.zone) < latest:
+        # All missed days are skipped at once, up to the last one that is too late.
+        last_missed = max(day, get_last_due_day(latest, trigger.time_of_day, trigger.zone))
+        log.warning(
+            "flows: dates missed while the service was down flow=%s from=%s to=%s", trigger.flow_id, day, last_missed
+        )
+        _save_scan_state(trigger, _ScanState(trigger.query, last_missed), [])
+        return
+    happened, last = _find_contacts(trigger, state, day)
+    has_more = last is not None
+    _save_scan_state(trigger, _ScanState(trigger.query, state.day if has_more else day, last), happened)
+
+
+def _find_contacts(trigger: _DateTrigger, state: _ScanState, day: date) -> tuple[list[NewEvent], int | None]:
+    """Return (events, id of the last contact) for the next batch of contacts of a day.
+
+    The id is None if no contacts are left after the batch.
+    """
+    path, yearly, offset = trigger.query
+    source = triggers.find_date_source(path)
+    if source is None:
+        return [], None
+    query = DateQuery(day - timedelta(days=offset), yearly, trigger.zone)
+    binder = Binder("d", triggers.get_condition_scope(trigger.account_id))
+    parts = [compile_candidates(source, query, binder)]
+    values = binder.values
+    if trigger.spec.contact_list_id is not None:
+        parts.append("EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = :list AND m.contact_id = c.id)")
+    if trigger.spec.segment_id is not None:
+        segment = members.compile_segment(trigger.account_id, trigger.spec.segment_id, "ds")
+        parts.append(f"({segment.sql})")
+        values = values | segment.parameters
+    contact_rows = rows(
+        f"SELECT c.id, {source.sql} FROM contact c WHERE c.account_id = :account AND c.id > :after "
+        f"AND {' AND '.join(parts)} ORDER BY c.id LIMIT {_DATE_BATCH_SIZE}",
+        {**values, "account": trigger.account_id, "after": state.contact or 0, "list": trigger.spec.contact_list_id},
+    )
+    happened = [
+        NewEvent(
+            trigger.account_id, DATE, contact_id,
+            {"flow_id": trigger.flow_id, "path": path, "date": clock.iso(value) if isinstance(value, int) else value,
+             "day": query.day.isoformat()},
+            resource_uid=f"flow:{trigger.flow_id}", resource_name=trigger.flow_name,
+        )
+        for contact_id, value in contact_rows
+        if falls_on(value, query)
+    ]  # fmt: skip
+    return happened, contact_rows[-1][0] if len(contact_rows) == _DATE_BATCH_SIZE else None
+
+
+def _save_scan_state(trigger: _DateTrigger, state: _ScanState, happened: list[NewEvent]) -> None:
+    transactions.write(_write_scan_state, trigger, msgspec.json.encode(state).decode(), happened)
+
+
+def _write_scan_state(trigger: _DateTrigger, state_json: str, events_to_record: list[NewEvent]) -> None:
+    """Save how far a trigger has scanned and record the events of contacts that still exist.
+
+    Do nothing if the trigger's stored state has changed since it was loaded, or if its flow is no longer active.
+    """
+    require_write_transaction()
+    is_current = scalar(
+        "SELECT 1 FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE t.id = ? AND t.scanned IS NOT DISTINCT FROM ? "
+        "AND f.status = 'active' AND f.deleted_at IS NULL",
+        (trigger.id, trigger.scanned),
+    )
+    if not is_current:
+        return
+    run("UPDATE trigger SET scanned = ? WHERE id = ?", (state_json, trigger.id))
+    contact_ids = {
+        row[0]
+        for row in rows(
+            "SELECT id FROM contact WHERE id IN (SELECT value FROM json_each(?))",
+            (msgspec.json.encode([happened.contact_id for happened in events_to_record]).decode(),),
+        )
+    }
+    events.record_many([happened for happened in events_to_record if happened.contact_id in contact_ids])
