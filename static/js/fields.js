@@ -39,7 +39,9 @@
       this.editor.setAttribute("aria-labelledby", label.id);
     }
     attributeChangedCallback(name, was, value) {
-      if (!this.editor || value === this.field.value || (this.field.value !== this.was && this.contains(document.activeElement))) return;
+      // The server stores a line without spaces at its ends; while one types, or picks a tag, the caret has its place
+      const busy = this.contains(document.activeElement) || merge.picksFor(this);
+      if (!this.editor || value === this.field.value || value === this.field.value.trim() || (this.field.value !== this.was && busy)) return;
       this.field.value = value;
       this.show(value);
     }

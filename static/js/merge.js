@@ -52,6 +52,7 @@
     rich.beside(menu, anchor);
     input.focus();
   };
+  merge.picksFor = (field) => at?.field === field && [menu, box].some((one) => one?.matches(":popover-open"));
   merge.edit = (field, chip) => {
     const { known, fallback } = told(chip.dataset.tag);
     if (!box || !TAG.test(chip.dataset.tag)) return;

@@ -178,6 +178,33 @@ def test_later_and_not_after_all(page: Page, api: Client) -> None:
     expect(page.get_by_role("heading", name="Goes out 4 May 2098, 07:30")).to_be_visible()
 
 
+def test_a_merge_tag_stays_where_the_caret_was(page: Page, api: Client) -> None:
+    """The subject is saved while the menu of tags is open; the tag still goes after the typed space, not to the start."""
+    number = draft(api, "Tag after a space")
+    page.goto(f"/campaigns/{number}?open=from")
+    subject = page.locator("#card-from merge-field").first
+    subject.locator("[contenteditable]").fill("")
+    subject.locator("[contenteditable]").press_sequentially("Hallo, ")
+    with page.expect_response(re.compile(f"/campaigns/{number}/from")):
+        subject.locator("[data-pick]").click()
+    page.wait_for_timeout(300)
+    expect(page.locator("#merge-search")).to_be_focused()
+    page.locator('#merge-menu [data-label="First name"]').click()
+    expect(subject.locator("input")).to_have_value(re.compile(r"^Hallo, \{\{ first_name"))
+
+
+def test_later_without_a_date_never_sends_now(page: Page, api: Client) -> None:
+    """Choosing "Later" schedules for tomorrow; an emptied date is an error at its field, and the schedule stays."""
+    number = draft(api, "Later without a date")
+    page.goto(f"/campaigns/{number}?open=when")
+    page.locator("#card-when .seg").get_by_text("Later").click()
+    expect(page.locator("#card-when .sumline")).to_contain_text("tomorrow 09:00")
+    page.locator("#f-day").fill("")
+    expect(page.locator("#f-day-err")).to_contain_text("Choose a date")
+    page.get_by_role("link", name="Review and send").click()
+    expect(page.get_by_role("button", name="Schedule for 8 people")).to_be_visible()
+
+
 def test_the_checklist_is_the_refusal_of_the_api(page: Page, api: Client) -> None:
     """What the page lists as needed is what a send over the API is refused for, one for one, with a way to mend it."""
     cases = {

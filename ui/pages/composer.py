@@ -1,6 +1,6 @@
 """The composer of a draft campaign: four cards that save themselves, the checklist, sending, scheduling and undo."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sanic import Request
@@ -272,13 +272,17 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the card with the sending time; a time in the past is an error."""
-    form, _ = await _merge_card(request, visit, campaign_id, "when")
+    """Save the card with the sending time; a time in the past is an error.
+
+    Choosing "Later" schedules the campaign for tomorrow until another date is typed: with nothing saved, a review of
+    the campaign would offer to send it now.
+    """
+    form, campaign = await _merge_card(request, visit, campaign_id, "when")
     moment = None
     if form["when"] == "later":
-        if not form["day"]:
-            # "Later" is selected without a day yet: there is nothing to save and no error.
-            return await render_composer(request, visit, campaign_id, form, "when")
+        if not form["day"] and campaign.scheduled_at is None:
+            tomorrow = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone) + timedelta(days=1)
+            form.values["day"] = tomorrow.strftime("%Y-%m-%d")
         moment = form.moment("day", "hour", visit.zone)
         if moment is not None and moment <= clock.now_ms():
             current = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone).strftime("%H:%M")
