@@ -179,7 +179,7 @@ def test_later_and_not_after_all(page: Page, api: Client) -> None:
 
 
 def test_a_merge_tag_stays_where_the_caret_was(page: Page, api: Client) -> None:
-    """The subject is saved while the menu of tags is open; the tag still goes after the typed space, not to the start."""
+    """The subject is saved while the menu of tags is open; the tag still goes after the typed space."""
     number = draft(api, "Tag after a space")
     page.goto(f"/campaigns/{number}?open=from")
     subject = page.locator("#card-from merge-field").first
