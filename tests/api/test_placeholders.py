@@ -11,6 +11,7 @@ from tests.kit.client import Client
 
 STARTERS = {one.key: one for one in starters.build_starters(Look())}
 LINKED = Look(links=(("Shop", "https://acme.example/shop"),))
+FLOW_DESIGNS = [email["design"] for email in starters.build_flow_emails("https://acme.example").values()]
 OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
 
 
@@ -37,14 +38,16 @@ def unfinished(found: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("key", STARTERS)
 def test_a_starter_that_nobody_changed_is_told_section_by_section(key: str) -> None:
-    """Every section of a starter with a sentence of its own is named, and the preview text; headings may be kept."""
+    """Every section of a starter with a sentence or heading of its own is named, and the subject and preview text."""
     one = STARTERS[key]
-    found = told(one.design, preheader=one.preheader)
+    found = told(one.design, subject=one.subject, preheader=one.preheader)
     assert ("placeholder_content", "preheader") in found
+    assert (("placeholder_content", "subject") in found) is (one.subject not in starters.SENDABLE_TEXTS)
     wanted = {
         f"design.sections[{at}]" for at, section in enumerate(one.design["sections"])
-        if section["type"] in ("text", "hero", "list", "quote", "coupon", "product_grid")
-        and not all(part in starters.SENDABLE_TEXTS for part in [section["props"].get("content", "")[3:-4]])
+        if section["type"] in ("heading", "text", "hero", "list", "quote", "coupon", "product_grid")
+        and section["props"].get("text") not in starters.SENDABLE_TEXTS
+        and section["props"].get("content", "")[3:-4] not in starters.SENDABLE_TEXTS
     }  # fmt: skip
     assert wanted <= {path for code, path in found if code == "placeholder_content"}
 
@@ -72,12 +75,13 @@ def test_a_new_section_is_told_until_its_text_is_replaced(kind: str) -> None:
 
 
 def test_what_was_replaced_and_what_may_be_kept_is_not_told() -> None:
-    """Own words, greetings, headings and labels of starters with real links are nobody's business."""
-    for one in starters.build_starters(LINKED):
-        kept = [section for section in one.design["sections"] if section["type"] in ("heading", "header", "footer")]
+    """Own words, greetings, headings of flow emails and labels with real links are no placeholders."""
+    for one in (*(one.design for one in starters.build_starters(LINKED)), *FLOW_DESIGNS):
+        kinds = ("header", "footer", "heading") if one in FLOW_DESIGNS else ("header", "footer")
+        kept = [section for section in one["sections"] if section["type"] in kinds]
         buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
         hello = [{"type": "text", "props": {"content": f"<p>{starters.GREETING}</p><p>Our oven is new.</p>"}}]
-        assert told({"sections": [*kept, *buttons, *hello]}, preheader="Ours") == []
+        assert told({"sections": [*kept, *buttons, *hello]}, subject="You are invited", preheader="Ours") == []
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ def test_a_starter_as_it_came_has_to_be_confirmed(page: Page, api: Client, smtp:
     side = page.locator("#side")
     expect(side).to_contain_text("3 unfinished")
     expect(side).not_to_contain_text("ready to send")
+    for card in ("from", "content"):
+        expect(page.locator(f"#card-{card} .mark-ok")).to_have_count(0)
     expect(side.get_by_role("link", name="“It is easier said in a letter")).to_be_visible()
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")

@@ -129,12 +129,17 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
-    """Return for each card whether it is complete; `context` is that of `load_draft`."""
+    """Return for each card whether it is complete; `context` is that of `load_draft`.
+
+    A card with placeholders is not.
+    """
     template = context["template"]
+    unfinished_fields = {finding.field.removeprefix("template_attributes.") for finding in context["unfinished"]}
+    unfinished_lines = unfinished_fields & {"subject", "preheader"}
     return {
         "to": context["has_audience"] and context["sums"]["sendable"] > 0,
-        "from": bool(template.subject) or context["sms"],
-        "content": bool((template.body or "").strip() or context["sections"]),
+        "from": (bool(template.subject) or context["sms"]) and not unfinished_lines,
+        "content": bool((template.body or "").strip() or context["sections"]) and unfinished_fields == unfinished_lines,
         "when": True,
     }
 

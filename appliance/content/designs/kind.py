@@ -63,7 +63,7 @@ class Prop(Struct, frozen=True, kw_only=True):
     fields: tuple["Prop", ...] = ()
     aliases: tuple[str, ...] = ()
     # Whether an unchanged default text counts as a placeholder (`starters.find_placeholders`): "own" always does, a
-    # "title" only if it is the default of the section and not a starter's text, a "label" such as "Learn more" never.
+    # "title" except in the emails of ready-made flows, a "label" such as "Learn more" never.
     wording: Literal["own", "title", "label"] = "own"
 
     def describe(self) -> dict[str, Any]:

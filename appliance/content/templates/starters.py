@@ -86,8 +86,11 @@ _PREFERENCES = (
     "<strong>Too much, or too little?</strong><br>You choose what you get from us, at any time: "
     '<a href="{{ preferences_url }}">set your preferences</a>.'
 )
-# Texts of starters that fit every sender. They may be sent unchanged and are no placeholders.
-SENDABLE_TEXTS = (GREETING, _REGARDS, _PREFERENCES)
+# Texts, headings and subjects of starters that fit every sender. They may be sent unchanged and are no placeholders.
+_WELCOME_HEADING = 'Good to have you here, {{ contact.first_name | default: "friend" }}'
+SENDABLE_TEXTS = (
+    GREETING, _REGARDS, _PREFERENCES, _WELCOME_HEADING, "Good to have you here", "You are invited", "When", "Where",
+)  # fmt: skip
 
 
 def _newsletter(home: str) -> Sections:
@@ -188,7 +191,7 @@ def _letter(home: str) -> Sections:
 def _welcome(home: str) -> Sections:
     return [
         _section("heading", {"padding": "28px 32px 4px"}, level=1,
-                 text='Good to have you here, {{ contact.first_name | default: "friend" }}'),
+                 text=_WELCOME_HEADING),
         _text("Thank you for joining us. You will hear from us about twice a month: what is new, what is useful, and "
               "now and then something just for the people on this list."),
         _section("heading", text="Three good places to begin", level=2),
@@ -304,9 +307,13 @@ class _PlaceholderText(NamedTuple):
 def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
     """Return the placeholders of an email template's fields; of each section at most one text and one link.
 
-    `document` has the keys of `revisions.CONTENT_FIELDS`. Paths are `design.sections[2]`, `preheader` or `body`.
+    `document` has the keys of `revisions.CONTENT_FIELDS`. Paths are `design.sections[2]`, `subject`, `preheader` or
+    `body`.
     """
     placeholders: list[Placeholder] = []
+    subject = document.get("subject") or ""
+    if subject in _starter_subjects():
+        placeholders.append(_text_placeholder("the subject", subject, "subject"))
     preheader = document.get("preheader") or ""
     if not _starter_texts().isdisjoint(_split_paragraphs(preheader)):
         placeholders.append(_text_placeholder("the preview text", preheader, "preheader"))
@@ -358,7 +365,7 @@ def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
     """Yield the paragraphs of a section's text that are placeholders; `kind` is the name of the section's kind."""
     for paragraph in _split_paragraphs(text.text):
         is_sample = text.prop.wording != "label" and paragraph in _initial_texts(kind)
-        is_starter = text.prop.wording == "own" and paragraph in _starter_texts()
+        is_starter = text.prop.wording != "label" and paragraph in _starter_texts()
         if is_sample or is_starter or _LOREM.search(paragraph):
             yield paragraph
 
@@ -413,16 +420,22 @@ def _initial_texts(kind: str) -> frozenset[str]:
 
 @cache
 def _starter_texts() -> frozenset[str]:
-    """Return the paragraphs in all starters and flow emails that authors are expected to replace."""
-    emails: list[dict[str, Any]] = [starter._asdict() for starter in build_starters(Look())]
-    emails += build_flow_emails(FALLBACK_URL).values()
-    own_texts = [email["preheader"] for email in emails]
-    for section in (section for email in emails for section in designs.walk_sections(email["design"])):
-        if section.kind is not None:
-            own_texts += [
-                text.text for text in _iterate_texts(section.kind.props, section.props) if text.prop.wording == "own"
-            ]
-    return _to_paragraphs(own_texts) - _to_paragraphs(SENDABLE_TEXTS)
+    """Return the paragraphs that authors are expected to replace; titles only of starters, not of flow emails."""
+    campaign_emails = [starter._asdict() for starter in build_starters(Look())]
+    flow_emails = list(build_flow_emails(FALLBACK_URL).values())
+    texts = [email["preheader"] for email in campaign_emails + flow_emails]
+    for emails, wordings in ((campaign_emails, ("own", "title")), (flow_emails, ("own",))):
+        for section in (section for email in emails for section in designs.walk_sections(email["design"])):
+            if section.kind is not None:
+                values = _iterate_texts(section.kind.props, section.props)
+                texts += [text.text for text in values if text.prop.wording in wordings]
+    return _to_paragraphs(texts) - _to_paragraphs(SENDABLE_TEXTS)
+
+
+@cache
+def _starter_subjects() -> frozenset[str]:
+    """Return the subjects of starters that authors are expected to replace."""
+    return frozenset(starter.subject for starter in build_starters(Look())) - frozenset(SENDABLE_TEXTS)
 
 
 def _to_paragraphs(texts: Iterable[str]) -> frozenset[str]:
