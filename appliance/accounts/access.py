@@ -29,8 +29,8 @@ SCOPES = frozenset(
 
 _SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
 _SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
-# The time of the last use by key id: the latest one in memory, and the one written to the database. They are written
-# at most once a minute for each key, so a killed process loses at most the last minute.
+# By key id: the time of the last use, and the time of use that was last written to the database. A key's time is
+# written at most once a minute, so a killed process loses at most the last minute.
 _last_uses: dict[int, int] = {}
 _written_uses: dict[int, int] = {}
 _WRITE_INTERVAL_MS = 60_000
@@ -110,12 +110,12 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
 
 
 def issue_key(account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor()) -> str:
-    """Create an API key and return it; only its hash is stored, so it cannot be shown again. Raises Invalid."""
+    """Create an API key and return it; only its hash is stored, so it cannot be shown again. Raises as `create_key`."""
     return create_key(account_id, KeyWrite(name, scope, test), by)[1]
 
 
 def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, str]:
-    """Create an API key and return (row, key); raises Invalid.
+    """Create an API key and return (row, key); raises Invalid with all errors of the request.
 
     Only the hash of the key is stored, so the key cannot be shown again.
     """

@@ -1,7 +1,7 @@
 """Approval of campaigns and flows before they are sent or started (docs/decisions.md#6).
 
-Campaigns and flows have the same columns for it: `approval_state`, `approval_note`, `asked_at` and `asked_by` (the
-request for approval), and `edited_by` (the last user who changed it).
+Campaigns and flows have the same columns for approval: `approval_state`, `approval_note`, `asked_at` and `asked_by`
+(time and user of the request for approval), and `edited_by` (the user who made the last change).
 """
 
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ class Reject(Struct):
 
 
 def find_blocker(row: Any, by: Actor) -> str | None:
-    """Return why an actor may not send a campaign or start a flow, as a message; None if they may."""
+    """Return a message that says why an actor may not send a campaign or start a flow; None if the actor may do so."""
     if row.approval_state == "rejected":
         return REJECTED
     if row.approval_state == "approved" or not row.account.approval_required or can_approve(row, by):
@@ -43,9 +43,9 @@ def find_blocker(row: Any, by: Actor) -> str | None:
 def can_approve(row: Any, by: Actor) -> bool:
     """Return whether an actor may approve a campaign or flow.
 
-    If the account requires approval by another user, the user who requested it or made the last change may not approve,
-    unless the account has no other approver. An API key counts as the user who created it. A key that no user created
-    may always approve if its scopes include approving.
+    If the account requires approval by another user, the user who requested the approval or made the last change may
+    not approve, unless the account has no other approver. An API key counts as the user who created it. A key that no
+    user created may always approve if its scopes include approving.
     """
     if not by.can_approve:
         return False
@@ -59,15 +59,15 @@ def can_approve(row: Any, by: Actor) -> bool:
 
 
 def mark_changed(row: Any, user_id: int | None) -> None:
-    """Record that content or audience was changed, so that a new approval is needed; the caller saves the row."""
+    """Record a change of a campaign or flow, so that a new approval is needed; the caller saves the row."""
     require_write_transaction()
     row.approval_state, row.edited_by = "pending_review", user_id
 
 
 def request_approval(row: Any, by: Actor) -> None:
-    """Request the approval of a campaign or flow; does nothing if it is approved or already requested.
+    """Request the approval of a campaign or flow; does nothing if it is approved or an approval is already requested.
 
-    Raises Invalid if it was rejected and not changed since. The caller saves the row.
+    Raises Invalid if the campaign or flow was rejected and not changed since. The caller saves the row.
     """
     require_write_transaction()
     if row.approval_state == "rejected":
@@ -77,7 +77,7 @@ def request_approval(row: Any, by: Actor) -> None:
 
 
 def approve(row: Any, by: Actor) -> None:
-    """Approve a campaign or flow; raises NotAllowed if the actor may not. The caller saves the row."""
+    """Approve a campaign or flow; raises NotAllowed if the actor may not approve it. The caller saves the row."""
     require_write_transaction()
     if not can_approve(row, by):
         raise (

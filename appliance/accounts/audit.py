@@ -1,6 +1,6 @@
 """The audit log: who changed settings, API keys and users, and who sent what. Entries are never changed.
 
-No entry holds a secret. Of a contact, an entry holds only the id.
+No entry contains a secret. About a contact, an entry contains only the id.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ async def record_export(by: Actor, account_id: int, name: str, filters: Iterable
 def changed_fields(body: msgspec.Struct) -> dict[str, Any]:
     """Return the given fields of a request body as data of an audit entry.
 
-    `changed` lists their names. The values of booleans are included by field name; other values are not recorded.
+    `changed` lists the names of the fields. Only values of booleans are included, under the name of their field.
     """
     sent = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not UNSET}
     return {"changed": list(sent), **{name: value for name, value in sent.items() if isinstance(value, bool)}}

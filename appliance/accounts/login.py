@@ -51,9 +51,9 @@ def otp_code(key: str, step: int) -> str:
 
 
 def find_otp_step(key: str, code: str, after: int | None = None) -> int | None:
-    """Return the current, previous or next time step whose code was entered; None if there is none or it is used up.
+    """Return the time step (previous, current or next) whose code was entered, or None for a wrong or used code.
 
-    Spaces in the code are ignored. Steps up to and including `after` count as used up.
+    Spaces in the code are ignored. The codes of steps up to and including `after` count as used.
     """
     digits = "".join(code.split())
     now = clock.now_ms() // 1000 // PERIOD_SECONDS
@@ -97,7 +97,8 @@ def use_code(user_id: int, code: str) -> bool:
 def store_second_factor(user: User, key: str, step: int) -> list[str]:
     """Enable the second factor with a new key, and return new recovery codes, which are stored only as hashes.
 
-    `step` is the time step whose code has just been used; it and earlier ones are no longer accepted.
+    `step` is the time step whose code has just been used; codes of this step and of earlier steps are no longer
+    accepted.
     """
     require_write_transaction()
     codes = [
@@ -165,8 +166,8 @@ def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> Us
 def reset_second_factor(by: Actor, user_id: int) -> User:
     """Disable the second factor of a team member who lost it, and end all of their sessions.
 
-    Raises NotFound or NotAllowed. Raises Invalid if it is the actor's own, because a stolen session must not be able to
-    disable the second factor without password and code.
+    Raises NotFound for an unknown user, and NotAllowed if the actor may not manage the user. Raises Invalid for the
+    actor's own second factor, because a stolen session must not be able to disable it without password and code.
     """
     require_write_transaction()
     user = users.get_managed(by, user_id)
@@ -207,7 +208,8 @@ class CodeRequired(Refused):
 async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
     """Return the user who signs in with address and password, and a code if a second factor is enabled.
 
-    Raises InvalidCredentials, CodeRequired or RateLimitExceeded.
+    Raises InvalidCredentials if address, password or code is wrong, CodeRequired if the code is missing, and
+    RateLimitExceeded after too many failed attempts.
     """
     name = rate_limits.email_key(email)
     with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
@@ -229,7 +231,8 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
 async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
     """Return the user who signs in with a code after the password; None if `token` is invalid or has expired.
 
-    `token` is the token of CodeRequired. Raises InvalidCredentials or RateLimitExceeded.
+    `token` is the token of CodeRequired. Raises InvalidCredentials for a wrong or used code, and RateLimitExceeded
+    after too many failed attempts.
     """
     user = await fetch(passwords.find_token_user, _PURPOSE, token)
     if user is None:
@@ -242,11 +245,11 @@ async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
 
 
 async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str) -> list[str]:
-    """Check the password and code with which a signed-in user confirms their identity, and return what is wrong.
+    """Check the password and code with which a signed-in user confirms their identity, and return which one is wrong.
 
     The result is empty, `["password"]` or `["otp"]`; the code is checked, and used up, only if the password is right
     and `code` is not None. A failure counts against the limit of sign-in attempts, so that an unattended browser cannot
-    be used for guessing. Raises RateLimitExceeded.
+    be used for guessing. Raises RateLimitExceeded after too many failed attempts.
     """
     with rate_limits.limit_attempt(rate_limits.email_key(user.email), rate_limits.client_key(ip)) as attempt:
         wrong = [] if await passwords.verify(user.password_hash, password) else ["password"]

@@ -20,7 +20,7 @@ from appliance.settings import config
 from appliance.settings.schema import Limits
 
 FAILURE_WINDOW_MS = 15 * 60 * 1000
-# Above this number, the counters with the oldest last failure are deleted.
+# Above this number of counters, those with the oldest last failure are deleted.
 _MAX_COUNTERS = 20_000
 
 _lock = threading.Lock()
@@ -141,7 +141,7 @@ class _Use(NamedTuple):
 
 
 class TokenBuckets:
-    """The token buckets of all credentials, without a lock: use it on the event loop only."""
+    """The token buckets of all credentials; there is no lock, so use them on the event loop only."""
 
     def __init__(self) -> None:
         # The use of each bucket by credential and class of request. A full bucket needs no entry.
@@ -191,6 +191,6 @@ def rate_per_minute(rate: RequestClass, limits: Limits) -> int:
 def burst_size(rate: RequestClass, minute: int) -> int:
     """Return how many requests of a class may be made at once: half of the rate per minute for sends, else a tenth.
 
-    It is at least 1.
+    The result is at least 1.
     """
     return max(1, minute // _BURST_DIVISORS.get(rate, _DEFAULT_BURST_DIVISOR))

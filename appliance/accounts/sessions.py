@@ -1,8 +1,9 @@
-"""Sessions: of browsers with a cookie, of programs with a JSON Web Token.
+"""Sessions of browsers (with a cookie) and of programs (with a JSON Web Token).
 
-A JSON Web Token belongs to a row of `session`, which is found by the hash of its `jti` claim. Signing out, changing the
-password or second factor, and disabling a user delete the row, and with it the token becomes invalid at the next
-request. So no list of revoked tokens is needed, and a token forged with a stolen key has no row.
+A JSON Web Token belongs to a row of `session`, which is found by the hash of the token's `jti` claim. Signing out,
+changing the password or second factor, and disabling a user delete the row, so that the token is refused at the next
+request. Therefore no list of revoked tokens is needed, and a token forged with a stolen key is refused, because it has
+no row.
 
 RFC 7519 (JWT); RFC 8725, sections 3.1 and 3.2 (one algorithm, which the service chooses and not the token).
 """
@@ -69,7 +70,7 @@ def delete_expired(ids: list[int]) -> int:
 def find_by_cookie(token: str) -> Session | None:
     """Return the session of a cookie value, with its user and account loaded.
 
-    None if it is unknown or expired, or if the user is disabled.
+    Returns None if the session is unknown or expired, or if the user is disabled.
     """
     session: Session | None = (
         Session.select(Session, User, Account)
@@ -95,10 +96,10 @@ def is_touch_due(last_seen_at: int) -> bool:
 
 
 def touch(session_id: int) -> None:
-    """Set a session's time of last use to now; does nothing if it has ended.
+    """Set a session's time of last use to now; does nothing if the session has ended.
 
-    A browser session is extended to 12 hours from now, but to at most 30 days after sign-in. The expiry of a token
-    stays.
+    A browser session is extended to 12 hours from now, but to at most 30 days after sign-in. The session of a token is
+    not extended.
     """
     require_write_transaction()
     now = clock.now_ms()
@@ -187,8 +188,8 @@ if TYPE_CHECKING:
 
 
 _ALGORITHM = "HS256"
-# The claims of tokens with a valid signature, by a keyed hash of the token. Verifying a signature takes longer than the
-# rest of a small request. The session and the expiry are still checked at each request.
+# The claims of tokens with a valid signature, by a keyed hash of the token. They are cached because verifying a
+# signature takes longer than the rest of a small request. Session and expiry are still checked at each request.
 _MAX_CACHED = 2_000
 _verified: "OrderedDict[str, dict[str, Any]]" = OrderedDict()
 _lock = threading.Lock()
@@ -230,9 +231,10 @@ def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedTok
 
 
 def find_by_token(token: str) -> TokenSession | None:
-    """Return the credential and session of a token.
+    """Return the credential of a token, and whether its session needs a write.
 
-    None if it is forged, expired, ended or of another installation, or if the user is disabled.
+    Returns None if the token is forged, expired or of another installation, if its session has ended, or if the user is
+    disabled.
     """
     claims = _read_claims(token)
     if claims is None:

@@ -22,7 +22,7 @@ from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero")
 _PURPOSE = "settings of pages"
-# A running service can apply these settings without a restart: its senders are recreated.
+# The settings that pages can change. A running service applies them without a restart, by recreating its senders.
 _PAGE_SETTINGS = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.username", "email.relay.password",
     "email.relay.tls", "email.allow_unverified_domains", "email.connections", "email.rate_per_second",

@@ -117,7 +117,7 @@ Password = Annotated[
 
 
 class UserWrite(Struct):
-    """The fields of a new user; without `password`, one is generated and returned in the response only."""
+    """The fields of a new user; without `password`, a password is generated and returned in the response only."""
 
     email: Annotated[
         EmailText,
@@ -220,7 +220,7 @@ def get(account_id: int, user_id: int) -> User:
 
 
 def get_managed(by: Actor, user_id: int) -> User:
-    """Return a user of the actor's account whom the actor may manage; raises NotFound or NotAllowed."""
+    """Return a user of the actor's account; raises NotAllowed if the actor may not manage the user, and NotFound."""
     actor = _get_admin(by)
     user = get(actor.account_id, user_id)
     _require_owner_for(actor, user.role, user)
@@ -230,7 +230,7 @@ def get_managed(by: Actor, user_id: int) -> User:
 def add_member(by: Actor, new: NewUser, role: str) -> User:
     """Add a user to the actor's account; only owners and admins may, and only owners may add owners.
 
-    Raises Invalid or NotAllowed.
+    Raises NotAllowed, or the errors of `create`.
     """
     require_write_transaction()
     actor = _get_admin(by)
@@ -251,7 +251,7 @@ def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
 
 
 def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
-    """Return the user to change if the change is allowed; raises the errors of `update`, Invalid with all field errors.
+    """Return the user to change if the change is allowed; otherwise raise an error of `update`.
 
     `gets_password` means that the password will be set although `changes` does not contain it.
     """
@@ -298,29 +298,29 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
 
 
 def change_role(by: Actor, user_id: int, role: str) -> User:
-    """Change the role of a user; raises as `update`, and Invalid for an unknown role."""
+    """Change the role of a user; raises the errors of `update`, and Invalid for an unknown role."""
     require_write_transaction()
     get_managed(by, user_id)  # a missing user is reported before an invalid role
     return update(by, user_id, validation.read(UserPatch, {"role": role}))
 
 
 def disable(by: Actor, user_id: int) -> User:
-    """Disable a user and end all of the user's sessions; raises as `update`."""
+    """Disable a user and end all of the user's sessions; raises the errors of `update`."""
     return update(by, user_id, UserPatch(disabled=True))
 
 
 def enable(by: Actor, user_id: int) -> User:
-    """Enable a disabled user, whose password stays valid; raises as `update`."""
+    """Enable a disabled user, whose password stays valid; raises the errors of `update`."""
     return update(by, user_id, UserPatch(disabled=False))
 
 
 def set_password(by: Actor, user_id: int, password_hash: str) -> User:
-    """Set the password of a user and end all of the user's sessions; raises as `update`."""
+    """Set the password of a user and end all of the user's sessions; raises the errors of `update`."""
     return update(by, user_id, UserPatch(), password_hash)
 
 
 def rename(user_id: int, name: str, ip: str | None = None) -> User:
-    """Change a user's name at the user's own request; raises Invalid if it is blank.
+    """Change a user's name at the user's own request; raises Invalid if the name is blank.
 
     The name is cut to 255 characters.
     """
@@ -333,7 +333,7 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
 def change_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
     """Change a user's password at the user's own request, and end all of the user's sessions except `session_id`.
 
-    A `session_id` of 0 ends all of them.
+    A `session_id` of 0 ends all sessions.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
@@ -357,7 +357,7 @@ def _self_actor(user_id: int, ip: str | None) -> Actor:
 
 
 def _get_admin(by: Actor) -> User:
-    """Return the user behind an actor if it is an enabled owner or admin; raises NotAllowed otherwise."""
+    """Return the user behind an actor; raises NotAllowed unless the user is an enabled owner or admin."""
     user = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
     if user is None or user.role not in ADMIN_ROLES:
         raise NotAllowed("Only owners and admins manage the team.", required_role="admin")
@@ -394,7 +394,8 @@ def _save(by: Actor, user: User, action: str, data: dict[str, Any], **changes: A
 def setup_token() -> str | None:
     """Return the secret of the set-up link, or None if the installation has a user.
 
-    It is derived from the installation's key: nothing is stored, and each start prints the same link in the terminal.
+    The secret is derived from the installation's key: nothing is stored, and each start prints the same link in the
+    terminal.
     """
     if has_users():
         return None

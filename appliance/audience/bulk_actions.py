@@ -1,8 +1,8 @@
 """Bulk actions: one action for many contacts, run in batches, with progress and undo.
 
-Each action follows the rules of the same action for one contact. It records which contacts changed, so that it can be
-undone, and how many were skipped for which reason. Its contacts are fixed when it starts, so that it affects the number
-that the user confirmed. Actions are stored in the database and continue after a restart.
+Each action follows the rules of the same action for one contact. It records which contacts it changed, so that it can
+be undone, and how many it skipped for which reason. Its contacts are fixed when it starts, so that it affects as many
+contacts as the user confirmed. Actions are stored in the database and continue after a restart.
 """
 
 import json
@@ -203,7 +203,8 @@ def _fetch_contacts(task: BulkTask, skipped: Counter[str]) -> list[Contact]:
     return contacts
 
 
-# A request runs an action of up to this many contacts to its end. Larger ones are run by the job `bulk_actions`.
+# An action for up to this number of contacts is completed within its request. The job `bulk_actions` runs larger
+# actions.
 MAX_SYNC_CONTACTS = 500
 RETENTION_MS = 24 * 3600 * 1000
 
@@ -397,13 +398,13 @@ def delete(ids: list[int]) -> int:
 
 
 def count_contacts(account_id: int, contact_ids: list[int]) -> int:
-    """Return how many of these ids are contacts of the account."""
+    """Return how many of `contact_ids` are contacts of the account."""
     sql = "SELECT count(*) FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))"
     return int(scalar(sql, (account_id, json.dumps(contact_ids))))
 
 
 def fetch_first_contacts(account_id: int, contact_ids: list[int], number: int = 5) -> list[Any]:
-    """Return the contacts of the first `number` ids with their channels, without ids that the account does not have."""
+    """Return the contacts with the first `number` ids, with their channels; ids of other accounts are skipped."""
     return [contact for contact in store.fetch_by_ids(contact_ids[:number]) if contact.account_id == account_id]
 
 
@@ -445,7 +446,7 @@ def plan_membership(account_id: int, list_id: int, request: BulkWrite) -> Member
     """Return which contacts a request would add to and remove from a list, without changing anything.
 
     Raises NotFound for an unknown list. Raises Invalid for malformed ids or addresses, for more than `MAX_REFERENCES`
-    of them, and for a mirror.
+    contacts to add or to remove, and for a mirror.
     """
     contact_list = lists.get(account_id, list_id)
     faults = Faults()

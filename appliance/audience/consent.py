@@ -1,6 +1,6 @@
 """Consent for addresses: the only module that opts addresses in and out (docs/decisions.md#9, "Who lifts what").
 
-Every change appends a row to `consent` with its evidence. The columns of a channel hold the resulting state.
+Every change appends a row with its evidence to the table `consent`. The row of the channel holds the resulting state.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 By = Literal["recipient", "operator"]
 _encode = msgspec.json.Encoder().encode
 
-# Acts that are written to the journal, so that they still apply after an older backup is restored; the last two only
-# if the recipient chose them.
+# Acts that are written to the journal, so that they still apply after an older backup is restored. `list_left` and
+# `tracking` are written only if the recipient acted.
 JOURNALED_ACTS = ("opt_out", "suppressed", "list_left", "tracking")
 _JOURNALED_BY_RECIPIENT = ("list_left", "tracking")
-# Only an act of the recipient lifts these reasons. `erased` is lifted only by a confirmation.
+# While an address is suppressed for one of these reasons, only a confirmation (`confirm_opt_in`) can opt it in.
 BLOCKING_REASONS = ("complaint", "erased")
 # Ordered by severity, the most severe reason first. Skipped messages and pages show the most severe one.
 REASONS_BY_SEVERITY = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce")
@@ -90,8 +90,8 @@ def inherit_address_state(channel: Channel) -> None:
 def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
     """Apply an operator's choice for a channel; return True if an opt-out or suppression still blocks the opt-in.
 
-    `subscribed=False` opts out and returns False. Both True and None opt in, None only if the recipient has not opted
-    out: it means that the address was written without a choice. After a complaint or an erasure, neither opts in.
+    `subscribed=False` opts out and returns False. None means that the address was written without a choice: like True,
+    it opts in, but only if the recipient has not opted out. After a complaint or an erasure, neither opts in.
     """
     require_write_transaction()
     if subscribed is False:
@@ -164,7 +164,7 @@ def apply_import_choice(channel: Channel, is_opt_in: bool, evidence: Evidence) -
 
 
 def opt_in_by_recipient(channel: Channel, evidence: Evidence) -> bool:
-    """Opt a channel in because the recipient asked for it (preferences page or START), which also lifts a STOP.
+    """Opt a channel in at the recipient's request (preferences page or START), and lift the suppression of a STOP.
 
     Returns False if the address is still suppressed after a complaint or an erasure.
     """
@@ -178,7 +178,10 @@ def opt_in_by_recipient(channel: Channel, evidence: Evidence) -> bool:
 
 
 def lift_stop_without_contact(account_id: int, address: Address, evidence: Evidence) -> bool:
-    """Lift the STOP of a phone number that no contact has, because it sent START; return False if there was no STOP."""
+    """Lift the STOP of a phone number that no contact has, after a START from it; return False if there was no STOP.
+
+    The remembered opt-out of the number is deleted, unless it is older than the STOP.
+    """
     require_write_transaction()
     hashed = crypto.hash_address(address.kind, address.key)
     params = (account_id, address.kind, hashed)
@@ -187,7 +190,7 @@ def lift_stop_without_contact(account_id: int, address: Address, evidence: Evide
     if suppression is None:
         return False
     run(f"DELETE FROM suppression WHERE {condition}", params)
-    # An opt-out from before the STOP has another reason and stays.
+    # An opt-out from before the STOP has another cause and stays.
     run("DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ? AND created_at >= ?",
         (*params, suppression[0]))  # fmt: skip
     record_evidence(
@@ -214,7 +217,7 @@ def confirm_opt_in(channel: Channel, evidence: Evidence) -> None:
 
 
 def lift_suppressions(channel: Channel, reasons: tuple[str, ...], by: str, evidence: Evidence) -> None:
-    """Lift the suppressions of a channel's address for these reasons, record evidence for each, and save the channel.
+    """Lift the suppressions of a channel's address for `reasons`, record evidence for each, and save the channel.
 
     Reasons for which the address is not suppressed are ignored.
     """
@@ -248,7 +251,7 @@ def remember_opt_out(channel: Channel) -> None:
 
 
 def remember_opt_out_hash(account_id: int, kind: str, address_hash: bytes, by: By, opted_out_at: int) -> None:
-    """Store an opt-out for an address without a contact; an operator's never replaces a recipient's."""
+    """Store an opt-out for an address without a contact; an operator's opt-out never replaces a recipient's opt-out."""
     require_write_transaction()
     run(
         "INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) VALUES (?, ?, ?, ?, ?) "
@@ -382,14 +385,14 @@ def leave_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
 
 
 def has_left_list(contact_id: int, list_ids: list[int]) -> bool:
-    """Return whether a contact has left any of these lists (`leave_list`) and not joined it again."""
+    """Return whether a contact has left any of the lists `list_ids` (`leave_list`) and not joined it again."""
     placeholders = ",".join("?" * len(list_ids))
     sql = f"SELECT 1 FROM list_opt_out WHERE contact_id = ? AND contact_list_id IN ({placeholders}) LIMIT 1"
     return bool(list_ids and rows(sql, [contact_id, *list_ids]))
 
 
 def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool:
-    """Set the tracking of opens and clicks that a contact chose; return False, without a change, if it is the same."""
+    """Set a contact's choice of tracking of opens and clicks; return False, without a change, if it is already set."""
     require_write_transaction()
     contact = Contact.get_by_id(channel.contact_id)
     if contact.tracking == choice:

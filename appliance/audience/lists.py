@@ -62,7 +62,7 @@ class ListCreate(Struct):
 
 
 class ListPatch(Struct):
-    """The changes of a list; fields that are not given stay unchanged, and `contact_ids` replaces the members."""
+    """The changes to a list; fields that are not given stay unchanged, and `contact_ids` replaces the members."""
 
     name: (
         Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")] | UnsetType
@@ -93,7 +93,7 @@ class ListQuery(PageQuery):
 
 
 class MembershipChange(NamedTuple):
-    """The number of contacts added or removed, and the lists that a contact was not added to because of an opt-out.
+    """The number of contacts added to or removed from a list, and the list if a contact had left it and was not added.
 
     `kept_opt_outs` contains `list:N` if at least one contact had left list N and was therefore not added.
     """
@@ -304,7 +304,7 @@ def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | Non
 def add_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
     """Add contacts to a static list, except those who are members or have left it; a mirror is not changed.
 
-    Raises NotFound.
+    Raises NotFound if the list does not exist.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)
@@ -327,7 +327,7 @@ def add_members(account_id: int, list_id: int, contact_ids: list[int]) -> Member
 
 
 def remove_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
-    """Remove contacts from a list; those who are not members are ignored. Raises NotFound."""
+    """Remove contacts from a list; contacts who are not members are ignored. Raises NotFound for an unknown list."""
     require_write_transaction()
     name = get(account_id, list_id).name
     removed = rows(
@@ -340,9 +340,9 @@ def remove_members(account_id: int, list_id: int, contact_ids: list[int]) -> Mem
 
 
 def replace_lists_of_contact(account_id: int, contact_id: int, list_ids: list[int]) -> list[str]:
-    """Make a contact a member of exactly these static lists; memberships in mirrors do not change.
+    """Make a contact a member of exactly the static lists `list_ids`; memberships in mirrors do not change.
 
-    Lists that the contact has left are skipped. They are returned, each as `list:N`.
+    Lists that the contact has left are skipped and returned, each as `list:N`.
     """
     static = {
         row[0]
@@ -421,8 +421,8 @@ def _measure_growth(account_id: int, limit: int, days: int) -> list[Growth]:
     return growths
 
 
-# A stale mirror is populated again after `_SHARE` times as long as the last time took, at least `_SOON` and at most
-# `_LATEST` seconds.
+# The pause before a stale mirror is populated again is `_SHARE` times the duration of the last refresh, but at least
+# `_SOON` and at most `_LATEST` seconds.
 _SOON, _SHARE, _LATEST = 1.0, 10, 45.0
 
 
@@ -442,7 +442,7 @@ _refresh_lock = threading.Lock()
 def has_stale_mirrors() -> bool:
     """Return whether any mirror should be populated now.
 
-    It is called once a second, always from the same thread, because data versions differ between connections.
+    Call it always from the same thread (a job does so once a second), because data versions differ between connections.
     """
     for mirror in ContactList.select().where(ContactList.segment.is_null(False)).order_by(ContactList.id):
         version = storage_sql.data_version()
@@ -452,7 +452,7 @@ def has_stale_mirrors() -> bool:
 
 
 def refresh_stale_mirrors() -> None:
-    """Populate the mirrors that `has_stale_mirrors` selected; return at once if another thread is doing so."""
+    """Populate the mirrors that `has_stale_mirrors` selected; return at once if another thread is populating them."""
     if not _refresh_lock.acquire(blocking=False):
         return
     try:
@@ -484,7 +484,7 @@ def _depends_on_time(account_id: int) -> bool:
 
 
 def refresh_mirror(list_id: int) -> None:
-    """Change the members of a mirror to those of its segment, in batches of `_CHUNK`, each a write transaction.
+    """Change the members of a mirror to those of its segment, in write transactions of up to `_CHUNK` contacts.
 
     Contacts who have left the list are not added. Call it outside of a write transaction.
     """

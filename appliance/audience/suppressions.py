@@ -2,7 +2,7 @@
 
 A suppression belongs to an address of an account, not to a contact. It stays when the contact is deleted, and applies
 again when the address returns. `channel.suppression` holds the most severe reason in force. Each change of a
-suppression updates it in the same transaction, so that the sender never reads an outdated reason.
+suppression updates this column in the same transaction, so that the sender never reads an outdated reason.
 """
 
 from typing import Annotated, Any, Literal, NamedTuple
@@ -31,7 +31,7 @@ _MAX_HISTORY = 50
 class SuppressionWrite(Struct):
     """An address to suppress, with a reason.
 
-    `erased` cannot be given because it comes only from an erasure, `stop_keyword` because it comes only from a STOP.
+    The reasons `erased` and `stop_keyword` cannot be given, because only an erasure or a STOP sets them.
     """
 
     address: Annotated[
@@ -89,7 +89,7 @@ class SuppressionQuery(PageQuery):
 
 
 class Lift(Struct):
-    """The request body for lifting a suppression: why it is lifted, for the evidence."""
+    """The request body for lifting a suppression: why the suppression is lifted, which is stored as evidence."""
 
     reason: (
         Annotated[
@@ -354,7 +354,7 @@ def expire() -> int:
 
 
 def _address_kind(channel: Any, address: str) -> str:
-    """Return the kind of address (`email` or `phone`) of a channel name; if it is UNSET, an `@` means email."""
+    """Return `email` or `phone` for a channel name; if it is UNSET, the kind that `address` looks like."""
     if channel is UNSET:
         return "email" if "@" in address else "phone"
     return "email" if channel == "email" else "phone"

@@ -111,7 +111,7 @@ def has_exclusions(campaign: Campaign) -> bool:
 
 
 def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audience:
-    """Return the audience: the union of its lists, intersected with its segment, minus its exclusions.
+    """Return the audience of a campaign: the union of its lists, intersected with its segment, minus its exclusions.
 
     A campaign without lists and segment that does not select all contacts has an empty audience. Addresses must be
     verified if any of the lists requires double opt-in.
@@ -162,7 +162,7 @@ def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[st
 def find_missing_references(campaign: Campaign) -> list[str]:
     """Return the keys of the trigger's data that name a deleted list or segment.
 
-    A deleted exclusion must not be ignored: the campaign would reach the contacts it excluded.
+    The deletion of an excluded list or segment must not be ignored: the campaign would reach the contacts in it.
     """
     data, account_id = campaign.trigger.data, campaign.account_id
     missing_keys = []
@@ -299,9 +299,9 @@ def find_first_recipient(campaign: Campaign) -> int | None:
 
 
 def find_last_campaign(campaign: Campaign) -> tuple[int, int | None]:
-    """Return the last time any member got an email (0: never), and when the newest member was added (None: no members).
+    """Return (time of the last email to any member, time when the newest member was added), in Unix milliseconds.
 
-    Both are in Unix milliseconds and may come from the cache.
+    The first is 0 if no member ever got an email, the second None if there are no members. Both may be cached.
     """
 
     def find() -> tuple[int, int | None]:
@@ -404,7 +404,7 @@ def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
 
 
 def find_neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
-    """Return the position of a recipient among all recipients, and the recipients before and after it."""
+    """Return the position of a recipient among all recipients, and the ids of the recipients next to it."""
     sql, parameters = _filter_by_reason(campaign, None)
     values = {**parameters, "at": contact_id}
     total, position, before, after = rows(
@@ -471,7 +471,7 @@ class AudienceExplanation(Struct):
 def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> AudienceExplanation:
     """Return why a contact gets, got or does not get a campaign.
 
-    Raises NotFound for the campaign, and Invalid for an unknown contact.
+    Raises NotFound for an unknown campaign, and Invalid for an unknown contact.
     """
     with snapshot():
         campaign = store.get(account_id, campaign_id)
@@ -493,7 +493,7 @@ def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> Audie
 
 
 def _evaluate_now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
-    """Return whether a contact is in the audience of a draft, and the skip reason of its message or None."""
+    """Return (is_member, skip reason or None) of a contact in the audience of a draft."""
     audience = build_audience(campaign)
     row = fetch_one(
         f"SELECT why, channel FROM ({select_members(audience)}) WHERE contact = :contact_id",

@@ -7,10 +7,10 @@ Batches of that list become rows, in the order of contact ids and with one conti
 starts with the first batch, and the campaign completes only after the last one.
 
 The progress is stored in the campaign. After a crash the work continues after the last batch. If the process died
-before the recipient list was complete, or the list is missing (a restored backup has none), a new list is written: of
-the contacts with a higher id than the last row's, as the audience is at that time. Later changes of contact lists and
-templates have no effect. Opt-outs do, and are checked again before each message. A contact deleted before its row is
-written gets a skipped row.
+before the recipient list was complete, or the list is missing (a restored backup has none), a new list is written. It
+contains the members at that time whose contact id is higher than that of the last row. Later changes of contact lists
+and templates have no effect, but opt-outs have: they are checked again before each message. A contact deleted before
+its row is written gets a skipped row.
 """
 
 import os
@@ -36,9 +36,9 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 # The recipient list of a large audience: its members at one moment, in a file beside the database.
 #
-# It is not written by the writer thread, which would block other writes. Its rows have positions 1, 2, 3 and so on in
-# the order of contact ids, each with the channel id and the skip reason if there is one. A complete list has its final
-# name; an incomplete one is deleted and written again.
+# The writer thread does not write the list, because that would block other writes. The rows have the positions 1, 2, 3
+# and so on in the order of contact ids, each with the channel id and the skip reason if there is one. A complete list
+# has its final name; an incomplete list is deleted and written again.
 
 # The number of steps of SQLite's virtual machine between two checks whether the service is stopping.
 _STEPS_BETWEEN_CHECKS = 200_000
@@ -52,7 +52,7 @@ def get_directory() -> Path:
 
 
 class SnapshotKey(NamedTuple):
-    """One send of a campaign, by the campaign's `started_at` in Unix milliseconds.
+    """The key of one send of a campaign: `moment` is the campaign's `started_at` in Unix milliseconds.
 
     After an undo the campaign can be sent again, possibly to other contacts; that send has another key.
     """
@@ -188,10 +188,10 @@ class AudienceSize(NamedTuple):
 
 
 def measure_audience(campaign: Campaign, trigger: Any = None) -> AudienceSize | None:
-    """Return the size of an audience; call it outside of the write transaction, because counting can be slow.
+    """Return whether the audience of a campaign is large; call it outside of the write transaction, because it is slow.
 
-    `trigger` is the `TriggerWrite` of a send request, if it has one. It changes the given campaign object, which must
-    not be saved. Returns None if the trigger is invalid or the campaign has no audience, which the send reports.
+    `trigger` is the `TriggerWrite` of a send request, if it has one. It is applied to the given campaign object, which
+    must not be saved. Returns None if the trigger is invalid or the campaign has no audience; the send reports that.
     """
     if isinstance(trigger, TriggerWrite):
         faults = Faults()
@@ -225,7 +225,7 @@ def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
 
 
 def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None = None) -> None:
-    """Write a message row for each member of the audience or, if it is large, store it for the batches.
+    """Write a message row for each member of the audience, or, if the audience is large, store its SQL for the batches.
 
     Sets `audience_count` and, for a large audience, `pending_snapshot`. The caller saves the campaign.
     """
@@ -286,7 +286,7 @@ def record_list(key: SnapshotKey, count: int) -> None:
 def write_batch(key: SnapshotKey, size: int) -> int:
     """Write the message rows of the next `size` members of the attached recipient list.
 
-    Return how many members are left, which is 0 if the send was undone or cancelled meanwhile.
+    Return the number of rows that are still to be written, which is 0 if the send was undone or cancelled meanwhile.
     """
     require_write_transaction()
     campaign = Campaign.get_by_id(key.campaign_id)

@@ -108,7 +108,7 @@ def is_due() -> bool:
 
 
 class BatchRunner:
-    """The worker that writes pending snapshots and ends pending rows in batches; there is one in a process.
+    """The worker that writes pending snapshots, and cancels or deletes rows, in batches; a process has one.
 
     Set `stopping` to stop it after the current batch.
     """
@@ -119,7 +119,7 @@ class BatchRunner:
         self._retry_at: dict[int, float] = {}
 
     def run(self) -> None:
-        """Process all pending campaigns; return at once if another thread is doing so.
+        """Process all pending campaigns; return at once if another thread is already processing them.
 
         A campaign that failed is tried again by a call at least `_RETRY_SECONDS` later. Raises Unavailable if the
         service is stopping, and storage errors such as a full disk.
@@ -135,7 +135,7 @@ class BatchRunner:
             self._busy.release()
 
     def _find_next(self) -> tuple[int, bool] | None:
-        """Return the id of the next pending campaign, and whether its rows are to be ended rather than written.
+        """Return (id of the next pending campaign, whether its rows are to be ended rather than written), or None.
 
         Campaigns whose rows are to be ended come first; campaigns that failed recently are left out.
         """
@@ -199,8 +199,8 @@ class BatchRunner:
 def next_batch_size(size: int, cpu_seconds: float, seconds: float) -> int:
     """Return the number of rows for the next batch, so that it takes `_BATCH_SECONDS`.
 
-    `size`, `cpu_seconds` and `seconds` (wall-clock) are those of the previous batch. The next one is at most twice as
-    large, between `_MIN_ROWS` and `_MAX_ROWS`.
+    `size`, `cpu_seconds` and `seconds` (wall-clock) are those of the previous batch. The next batch has at most twice
+    as many rows, and between `_MIN_ROWS` and `_MAX_ROWS`.
     """
     cost = max(cpu_seconds, seconds * _MIN_SHARE_OF_CLOCK, 0.001)
     return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _BATCH_SECONDS / cost))))

@@ -181,7 +181,7 @@ def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone
 def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: ZoneInfo) -> HoldReason | None:
     """Return the reason if the sender's domain has used up its warm-up quota of the day.
 
-    Its text names the day on which the send may end. Warm-up applies to direct delivery only.
+    The text of the reason names the day on which the send may end. Warm-up applies to direct delivery only.
     """
     domain = domain_of((campaign.sender or {}).get("email") or "")
     day = next(
@@ -200,7 +200,8 @@ def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: Z
 def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> ExhaustedLimit | None:
     """Return the exhausted hourly limit that stops the whole campaign, or None.
 
-    It is the global one, that of the sender's domain, or that of a recipient group if the next messages have only one.
+    It is the global limit, the limit of the sender's domain, or, if the next messages are all for one recipient group,
+    the limit of that group.
     """
     if provider != config.current().email.transport:
         return None
@@ -282,8 +283,8 @@ def forecast_duration(campaign: Campaign, count: int, sender: str | None) -> For
 def _estimate_seconds(count: int, limit: float, seconds: float) -> float:
     """Return the seconds that `count` messages take at `limit` messages per period of `seconds`.
 
-    A limit per second spreads them evenly. With a limit per hour or day, messages over the limit wait for the next
-    period, and as many as the limit allows are assumed to take a minute.
+    A limit per second spreads the messages evenly. With a limit per hour or day, messages over the limit wait for the
+    next period; the messages within a period are assumed to take up to a minute.
     """
     if seconds == 1:
         return count / limit

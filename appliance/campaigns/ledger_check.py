@@ -39,7 +39,7 @@ _DUPLICATE_ADDRESSES = (
 
 
 def check_quickly(campaign: Campaign) -> list[str]:
-    """Return the differences between a campaign's counters and its rows, as texts; `campaign.stats` must be set."""
+    """Return the differences between a campaign's counters and its messages as texts; `campaign.stats` must be set."""
     stats, differences = campaign.stats, []
     if stats["audience"] != campaign.audience_count:
         differences.append(f"{campaign.audience_count} people were written down, {stats['audience']} have a row")
@@ -54,7 +54,7 @@ def check_quickly(campaign: Campaign) -> list[str]:
 def check_thoroughly(
     campaign: Campaign, process: str | None = None, most_sorted: int | None = None
 ) -> Iterator[list[str]]:
-    """Check every row of a campaign; after each query, yield its list of differences, as texts and usually empty.
+    """Check every row of a campaign; after each query, yield the differences it found as texts (usually none).
 
     `process` is the id of the only process that may be sending; with None, rows of ended processes are not looked for.
     Duplicate addresses are not looked for in an audience of more than `most_sorted` contacts (None: no limit).
@@ -103,7 +103,7 @@ def check_contacts(account_id: int) -> list[str]:
 
 
 class _CheckedCampaign(NamedTuple):
-    """The state of a campaign at its last check, and the earliest time of the next one (monotonic seconds)."""
+    """The state of a campaign at its last check, and the earliest time of the next check in monotonic seconds."""
 
     state: tuple[Any, ...]
     again: float
@@ -119,9 +119,9 @@ class LedgerChecker:
         self._reported: dict[int, list[str]] = {}
 
     def check_changed(self) -> None:
-        """Check live campaigns that changed since the last call, and thoroughly those that have ended since.
+        """Check live campaigns that changed since the last call, and every row of campaigns that have ended since.
 
-        Return at once if another thread is checking.
+        Return at once if another thread is already checking.
         """
         if not self._busy.acquire(blocking=False):
             return

@@ -1,9 +1,9 @@
 """The links of a campaign: the check of a draft's links, the link map of the report, and the stored links of a send.
 
 The check runs in the background, only if the operator enabled it, and leads to warnings at most. Each URL is requested
-with HEAD, and with GET if that fails. Results are cached in memory for one revision of the draft; the next revision
-reuses those that are younger than `FRESH_SECONDS`. A URL that is not on the public web, or that contains a merge tag,
-is not requested and is reported as unchecked.
+with HEAD, and with GET if HEAD fails. Results are cached in memory for one revision of the draft; the next revision
+reuses the results that are younger than `FRESH_SECONDS`. A URL that is not on the public web, or that contains a merge
+tag, is not requested and is reported as unchecked.
 """
 
 import asyncio
@@ -147,7 +147,7 @@ async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:
 
 
 async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str]:
-    """Request a URL with HEAD, and with GET if that fails; return its state and explanation (empty if it is fine)."""
+    """Request a URL with HEAD, and with GET if HEAD fails; return (state, explanation), which is empty for `fine`."""
     address, status = href.partition("#")[0], 0
     for method in ("HEAD", "GET"):
         try:
@@ -204,7 +204,7 @@ def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
 
 
 def find_section(design: Any, href: str) -> str:
-    """Return the path of the field that contains a link: its innermost section, or the body if no section has it."""
+    """Return the path of the innermost section that contains a link, or the path of the body if no section does."""
     for entry in reversed(document.list_entries(design)):
         own = {**entry.section.props, "columns": None}
         if any(href in text or href.replace("&", "&amp;") in text for text in merge.iterate_strings(own)):
@@ -212,7 +212,7 @@ def find_section(design: Any, href: str) -> str:
     return "template_attributes.body"
 
 
-# The link map of a report: the message with a mark after each link that shows its number and clicks.
+# The link map of a report: the message with a mark after each link, which shows the link's number and clicks.
 
 _LINK_END = re.compile(r"</a\s*>", re.IGNORECASE)
 # The marks are visible on any background: dark with a light border, or light with a gray border for links without

@@ -41,7 +41,7 @@ from appliance.storage.models import Account, Campaign
 _CONTACT_COLUMNS = ("first_name", "last_name", "country_code", "source")
 _ROOT_NAMES = ("first_name", "last_name", "email")
 _CHANNELS = ("phone", "email")
-# With more variables than this the statement would exceed limits of SQLite; further ones are not counted.
+# With more variables than this, the statement would exceed limits of SQLite; further variables are not counted.
 _MAX_VARIABLES = 200
 
 
@@ -350,7 +350,7 @@ def _build_source(document: Mapping[str, Any], account: Account) -> MessageSourc
 
 
 def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> PreflightInput:
-    """Load what the checks need, and compile the content unless `prepared` has it.
+    """Load what the checks of a campaign need, and compile its content unless `prepared` has the compiled content.
 
     `confirmed` says that the request confirms a send to all contacts.
     """
@@ -423,9 +423,9 @@ def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
 
 
 def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
-    """Yield a blocker for each merge tag without default that is empty for any contact (docs/decisions.md#14).
+    """Yield a blocker for each merge tag without default that is empty for any recipient (docs/decisions.md#14).
 
-    The account must have `block_on_missing_variable` set.
+    Yields nothing unless the account has `block_on_missing_variable` set.
     """
     if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
@@ -457,7 +457,7 @@ def find_blockers(case: PreflightInput) -> list[Finding]:
 def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:
     """Return the sender of a campaign (docs/decisions.md#6, Sender).
 
-    Keys: `email`, `name` and `reply_to`; for SMS also `number`, the default sender, which a country may replace.
+    Keys: `email`, `name` and `reply_to`; for SMS also `number`, the default sender (some countries have another one).
     """
     template = campaign.template
     if campaign.channel == "sms":

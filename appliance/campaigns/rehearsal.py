@@ -1,9 +1,9 @@
 """The rehearsal of a draft: its message is rendered for every recipient before the send, with progress.
 
-A preflight starts it. It runs in a child process, one rehearsal at a time. Its result is cached in memory for up to
-`FRESH_MS`, as long as draft, audience, account and brand do not change; when the process stops it is lost, and the next
-preflight starts the rehearsal again. Messages are rendered by the functions that the send uses, so that a message that
-renders here renders in the send.
+A preflight starts the rehearsal, which runs in a child process, one at a time. The result is cached in memory for up to
+`FRESH_MS`, as long as draft, audience, account and brand do not change. The result is lost when the service stops; the
+next preflight starts the rehearsal again. Messages are rendered by the functions that the send uses, so that a message
+that renders here renders in the send.
 """
 
 import hashlib
@@ -39,9 +39,10 @@ from appliance.storage import database
 from appliance.storage.database import fetch_one, open_database
 from appliance.storage.models import Account, Campaign, Channel, Contact
 
-# The totals over a campaign's SMS: their parts, the characters that make them longer, and the countries of the numbers.
+# The totals over a campaign's SMS: their parts, the characters that make them longer, and the countries of the phone
+# numbers.
 
-# With up to this many recipients every SMS is rendered; with more, those of an evenly spaced sample of this size.
+# With up to this many recipients every SMS is rendered; with more, the SMS of an evenly spaced sample of this size.
 MAX_RENDERED = 20_000
 UNKNOWN = "unknown"
 _MAX_NAMED = 10
@@ -58,8 +59,8 @@ class UnicodeCharacter(Struct):
 class SmsTotals(Struct):
     """The totals over the SMS of a campaign.
 
-    `parts` counts those for all recipients; if not every SMS was rendered (`is_exact` is false), it is an estimate. The
-    other numbers count only recipients whose SMS were rendered.
+    `parts` is the number of SMS parts for all recipients; it is an estimate if not every SMS was rendered (`is_exact`
+    is false). The other numbers count only recipients whose SMS were rendered.
     """
 
     parts: Annotated[int, Meta(description="total number of SMS parts")] = 0
@@ -133,7 +134,7 @@ class RecipientRenderer:
         return problem
 
     def get_totals(self, done: int, total: int) -> SmsTotals:
-        """Return the totals after `done` of `total` recipients; `parts` is extrapolated to all of them."""
+        """Return the totals after `done` of `total` recipients; `parts` is extrapolated to all recipients."""
         totals, rendered = self.totals, sum(self._by_parts.values())
         parts = sum(count * recipient_count for count, recipient_count in self._by_parts.items())
         totals.is_exact = done >= total
@@ -184,7 +185,7 @@ def sample_evenly(ids: list[int], limit: int = MAX_RENDERED) -> list[int]:
 
 
 def _find_phone(contact: Contact) -> Channel | None:
-    """Return the first sendable phone number of a contact, as the audience does, or None."""
+    """Return the phone channel that the audience chooses for a contact, the first sendable one, or None."""
     return next((channel for channel in contact.channels if channel.kind == "phone" and is_sendable(channel)), None)
 
 
@@ -231,7 +232,7 @@ class MissingValue(Struct):
 class RehearsalResult(Struct):
     """The result of a rehearsal, complete or so far.
 
-    `total`, `done` and `failed` count recipients, and `failures` and `lacking` name the first of those with a problem.
+    `total`, `done` and `failed` count recipients. `failures` and `lacking` name the first recipients with a problem.
     `html_bytes` is the size of the largest email; `sms` is null for email.
     """
 
@@ -280,10 +281,10 @@ class RehearsalRun:
         self.result = RehearsalResult(lacking=self.lacks)
 
     def run(self) -> Iterator[RehearsalResult]:
-        """Render for all recipients, or for a sample of very many SMS, and stop after `MAX_SECONDS`.
+        """Render the message for all recipients, or for a sample of more than `MAX_RENDERED` recipients of SMS.
 
         Yields the result so far, the same object each time, at intervals of at least `_PROGRESS_SECONDS` and at the
-        end.
+        end. Stops after `MAX_SECONDS`.
         """
         contact_ids = audience.sample_recipients(self.campaign, audience.ALL)
         self.result.total = len(contact_ids)
@@ -352,7 +353,10 @@ def _get_value(filled_in: Mapping[str, Any], name: str) -> Any:
 
 
 def main() -> int:
-    """Run one rehearsal in this child process: read its task from the parent process, and send results to it."""
+    """Run one rehearsal (rendering a draft for every recipient) in this child process.
+
+    The task is read from the parent process, and results are sent to the parent process.
+    """
     os.nice(10)
     parent = ParentPipe()
     task = parent.read_task(RehearsalTask)
@@ -377,9 +381,9 @@ _SETTINGS = ("countries", "opt_out_hint", "plain_quotes", "require_evidence")
 
 
 class Rehearsal(Struct):
-    """A rehearsal and its result so far; `key` identifies the state of the campaign that it is of.
+    """A rehearsal and its result so far; `key` identifies the state of the campaign that is rehearsed.
 
-    `completed_at` is in Unix milliseconds, also set if it failed.
+    `completed_at` is in Unix milliseconds and is also set if the rehearsal failed.
     """
 
     key: str
@@ -415,7 +419,7 @@ def get_rehearsal(campaign: Campaign) -> Rehearsal:
 def _cache_key(campaign: Campaign) -> str:
     """Return a key that changes with the content, account, brand, and chosen lists and segments of a campaign.
 
-    It does not change with the filters or members of those.
+    The filters of a segment and the members of lists and segments do not affect the key.
     """
     brand, account = brands.get(campaign.account_id), Account.get_by_id(campaign.account_id)
     trigger = campaign.trigger
@@ -479,7 +483,7 @@ def _build_task(campaign_id: int) -> RehearsalTask:
 
 
 def _is_draft(campaign_id: int) -> bool:
-    """Return whether the campaign is still a draft or scheduled, so that a result is of use."""
+    """Return whether the campaign is still a draft or scheduled, so that its rehearsal is still useful."""
     sql = "SELECT 1 FROM campaign WHERE id = ? AND phase IN ('draft', 'scheduled') AND deleted_at IS NULL"
     return fetch_one(sql, (campaign_id,)) is not None
 

@@ -1,7 +1,7 @@
 """The Structs of a campaign's report, and the problems and progress that the campaign's page polls.
 
-`results` builds the report itself. The page polls every two seconds, so what it polls must be fast for a campaign of
-any size.
+`results` builds the report itself. The page polls every two seconds, so problems and progress must be fast to compute
+for a campaign of any size.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from appliance.storage.models import Campaign, Message
 
 # Normalized replies of mail servers: without the details of one recipient, a thousand replies become one problem.
 
-# The details that `normalize_reply` replaces by `…`: addresses, phone numbers, timestamps and queue ids.
+# The details that `normalize_reply` replaces with `…`: addresses, phone numbers, timestamps and queue ids.
 _RECIPIENT_DETAILS = re.compile(
     r"<?(?<![^\s<>@:;,()\[\]\"'])[^\s<>@:;,()\[\]\"']+@[\w.-]+\w>?|"  # an address
     r"(?<!\w)\+[1-9]\d{6,14}\b|"  # a phone number
@@ -31,7 +31,7 @@ _SPACES = re.compile(r"\s+")
 
 
 def normalize_reply(text: str | None) -> str | None:
-    """Return a server's reply (None: no reply) with the details of one recipient replaced by `…`."""
+    """Return a server's reply (None: no reply) with the details of one recipient replaced with `…`."""
     return None if text is None else _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text)).strip()
 
 
@@ -73,8 +73,8 @@ class _ProblemGroup(NamedTuple):
 class _ProblemCache:
     """Cached values by campaign id.
 
-    `problems` holds groups of problems, with the counts that they were read for. `sent` holds samples of the sent count
-    as (monotonic seconds, count).
+    `problems` holds the groups of failed messages, and the counts of the campaign when they were read: other counts
+    make the groups stale. `sent` holds samples of the sent count as (monotonic seconds, count).
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def list_problems(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def list_affected_messages(campaign: Campaign, key: str) -> list[int]:
-    """Return the message ids of the group of `list_problems` with this key."""
+    """Return the ids of the messages in the group of `list_problems` that has this key."""
     condition = f"m.campaign_id = ? AND m.status IN {_FAILED_LIST} OR {_AWAITS_RETRY}"
     values = (campaign.id, *_retry_parameters(campaign))
     messages = rows(f"SELECT m.id, {_PROBLEM_COLUMNS} FROM message m {_JOIN_BOUNCE} WHERE {condition}", values)
@@ -180,7 +180,7 @@ def get_progress(campaign: Campaign) -> dict[str, Any]:
 
 
 def _measure_recent_rate(campaign_id: int, sent: int) -> tuple[float, int]:
-    """Record a sample of the sent count; return the seconds since the oldest sample, and how many were sent since.
+    """Record a sample of the sent count; return (seconds since the oldest sample, messages sent since then).
 
     Samples older than `_RATE_SECONDS` are dropped.
     """
@@ -244,7 +244,7 @@ class EngagementFigures(Struct):
 
 
 class LinkFigures(Struct):
-    """The clicks of one link. The rate of `clicked` is the share of all recipients who clicked any link.
+    """The clicks of one link. The rate of `clicked` is the share of those who clicked it in all who clicked any link.
 
     A link that is not `counted` is sent with its own URL and is not tracked: opt-out links, `mailto:` and `tel:` links,
     and URLs whose host contains a merge tag.

@@ -1,7 +1,8 @@
 """The results of a campaign: its report, the average results of earlier campaigns, and conversions.
 
-All figures of a report are from one read snapshot. For a large campaign they can take most of a second on a slow disk,
-so its report is cached for `_CACHE_TIME_FACTOR` times as long as it took to build; many viewers cost no more than one.
+All figures of a report are from one read snapshot. For a large campaign, building the report can take most of a second
+on a slow disk. It is therefore cached for `_CACHE_TIME_FACTOR` times as long as it took to build, so that many viewers
+cost no more than one.
 """
 
 import threading
@@ -250,7 +251,7 @@ def _build_links(campaign_id: int, hits: _HitCounts, clicked: int) -> list[LinkF
 def _build_domains(campaign_id: int) -> list[DomainFigures]:
     """Return the figures of the `_MAX_DOMAINS` largest mailbox providers, the largest first.
 
-    All smaller ones are combined into a last entry without a name.
+    All smaller providers are combined into a last entry without a name.
     """
     bounds = recipients.get_id_range(campaign_id)
     sums: dict[str, list[int]] = {}
@@ -320,7 +321,7 @@ _engagement_cache: CostAwareCache[tuple[int, int]] = CostAwareCache(min_age_seco
 
 
 class UsualResults(NamedTuple):
-    """Average rates of earlier campaigns, as shares (0 to 1) of their delivered messages.
+    """Average rates of earlier campaigns, as shares (0 to 1) of delivered messages (`bounced`: of accepted messages).
 
     `campaigns` is the number of campaigns. `opened` and `clicked` are None if none of them was tracked.
     """
@@ -333,7 +334,7 @@ class UsualResults(NamedTuple):
 
 
 def find_usual_results(campaign: Campaign) -> UsualResults | None:
-    """Return the averages of up to ten completed campaigns of the same channel before this one.
+    """Return the averages of the up to ten latest completed campaigns of the same channel that started before this one.
 
     Returns None if there are fewer than two. Test campaigns do not count.
     """
@@ -381,7 +382,7 @@ _conversion_cache: CostAwareCache[list["Conversion"]] = CostAwareCache(min_age_s
 
 
 class Conversion(NamedTuple):
-    """An event, the number of people who caused it after a click, and the sum of its amounts (0 if it has none)."""
+    """An event, the number of people who caused it after a click, and the sum of its amounts (0 without amounts)."""
 
     event: str
     people: int

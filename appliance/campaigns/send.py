@@ -35,8 +35,9 @@ def go_live(
 
     Sending a live campaign again starts nothing and is not an error; a paused campaign is resumed. `scheduled_at` acts
     as if a PATCH had stored it before: a future time reschedules a scheduled campaign, and a past time or null starts
-    it. Raises NotFound, NotAllowed, Unavailable while an earlier send is being undone, or Invalid: for invalid
-    attributes, as `campaign_locked`, or with all `blockers` and the code of the first as the reason.
+    the campaign. Raises NotFound; NotAllowed if `by` may not make the change; Unavailable while an earlier send is
+    being undone; Invalid for invalid attributes, for a locked campaign (`campaign_locked`), or with all `blockers`, of
+    which the first gives the reason.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -80,7 +81,7 @@ def _is_in_future(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
 
 
 def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor, prepared: PreparedSend) -> None:
-    """Raise Invalid with all blockers of a campaign, if there are any; the code of the first is the reason.
+    """Raise Invalid with all blockers of a campaign, if there are any; the code of the first one is the reason.
 
     `is_confirmed` says that the request confirms a send to all contacts.
     """
@@ -93,7 +94,7 @@ def _refuse_unapproved(campaign: Campaign, by: Actor) -> None:
 
 
 def raise_for_findings(findings: list[Finding]) -> None:
-    """Raise Invalid with the findings, if there are any; the code of the first is the reason."""
+    """Raise Invalid with the findings, if there are any; the code of the first one is the reason."""
     if not findings:
         return
     fields: dict[str, list[str]] = {}
@@ -144,7 +145,8 @@ def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend 
     """Resume a paused campaign: only its open rows are sent, with the content of the original send.
 
     A campaign that was paused before it started is scheduled again if its time is in the future, else it is sent now.
-    Raises NotFound, Unavailable, or Invalid if it is not paused, its sending domain has failed, or there are blockers.
+    Raises NotFound; Unavailable while an earlier send is being undone; Invalid if the campaign is not paused, its
+    sending domain has failed, or there are blockers.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -172,7 +174,9 @@ def update(
     """Edit a campaign and change its status, as PATCH does.
 
     A scheduled campaign becomes a draft if its time is removed or its new content needs approval, and is sent now if
-    its new time is in the past. Raises NotFound, NotAllowed, Conflict, Unavailable, or Invalid.
+    its new time is in the past. Raises NotFound; NotAllowed if `by` may not make the change; Conflict if the campaign
+    was changed since the client read it; Unavailable while an earlier send is being undone; Invalid for invalid
+    attributes, a locked campaign, blockers, or a status that the campaign cannot change to.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -226,8 +230,8 @@ def list_due() -> list[tuple[int, int]]:
 def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -> None:
     """Start a scheduled campaign that is due, or pause it if it is later than `limits.max_lateness` or has blockers.
 
-    Do nothing if it is no longer scheduled or not yet due, so that it starts once and never early (docs/promises.md,
-    P8).
+    Do nothing if the campaign is no longer scheduled or not yet due, so that it starts once and never early
+    (docs/promises.md, P8), or while an earlier send is being undone.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -298,8 +302,8 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int
 def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Request the approval of a campaign that was not started.
 
-    Raises NotFound, or Invalid for a started campaign, with the blockers other than the approval, or if it was rejected
-    and not changed since.
+    Raises NotFound. Raises Invalid if the campaign was started, if it has blockers other than the missing approval, or
+    if it was rejected and not changed since.
     """
     require_write_transaction()
     campaign = _require_pending(account_id, campaign_id)
@@ -312,7 +316,7 @@ def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 def approve_campaign(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Approve the current state of a campaign that was not started.
 
-    Raises NotFound, NotAllowed, or Invalid for a started campaign.
+    Raises NotFound, NotAllowed if `by` may not approve the campaign, or Invalid for a started campaign.
     """
     require_write_transaction()
     campaign = _require_pending(account_id, campaign_id)

@@ -62,7 +62,7 @@ def check_length(case: PreflightInput) -> Iterator[Finding]:
 
 
 def describe_sms(case: PreflightInput) -> dict[str, Any]:
-    """Return the SMS facts that need no rehearsal.
+    """Return the facts of an SMS campaign that are known without rendering it for every recipient (the rehearsal).
 
     Keys: `from`, `opt_out_hint`, and None for `parts` and `is_exact`, which `describe_rehearsed_sms` replaces.
     """
@@ -154,7 +154,7 @@ def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[
 
 
 def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding]:
-    """Warn if the campaign needs more parts than are left of today's limit, with the number of days it takes."""
+    """Warn if the campaign needs more SMS parts than today's limit still allows, with the days that it will take."""
     daily_parts = config.current().sms.parts_per_day
     if not case.is_real or not daily_parts:
         return

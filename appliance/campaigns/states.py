@@ -68,9 +68,9 @@ def require_action(campaign: Campaign, action: str) -> None:
 
 
 def pause(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Pause an active campaign; later only messages that are already being sent still leave (docs/promises.md, P5).
+    """Pause an active campaign; only messages that are already being sent still leave (docs/promises.md, P5).
 
-    Raises NotFound, or Invalid (`invalid_transition`).
+    Raises NotFound, or Invalid (`invalid_transition`) if the campaign is not active.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -91,7 +91,7 @@ def pause_failed(account_id: int, campaign_id: int) -> Campaign:
 
 
 def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], reply: str) -> None:
-    """Pause the live campaigns that are among `campaigns` or use one of `providers`, which keep being rejected.
+    """Pause the live campaigns with an id in `campaigns` or a provider in `providers`, which keep being rejected.
 
     The `reply` that rejected them is stored as `pause_detail`. Only a user can resume the campaigns.
     """
@@ -144,7 +144,7 @@ def count_by_status(campaign: Campaign) -> dict[str, int]:
 def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Cancel an active or paused campaign for good; only messages that are already being sent still leave.
 
-    `batches` cancels its open messages. Raises NotFound, or Invalid (`invalid_transition`).
+    `batches` cancels its open messages. Raises NotFound, or Invalid (`invalid_transition`) for another status.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -160,9 +160,9 @@ def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
 
 
 def return_to_draft(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign to draft: unschedule it, or undo its send while that is held.
+    """Return a campaign to draft: unschedule it, or undo its send while the send is held.
 
-    Raises NotFound, or Invalid (`invalid_transition`) if it is neither scheduled nor held.
+    Raises NotFound, or Invalid (`invalid_transition`) if the campaign is neither scheduled nor held.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -202,7 +202,8 @@ def undo_send(account_id: int, campaign_id: int) -> Campaign:
 def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Delete a campaign and return it as it was before.
 
-    Its open messages are cancelled; its rows in the ledger and its events stay. Raises NotFound, or NotAllowed.
+    Its open messages are cancelled; its rows in the ledger and its events stay. Raises NotFound, or NotAllowed if `by`
+    may not delete the campaign (`store.check_end`).
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -288,8 +289,8 @@ MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
 # The number of messages, reported later as unauthenticated or from an unregistered sender, that pauses a campaign.
 # Immediate rejections are handled by `sending.workers.circuit_breaker`.
 MAX_STRANGERS = 3
-# The share and the minimum number of SMS, filtered by networks as unwanted, that pause a campaign. Fewer occur in any
-# campaign.
+# The share and the minimum number of SMS, filtered by networks as unwanted, that pause a campaign. Lower values occur
+# in any campaign.
 MAX_FILTERED, FROM_FILTERED = 0.05, 10
 _LIVE = ("sending", "holding")
 
@@ -315,7 +316,7 @@ def check_auto_pause(account_id: int, campaign_id: int) -> str | None:
 def find_auto_pause_reason(campaign: Campaign) -> str | None:
     """Return the pause reason of the limit that a campaign exceeds, or None.
 
-    It is `domain_failed`, `transport` (the sender or its SMS are rejected), `bounce_rate` or `complaint_rate`.
+    The reason is `domain_failed`, `transport` (the sender or its SMS are rejected), `bounce_rate` or `complaint_rate`.
     """
     address = (campaign.sender or {}).get("email")
     if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
@@ -361,7 +362,7 @@ _EVENT_OF_PHASE = {"paused": "campaign_paused", "cancelled": "campaign_completed
 class LastAction(NamedTuple):
     """Who paused or cancelled a campaign, and when.
 
-    `at` is in Unix milliseconds. `name` is that of the user, or None for the service, an API key or a deleted user.
+    `at` is in Unix milliseconds. `name` is the user's name, or None for the service, an API key or a deleted user.
     """
 
     at: int

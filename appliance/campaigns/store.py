@@ -290,7 +290,7 @@ def get_row(account_id: int, campaign_id: int) -> Campaign:
 
 
 def get_many(account_id: int, ids: list[int]) -> list[Campaign]:
-    """Return the campaigns of an account with these ids, each as `get` returns it, in order of id.
+    """Return the campaigns of an account with the given ids, each as `get` returns it, in order of id.
 
     Ids that do not exist are left out.
     """
@@ -382,8 +382,8 @@ def prepare(account_id: int, campaign_id: int, content: Content | UnsetType) -> 
 def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: PreparedContent | None = None) -> bool:
     """Apply a change to a campaign and return whether its content, audience or channel changed.
 
-    Such a change needs a new approval. Raises Conflict if the campaign was changed since the client read it, or
-    Invalid: with all errors, or as `campaign_locked`.
+    Such a change needs a new approval. Raises Conflict if the campaign was changed since the client read it. Raises
+    Invalid with all errors of the request, or as `campaign_locked` if the campaign can no longer be edited.
     """
     require_write_transaction()
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
@@ -510,7 +510,7 @@ def content_locked(campaign: Campaign) -> Invalid:
 def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
     """Return whether a request would change an attribute that a locked campaign must keep.
 
-    These are channel, tracking, scheduled time, audience and content; name and data may always change.
+    A locked campaign keeps channel, tracking, scheduled time, audience and content; name and data may always change.
     """
     if isinstance(request, CampaignPatch):
         if isinstance(request.channel, str) and request.channel != campaign.channel:
@@ -541,7 +541,7 @@ def validate_write(
 ) -> None:  # fmt: skip
     """Raise Invalid with all errors of the trigger and template attributes, if there are any.
 
-    `content` avoids checking again what was prepared outside of the transaction.
+    `content` is the content as prepared outside of the transaction (`prepare`), which is not checked again.
     """
     faults = Faults()
     if isinstance(request.trigger_attributes, TriggerWrite):
@@ -591,7 +591,7 @@ _SEND_SCOPE = "campaigns:send"
 
 
 def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
-    """Raise NotAllowed if the actor may not make this change; anyone who may edit can change a draft.
+    """Raise NotAllowed if the actor may not make this change; every actor who may edit can change a draft.
 
     A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change the
     content of a scheduled campaign, and neither a user nor an API key may change its time.

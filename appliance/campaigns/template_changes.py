@@ -1,8 +1,8 @@
 """Changes of a template's content: over the API, from another template, and from pasted HTML (docs/decisions.md#2).
 
 A user who may not send, such as an author, can neither change, reschedule nor stop a scheduled campaign. An API key
-without `campaigns:send` can change its content but not reschedule it. A test key can change only scheduled campaigns
-that test keys sent.
+without `campaigns:send` can change the content of a scheduled campaign but not reschedule it. A test key can change
+only scheduled campaigns that test keys sent.
 """
 
 from typing import Any
@@ -61,15 +61,16 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
 # Content copied into a campaign; later changes of its source do not affect the campaign.
 
 _CONTENT_FIELDS = ("body", "design")
-# Copied only if they are empty in the campaign, so that text of its author is not overwritten.
+# Fields that are copied only if they are empty in the campaign, so that its author's text is not overwritten.
 _TEXT_FIELDS = ("subject", "preheader")
 
 
 def apply_template(account_id: int, campaign_id: int, source: int | str, user_id: int | None = None) -> Campaign:
     """Copy the content of a template (by its id) or a starter (by its key) into a campaign.
 
-    An email also gets its subject and preheader, if the campaign has none. Raises NotFound, or Invalid if the template
-    is for the other channel or the campaign is locked.
+    An email campaign without a subject or preheader also gets that of the template or starter. Raises NotFound for an
+    unknown campaign, template or starter, and Invalid if the template is for the other channel or the campaign is
+    locked.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)

@@ -83,7 +83,7 @@ def get(account_id: int) -> Brand:
 
 
 def update(account_id: int, request: BrandWrite) -> Brand:
-    """Update the fields present in the request; raises NotFound, or Invalid with all errors.
+    """Update the fields of a brand that are present in the request; raises NotFound, or Invalid with all errors.
 
     A logo given as the URL of an upload is stored as its signed id.
     """

@@ -20,7 +20,7 @@ MAX_UPLOAD_BYTES = 5 * 1_048_576
 URL_PATH = "/m/"
 # The prefix of the temporary directory that an upload is written to.
 UPLOAD_DIR_PREFIX = "campanero-upload-"
-# Its one thread waits for the child process that decodes pictures one at a time (`pictures.process`).
+# The one thread of this executor waits for the child process that decodes pictures one at a time (`pictures.process`).
 _decoder = ThreadPoolExecutor(1, thread_name_prefix="pictures")
 _account_locks: dict[int, asyncio.Lock] = {}
 _NAME_LENGTH = 32
@@ -129,8 +129,8 @@ def find_uses(account_id: int, media_id: int) -> list[dict[str, Any]]:
     """Return where a picture is used, in templates, campaigns, flows, the brand and single messages; raises NotFound.
 
     Each use is a dict: `template_id`, `campaign_id`, `flow_id` or `brand_id` with the id, and `name`. The last item may
-    be `{"messages": n}`, the number of single messages. Signed ids cannot be guessed, so any text that contains one
-    uses the picture.
+    be `{"messages": n}`, the number of single messages. Signed ids cannot be guessed, so every text that contains the
+    picture's id uses the picture.
     """
     name = get(account_id, media_id).signed_id
     uses = _find_current_uses(account_id, name)
@@ -168,7 +168,7 @@ def _find_current_uses(account_id: int, name: str) -> list[dict[str, Any]]:
 def require_unused(account_id: int, media_id: int) -> None:
     """Raise Invalid if a picture is in use, also by single messages. Call it before `delete`, outside the transaction.
 
-    It searches every message of the account since the upload, which takes too long for a write transaction.
+    The check searches every message of the account since the upload, which takes too long for a write transaction.
     """
     _raise_if_used(find_uses(account_id, media_id))
 

@@ -12,8 +12,8 @@ from appliance.storage.database import Page, connection, fetch_one, rows, scalar
 from appliance.storage.transactions import is_in_write_transaction, snapshot
 
 _EQUALITY_FILTERS = ("event", "resource_uid", "resource_name")
-# A cached count needs the number of all events, and counting fewer matches than `_MIN_CACHED_COUNT` is as fast as that.
-# Reading more than `_MAX_NEW_EVENTS` new events is slow, so the matches are counted again.
+# A cached count needs the number of all events, and counting fewer matches than `_MIN_CACHED_COUNT` is as fast as
+# counting all events. Reading more than `_MAX_NEW_EVENTS` new events is slow, so the matches are counted again.
 _MIN_CACHED_COUNT, _MAX_CACHED_COUNTS, _MAX_NEW_EVENTS = 50_000, 256, 20_000
 _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY created_at, id"
 
@@ -55,7 +55,7 @@ _lock = threading.Lock()
 
 
 def build_query(filters: EventFilters) -> EventQuerySql:
-    """Return the query for the filters. It names its index, because SQLite often picks a bad one without statistics."""
+    """Return the query for the filters; it names an index, because SQLite without statistics often picks a slow one."""
     parts = ["account_id = :account_id"]
     parameters: dict[str, Any] = {"account_id": filters.account_id}
     for name in _EQUALITY_FILTERS:
@@ -90,7 +90,10 @@ def _index_for(filters: EventFilters) -> str:
 
 
 def list_page(filters: EventFilters, number: int, limit: int) -> Page:
-    """Return page `number` (from 1) of the matching events, newest first, with the total; past the end it is empty."""
+    """Return page `number` (from 1) of the matching events, newest first, with their total number.
+
+    A page past the end is empty.
+    """
     query = build_query(filters)
     with snapshot():
         total = _count_total(query, filters.contact_id is None)
@@ -151,9 +154,10 @@ def _fetch_newest() -> tuple[int, int]:
 
 
 def _count_newer(query: EventQuerySql, cached: _CachedCount, last: int, event_count: int) -> int | None:
-    """Return the number of matches among the events after a cached count, or None if it is no longer valid.
+    """Return the number of matches among the events after a cached count, or None if that count is no longer valid.
 
-    That is the case if an event was deleted, or if the newest id `last` is more than `_MAX_NEW_EVENTS` higher.
+    It is no longer valid if an event was deleted, or if the newest id `last` is more than `_MAX_NEW_EVENTS` higher than
+    at the time of the count.
     """
     if not cached.newest_id <= last <= cached.newest_id + _MAX_NEW_EVENTS:
         return None
@@ -226,7 +230,7 @@ _SELECT_EVENT = f"SELECT {', '.join(Event.__struct_fields__)} FROM event WHERE i
 def fetch_event(event_id: int) -> Event | None:
     """Return an event by id of any account, or None.
 
-    It takes a tenth of the time of `shape_event` with a Peewee row, for callers that need thousands of events.
+    This takes a tenth of the time of `shape_event` with a Peewee row, for callers that need thousands of events.
     """
     row = fetch_one(_SELECT_EVENT, (event_id,))
     if row is None:

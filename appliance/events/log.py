@@ -159,7 +159,7 @@ def record_with_client(event: NewEvent, ip: str | None, agent: str | None) -> No
 
 
 def list_events(account_id: int, query: EventQuery) -> Page:
-    """Return a page of an account's events that match the query, newest first. Raises Invalid."""
+    """Return a page of an account's events that match the query, newest first. Raises Invalid for malformed times."""
     return listing.list_page(read_filters(account_id, query), query.page, query.size())
 
 
@@ -185,14 +185,14 @@ def get(account_id: int, event_id: int) -> Event:
 
 
 def count_by_name(account_id: int, since: int) -> dict[str, int]:
-    """Return the number of an account's events since a time (ms) by name, without names that have none."""
+    """Return the number of an account's events since a time (ms) by name, without names that have no events."""
     return dict(rows(_COUNTS, {"account": account_id, "since": since}))
 
 
 def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:
-    """Parse the filters `created_after` and `created_before` to milliseconds; UNSET becomes None. Raises Invalid.
+    """Parse the filters `created_after` and `created_before` to milliseconds; UNSET becomes None.
 
-    A date without a time means 00:00 in the time zone `zone`.
+    A date without a time means 00:00 in the time zone `zone`. Raises Invalid with an error for each malformed time.
     """
     times: list[int | None] = []
     faults: dict[str, list[str]] = {}
@@ -342,7 +342,7 @@ def _delete_expired_of_account(account_id: int, before: int, stopping: threading
 
 
 def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
-    """Delete those of the events that are still not needed, and return their number.
+    """Delete the events with these ids, except those that are needed by now, and return the number deleted.
 
     `account.events_since` is set to `before`, the time from which the log is complete.
     """

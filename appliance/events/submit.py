@@ -125,7 +125,7 @@ class EventWrite(Struct):
 
 
 class EventBatch(Struct):
-    """A batch of events. Each is validated separately, and an invalid event does not stop the others."""
+    """A batch of events. Each event is validated separately, and an invalid event does not stop the others."""
 
     events: Annotated[
         list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/EventWrite"})] | None],
@@ -259,8 +259,8 @@ class Submitted(NamedTuple):
 def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None:
     """Return the address of the contact that must be created before the event is recorded, or None.
 
-    It is None if the client did not request the creation, if the contact exists, and if the event is invalid or was
-    recorded before.
+    None is returned if the client did not ask to create the contact, if the contact exists, and if the event is invalid
+    or was recorded before.
     """
     if (
         not prepared.creates
@@ -285,7 +285,7 @@ def check_event(account_id: int, request: EventWrite, _: int | None = None) -> N
 def submit(account_id: int, prepared: PreparedEvent) -> Submitted:
     """Record an event of a client in the current write transaction.
 
-    Raises Invalid with all errors, Conflict if the idempotency key was used for another payload.
+    Raises Invalid with all errors, or Conflict if the idempotency key was used for another payload.
     """
     (submitted,) = submit_many(account_id, [prepared])
     if isinstance(submitted, Refused):

@@ -67,10 +67,10 @@ def _get_state(confirmation: Confirmation) -> State:
 
 
 def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
-    """Return all confirmations that this link confirms, oldest first.
+    """Return all confirmations that the link of a confirmation confirms, oldest first.
 
-    A link for an opt-in also confirms the other open opt-ins of its address, because only one link a day is mailed,
-    however many forms were submitted. A link for an erasure confirms only the erasure.
+    A link for an opt-in also confirms the other open opt-ins of the same address, because an address gets only one link
+    a day, however many forms were submitted. A link for an erasure confirms only the erasure.
     """
     if confirmation.purpose != "opt_in" or confirmation.key is None:
         return [confirmation]

@@ -23,7 +23,7 @@ _DATA_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _DEFAULT_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
-# Keys that `data` of a form cannot have, because contacts store or parse them in a special way
+# Keys of `data` that a form cannot have as fields, because contacts store or parse them in a special way.
 _RESERVED_KEYS = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
 
 
@@ -219,7 +219,7 @@ def list_fields(form: Form) -> list[Field]:
     fields = [_parse_field(field) for field in form.fields]
     if not any(field.name in ("email", "phone") for field in fields):
         fields.insert(0, Field("email", None, None, True))
-    # A single address field is always required; of two, the contact may leave one empty.
+    # A single address field is always required; of two address fields, the contact may leave one empty.
     is_single = sum(field.name in ("email", "phone") for field in fields) == 1
     return [
         field._replace(required=True) if is_single and field.name in ("email", "phone") else field for field in fields
@@ -279,7 +279,7 @@ def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
 
 
 def get_redirect_url(form: Form) -> str | None:
-    """Return the URL to which a form redirects, encoded for a header, or None if it has none or an invalid one."""
+    """Return the URL to which a form redirects, encoded for a header, or None if the form has no valid one."""
     return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 
@@ -306,7 +306,7 @@ def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
 # Submissions of anonymous clients are counted in memory: a restart resets the counts, and no client data is stored.
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-# The maximum number of counted keys; the least recently used one is removed first.
+# The maximum number of counted keys; the least recently used key is removed first.
 _MAX_RATE_KEYS = 50_000
 
 _rate_lock = threading.Lock()

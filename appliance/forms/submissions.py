@@ -1,7 +1,7 @@
 """Accept submissions of sign-up forms: parse them, limit their rate, and sign up the contact or ask for confirmation.
 
 The response does not reveal whether an address belongs to a contact. A submission that needs confirmation is stored
-apart from the contacts until then, and the confirmation email contains none of its data.
+apart from the contacts until it is confirmed, and the confirmation email contains none of the submitted data.
 """
 
 from collections.abc import Mapping
@@ -185,7 +185,7 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
     """Create or update the contact with the address of a submission, and return the channel; consent is unchanged.
 
     `is_theirs` says that the owner of the address has confirmed the values. Otherwise existing values are not replaced.
-    `submission.phone` is left out if the contact already has a phone number, or another contact has this one.
+    `submission.phone` is left out if the contact already has a phone number, or if another contact has this number.
     """
     require_write_transaction()
     existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -236,7 +236,7 @@ def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
 
 
 DAY_MS = 86_400_000
-# The lifetime of the link in a confirmation email with its submitted data, and that of the confirmation row
+# The lifetime of a confirmation link and of the submitted data, and the lifetime of the row of the confirmation.
 LINK_LIFETIME_MS, RETENTION_MS = 7 * DAY_MS, 30 * DAY_MS
 MAX_MAILS_PER_CLIENT = 3
 # Addresses that are suppressed for these reasons get no confirmation email, and a confirmation does not lift them.
@@ -381,7 +381,8 @@ def _request_confirmation(sign_up: _SignUp) -> None:
 def _find_unmailed(sign_up: _SignUp, now: int) -> Confirmation | None:
     """Return an open confirmation of this form and address that was not mailed, or None.
 
-    The new submission replaces it, so that repeated submissions do not add up to many rows for `confirm`.
+    The new submission overwrites this confirmation, so that repeated submissions do not add up to many rows for
+    `confirm`.
     """
     confirmation: Confirmation | None = Confirmation.get_or_none(
         Confirmation.account == sign_up.account.id, Confirmation.form == sign_up.form.id,
@@ -455,9 +456,9 @@ MAX_PER_RECIPIENT, MAX_PER_CLIENT = 10, 50
 
 
 async def submit(form: Form, submission: Submission, client_ip_address: str, user_agent: str | None) -> None:
-    """Apply a submission within the rates per client and per recipient (docs/decisions.md#4, Rates per address).
+    """Accept a submission; raises RateLimitExceeded if its client or its recipient has reached a limit.
 
-    Raises RateLimitExceeded.
+    The limits are `MAX_PER_CLIENT` and `MAX_PER_RECIPIENT` a minute (docs/decisions.md#4, Rates per address).
     """
     store.check_rate(f"form client:{addresses.client_network(client_ip_address)}", MAX_PER_CLIENT)
     store.check_rate(f"form recipient:{submission.address.kind}:{submission.address.key}", MAX_PER_RECIPIENT)

@@ -1,7 +1,7 @@
 """Delete contacts, merge two contacts into one, and erase all data of a person (GDPR, article 17).
 
-After an erasure, counts and anonymized events and evidence remain, and the suppression and opt-out of each address
-under a keyed hash.
+After an erasure, the following remains: counts, anonymized events and evidence, and the suppression and opt-out of each
+address, stored under a keyed hash.
 """
 
 from typing import Any
@@ -117,7 +117,7 @@ def _queue_file_erasure(contact: Contact) -> None:
 
 
 def _erase_messages(with_ids: dict[str, int]) -> None:
-    """Clear content and recipient of each message of a contact, end unsent ones, and delete captured emails."""
+    """Clear content and recipient of each message of a contact, end unsent messages, and delete captured emails."""
     facts = "json_object(" + ", ".join(f"'{name}', data ->> '$.{name}'" for name in _KEPT_EVENT_DATA) + ")"
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL_EVENT_COLUMNS)
     run(
@@ -187,7 +187,7 @@ def _erase_tests_to_former_addresses(with_ids: dict[str, int]) -> None:
 
 
 def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
-    """Suppress the address of an erased contact, store the address only as a hash, and anonymize its evidence."""
+    """Suppress an address of an erased contact, store it only as a hash, and anonymize the evidence about it."""
     hashed = crypto.hash_address(channel.kind, channel.key)
     address = Address(channel.kind, channel.value, channel.key)
     # A receipt that is not matched to a message yet may contain the address in its text.
@@ -206,7 +206,7 @@ def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
     )
 
 
-# A merge loses no data, and of the consent of the two contacts the stricter one applies.
+# A merge loses no data, and the stricter consent of the two contacts applies.
 
 _FIRST_WINS = ("first_name", "last_name", "source", "country_code")
 _SUMMED = ("email_sent_count", "email_open_count", "email_click_count", "email_soft_bounce_count", "sms_sent_count")
@@ -231,8 +231,8 @@ def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Co
 def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
     """Merge the contact `other_id` into `contact_id`, delete the other, and return the contact that stays.
 
-    Raises NotFound for an unknown `contact_id`, and Invalid if the other contact is unknown or the same, or if the
-    merged custom data would be invalid.
+    Raises NotFound for an unknown `contact_id`. Raises Invalid if the other contact is unknown or is the same contact,
+    or if the merged custom data would be invalid.
     """
     require_write_transaction()
     contact, other = find_merge_pair(account_id, contact_id, other_id)
@@ -283,7 +283,7 @@ def _merge_fields(contact: Contact, other: Contact, data: dict[str, Any]) -> Non
 def _find_opt_out(contact: Contact, kind: str) -> consent.By | None:
     """Return who opted out a contact's addresses of a kind; `recipient` if both recipient and operator did.
 
-    None if one of the addresses is subscribed, or if none is opted out.
+    Returns None if one of the addresses is subscribed, or if none is opted out.
     """
     channels_of_kind = [channel for channel in contact.channels if channel.kind == kind]
     if any(channel.subscribed for channel in channels_of_kind):
@@ -293,7 +293,7 @@ def _find_opt_out(contact: Contact, kind: str) -> consent.By | None:
 
 
 def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | None], evidence: Evidence) -> None:
-    """Opt out all addresses of a kind for which either contact had opted out; `opt_outs` says by kind who did so."""
+    """Opt out all addresses of each kind that `opt_outs` names; `opt_outs` maps a kind to who opted out, or to None."""
     merge_evidence = Evidence(
         "merge", evidence.actor, evidence.ip, evidence.user_agent,
         text="one of the two merged contacts had opted out", test=evidence.test,
@@ -307,8 +307,8 @@ def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | 
 def _move_rows(contact_id: int, other_id: int) -> None:
     """Move channels, messages, events, evidence and other rows of the other contact to the contact that stays.
 
-    If both have a message of the same campaign, one of the two loses its contact instead: the contact's own if only
-    that one is skipped or cancelled, else the other one.
+    If both contacts have a message of the same campaign, one of the two messages loses its contact instead: that of the
+    contact that stays if only this message is skipped or cancelled, else that of the other contact.
     """
     ids = {"contact": contact_id, "other": other_id, "now": clock.now_ms()}
     shared_campaigns = (

@@ -1,9 +1,9 @@
 """Search contacts by words, and fetch pages of large audiences without reading all contacts.
 
 Words match prefixes of names, of email addresses and their parts, and of the digits of phone numbers. A page is read
-from an index in the order of the page, so nothing is sorted; a page in the second half is read from the end. If a large
-part of all contacts matches, such an index soon yields a page. A small result is selected and sorted instead, which
-costs less. Totals are cached until the next write.
+from an index that has the order of the page, so that nothing is sorted; a page in the second half is read from the end.
+This is fast if a large part of all contacts matches. A small result is selected and sorted instead, which costs less.
+Totals are cached until the next write.
 """
 
 import re
@@ -44,7 +44,7 @@ def build_query(text: str) -> str | None:
 
 
 def index_contact(contact: Contact, channels: list[Channel]) -> None:
-    """Write names and addresses of a contact to the search index, in the current transaction."""
+    """Write the names and addresses of a contact to the search index, in the current transaction."""
     run(
         WRITE_SQL,
         index_row(
@@ -71,7 +71,7 @@ def remove_from_index(contact_id: int) -> None:
 
 
 def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[int, float]]:
-    """Return up to `limit` matches as (id, score), unordered; the best match has the lowest score.
+    """Return up to `limit` contacts that match `words` as (id, score), unordered; the best match has the lowest score.
 
     `account_id=None` means the contacts of all accounts.
     """
@@ -82,13 +82,13 @@ def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[i
 
 
 def count_matches(words: str, account_id: int | None) -> int:
-    """Return the number of matches of one account, or with None of all accounts."""
+    """Return the number of contacts that match `words`, in one account, or in all accounts if `account_id` is None."""
     params = {"words": words, "account": account_id}
     return int(scalar(f"SELECT count(*) FROM {_from_clause(account_id)} WHERE {_MATCH}", params))
 
 
 def newest_matches(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
-    """Return a page of the ids that match, highest id first, of one account, or with None of all accounts."""
+    """Return a page of the ids of contacts that match `words`, highest id first; None means those of all accounts."""
     matches = rows(
         f"SELECT s.rowid FROM {_from_clause(account_id)} WHERE {_MATCH} "
         "ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
@@ -98,7 +98,7 @@ def newest_matches(words: str | None, account_id: int | None, offset: int, limit
 
 
 def matches_between(words: str | None, low: int, high: int) -> set[int]:
-    """Return the ids from `low` to `high` that match, of all accounts."""
+    """Return the ids from `low` to `high` of contacts that match `words`, in all accounts."""
     sql = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
     return {row[0] for row in rows(sql, (words, low, high))}
 
@@ -230,8 +230,8 @@ def _page_from_nearer_end(
 def search_ids(account_id: int, text: str) -> tuple[list[int], int | None]:
     """Return (ids, None) of a search, best match first, or ([], total) if more than `MAX_RANKED` contacts match.
 
-    If the text looks like an email address, and contacts have addresses that begin with it, only their ids are
-    returned.
+    If the text looks like an email address, and contacts have addresses that begin with it, only the ids of those
+    contacts are returned.
     """
     words = build_query(text)
     if words is None:
@@ -247,7 +247,7 @@ def search_ids(account_id: int, text: str) -> tuple[list[int], int | None]:
 
 
 def _find_by_address_prefix(account_id: int, text: str) -> list[int]:
-    """Return the ids of contacts with an email address that begins with a text; none unless the text looks like one."""
+    """Return the ids of contacts with an email address that begins with `text`, if `text` looks like an address."""
     start = addresses.normalize_query(text) if "@" in text else ""
     if "@" not in start[1:] or any(letter.isspace() for letter in start):
         return []
@@ -268,7 +268,7 @@ def newest_matching_ids(account_id: int, text: str, offset: int = 0, limit: int 
 
 
 def page_of_ids(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
-    """Return a page of these contact ids, sorted by `order`."""
+    """Return a page of `ids`, which are ids of contacts, sorted by `order`."""
     placeholders = ",".join("?" * len(ids))
     ordered = rows(
         f"SELECT c.id FROM contact c WHERE c.id IN ({placeholders}) "
@@ -284,7 +284,7 @@ def _account_if_shared(account_id: int) -> int | None:
 
 
 def scan_newest_matching(account_id: int, text: str, offset: int, limit: int) -> list[int]:
-    """Return a page of the ids that match a search text, the most recently created contacts first.
+    """Return a page of the ids of contacts that match a search text, the most recently created contacts first.
 
     Contacts are read in this order until enough of them match, which is fast only for a search with many matches.
     """

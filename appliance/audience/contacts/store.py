@@ -243,9 +243,10 @@ def get(account_id: int, contact_id: int) -> Contact:
 
 
 def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rules: Sequence[Any] = ()) -> Page:
-    """Return a page of the contacts that match a query and all `rules`, sorted by `order`; raises Invalid.
+    """Return a page of the contacts that match a query and all `rules`, sorted by `order`.
 
-    `rules` are further filters, in the form of a segment's filters.
+    `rules` are further filters, in the form of a segment's filters. Raises Invalid for invalid filters, or if the query
+    takes too long.
     """
     number, limit = query.page, query.size()
     offset = min((number - 1) * limit, _MAX_OFFSET)
@@ -316,7 +317,10 @@ def _is_by_time_only(filters: set[str]) -> bool:
 
 
 def _search_page(account_id: int, query: ContactQuery, offset: int, order: Order) -> Page | None:
-    """Return a page of a search without other filters; None if too many contacts match to show them in this order."""
+    """Return a page of a search without other filters, or None if the matches are too many to sort by `order`.
+
+    Up to `search.MAX_RANKED` matches can be sorted by every order; a larger number only by `NEWEST`.
+    """
     text, limit = query.text() or "", query.size()
     ids, match_count = search.search_ids(account_id, text)
     if match_count is None:
@@ -413,7 +417,7 @@ def _segment_conditions(account_id: int, segment_id: Any) -> list[Compiled]:
 
 
 def _rule_conditions(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
-    """Return filters as one or two conditions that must all hold; a condition that uses an index comes first."""
+    """Return filters as one condition or as two that must both hold; of two, the first one uses an index."""
     start, remainder = query_plan.plan_query(
         members.parse_filters(account_id, rules), members.build_scope(account_id), prefix
     )
@@ -432,7 +436,7 @@ def _get_list(account_id: int, list_id: Any) -> ContactList:
 
 
 def fetch_by_ids(ids: list[int]) -> list[Contact]:
-    """Return contacts with `channels` and `list_ids` in the order of the ids, without ids that do not exist."""
+    """Return contacts with `channels` and `list_ids`, in the order of `ids`; ids that do not exist are skipped."""
     if not ids:
         return []
     contacts = {contact.id: contact for contact in CONTACTS.find(f"id IN ({placeholders(ids)})", ids)}
@@ -488,7 +492,7 @@ def is_sendable(channel: Channel) -> bool:
 _SAMPLED_CONTACTS = 1_000
 _MAX_KEYS = 60
 _MAX_EXAMPLE_CHARACTERS = 40
-# Keys that cannot be used in a merge tag.
+# Keys that match this pattern cannot be used in a merge tag.
 _NOT_NAMEABLE = re.compile(r"""["'{}.\[\]]|^_""")
 # Summaries are cached for this number of seconds.
 _CACHE_SECONDS = 30
@@ -496,7 +500,7 @@ _COLUMNS = ("first_name", "last_name", "source", "country_code")
 
 
 class DataKey(NamedTuple):
-    """A field or key of custom data, as it is shown next to merge tags.
+    """A standard field or a key of custom data, as the list of merge tags shows it.
 
     `name` is its name in a merge tag, `example` a value, and `missing_share` the share of contacts without a value (0
     to 1).
@@ -546,7 +550,7 @@ def _summarize_columns(account_id: int, moment: int) -> dict[str, DataKey]:
 def summarize_data_keys(account_id: int) -> list[DataKey]:
     """Return summaries of the keys in custom data of the newest contacts, the most common first.
 
-    They are at most `_CACHE_SECONDS` old.
+    The summaries are at most `_CACHE_SECONDS` old.
     """
     return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
 
@@ -561,7 +565,10 @@ def _summarize_data_keys(account_id: int, moment: int) -> list[DataKey]:
 
 
 def summarize_objects(objects: list[Any]) -> list[DataKey]:
-    """Return summaries of up to `_MAX_KEYS` keys of objects, the most common first; the first value is the example."""
+    """Return summaries of up to `_MAX_KEYS` keys of `objects`, the most common key first.
+
+    The example of a key is its first value.
+    """
     counts, examples = Counter[str](), dict[str, str]()
     for data in objects:
         for name, value in _flatten(data, ""):

@@ -43,7 +43,7 @@ def fetch_page(account_id: int, contact_id: int, number: int = 1, limit: int = 5
 def fetch_evidence(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> Page:
     """Return a page of the evidence of consent of a contact, newest first; raises NotFound.
 
-    It includes evidence about the contact's current addresses from before the contact existed. Each row gets the
+    The page includes evidence about the contact's current addresses from before the contact existed. Each row gets the
     attribute `address`, which is None if the contact no longer has the address.
     """
     contact = store.get(account_id, contact_id)
@@ -128,9 +128,9 @@ def fetch_live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
 
 
 def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
-    """Return the names of the users who are actors of these rows of evidence, by actor (`user:N`).
+    """Return the names of the users who are actors of rows of evidence, by actor (`user:N`).
 
-    For a user without a name, it is the email address.
+    A user without a name is named by the email address.
     """
     ids = {entry.actor.removeprefix("user:") for entry in evidence if entry.actor and entry.actor.startswith("user:")}
     user_ids = [int(entry) for entry in ids if entry.isdecimal()]

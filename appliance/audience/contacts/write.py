@@ -25,9 +25,9 @@ from appliance.storage.transactions import require_write_transaction
 class ChannelPlan:
     """The changes that a request makes to the addresses of a contact, validated before anything is written.
 
-    Each entry of `steps` is (act, channel, address, subscribed), with an act of `add`, `move`, `keep` or `remove`;
-    `faults` collects the errors. With `made_up`, the contact is a simulated one, which may have addresses of existing
-    contacts.
+    Each entry of `steps` is (act, channel, address, subscribed). The acts are `add`, `move` (the channel gets another
+    address), `keep` and `remove`. `faults` collects the errors. With `made_up`, the contact is simulated and may have
+    addresses of existing contacts.
     """
 
     def __init__(self, account_id: int, contact: Contact | None, made_up: bool = False) -> None:
@@ -40,9 +40,9 @@ class ChannelPlan:
         self.consent_by_kind: dict[str, bool | None] = {}
 
     def plan_address(self, kind: str, text: str | None | Any, opt_in: bool | None | Any, field: str) -> None:
-        """Plan the field `email` or `phone` of a request, with its consent; UNSET and an empty text change nothing.
+        """Plan the change that the field `email` or `phone` of a request makes, with the consent `opt_in`.
 
-        None removes the contact's first address of the kind.
+        A `text` of None removes the contact's first address of the kind. UNSET and an empty text change nothing.
         """
         if text is UNSET or text == "":
             return
@@ -106,7 +106,10 @@ class ChannelPlan:
             self.steps.append(("move" if channel else "add", channel, address, desired))
 
     def _is_planned(self, address: Address, desired: bool | None) -> bool:
-        """Return whether an address is already to be added; an explicit consent replaces that of the planned step."""
+        """Return whether an earlier step adds this address or moves a channel to it.
+
+        If `desired` is not None, it replaces the consent of that step.
+        """
         for index, (act, channel, planned, earlier) in enumerate(self.steps):
             if act in ("add", "move") and planned == address:
                 self.steps[index] = (act, channel, planned, earlier if desired is None else desired)
@@ -114,7 +117,7 @@ class ChannelPlan:
         return False
 
     def plan_consent(self, kind: str | None, desired: bool) -> None:
-        """Plan a consent for every address that the contact has of a kind, or with None of all kinds."""
+        """Plan a consent for each address that the contact has of a kind, or of every kind if `kind` is None."""
         self.steps += [("keep", channel, None, desired) for channel in self.channels if kind in (None, channel.kind)]
 
     def _find_channel(self, address: Address) -> Channel | None:
@@ -259,9 +262,10 @@ class WriteResult(NamedTuple):
 
 
 def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteResult:
-    """Create a contact, or update the one with the email address or else the phone number (docs/decisions.md#9).
+    """Create a contact, or update the contact that already has the email address or the phone number of the request.
 
-    Raises Invalid with all errors.
+    If a contact has the email address, the phone number does not decide (docs/decisions.md#9). Raises Invalid with all
+    errors, also if the address and the number belong to different contacts.
     """
     require_write_transaction()
     existing_id, faults = _find_existing(account_id, request)
@@ -344,9 +348,10 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
 
 
 def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
-    """Return the id of the contact with the email address, or else with the phone number, or None; and errors by field.
+    """Return (contact id, errors by field) for the email address and the phone number of a request.
 
-    There is an error if the address and the number belong to different contacts.
+    The id is that of the contact with the email address, else of the contact with the phone number, else None. There is
+    an error if the address and the number belong to different contacts.
     """
     owners: list[int | None] = []
     for kind, text in (("email", request.email), ("phone", request.phone)):
@@ -391,7 +396,7 @@ def _plan_channels(account_id: int, contact: Contact | None, request: ContactWri
 
 
 def _merged_data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
-    """Return the custom data after an upsert, with the given keys replaced, or None if the request has no data."""
+    """Return the contact's custom data with the keys of the request replaced, or None if the request has no data."""
     if request.data is UNSET or request.data is None:
         return None
     return check_data({**(contact.data if contact else {}), **request.data}, "data", faults)
@@ -421,7 +426,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 def _fill_contact(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> list[str]:
     """Set the given fields of a contact, without saving it, and return the names of the fields that changed.
 
-    If the contact has no country, that of the phone number is used. `data=None` leaves the custom data unchanged.
+    A contact without a country gets the country of the phone number. `data=None` leaves the custom data unchanged.
     """
     changed_fields = []
     for name in _FIELDS:

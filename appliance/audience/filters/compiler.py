@@ -1,4 +1,4 @@
-"""Compile nodes into one SQL condition over the contact alias `c`, with every value as a parameter."""
+"""Compile the nodes of parsed filters into one SQL condition over the contact alias `c`, with values as parameters."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class CompileHints(NamedTuple):
 def compile_filters(
     nodes: Sequence[Node], scope: Scope, prefix: str = "f", hints: CompileHints | None = None
 ) -> Compiled:
-    """Compile filters that must all hold; without filters, every contact matches.
+    """Compile filters into the condition that all of them hold; without filters, every contact matches.
 
     `prefix` keeps the names of parameters apart. Raises Invalid for more than `MAX_CONDITIONS` conditions.
     """
@@ -63,7 +63,7 @@ def compile_node(node: Node, scope: Scope, prefix: str) -> Compiled:
 def compile_value(node: Node, scope: Scope, prefix: str) -> Compiled:
     """Compile the value of a contact that a filter compares, as an SQL expression of JSON.
 
-    It is `{"count", "last_at"}` for an event condition, and NULL for a group.
+    The value is `{"count", "last_at"}` for an event condition, and NULL for a group.
     """
     binder = Binder(prefix, scope)
     if isinstance(node, ConditionGroup):

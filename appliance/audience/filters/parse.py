@@ -9,8 +9,8 @@ from appliance.core.errors import Faults, Invalid
 
 EVENT_QUERY_KEYS = ("event", "at_least", "at_most", "within_days", "since", "where", "include_machine")
 _MAX_TIMES = 1_000_000
-# The prefixes of events that a person or a machine may have caused. Those of machines count only if a filter includes
-# them.
+# The prefixes of events that a person or a machine may have caused. Events caused by machines count only if a filter
+# includes them.
 _JUDGED_PREFIXES = ("email_", "sms_")
 
 
@@ -33,7 +33,7 @@ class EventQuery(NamedTuple):
 def read_event_query(raw: Any, context: ValueContext) -> EventQuery | None:
     """Return the query of an event condition, whose `where` is not parsed yet; errors are added at their paths.
 
-    None if the value is missing or not an object. With other errors, the query is incomplete.
+    Returns None if the value is missing or not an object. With other errors, the query is incomplete.
     """
     if raw is None:
         return context.add_error("can't be blank")

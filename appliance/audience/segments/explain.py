@@ -168,9 +168,9 @@ _NAMES = {
 
 
 class Row(Struct):
-    """A filter as sent, whether it matches the contact, and the contact's value; `rows` are the filters of a group.
+    """A filter as sent, whether it matches the contact, and the contact's value.
 
-    `sentence` is the filter in words.
+    `sentence` is the filter in words. `rows` are the results of the filters in a group.
     """
 
     name: Annotated[str, Meta(description="name of the filter")]
@@ -193,7 +193,10 @@ class Explained(Struct):
 
 
 def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
-    """Explain whether and why a contact is in a segment; raises NotFound, or Invalid if the contact does not exist."""
+    """Explain why a contact is in a segment or not.
+
+    Raises NotFound if the segment does not exist, and Invalid if the contact does not.
+    """
     segment = store.get(account_id, segment_id)
     if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
         raise Invalid({"contact_id": ["must exist"]})
@@ -219,7 +222,7 @@ def is_member(nodes: list[Node], scope: Scope, contact_id: int, more: Mapping[st
 
 
 def describe_filters(account_id: int, nodes: list[Node], scope: Scope) -> str:
-    """Return filters of an account in words, with the names of the objects that they refer to."""
+    """Return filters as one sentence, with the names of the account's lists, segments, flows and campaigns."""
     return describe(nodes, scope, lambda kind, number: fetch_name(account_id, kind, number))
 
 

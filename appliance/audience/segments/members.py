@@ -1,4 +1,4 @@
-"""Members of segments: SQL over the contact alias `c`, counts, samples, and counts in the background."""
+"""Members of segments: their SQL over the contact alias `c`, their number (also in the background), and samples."""
 
 import random
 import threading
@@ -101,7 +101,7 @@ def select_members(account_id: int, filters: Sequence[Node], scope: Scope, prefi
 
 
 def _select_members(account_id: int, filters: Sequence[Node], scope: Scope, prefix: str) -> tuple[bool, Compiled]:
-    """Return whether the query starts from an index, and its FROM and WHERE."""
+    """Return (whether the query starts from an index, FROM and WHERE of the query); see `select_members`."""
     start, remainder = query_plan.plan_query(filters, scope, prefix)
     parameters = {**remainder.parameters, f"{prefix}_account": account_id, **(start.parameters if start else {})}
     first_clause = [f"c.id IN ({start.sql})"] if start else []
@@ -227,7 +227,7 @@ def count_each(
 # count for the same client replaces the older one. While it runs, a count shows the number of matches so far and a
 # random sample of them, which depends on the seed.
 
-# The number of counts that are kept. A page that requests an older one starts it again.
+# The number of counts that are kept. A page whose count is no longer kept starts it again.
 _MAX_BACKGROUND_COUNTS = 200
 _running = threading.BoundedSemaphore(2)
 _latest_counts: "OrderedDict[tuple[int, str], BackgroundCount]" = OrderedDict()
@@ -382,7 +382,7 @@ def _sample_contacts(account_id: int, rng: random.Random) -> list[int]:
     return ids[:SAMPLE_SIZE]
 
 
-# Up to this contact id, counts are always current; above it, they may be a minute old.
+# If the highest contact id is at most this, counts of segments are always current; otherwise they may be a minute old.
 _MAX_EXACT_CONTACTS = 20_000
 
 _FRESH_MS = 60_000
@@ -407,9 +407,8 @@ def count_segments(
 ) -> dict[int, int | None]:  # fmt: skip
     """Return the number of members of each segment by its id; raises Invalid if counting takes too long.
 
-    In an installation with more than `_MAX_EXACT_CONTACTS` contacts, a count may be a minute old. After
-    `timeout_seconds` no further count is started there: the remaining segments get an older count, or None if they were
-    never counted.
+    In an installation with more than `_MAX_EXACT_CONTACTS` contacts, a count may be a minute old, and no count is
+    started after `timeout_seconds`: the remaining segments get an older count, or None if they were never counted.
     """
     started = time.monotonic()
     is_large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _MAX_EXACT_CONTACTS

@@ -1,8 +1,8 @@
 """Plan queries over many contacts: where to start, how to order conditions, and which indexes to keep.
 
-If one condition matches few contacts, they are read from an index, and the other conditions are evaluated only for
+If one condition matches few contacts, these are read from an index, and the other conditions are evaluated only for
 them. Otherwise the whole table is read in order, which is then faster than any index, and cheap, selective conditions
-are evaluated first; how selective they are is estimated from a sample. The plan never changes the result.
+are evaluated first. The selectivity of conditions is estimated from a sample. The plan never changes the result.
 """
 
 import hashlib
@@ -40,9 +40,9 @@ _maintenance_lock = threading.Lock()
 
 
 def maintain_indexes() -> None:
-    """Create the indexes that segments need and drop the others, in small write transactions.
+    """Create the indexes on custom data that segments need and drop the others, in small write transactions.
 
-    Returns at once if another thread is doing so.
+    Returns at once if another thread is already maintaining the indexes.
     """
     if not _maintenance_lock.acquire(blocking=False):
         return
@@ -74,7 +74,7 @@ def drop_indexes() -> None:
 def find_index(dotted: str) -> str | None:
     """Return the index table of a path of custom data (columns `value`, `contact_id`), or None if it is not complete.
 
-    It contains only texts.
+    The index contains only texts.
     """
     path = fields.json_path(dotted)
     name = _index_name(path) if path else ""
@@ -97,7 +97,7 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _needed_indexes() -> dict[str, str]:
-    """Return index name and JSON path of up to `MAX_INDEXES` paths, those that most segments compare for equality."""
+    """Return {index name: JSON path} for the up to `MAX_INDEXES` paths that most segments compare for equality."""
     path_counts: Counter[str] = Counter()
     for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
         path_counts.update(set(_compared_paths(json.loads(text))))
@@ -162,7 +162,7 @@ def _add_to_index(name: str, path: str, ids: list[int]) -> None:
 def _empty_index(name: str) -> None:
     """Delete the rows of an index in small transactions, so that dropping it is fast.
 
-    It is marked as incomplete first, so that no query uses it.
+    The index is marked as incomplete first, so that no query uses it.
     """
     transactions.write(run, f"INSERT OR IGNORE INTO {name} VALUES ({_UNFINISHED}, 0)")
     while transactions.write(_remove_from_index, name):
@@ -194,7 +194,7 @@ def estimate_shares(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int,
 
 
 def count_matching(nodes: Sequence[Node], scope: Scope, condition: str = "1") -> tuple[int, list[int]]:
-    """Return how many contacts fulfil an SQL condition, and for each filter how many of them it matches by itself."""
+    """Return (number of contacts that fulfil an SQL condition, for each filter how many of these it matches by itself)."""
     parameters: dict[str, Any] = {"account": scope.account_id}
     sums = []
     for index, node in enumerate(nodes):
@@ -224,10 +224,10 @@ def spread_ids(size: int) -> str:
     )
 
 
-# Looking up a contact costs several times as much as reading the next one, so lookups are used for at most this part of
-# all contacts.
+# Looking up a contact costs several times as much as reading the next one, so lookups are used for at most one contact
+# in this number.
 _RARE_DIVISOR = 3
-# Building a set of contacts while the whole table is read is worthwhile for at most this part of all contacts.
+# While the whole table is read, building a set of contacts is worthwhile for at most one contact in this number.
 _RARE_SET_DIVISOR = 5
 # The size of the sample for ordering conditions, and the number of contacts below which no sample is taken.
 _SAMPLE_FOR_ORDER = 200
@@ -283,7 +283,7 @@ def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
 
 
 def _count_up_to(start: _Start, limit: int) -> int:
-    """Return how many rows a start would look up, but at most `limit`."""
+    """Return the number of rows from which a query with this start would read contacts, but at most `limit`."""
     return int(scalar(f"SELECT count(*) FROM (SELECT 1 {start.count_sql} LIMIT {limit})", start.values))
 
 

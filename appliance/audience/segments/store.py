@@ -54,7 +54,8 @@ def find_flows_using(account_id: int, kind: Kind, number: int) -> list[dict[str,
 def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
     """Return (kind, id) of the segments and lists that decide who enters a flow and which branches contacts take.
 
-    The flow's current steps and the splits of all its stored versions are considered. An id may be None.
+    The flow's current steps and the splits of all its stored versions are considered. The id is None if the trigger
+    names no segment or no list.
     """
     started = Trigger.get(Trigger.flow == flow.id)
     references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
@@ -100,7 +101,7 @@ def detach(kind: Kind, number: int) -> None:
     """Remove a list or a segment, which is about to be deleted, from the triggers of flows and campaigns.
 
     A flow gets a manual trigger until a user chooses another one. A campaign is marked with `audience_deleted`.
-    Otherwise they would be for all contacts.
+    Otherwise the flow or campaign would be for all contacts.
     """
     require_write_transaction()
     column = _COLUMN[kind]
@@ -242,7 +243,7 @@ Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MA
 
 
 class SegmentCreate(Struct):
-    """The fields of a new segment; without filters, it contains all contacts."""
+    """The fields of a new segment; without filters, the segment contains all contacts."""
 
     name: Name
     filters: (
@@ -255,7 +256,7 @@ class SegmentCreate(Struct):
 
 
 class SegmentPatch(Struct):
-    """The changes of a segment; fields that are not given stay unchanged, and `filters` replaces all filters."""
+    """The changes to a segment; fields that are not given stay unchanged, and `filters` replaces all filters."""
 
     name: Name | UnsetType = UNSET
     filters: (
@@ -358,7 +359,7 @@ def update(account_id: int, segment_id: int, request: SegmentPatch, by: Actor = 
 
 
 def delete(account_id: int, segment_id: int) -> Segment:
-    """Delete a segment and return it; raises NotFound, or Invalid with `used_by` if it is in use."""
+    """Delete a segment and return it; raises NotFound, or Invalid with `used_by` if the segment is in use."""
     require_write_transaction()
     segment = get(account_id, segment_id)
     usage = find_usage(account_id, segment_id)
@@ -401,7 +402,7 @@ def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
 def find_drafts_using(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     """Return `campaign_id` and `name` of the draft campaigns that use a segment.
 
-    They would need another audience if the segment were deleted.
+    These campaigns would need another audience if the segment were deleted.
     """
     campaigns = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "

@@ -71,8 +71,8 @@ def suggest_data_keys(account_id: int) -> list[Key]:
 def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
     """Return up to `limit` values of a field, the most common first.
 
-    Returns none for unknown fields, for types other than text, code, tags and custom data, and for fields whose values
-    are mostly unique, such as addresses.
+    Returns an empty list for unknown fields, for fields of types other than text, code, tags and custom data, and for
+    addresses, whose values are mostly unique.
     """
     field = fields.find_field(name, FilterPlace.SPLIT, "NULL")
     if (
@@ -92,14 +92,14 @@ def list_event_names(account_id: int) -> list[str]:
 
 
 def suggest_event_keys(account_id: int, event: str) -> list[Key]:
-    """Return the paths in the data of the latest `_SAMPLE_EVENTS` events with a name, the most common first."""
+    """Return the paths in the data of the latest `_SAMPLE_EVENTS` events named `event`, the most common path first."""
     return _cached(("event", account_id, event), lambda: _event_keys(account_id, event))
 
 
 def list_targets(account_id: int, kind: str) -> list[tuple[int, str]]:
     """Return (id, name) of up to `_MAX_TARGETS` objects of a kind: `list`, `segment`, `flow` or `campaign`.
 
-    Campaigns are sorted newest first, all others by name.
+    Campaigns are sorted newest first, and all other objects by name.
     """
     return [(row[0], row[1]) for row in rows(_TARGETS[kind], (account_id, _MAX_TARGETS))]
 
@@ -116,10 +116,10 @@ def _cached(key: tuple[Any, ...], compute: Callable[[], list[T]]) -> list[T]:
 
 
 def _sample_condition(account_id: int, size: int) -> tuple[str, float]:
-    """Return an SQL condition on `c` that selects a sample of contacts, and how many contacts each of them represents.
+    """Return (SQL condition on `c` that selects a sample of contacts, number of contacts that each of them represents).
 
-    The sample has about `size` contacts. If the account has no more than that, the condition is true and the weight
-    1.0.
+    The sample has about `size` contacts. In an account with up to `size` contacts, the condition selects all of them
+    and the number is 1.0.
     """
     total = members.count_contacts(account_id)
     if total <= size:
@@ -207,7 +207,7 @@ _GROUPS = (
 
 @cache
 def describe_builder() -> dict[str, Any]:
-    """Return what the builder offers, as a dict with the keys `fields`, `types` and `limits`.
+    """Return what the segment builder offers, as a dict with the keys `fields`, `types` and `limits`.
 
     `fields` is a list of fields, `types` maps each field type to its predicates, and `limits` are the limits of the
     parser.

@@ -1,8 +1,8 @@
 """Compile Liquid templates: check the variables and filters, encode each output for its position in HTML, and render.
 
-`merge.parse_template` compiles and caches templates, and imports this module on first use. Where the Liquid library may
-not be loaded yet, import this module instead: the modules of the library import each other, so two threads that begin
-with different ones could deadlock.
+`merge.parse_template` compiles and caches templates, and imports this module on first use. Code that needs the Liquid
+library imports this module first: the modules of the library import each other, so two threads that begin with
+different modules could deadlock.
 """
 
 import re
@@ -260,10 +260,11 @@ class _Region(NamedTuple):
 
 
 def encode_outputs(html: str, nodes: list[Any], is_address: bool = False) -> None:
-    """Add an encoding filter to every output in a link, picture address or style; raises AddressError.
+    """Add an encoding filter to every output in a link, picture address or style.
 
     `nodes` are the nodes of the template parsed from `html`; they are changed in place. `is_address` means that the
-    whole source is one link address.
+    whole source is one link address. Raises AddressError if a merge tag could give an address a forbidden scheme or put
+    a contact's data into its host, or if a block crosses the end of an attribute.
     """
     masked = markup.mask_tags(html)
     all_outputs = sorted(iterate_outputs(nodes), key=lambda output: output.offset)
@@ -448,7 +449,7 @@ class CompiledTemplate:
     def render_whole(self, values: Mapping[str, Any], until: float | None = None) -> str:
         """Render the template with the Liquid library, for templates or values that `SpliceTemplate` does not support.
 
-        Raises MergeError.
+        Raises MergeError past a limit, or if a filter rejects a value.
         """
         try:
             return render_template(self._template, values, render_deadline() if until is None else until)

@@ -26,8 +26,8 @@ ALIASES = (("html", "content"), ("label", "text"))
 class Section(NamedTuple):
     """A section of a document: its kind (None if unknown), type, properties and styles.
 
-    `path` is its position in the document (`sections[2].props.columns[0].sections[1]`). `id` is the document's own id,
-    which need not be unique.
+    `path` is its position in the document (`sections[2].props.columns[0].sections[1]`). `id` is the section's id in the
+    document, which need not be unique, or an empty string.
     """
 
     kind: Kind | None
@@ -110,7 +110,8 @@ def _walk_list(raw: list[Any], path: str, level: int) -> Iterator[Section]:
 def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     """Validate a document; calls `add(path, message)` for every error.
 
-    A section of an unknown kind is not an error. If the document as a whole exceeds a limit, only that is reported.
+    A section of an unknown kind is not an error. If the document as a whole exceeds a limit, only that error is
+    reported.
     """
     raw = document.get("sections", [])
     if not isinstance(raw, list):
@@ -189,8 +190,8 @@ def to_canonical_json(document: Any) -> str:
     return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-# Section keys for the editor: unique, and safe in addresses, HTML and scripts. The ids in a document cannot serve,
-# because documents are stored as received, and their ids may be duplicates, numbers, or arbitrary text.
+# Section keys for the editor: unique, and safe in addresses, HTML and scripts. The ids in a document cannot be used as
+# keys, because documents are stored as received, and their ids may be duplicates, numbers, or arbitrary text.
 
 _SAFE_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 

@@ -26,8 +26,8 @@ from appliance.content.designs.theme import (
 # A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
 # `validate_value` refuses values that must not be stored. `read_value` is lenient: it accepts values such as `"24px"`
-# or an address without `https://`. It replaces an unusable value by the default and adds advice, so that a document is
-# not refused because of a detail.
+# or an address without `https://`. It replaces an unusable value with the default and adds advice, so that a document
+# is not refused because of a detail.
 
 PropKind = Literal[
     "line", "text", "rich", "html", "url", "image", "colour", "number", "choice", "flag", "items", "group", "sections",
@@ -212,7 +212,7 @@ def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]
     """Return a value in the form that templates use, or the default if it is missing or unusable.
 
     An unusable value is reported to `note`, except an invalid list or group. `is_tag` tests whether a text begins with
-    a merge tag, which is protected by a token at this point.
+    the token of a merge tag; tokens replace all merge tags before rendering.
     """
     if value is None or value == "":
         return prop.default
@@ -341,9 +341,9 @@ _RICH_STYLES = {
 class View:
     """A section as its template reads it: `props` has every property with its default; colours and sizes are resolved.
 
-    `width` is in pixels. `is_nested` means that the section is in a column. `keep` replaces HTML by a token, so that
-    MJML does not process it. `render_inner` renders the sections of a column, given their raw list, the width and the
-    path.
+    `width` is in pixels. `is_nested` means that the section is in a column. `keep` replaces HTML with a token, so that
+    MJML does not process it. `render_inner` renders the sections of a column, given the raw list of sections, the width
+    in pixels and the path of the list.
     """
 
     def __init__(
@@ -353,7 +353,7 @@ class View:
         self.props, self.theme, self.look, self.keep, self.render_inner = props, theme, look, keep, render_inner
         self.width, self.is_nested = width, is_nested
         self.is_rtl = False
-        # Whether the background is that of the page, instead of the background of cards, in light and dark mode.
+        # Whether the background is that of the page instead of that of cards, in light and dark mode.
         self.is_on_page = False
         # Whether the surrounding table cell already has the section's background and padding.
         self.is_boxed = False
@@ -379,7 +379,7 @@ class View:
 
     @property
     def background_colour(self) -> str:
-        """Return the colour behind the text: the section's background, else that of the page or of cards."""
+        """Return the colour behind the text: the section's background, else the colour of the page or of cards."""
         return self.background or (self.theme.light.page if self.is_on_page else self.theme.light.card)
 
     @property
@@ -408,7 +408,7 @@ class View:
     def align_or(self, default: str) -> str:
         """Return the alignment of the section, or else the default.
 
-        The default "left" means the side on which text begins: the right one for languages written from right to left.
+        The default "left" means the side on which text begins: the right side for languages written from right to left.
         """
         return str(self.props.align or (self.start_side if default == "left" else default))
 

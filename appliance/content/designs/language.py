@@ -63,7 +63,7 @@ class _LimitedContext(RenderContext):
         self._until, self._steps = until, STEPS_PER_CLOCK_CHECK
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
-        """Raise LoopIterationLimitError for a loop of more than `MAX_LOOP_ROUNDS`; counts one step.
+        """Raise LoopIterationLimitError for a loop of more than `MAX_LOOP_ROUNDS` iterations; counts one step.
 
         The library multiplies the iterations of nested loops; here only the time limits them.
         """
@@ -80,7 +80,10 @@ class _LimitedContext(RenderContext):
         return value
 
     def filter(self, name: str, token: Token | None) -> Callable[..., object]:
-        """Return a filter that counts its steps and raises FilterArgumentError if its result is too long."""
+        """Return a filter of the merge language, wrapped to count toward the time limit.
+
+        The wrapped filter raises ResourceLimitError past that limit, and FilterArgumentError if its result is too long.
+        """
         function = super().filter(name, token)
 
         def limited(value: Any, *arguments: Any, **named: Any) -> object:
@@ -365,9 +368,9 @@ ENCODINGS: dict[str, Callable[[Any], str]] = {
 
 @cache
 def liquid_environment(autoescape: bool) -> Environment:
-    """Return the Liquid environment, of which there are two, both cached.
+    """Return the cached Liquid environment with or without `autoescape`.
 
-    With `autoescape`, for templates of HTML and addresses, values are HTML-escaped.
+    With `autoescape`, which templates of HTML and addresses need, values are HTML-escaped.
     """
     environment = _LimitedEnvironment(autoescape=autoescape, tolerance=Mode.STRICT)
     for name in list(environment.tags):

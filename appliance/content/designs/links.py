@@ -1,4 +1,4 @@
-"""The links of an email: finding and numbering them, replacing them by tracking addresses, and the open pixel."""
+"""The links of an email: finding and numbering them, replacing them with tracking addresses, and the open pixel."""
 
 import re
 from bisect import bisect_right
@@ -46,8 +46,9 @@ class LinkPosition(NamedTuple):
 def find_links(html: str, text: str = "") -> tuple[Link, ...]:
     """Return the links of an email in the order of their numbers.
 
-    Each link in the HTML counts, even if several have the same address, except those in comments, such as Outlook's
-    conditional ones. Addresses that only the plain text contains follow, each once and without visible text.
+    Each link in the HTML is listed, even if several have the same address. Links in comments, such as the conditional
+    comments for Outlook, are left out. Addresses that only the plain text contains follow, each once and without
+    visible text.
     """
     masked = markup.mask_comments(markup.mask_tags(html))
     links: list[Link] = []
@@ -95,8 +96,8 @@ def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[Lin
 def _iterate_ends(masked: str, start: int, end: int) -> Iterator[int]:
     """Yield the possible ends of an address, the longest first.
 
-    Each next end leaves out one more trailing punctuation mark or closing bracket. A closing bracket that has an
-    opening one in the address belongs to the address.
+    Each next end leaves out one more trailing punctuation mark or closing bracket. A closing bracket whose opening
+    bracket is in the address belongs to the address.
     """
     count = {sign: masked.count(sign, start, end) for sign in "()[]"}
     yield end
@@ -147,7 +148,7 @@ def _decode_reference(match: re.Match[str]) -> str:
 
 
 def _link_text(html: str, masked: str, anchor: Element, until: int) -> str:
-    """Return the visible text of a link with merge tags unchanged; empty if it is not closed before `until`."""
+    """Return the visible text of a link with merge tags unchanged; empty if the link is not closed before `until`."""
     end = _CLOSE.search(masked, anchor.end, until)
     stop = end.start() if end else anchor.end
     return " ".join(markup.html_template_to_text(html[anchor.end : stop]).split())[:_MAX_LINK_TEXT_CHARACTERS]
@@ -179,9 +180,9 @@ def has_literal_host(address: str) -> bool:
 
 
 def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
-    """Return whether a link may be replaced by a tracking address; `bound` are the loop variables of the email.
+    """Return whether a link may be replaced with a tracking address; `bound` are the loop variables of the email.
 
-    The host must be literal, so that data of contacts or API clients never decides where a redirect leads. The
+    The host must be literal, so that data of contacts or API clients never decides where a redirect leads. The link's
     variables must be known outside of the email, so loop variables are excluded.
     """
     if not has_literal_host(address):
@@ -198,9 +199,9 @@ def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
 def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
     """Return HTML and text with tracking addresses and the open pixel.
 
-    `addresses` are those of `find_links`, in order of their numbers; `base` is the base URL of tracking addresses. A
-    link in the HTML whose number belongs to another address gets the number of the first link with its address. An
-    address that is not in `addresses` or may not be tracked is left unchanged.
+    `addresses` are those of `find_links`, in order of their numbers; `base` is the base URL of tracking addresses. If
+    `addresses` has another address at the position of an HTML link, the link gets the number of the first entry with
+    its address. An address that is not in `addresses` or may not be tracked is left unchanged.
     """
     bound = find_loop_variables(html) | find_loop_variables(text)
     numbers: dict[str, int] = {}

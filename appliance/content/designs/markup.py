@@ -1,7 +1,7 @@
 """Texts with merge tags: splitting, protecting and masking the tags, and converting between HTML and plain text.
 
 MJML is XML and emails are HTML; neither knows Liquid, so a quote inside a merge tag would be escaped and a `<` would
-begin an element. Therefore every merge tag is replaced by a token while a document is rendered, and restored at the
+begin an element. Therefore every merge tag is replaced with a token while a document is rendered, and restored at the
 end.
 """
 
@@ -59,7 +59,7 @@ class Tokens:
         return f"{self._word}x{len(self._kept) - 1}z"
 
     def protect(self, value: Any) -> Any:
-        """Return a value with the merge tags in its strings replaced by tokens, and without control characters.
+        """Return a value with the merge tags in its strings replaced with tokens, and without control characters.
 
         The value may be a string or nested dicts and lists; other values stay unchanged.
         """
@@ -75,7 +75,7 @@ class Tokens:
         return value
 
     def unprotect(self, value: Any) -> Any:
-        """Return a part of a protected document with its tokens replaced by the original texts."""
+        """Return a part of a protected document with its tokens replaced with the original texts."""
         if isinstance(value, str):
             return self.restore(value)
         if isinstance(value, dict):
@@ -91,7 +91,7 @@ class Tokens:
         return self._find.search(text) is not None
 
     def restore(self, text: str) -> str:
-        """Return a text with its tokens replaced by the original texts; the replacements are not searched again."""
+        """Return a text with its tokens replaced with the original texts, which are not searched for tokens again."""
         return self._find.sub(self._text_of_token, text)
 
     def _text_of_token(self, match: re.Match[str]) -> str:
@@ -181,14 +181,14 @@ _MAX_TAG_CHARACTERS = 4_000
 # Invisible characters that follow a hidden preview text, so that inboxes do not show the beginning of the email after
 # it.
 PREVIEW_FILLER = "&#847;&zwnj;&nbsp;"
-# The maximum of HTML that is read for a preview text, and the maximum length of the preview text.
+# The maximum length of the HTML that is read for a preview text, and of the preview text.
 MAX_PREVIEW_SOURCE_CHARACTERS, MAX_PREVIEW_CHARACTERS = 100_000, 140
 _HTML_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
 _TAG_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
 
 class _TextWriter:
-    """The plain text of an HTML document in the making; takes its tags and texts in order.
+    """A writer of the plain text of an HTML document; it receives the document's tags and texts in order.
 
     `keeps_links` adds the addresses of links, and brackets around alternative texts of pictures.
     """
@@ -248,7 +248,7 @@ class _TextWriter:
 
 
 def get_attribute(attributes: str, name: str) -> str:
-    """Return the value of an attribute, or an empty string; `attributes` is the text of a start tag after its name."""
+    """Return the value of an attribute, or an empty string; `attributes` is the start tag's text after the tag name."""
     for match in _TAG_ATTRIBUTE.finditer(attributes[:_MAX_TAG_CHARACTERS]):
         if match[1].lower() == name:
             return unescape(match[2].strip("\"'")).strip()

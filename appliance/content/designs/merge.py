@@ -46,7 +46,7 @@ def parse_template(source: str | None, context: Context) -> "CompiledTemplate | 
 
 
 def compile_template(source: str | None, context: Context) -> "CompiledTemplate":
-    """Return the compiled template from the cache or compile it; raises MergeError."""
+    """Return the compiled template from the cache, or compile it; raises MergeError if it cannot be compiled."""
     parsed = parse_template(source, context)
     if isinstance(parsed, RefusedTemplate):
         raise parsed.error.copy()
@@ -97,7 +97,7 @@ def tag_label(name: str) -> str:
 
 @lru_cache(maxsize=2_048)
 def make_readable(text: str) -> str:
-    """Return a text with each merge tag replaced by its default, else by its name in brackets: `Hi [First name]`.
+    """Return a text with each merge tag replaced with its default, else with its name in brackets: `Hi [First name]`.
 
     Conditions show their first branch, also in a text that cannot be compiled. White space is collapsed if the text has
     tags; at most `MAX_READABLE_CHARACTERS` are read.
@@ -117,7 +117,7 @@ def make_readable(text: str) -> str:
 
 
 def _put_value(values: dict[str, Any], name: str, text: str) -> None:
-    """Set the text at a dotted path; if a name is both a value and the beginning of a path, the path wins."""
+    """Set `text` at a dotted path in `values`; if a name is both a value and the beginning of a path, the path wins."""
     *parents, last = name.split(".")
     for parent in parents:
         if not isinstance(values.get(parent), dict):
@@ -168,9 +168,9 @@ _SAMPLES = {
 def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[str, dict[str, Any]]:
     """Return the variables of a template by name, each with the keys `default`, `sample` and `required`.
 
-    Variables that the service provides are left out. The default is None if no use has one or the uses have different
-    ones. A variable is required if a use has no default. A text that cannot be parsed has no variables. For the channel
-    `sms`, only the body is read.
+    Variables that the service provides are left out. The default is None if no use of the variable has a default, or
+    the uses have different defaults. A variable is required if one of its uses has no default. A text that cannot be
+    parsed has no variables. For the channel `sms`, only the body is read.
     """
     defaults: dict[str, set[str | None]] = {}
     for context, text in _collect_texts(document) if channel == "email" else [_body(document)]:
@@ -215,8 +215,8 @@ def find_sample(name: str) -> str | None:
 def sample_value(name: str) -> str:
     """Return a sample value for a variable.
 
-    It is the sample of a well-known name that the last part of the variable's name equals or contains, else that last
-    part.
+    The last part of the variable's name decides: the result is the sample of a well-known name that it equals or
+    contains, else the last part itself.
     """
     last = name.rpartition(".")[2]
     return _SAMPLES.get(last) or next((value for key, value in _SAMPLES.items() if key in last), last.replace("_", " "))

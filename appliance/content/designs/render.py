@@ -67,7 +67,7 @@ def _to_pixels(values: Any) -> str:
 def render_design(design: Any, look: Look, locale: str = "en", marked: bool = False) -> RenderedDesign:
     """Render a document; never raises, because an unreadable or too large document becomes an empty email with advice.
 
-    Recent renderings are cached, of documents shorter than `_MAX_CACHED_CHARACTERS`. `marked` adds comments for the
+    Recent renderings of documents shorter than `_MAX_CACHED_CHARACTERS` are cached. `marked` adds comments for the
     canvas that mark where each section begins and ends.
     """
     try:
@@ -82,7 +82,7 @@ def render_design(design: Any, look: Look, locale: str = "en", marked: bool = Fa
 
 
 def _replace_surrogates(text: str) -> str:
-    """Return a text with each unpaired surrogate replaced by U+FFFD, because emails cannot carry them."""
+    """Return a text with each unpaired surrogate replaced with U+FFFD, because emails cannot contain surrogates."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -126,7 +126,7 @@ class _Rendering:
         self.level = self.shown = self.size = 0
 
     def _resolve_logo(self, raw: dict[str, Any], theme: Theme) -> Theme:
-        """Return the theme with the logo's address validated and its merge tags replaced by tokens.
+        """Return the theme with the logo's address validated and the address's merge tags replaced with tokens.
 
         Also advises about invalid theme colours.
         """
@@ -186,7 +186,7 @@ class _Rendering:
         return self._wrap_mark(section.path, mjml), text
 
     def _wrap_mark(self, mark: str, mjml: str) -> str:
-        """Return MJML between comments by which the canvas finds it; unchanged unless `marked` is set.
+        """Return MJML between comments by which the canvas finds the part; unchanged MJML unless `marked` is set.
 
         `mark` is the path of a section or column, or `rows` for the whole email.
         """
@@ -296,7 +296,7 @@ class _Rendering:
         return InnerContent(self._wrap_mark(path, "\n".join(parts)), "".join(texts).strip())
 
     def _render_nested(self, section: Section, kind: Kind, width: float) -> tuple[str, str]:
-        """Return a section in a column as MJML and text.
+        """Return a section in a column as MJML and as text.
 
         A section with a background or padding, or one that is hidden on phones or desktops, gets its own table row.
         """

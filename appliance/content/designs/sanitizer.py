@@ -136,7 +136,7 @@ _TRAILING_EMPTY_PARAGRAPHS = re.compile(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
 def normalize_rich_text(html: str) -> str:
     """Return rich text in its stored form, with merge tags unchanged; text without HTML is returned as it is.
 
-    Sanitizes, replaces `b` and `i` by `strong` and `em`, and removes empty elements and trailing empty paragraphs. A
+    Sanitizes, replaces `b` and `i` with `strong` and `em`, and removes empty elements and trailing empty paragraphs. A
     repeated call changes nothing.
     """
     tokens = Tokens()
@@ -242,7 +242,7 @@ _MAX_CONDITIONAL_CHARACTERS = 5_000
 
 
 class ConditionalComments:
-    """The conditional comments of a document, replaced by tokens while the rest is sanitized.
+    """The conditional comments of a document, which are replaced with tokens while the rest is sanitized.
 
     Call `extract` before sanitizing and `restore` after it.
     """
@@ -252,7 +252,7 @@ class ConditionalComments:
         self._words: set[str] = set()
 
     def extract(self, html: str) -> str:
-        """Replace each conditional comment that contains only layout by a comment with a token; remove all others."""
+        """Replace each conditional comment for layout with a comment that holds a token; remove all other comments."""
         return _CONDITIONAL_COMMENT.sub(self._token, html)
 
     def _token(self, match: re.Match[str]) -> str:
@@ -296,11 +296,11 @@ _HEAD = re.compile(r"<head\b[^<>]*>(.*?)(?:</head\s*>|(?=<body\b)|\Z)", re.IGNOR
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BODY_ELEMENT = re.compile(r"<body([^<>]*)>(.*)</body>", re.DOTALL)
 _LANGUAGE = re.compile(r"[A-Za-z0-9\-]{1,35}")
-# The attributes of a body are sanitized as those of a table, which allows the same ones.
+# The attributes of a body are sanitized as those of a table, which may have the same attributes.
 _TABLE_TAG = re.compile(r"<table([^<>]*)>")
 # The limit of elements times selectors; beyond it the rules are not inlined and stay in the head.
 _MAX_MATCHES = 1_000_000
-# The approximate limit of inlined styles. Gmail clips an email at a fortieth of it.
+# The approximate limit of inlined styles. Gmail clips an email at a fortieth of this length.
 _MAX_WRITTEN_CHARACTERS = 4_000_000
 _NAME = re.compile(r"[\w-]+")
 

@@ -56,7 +56,7 @@ def contrast_ratio(colour: str, other_colour: str) -> float:
 
 
 def mix_colours(colour: str, other_colour: str, share: float) -> str:
-    """Return a mixture of two colours; `share` is the share of the second one, from 0 to 1."""
+    """Return a mixture of two colours; `share` is the share of the second colour, from 0 to 1."""
     mixed = (round(a + (b - a) * share) for a, b in zip(to_rgb(colour), to_rgb(other_colour), strict=True))
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
@@ -136,7 +136,7 @@ DEFAULT_COLOURS = {"brand_color": "#3355dd", "text_color": "#22252b", "bg_color"
 
 
 class Theme(NamedTuple):
-    """A resolved theme: light and dark colours, CSS font stacks, the address of the logo or None.
+    """A resolved theme: light and dark colours, CSS font stacks, and the address of the logo or None.
 
     `width` is the width of the email and `radius` the corner radius of buttons, both in pixels.
     """
@@ -210,7 +210,7 @@ def _dark_palette(light: Palette) -> Palette:
 
 
 def font_stack(name: str | None) -> str:
-    """Return the CSS font stack of a family with a similar fallback; the system fonts if the name is malformed."""
+    """Return a CSS font stack: a font family and a similar fallback, or the system fonts if the name is malformed."""
     first = (name or "").split(",")[0].strip().strip("'\"")
     if not _FAMILY.match(first):
         return SANS_STACK
@@ -318,7 +318,7 @@ def _css(theme: Theme, direction: str) -> str:
 def _dark_css(theme: Theme) -> str:
     """Return the style block for dark mode.
 
-    It is separate, because clients drop a whole style block that they cannot parse.
+    Dark mode has a style block of its own, because clients drop a whole style block that they cannot parse.
     """
     image_rules = ".d-light{display:none!important}.d-dark{display:block!important}"
     # Outlook.com and its apps change colours in dark mode, and mark the changed elements with `data-ogsc`.

@@ -1,7 +1,7 @@
 """The service's side of the child process that decodes pictures (`worker`).
 
-The process starts with the first picture and ends after `IDLE_SECONDS` without one. A malicious file cannot harm the
-service: the child has a memory limit and is killed when a picture takes too long.
+The process starts with the first picture and ends after `IDLE_SECONDS` without a picture. A malicious file cannot harm
+the service: the child process has a memory limit and is killed when a picture takes too long.
 """
 
 import logging
@@ -37,7 +37,7 @@ _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal
 
 
 class PictureProcess:
-    """The child process, which handles one task at a time; other threads wait for it."""
+    """The child process, which handles one task at a time; threads with other tasks wait."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -129,7 +129,7 @@ _process = PictureProcess()
 
 
 def convert(content: bytes, full_size: bool = False) -> Picture:
-    """Re-encode a picture for emails; raises UnusablePicture or Unavailable.
+    """Re-encode a picture for emails; raises the errors of `PictureProcess.run`.
 
     Unless `full_size` is set, the result is at most `worker.MAX_WIDTH` pixels wide; an animated GIF keeps its size.
     """
@@ -139,11 +139,11 @@ def convert(content: bytes, full_size: bool = False) -> Picture:
 def shrink(content: bytes, side: int) -> bytes:
     """Return a stored picture as a WebP whose width and height are at most `side` pixels.
 
-    Raises UnusablePicture or Unavailable.
+    Raises the errors of `PictureProcess.run`.
     """
     return _process.run(ShrinkTask(content, side), bytes)
 
 
 def find_colours(content: bytes) -> tuple[str, ...]:
-    """Return up to four dominant colours of a picture as `#rrggbb`; raises UnusablePicture or Unavailable."""
+    """Return up to four dominant colours of a picture as `#rrggbb`; raises the errors of `PictureProcess.run`."""
     return _process.run(FindColoursTask(content), tuple[str, ...])

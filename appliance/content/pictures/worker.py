@@ -1,6 +1,7 @@
 """The child process that decodes pictures, one at a time and within a memory limit.
 
-It ends when the service closes the socket. Uploaded pictures are decoded only here. `process` is the service's side.
+The process ends when the service closes the socket. Uploaded pictures are decoded only here. `process` is the service's
+side.
 """
 
 import colorsys
@@ -78,7 +79,7 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 MAX_GIF_FRAMES = 200
 MAX_GIF_PIXELS = 50_000_000
-# In a longer side, the second byte could be a printable character, so that the header could also begin a script.
+# The second byte of a longer side could be a printable character, so that the header could also begin a script.
 MAX_GIF_SIDE = 8_000
 _EXTENSION, _CONTROL, _APPLICATION, _IMAGE, _END = 0x21, 0xF9, 0xFF, 0x2C, 0x3B
 _LOCAL, _INTERLACED, _LOOP = 0x80, 0x40, b"NETSCAPE2.0"
@@ -103,7 +104,7 @@ class _Gif(NamedTuple):
 
 
 class ConvertedGif(NamedTuple):
-    """A GIF after re-encoding; `frames` is their number."""
+    """A GIF after re-encoding; `frames` is the number of frames."""
 
     content: bytes
     width: int
@@ -169,7 +170,7 @@ def _read_colour_table(content: bytes, place: int, flags: int) -> tuple[bytes | 
 
 
 def _read_blocks(content: bytes, place: int) -> tuple[list[bytes], int]:
-    """Return the sub-blocks that start at an offset, and the offset after them."""
+    """Return (the sub-blocks of a GIF that start at the offset `place`, the offset after them)."""
     blocks = []
     while size := content[place]:
         blocks.append(content[place + 1 : place + 1 + size])
@@ -223,7 +224,7 @@ def _encode_frame(frame: _GifFrame, shared: bytes | None) -> bytes:
 
 
 def convert(content: bytes, full_size: bool = False) -> Picture:
-    """Re-encode a picture for emails; raises UnusablePicture.
+    """Re-encode a picture for emails; raises UnusablePicture if it is broken, too large or in an unsupported format.
 
     Unless `full_size` is set, the result is at most `MAX_WIDTH` pixels wide; an animated GIF keeps its size.
     """
@@ -278,9 +279,9 @@ def _require_still(is_animated: bool) -> None:
 
 
 def _load(image: Image.Image, widest: int | None) -> Image.Image:
-    """Decode a picture, apply its orientation, convert it to sRGB, and scale it down to the width `widest`.
+    """Decode a picture, apply its orientation, convert it to sRGB, and scale it down to a width of at most `widest`.
 
-    None keeps the width.
+    `widest=None` keeps the width. Raises UnusablePicture if the picture is broken.
     """
     orientation = _read_orientation(image)
     width, height = image.size
@@ -447,7 +448,7 @@ MAX_MEMORY_BYTES = 768 * 1024 * 1024
 
 
 def main() -> int:
-    """Run the service's tasks until it closes the socket, which is stdin (`executable.start_with_socket`)."""
+    """Run the tasks of the service until it closes the socket, which is stdin (`executable.start_with_socket`)."""
     _limit_process()
     with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -1,7 +1,7 @@
 """Edits of single values of a template by several users at once; edits of different values never conflict.
 
 An editor sends a hash of the value that it showed. If the stored value has changed since, Conflict is raised with the
-stored value, its hash, its author and its time.
+stored value, its hash, and the author and time of its last change.
 """
 
 import copy
@@ -202,7 +202,7 @@ def _set_padding_side(raw: Any, value_path: ValuePath, value: Any) -> str | None
 def parse_typed(value_path: ValuePath, typed: str) -> Any:
     """Convert the text of an input field to a value of the property.
 
-    An empty text gives None. Raises Invalid at the path.
+    An empty text gives None. Raises Invalid, with the path of the value, if the property does not allow the text.
     """
     prop = value_path.prop
     if value_path.name == "padding" and value_path.inner in PADDING_SIDES:
@@ -309,7 +309,7 @@ def edit_values(
 ) -> EditResult:  # fmt: skip
     """Change values of the section `key`, or of the theme if `key` is None; nothing is written if no value differs.
 
-    Raises NotFound, Conflict, Invalid at the path, or the errors of `store.write`.
+    Raises NotFound for an unknown template; also raises the errors of `build_value_edit` and `store.write`.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -322,7 +322,8 @@ def edit_values(
 def build_value_edit(template: Template, key: str | None, changes: list[Change]) -> Edit | None:
     """Return the edit that applies `changes` to the section `key` or the theme, or None if no value differs.
 
-    The template is not modified. Raises NotFound, Conflict, or Invalid at the path.
+    The template is not modified. Raises NotFound for an unknown section or path, Conflict if a value has changed since
+    the editor showed it, and Invalid at the path of a value that is not allowed.
     """
     design = copy.deepcopy(template.design)
     entry = None
@@ -382,8 +383,9 @@ def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
 def _validate_design(design: dict[str, Any]) -> dict[str, Any]:
     """Return a design in its stored form.
 
-    Raises Invalid if it is too large, has too many sections or tags, a list of sections is no list, or columns are
-    nested too deeply. Errors inside a section are not reported, so that they do not prevent an edit of another value.
+    Raises Invalid if the design is too large, has too many sections or tags, has `sections` or `columns` that are not a
+    list, or nests columns too deeply. Errors inside a section are not reported, so that they do not prevent an edit of
+    another value.
     """
     faults: list[str] = []
     for path, message in find_design_faults(design):
@@ -410,7 +412,7 @@ def edit_details(
 ) -> EditResult:  # fmt: skip
     """Change fields of a template besides its design; nothing is written if no value differs.
 
-    Raises NotFound, Conflict, Invalid at `email.<field>`, or the errors of `store.write`.
+    Raises NotFound for an unknown template; also raises the errors of `build_detail_edit` and `store.write`.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -423,7 +425,8 @@ def edit_details(
 def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
     """Return the edit that changes fields besides the design, or None if no value differs.
 
-    Raises NotFound, Conflict, or Invalid at `email.<field>`.
+    Raises NotFound for an unknown field, Conflict if a field has changed since the editor showed it, and Invalid at
+    `email.<field>` for a value that is not allowed.
     """
     raw, seen_hashes = {}, {}
     for change in changes:
@@ -475,7 +478,8 @@ def edit_sections(
 ) -> EditResult:
     """Apply a section edit of `section_edits`, and return the template with the key of the section to select.
 
-    Raises NotFound, Invalid if a section is misplaced or the design too large, or the errors of `store.write`.
+    Raises NotFound for an unknown template or section, Invalid if the new place of a section is not allowed or the
+    design is too large, and the errors of `store.write`.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -485,7 +489,7 @@ def edit_sections(
 
 
 def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str | None]:
-    """Return the edit that `make` produces on a copy of the design, and the key of the section to select."""
+    """Return (the edit that `make` produces on a copy of the design, key of the section to select next or None)."""
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []

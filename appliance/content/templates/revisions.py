@@ -1,4 +1,4 @@
-"""Revisions of templates: each save adds one; old ones are pruned."""
+"""Revisions of templates: each save adds a revision, and old revisions are pruned."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from appliance.storage.transactions import require_write_transaction
 CONTENT_FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design")
 _WORDS = {"body": "content", "from_name": "sender name", "from_email": "sender", "reply_to": "reply address",
           "preheader": "preview line"}  # fmt: skip
-# The number of newest edits that `prune` keeps in any case; of older edits it keeps those that its docstring names.
+# The number of newest edits that `prune` keeps in any case.
 MAX_KEPT_EDITS = 200
 # Changes of the same value by the same user within this time share one revision.
 FOLD_WINDOW_MS = 3_000
@@ -91,8 +91,9 @@ def add_revision(
 def pop_mergeable_revision(template: Template, edited_field: str | None, user_id: int | None) -> Origin | None:
     """Delete the current revision and return its origin, if the next edit continues it; otherwise return None.
 
-    An edit continues it if the same user changed the same value (`edited_field`) at most FOLD_WINDOW_MS ago. The first
-    revision, and those that are named, restored, used by a campaign or used by a version of a flow, are never deleted.
+    The next edit continues the current revision if the same user changed the same value (`edited_field`) in it at most
+    FOLD_WINDOW_MS ago. The first revision, and revisions that are named, restored, or used by a campaign or a version
+    of a flow, are never deleted.
     """
     require_write_transaction()
     if edited_field is None:
@@ -183,7 +184,7 @@ def name_revision(account_id: int, template_id: int, number: int, label: str | N
 
 
 def pin_current(template: Template, label: str) -> TemplateRevision:
-    """Name the current revision, unless it has a name, so that it is not pruned; return it."""
+    """Name the current revision, unless it has a name, so that it is not pruned; return the revision."""
     require_write_transaction()
     revision = TemplateRevision.get(
         TemplateRevision.template == template.id, TemplateRevision.number == template.revision
@@ -210,8 +211,8 @@ def prune(template_id: int) -> int:
 
     Kept are the newest MAX_KEPT_EDITS edits, the first revision, the last edit of each day, and revisions that are
     named, used by a campaign or flow version, or restored by another revision. A step of undo or redo is deleted when
-    it is at least MAX_KEPT_EDITS revisions old. Children of a deleted revision get its parent, so that undo skips the
-    gap.
+    it is at least MAX_KEPT_EDITS revisions old. Revisions based on a deleted one are then based on its parent, so that
+    undo skips the gap.
     """
     require_write_transaction()
     database = connection()

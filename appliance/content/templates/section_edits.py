@@ -39,7 +39,7 @@ INITIAL_PROPS: dict[str, dict[str, Any]] = {
 
 
 class SectionTarget(Struct):
-    """The position of a section: before or after another one (by key), or at the end of a column or of the email.
+    """The position of a section: before or after another section (by key), or at the end of a column or of the email.
 
     `parent` is the key of a columns section and `column` the index of its column. Without `before`, `after` and
     `parent` the position is the end of the email.
@@ -52,7 +52,9 @@ class SectionTarget(Struct):
 
 
 def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
-    """Return an edit that adds a section of a kind; the edit raises NotFound, or Invalid if it is not allowed there.
+    """Return an edit that adds a section of a kind.
+
+    The edit raises NotFound for an unknown kind or target, and Invalid if the section is not allowed at the target.
 
     If the target is a section inside columns and the kind is not allowed there, the section is placed after the
     columns. A section added at the end of the email is placed before a footer.
@@ -90,7 +92,7 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
 def shift_section(key: str, by: int) -> SectionEdit:
     """Return an edit that moves a section by `by` positions among its siblings (-1: up, 1: down).
 
-    It stops at the first or last position. The edit raises NotFound.
+    The section does not move past the first or last position. The edit raises NotFound for an unknown section.
     """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
@@ -115,9 +117,9 @@ def duplicate_section(key: str) -> SectionEdit:
 
 
 def remove_section(key: str) -> SectionEdit:
-    """Return an edit that removes a section and selects the nearest sibling, else its parent.
+    """Return an edit that removes a section and selects the nearest sibling, else the enclosing columns section.
 
-    The edit raises NotFound.
+    The edit raises NotFound for an unknown section.
     """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
@@ -229,7 +231,7 @@ def _fits_in_column(kind: Kind | None, level: int) -> bool:
 
 
 def _keep_footer_last(siblings: list[Any], raw: dict[str, Any], kind: Kind | None) -> None:
-    """Swap a section that was just added at the end with a footer right before it."""
+    """If a section was just added at the end, directly after a footer, swap the two."""
     place = next(index for index, sibling in enumerate(siblings) if sibling is raw)
     previous = siblings[place - 1] if place else None
     is_last = place == len(siblings) - 1

@@ -31,7 +31,8 @@ from appliance.storage.transactions import require_write_transaction
 UNTITLED = "Untitled template"
 # The sort keys of the template list; a minus before the key means descending.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
-# The links of compiled messages as (address, text), by message source; the error of a message that does not compile.
+# By message source: the links of the compiled message as (address, text), or the error of a message that does not
+# compile.
 StepMessages = Mapping[Any, tuple[tuple[str, str], ...] | MergeError]
 NO_STEP_MESSAGES: StepMessages = {}
 # Sent when the template of a flow's step changed, in the transaction of the change.
@@ -50,7 +51,7 @@ def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -
 def build_query(account_id: int, query: TemplateQuery) -> Any:
     """Return an unordered query of the matching templates.
 
-    Archived ones and those of deleted campaigns and flows are left out.
+    Archived templates, and templates of deleted campaigns and flows, are left out.
     """
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
     deleted_flows = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
@@ -133,7 +134,7 @@ def create(
 ) -> Template:  # fmt: skip
     """Create a template with its first revision; raises Invalid with all errors.
 
-    `flow_id` and `action_id` belong to the template of a flow's step, `flow_id` alone to that of a campaign.
+    Give `flow_id` and `action_id` for the template of a flow's step, and only `flow_id` for the template of a campaign.
     """
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else channel
@@ -234,8 +235,8 @@ def write(
     the values come from. `moved` marks a step of undo or redo, which adds a revision even if nothing changed. If
     `begins` is set and the write fills an empty template, undo cannot go back to the empty state.
 
-    For a campaign's template it resets the approval. It raises Invalid (`campaign_locked`) if the campaign can no
-    longer be edited, and NotAllowed if the campaign is scheduled and the user may not send.
+    A change of a campaign's template resets the approval of the campaign. Raises Invalid (`campaign_locked`) if the
+    campaign can no longer be edited, and NotAllowed if the campaign is scheduled and the user may not send.
     """
     require_write_transaction()
     campaign = require_unlocked(template)
@@ -325,7 +326,7 @@ def is_editable(campaign: Campaign) -> bool:
 def require_unlocked(template: Template) -> Campaign | None:
     """Return the campaign that a template belongs to, or None.
 
-    Raises Invalid (`campaign_locked`) if it is not editable.
+    Raises Invalid (`campaign_locked`) if the campaign is not editable.
     """
     if template.flow_id is None:
         return None
@@ -350,7 +351,7 @@ def _require_sender(user_id: int | None) -> None:
 
 
 def _reset_approval(campaign: Campaign, user_id: int | None) -> None:
-    """Set a changed campaign to be reviewed again; a scheduled one becomes a draft if the account requires approval."""
+    """Mark a changed campaign for review; a scheduled campaign becomes a draft if the account requires approval."""
     values: dict[str, Any] = {"approval_state": "pending_review", "edited_by": user_id}
     if campaign.phase == "scheduled" and campaign.account.approval_required:
         values |= {"status": "draft", "phase": "draft"}
@@ -427,7 +428,7 @@ def _set_archived(account_id: int, template_id: int, moment: int | None) -> Temp
 
 
 def count_sent_messages(template_ids: list[int]) -> dict[int, int]:
-    """Return the number of single messages created from each of these templates, by id.
+    """Return the number of single messages that were created from each template, by template id.
 
     Templates without messages are left out.
     """
@@ -561,7 +562,7 @@ def restore(
 
 
 def prepare_revision(account_id: int, template_id: int, to: int | Literal["undo", "redo"]) -> PreparedContent | None:
-    """Parse the content of the revision `to`, or of the one that undo or redo would restore; raises NotFound.
+    """Parse the content of the revision `to`, or of the revision that undo or redo would restore; raises NotFound.
 
     Returns None if there is nothing to undo or redo.
     """

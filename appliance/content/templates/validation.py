@@ -207,7 +207,7 @@ def _iterate_conditions(design: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def normalize_field(name: str, value: Any) -> Any:
     """Return a field in its stored form.
 
-    Text except the body is stripped, and None if empty; sections get `id` and `type`.
+    Texts other than the body are stripped, and an empty text becomes None. Sections of a design get `id` and `type`.
     """
     if name == "design":
         return set_ids(value) if value is not None else dict(EMPTY_DESIGN)

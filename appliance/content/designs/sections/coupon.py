@@ -1,4 +1,4 @@
-"""The coupon section: a code with a description, the last day, and a button."""
+"""The coupon section: a code with a description, the day on which it expires, and a button."""
 
 from collections.abc import Iterator
 from datetime import date, datetime
@@ -10,7 +10,7 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 
 
 def last_day(view: View) -> str:
-    """Return the last day as text, such as "31 December 2026"; a text that is not a date is returned unchanged."""
+    """Return the coupon's last day as text, such as "31 December 2026"; a text that is not a date stays unchanged."""
     date_text = (view.props.expires_at or "").strip()
     try:
         # Of a date with a time, the date is shown as written; the time zone is ignored.

@@ -17,7 +17,7 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise if no picture is chosen, or a chosen one has no alternative text."""
+    """Advise if no picture is chosen, or a chosen picture has no alternative text."""
     if not any(picture.src for picture in view.props.items):
         yield "image_missing", "a picture is not chosen yet"
     if any(picture.src and not picture.alt for picture in view.props.items):

@@ -17,7 +17,7 @@ def background_colour(view: View) -> str:
 def overlay_colour(view: View) -> str:
     """Return the translucent colour over the picture that makes the text readable, as CSS.
 
-    It is dark under white text, otherwise white.
+    The colour is dark under white text, otherwise white.
     """
     red, green, blue = theme.to_rgb("#0e1013" if text_colour(view) == "#ffffff" else "#ffffff")
     return f"rgba({red},{green},{blue},{view.props.overlay / 100:g})"
@@ -44,9 +44,9 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a button without a link, and a picture above without a title.
+    """Advise about a button without a link, and about a picture above the text without a title.
 
-    Also about merge tags in the address of the picture behind the text, which is then left out.
+    Advise also if the address of the picture behind the text has merge tags; that picture is then left out.
     """
     if view.props.cta_text and not view.props.cta_url:
         yield "link_missing", "a button leads nowhere"

@@ -12,7 +12,7 @@ def text(view: View) -> str:
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise if no picture is chosen, or it has no alternative text and is not decorative."""
+    """Advise if no picture is chosen, or the picture has no alternative text and is not decorative."""
     if not view.props.src:
         yield "image_missing", "a picture is not chosen yet"
     elif not view.props.alt and not view.props.decorative:

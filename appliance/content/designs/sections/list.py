@@ -6,7 +6,7 @@ _SIGNS = {"bullet": "•", "check": "✓", "icon": "•"}
 
 
 def marker(view: View, number: int, icon: str | None) -> str:
-    """Return the marker of a list item: its number, its own character (`icon`), or that of the style."""
+    """Return the marker of a list item: its number, its own character (`icon`), or the character of the style."""
     if view.props.style == "number":
         return f"{number}."
     return icon or _SIGNS[view.props.style] if view.props.style == "icon" else _SIGNS[view.props.style]

@@ -33,7 +33,7 @@ class Badge(NamedTuple):
 
 
 def badges(view: View) -> list[Badge]:
-    """Return up to 12 badges for the links of the section, or else for those of the brand."""
+    """Return up to 12 badges for the links of the section, or else for the links of the brand."""
     links = [(link.platform or "", link.url) for link in view.props.links if link.url]
     return [_badge(name, href) for name, href in links or view.look.links if href][:12]
 
@@ -52,9 +52,10 @@ def _badge(name: str, href: str) -> Badge:
 
 
 def badge_colours(view: View, badge: Badge) -> tuple[str, str, str, str]:
-    """Return the colours of a badge: CSS class for dark mode, background, border as CSS, and text.
+    """Return the look of a badge: (dark mode class, background colour, border, text colour).
 
-    A missing class, background or border is an empty string.
+    The CSS class changes the badge in dark mode. The border is a CSS declaration. Without a class, background or
+    border, its value is an empty string.
     """
     plain = view.background is None
     if view.props.style == "outline":
