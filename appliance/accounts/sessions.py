@@ -260,7 +260,7 @@ def _key() -> bytes:
 
 
 def _read_claims(token: str) -> dict[str, Any] | None:
-    """Return the claims of a token with a valid signature that is valid now, else None."""
+    """Return the claims of a token if its signature is valid and it is valid now, else None."""
     claims = _verify_cached(token)
     if claims is None:
         return None

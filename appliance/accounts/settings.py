@@ -78,7 +78,7 @@ def save(values: Mapping[str, Any]) -> LoadedConfig:
 
 
 def build_config(values: Mapping[str, Any]) -> LoadedConfig:
-    """Return the configuration that would result from these settings, without storing them.
+    """Return the configuration that would result from storing `values`, without storing them.
 
     A value of None means that the stored setting is deleted. Raises Invalid with every error by dotted name, also if
     the server of a secret changes and the secret is not given again. The error then belongs to the secret, or, if a

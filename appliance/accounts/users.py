@@ -195,7 +195,7 @@ def fetch_page(account_id: int, query: UserQuery) -> Page:
 
 
 def list_members(account_id: int) -> list[User]:
-    """Return all users of an account: enabled ones first, each group sorted by name."""
+    """Return all users of an account: first the enabled users, then the disabled users, each sorted by name."""
     members = User.select().where(User.account == account_id).order_by(User.name, User.id)
     return sorted(members, key=lambda user: (user.disabled_at is not None, user.name.casefold()))
 
@@ -220,7 +220,7 @@ def get(account_id: int, user_id: int) -> User:
 
 
 def get_managed(by: Actor, user_id: int) -> User:
-    """Return a user of the actor's account; raises NotAllowed if the actor may not manage the user, and NotFound."""
+    """Return a user of the actor's account; raises NotFound, or NotAllowed if the actor may not manage the user."""
     actor = _get_admin(by)
     user = get(actor.account_id, user_id)
     _require_owner_for(actor, user.role, user)
@@ -228,7 +228,7 @@ def get_managed(by: Actor, user_id: int) -> User:
 
 
 def add_member(by: Actor, new: NewUser, role: str) -> User:
-    """Add a user to the actor's account; only owners and admins may, and only owners may add owners.
+    """Add a user to the actor's account; only owners and admins may add users, and only owners may add owners.
 
     Raises NotAllowed, or the errors of `create`.
     """

@@ -143,9 +143,10 @@ def set_staleness(contact_list: ContactList) -> ContactList:
 
 
 def has_changed_since(account_id: int, moment: int, event_id: int) -> bool:
-    """Return whether data that segments depend on may have changed.
+    """Return whether the members of segments may have changed.
 
-    `moment` is a time in milliseconds, compared with changes of contacts; `event_id` is the last event that was seen.
+    That is so if a contact of the account was changed after `moment` (in milliseconds), or if there are events newer
+    than `event_id`.
     """
     newest = scalar("SELECT max(updated_at) FROM contact WHERE account_id = ?", (account_id,)) or 0
     # A change gets its timestamp a little before its transaction is committed and becomes visible.
@@ -342,7 +343,7 @@ def remove_members(account_id: int, list_id: int, contact_ids: list[int]) -> Mem
 def replace_lists_of_contact(account_id: int, contact_id: int, list_ids: list[int]) -> list[str]:
     """Make a contact a member of exactly the static lists `list_ids`; memberships in mirrors do not change.
 
-    Lists that the contact has left are skipped and returned, each as `list:N`.
+    Lists that the contact has left are skipped and returned, each as `list:N`. Raises NotFound for an unknown list.
     """
     static = {
         row[0]
@@ -440,7 +441,7 @@ _refresh_lock = threading.Lock()
 
 
 def has_stale_mirrors() -> bool:
-    """Return whether any mirror should be populated now.
+    """Select the mirrors that should be populated now, for `refresh_stale_mirrors`; return whether there are any.
 
     Call it always from the same thread (a job does so once a second), because data versions differ between connections.
     """

@@ -270,7 +270,8 @@ def _is_in_force(now: int) -> Any:
 def fetch_page(account_id: int, query: SuppressionQuery) -> Page:
     """Return a page of the suppressions in force that match the query, newest first.
 
-    A filter by a complete address also finds erased suppressions, by the hash of the address.
+    A filter by a complete address also finds erased suppressions, by the hash of the address. Raises Invalid for
+    malformed times.
     """
     query_set = Suppression.select().where(Suppression.account == account_id, _is_in_force(clock.now_ms()))
     if query.reason is not UNSET:

@@ -360,8 +360,9 @@ _MAX_ID = 2**53
 class GroupQuery(PageQuery):
     """Filters for the audience of a draft.
 
-    `why` selects the members with this skip reason, or, as `left_out`, the contacts that the exclusions remove; without
-    it the recipients are listed. `nameless` selects contacts without a first name.
+    `why` is a skip reason, which selects the members with this reason, or `left_out`, which selects the contacts that
+    the exclusions remove. Without `why`, the recipients are selected. `nameless` keeps only contacts without a first
+    name.
     """
 
     why: Short | UnsetType = UNSET
@@ -493,7 +494,7 @@ def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> Audie
 
 
 def _evaluate_now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
-    """Return (is_member, skip reason or None) of a contact in the audience of a draft."""
+    """Return (is_member, skip reason or None) of a contact, for the audience that a draft has now."""
     audience = build_audience(campaign)
     row = fetch_one(
         f"SELECT why, channel FROM ({select_members(audience)}) WHERE contact = :contact_id",

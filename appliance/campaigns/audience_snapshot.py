@@ -125,8 +125,8 @@ def delete_orphans() -> None:
         path.unlink(missing_ok=True)
 
 
-# In an account with more contacts than this, an audience whose query is slower than this is written in batches, because
-# the query would block the writer.
+# In an account with more than this number of contacts, an audience whose query takes longer than this number of seconds
+# is written in batches, because the query would block the writer.
 _LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "

@@ -88,7 +88,7 @@ def _describe_differences(label: str, sql: str, values: tuple[Any, ...]) -> list
 
 
 def check_contacts(account_id: int) -> list[str]:
-    """Return a text if any contact of the account has more accepted emails in the ledger than its counter says.
+    """Return a text if any contact of the account has more accepted emails in the ledger than in `email_sent_count`.
 
     Imports and merges may be the cause.
     """

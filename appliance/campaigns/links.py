@@ -147,7 +147,7 @@ async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:
 
 
 async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str]:
-    """Request a URL with HEAD, and with GET if HEAD fails; return (state, explanation), which is empty for `fine`."""
+    """Request a URL with HEAD, and with GET if HEAD fails; return (state, explanation), without explanation if fine."""
     address, status = href.partition("#")[0], 0
     for method in ("HEAD", "GET"):
         try:
@@ -294,7 +294,7 @@ _INSERT_BATCH = 500
 
 
 def save_links(campaign: Campaign, message: PreparedMessage) -> None:
-    """Replace the stored links of a campaign with those of its current content; raises MergeError."""
+    """Replace the stored links of a campaign with those of its content; raises MergeError if that does not compile."""
     require_write_transaction()
     delete_links(campaign.id)
     values = [

@@ -423,7 +423,7 @@ def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
 
 
 def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
-    """Yield a blocker for each merge tag without default that is empty for any recipient (docs/decisions.md#14).
+    """Yield a blocker for each merge tag without default that is empty for a member (docs/decisions.md#14).
 
     Yields nothing unless the account has `block_on_missing_variable` set.
     """

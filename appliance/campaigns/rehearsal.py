@@ -1,9 +1,9 @@
 """The rehearsal of a draft: its message is rendered for every recipient before the send, with progress.
 
 A preflight starts the rehearsal, which runs in a child process, one at a time. The result is cached in memory for up to
-`FRESH_MS`, as long as draft, audience, account and brand do not change. The result is lost when the service stops; the
-next preflight starts the rehearsal again. Messages are rendered by the functions that the send uses, so that a message
-that renders here renders in the send.
+`FRESH_MS`, as long as the draft, its lists and segments, the account and the brand do not change. The result is lost
+when the service stops; the next preflight starts the rehearsal again. Messages are rendered by the functions that the
+send uses, so that a message that renders here renders in the send.
 """
 
 import hashlib
@@ -110,7 +110,8 @@ class RecipientRenderer:
     def render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
         """Render the SMS of one contact and count it; return the problem of its text, or None.
 
-        A contact whose number or consent rules out an SMS is counted as refused, without a problem. Raises MergeError.
+        A contact whose number or consent rules out an SMS is counted as refused, without a problem. Raises MergeError
+        if the SMS does not render.
         """
         phone = _find_phone(contact)
         if phone is None:
@@ -281,7 +282,7 @@ class RehearsalRun:
         self.result = RehearsalResult(lacking=self.lacks)
 
     def run(self) -> Iterator[RehearsalResult]:
-        """Render the message for all recipients, or for a sample of more than `MAX_RENDERED` recipients of SMS.
+        """Render the message for all recipients; SMS to more than `MAX_RENDERED` recipients only for a sample of them.
 
         Yields the result so far, the same object each time, at intervals of at least `_PROGRESS_SECONDS` and at the
         end. Stops after `MAX_SECONDS`.
@@ -331,7 +332,7 @@ class RehearsalRun:
     def _render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
         """Render the message of one contact; return why its text cannot be sent, or None.
 
-        Raises MergeError.
+        Raises MergeError if the message does not render.
         """
         if self.content is None:
             return self.sms.render(contact, filled_in) if self.sms is not None else None

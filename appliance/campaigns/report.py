@@ -217,7 +217,8 @@ class Term(Struct):
 class LedgerFigures(Struct):
     """The ledger of a campaign: each member of the audience is counted in exactly one of the terms.
 
-    `delivered_to` is the number of accepted messages minus bounces; the rates of the report are shares of it.
+    `delivered_to` is the number of accepted messages minus bounces. The rates of opens, clicks, unsubscribes and
+    complaints are shares of it.
     """
 
     audience: Count
@@ -244,7 +245,7 @@ class EngagementFigures(Struct):
 
 
 class LinkFigures(Struct):
-    """The clicks of one link. The rate of `clicked` is the share of those who clicked it in all who clicked any link.
+    """The clicks of one link. The rate of `clicked` is a share of the recipients who clicked any link.
 
     A link that is not `counted` is sent with its own URL and is not tracked: opt-out links, `mailto:` and `tel:` links,
     and URLs whose host contains a merge tag.

@@ -118,7 +118,7 @@ _cache = _ReportCache()
 
 
 def build_report(account_id: int, campaign_id: int) -> Report:
-    """Return the report of a campaign; with an audience of at least `_MIN_CACHED_AUDIENCE` it may be a cached one.
+    """Return the report of a campaign; with an audience of at least `_MIN_CACHED_AUDIENCE`, the report may be cached.
 
     Raises NotFound.
     """
@@ -198,7 +198,7 @@ _HitCounts = dict[tuple[str, int | None], tuple[int, int, int]]
 
 
 def _load_hits(campaign_id: int) -> _HitCounts:
-    """Count a campaign's hits by people and by machines; the latest hits are not classified yet and left out."""
+    """Count a campaign's hits by people and by machines; hits without a verdict, the latest ones, are left out."""
     hits: _HitCounts = {}
     for kind, number, verdict, count, is_named in rows(
         "SELECT kind, number, verdict, count(*), count(message_id) FROM hit WHERE campaign_id = ? GROUP BY 1, 2, 3",
@@ -390,7 +390,7 @@ class Conversion(NamedTuple):
 
 
 def list_conversions(campaign: Campaign) -> list[Conversion]:
-    """Return the three events that the most people caused within a week after their first click, most people first.
+    """Return up to three events that most people caused within a week after they clicked, most people first.
 
     Events that the service itself records, and test events, do not count. Cached for at least five seconds.
     """

@@ -110,7 +110,8 @@ def raise_for_findings(findings: list[Finding]) -> None:
 def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = NOT_PREPARED) -> Campaign:
     """Fix content, sender and audience of a campaign, and start sending when the hold ends; no blocker is checked.
 
-    Raises Unavailable if an earlier send of the campaign is still being undone.
+    Raises Unavailable if an earlier send of the campaign is still being undone, and MergeError if the content does not
+    compile.
     """
     require_write_transaction()
     if campaign.pending_end is not None:
@@ -231,7 +232,7 @@ def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -
     """Start a scheduled campaign that is due, or pause it if it is later than `limits.max_lateness` or has blockers.
 
     Do nothing if the campaign is no longer scheduled or not yet due, so that it starts once and never early
-    (docs/promises.md, P8), or while an earlier send is being undone.
+    (docs/promises.md, P8), or while an earlier send is being undone. Raises NotFound.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)

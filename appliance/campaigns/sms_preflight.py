@@ -41,9 +41,9 @@ _MAX_CHARACTERS_NAMED = 3
 
 
 def compile_sms(campaign: Campaign) -> "CompiledTemplate | None":
-    """Return the compiled text of an SMS campaign, or None if it is empty.
+    """Return the compiled text of an SMS campaign, or None if the text is empty.
 
-    Raises MergeError.
+    Raises MergeError if the text does not compile.
     """
     body = campaign.template.body
     if not (body or "").strip():

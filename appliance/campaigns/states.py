@@ -302,7 +302,10 @@ def list_auto_pause_candidates() -> list[tuple[int, int]]:
 
 
 def check_auto_pause(account_id: int, campaign_id: int) -> str | None:
-    """Pause a live campaign if it exceeds a limit; return the reason, or None if it does not. Raises NotFound."""
+    """Pause a live campaign if it exceeds a limit of the automatic pause; return the reason or None.
+
+    Raises NotFound.
+    """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     reason = find_auto_pause_reason(campaign) if campaign.phase in _LIVE else None

@@ -90,7 +90,7 @@ class CampaignCreate(Struct):
 class CampaignPatch(Struct):
     """A change of a campaign.
 
-    With `updated_at` as last read, the change is rejected if the campaign was changed since.
+    If `updated_at` is given as it was last read, the change is rejected if the campaign was changed since then.
     """
 
     REFUSED: ClassVar[RefusedKeys] = findings.PATCH
@@ -127,7 +127,7 @@ class CampaignPatch(Struct):
 
 
 class CampaignCopy(Struct):
-    """The duplicate of a campaign; its default name is the original one with "(copy)" appended."""
+    """The duplicate of a campaign; its default name is the original name with "(copy)" appended."""
 
     name: Name | UnsetType = UNSET
 
@@ -135,7 +135,7 @@ class CampaignCopy(Struct):
 class SendRequest(Struct):
     """Changes to a campaign that are applied together with its send, and options of the send.
 
-    A future `scheduled_at` schedules the campaign; a past one, or null, sends it now.
+    A future `scheduled_at` schedules the campaign; a past time, or null, sends it now.
     """
 
     REFUSED: ClassVar[RefusedKeys] = findings.SEND
@@ -212,9 +212,9 @@ _ZERO_SUMS = dict.fromkeys(("audience", "pending", *FINAL_STATUSES, "accepted"),
 def list_campaigns(account_id: int, query: CampaignQuery, order: str = "", sums: bool = True) -> Page:
     """Return a page of an account's campaigns with trigger, template and details.
 
-    `order` is a name of `ORDERS`, with a minus for descending; the default is newest first. Without `sums`, only the
-    messages of live and paused campaigns are counted; the others have `stats` None, and only their stored counters.
-    Raises Invalid for an unknown status.
+    `order` is a name of `ORDERS`, with a minus for descending; the default is newest first. Without `sums`, messages
+    are counted only for live and paused campaigns; other campaigns have `stats` None. Raises Invalid for an unknown
+    status.
     """
     matches = select_matching(account_id, query)
     sort = _get_order(order) if order else (Campaign.created_at.desc(), Campaign.id.desc())
@@ -332,7 +332,7 @@ def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
 
 
 def add_sums(campaign: Campaign) -> Campaign:
-    """Set `stats`, the number of a campaign's messages by status and in all, if it is missing; return the campaign.
+    """Set `stats`, the number of a campaign's messages by status and in all, unless it is set; return the campaign.
 
     Keys: those of `_ZERO_SUMS`.
     """

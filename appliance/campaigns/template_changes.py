@@ -69,8 +69,8 @@ def apply_template(account_id: int, campaign_id: int, source: int | str, user_id
     """Copy the content of a template (by its id) or a starter (by its key) into a campaign.
 
     An email campaign without a subject or preheader also gets that of the template or starter. Raises NotFound for an
-    unknown campaign, template or starter, and Invalid if the template is for the other channel or the campaign is
-    locked.
+    unknown campaign, template or starter, Invalid if the template is for the other channel or the campaign is locked,
+    and NotAllowed if the campaign is scheduled and the user may not send.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -91,7 +91,8 @@ def apply_template(account_id: int, campaign_id: int, source: int | str, user_id
 def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:
     """Replace the body and design of an email campaign with HTML.
 
-    Raises NotFound, or Invalid if the campaign is SMS or locked.
+    Raises NotFound, Invalid if the campaign is SMS or locked, and NotAllowed if it is scheduled and the user may not
+    send.
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)

@@ -75,7 +75,7 @@ _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {
 
 
 def get(account_id: int) -> Brand:
-    """Return the brand of an account, which is created with it; raises NotFound for an unknown account."""
+    """Return the brand of an account, which is created with the account; raises NotFound for an unknown account."""
     brand = Brand.get_or_none(Brand.account == account_id)
     if brand is None:
         raise NotFound
@@ -108,7 +108,7 @@ def update(account_id: int, request: BrandWrite) -> Brand:
 def preview_changes(account_id: int, request: BrandWrite) -> Brand:
     """Return the unsaved brand with the valid fields of the request.
 
-    Links and invalid fields keep their stored values.
+    Links and invalid fields keep their stored values. Raises NotFound for an unknown account.
     """
     brand, faults = get(account_id), Faults()
     _collect_faults(account_id, request, faults)

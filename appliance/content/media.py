@@ -112,7 +112,7 @@ def _pictures(account_id: int) -> Any:
 
 
 def find_served(signed_id: str) -> ServedPicture | None:
-    """Return the content of a picture by its signed id, or None."""
+    """Return the content of the picture with a signed id, or None if there is no such picture."""
     row = fetch_one("SELECT content_type, content FROM media WHERE signed_id = ?", (signed_id,))
     return ServedPicture(*row) if row else None
 
@@ -168,7 +168,8 @@ def _find_current_uses(account_id: int, name: str) -> list[dict[str, Any]]:
 def require_unused(account_id: int, media_id: int) -> None:
     """Raise Invalid if a picture is in use, also by single messages. Call it before `delete`, outside the transaction.
 
-    The check searches every message of the account since the upload, which takes too long for a write transaction.
+    The check searches every message of the account since the upload, which takes too long for a write transaction. Also
+    raises NotFound.
     """
     _raise_if_used(find_uses(account_id, media_id))
 
@@ -176,8 +177,8 @@ def require_unused(account_id: int, media_id: int) -> None:
 def delete(account_id: int, media_id: int) -> Media:
     """Delete a picture and return its row.
 
-    Raises NotFound, or Invalid if a template, campaign, flow or the brand uses it. Single messages are not checked
-    here: see `require_unused`.
+    Raises NotFound, or Invalid if a template, campaign, flow or the brand uses the picture. Single messages are not
+    checked here: see `require_unused`.
     """
     require_write_transaction()
     media = get(account_id, media_id)

@@ -89,7 +89,7 @@ class EventQuery(PageQuery):
 
 
 class _Chain(threading.local):
-    """The least chain depth of the events that the current thread records, and whether they are test events."""
+    """The minimum chain depth of the events that the current thread records, and whether they are test events."""
 
     depth: int = 0
     test: bool = False
@@ -102,7 +102,7 @@ _chain = _Chain()
 def at_chain_depth(depth: int, test: bool = False) -> Iterator[None]:
     """Give all events that this thread records in the block at least the chain depth `depth` (docs/decisions.md#12).
 
-    Steps of flows use it. With `test`, which is set for a test run, the events are test events, so that they start no
+    Steps of flows use this. With `test`, which is set for a test run, the events are test events, so that they start no
     real flows.
     """
     before = _chain.depth, _chain.test
@@ -377,7 +377,7 @@ class MailHealth(NamedTuple):
 
 
 def get_mail_health(account_id: int, days: int = 30) -> MailHealth:
-    """Return the mail health of an account without test events; cached for at least 10 s."""
+    """Return the counts of `MailHealth` for an account, without test events; cached for at least 10 seconds."""
 
     def count() -> MailHealth:
         counts: dict[str, int] = dict(rows(_MAIL_HEALTH, (account_id, clock.now_ms() - days * _DAY_MS)))

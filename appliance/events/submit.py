@@ -259,7 +259,7 @@ class Submitted(NamedTuple):
 def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None:
     """Return the address of the contact that must be created before the event is recorded, or None.
 
-    None is returned if the client did not ask to create the contact, if the contact exists, and if the event is invalid
+    None is returned if the client did not ask to create the contact, if the contact exists, or if the event is invalid
     or was recorded before.
     """
     if (

@@ -186,6 +186,7 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
 
     `is_theirs` says that the owner of the address has confirmed the values. Otherwise existing values are not replaced.
     `submission.phone` is left out if the contact already has a phone number, or if another contact has this number.
+    Raises Invalid if the contact would be invalid, such as for too much custom data.
     """
     require_write_transaction()
     existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -227,7 +228,7 @@ def _update_contact(
 
 
 def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
-    """Parse a validated body into a Struct, without custom data if the body is invalid with it; raises Invalid."""
+    """Parse a body into a Struct, without its custom data if that is invalid; raises Invalid for other errors."""
     try:
         return validation.read(request_type, body)
     except Invalid:

@@ -22,7 +22,7 @@ from appliance.storage.models import Channel, Contact, Erasure
 from appliance.storage.models.account import CONTACTS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Sent in the transaction that deletes contacts, with their ids, while their rows still exist.
+# Sent with the ids of contacts in the transaction that deletes them, before their rows are deleted.
 contacts_deleting = Signal[[list[int]]]()
 # Sent in the transaction that merges two contacts: the id that stays, the id that is merged into it, and the time in
 # milliseconds.
@@ -389,7 +389,8 @@ def _stop_overwriting() -> None:
 def purge_search_index(pages: int = 250) -> bool:
     """Remove words of deleted contacts from up to `pages` pages of the search index; return whether more may remain.
 
-    The index keeps the words of a deleted contact until its segment is merged, which may otherwise never happen.
+    The index keeps the words of a deleted contact until FTS5 merges the pages that contain them, which may otherwise
+    never happen.
     """
     overwrite_deleted_data()
     changes_before = connection().total_changes()

@@ -88,7 +88,10 @@ def count_matches(words: str, account_id: int | None) -> int:
 
 
 def newest_matches(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
-    """Return a page of the ids of contacts that match `words`, highest id first; None means those of all accounts."""
+    """Return a page of the ids of contacts that match `words`, highest id first.
+
+    `account_id=None` means the contacts of all accounts.
+    """
     matches = rows(
         f"SELECT s.rowid FROM {_from_clause(account_id)} WHERE {_MATCH} "
         "ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
@@ -187,7 +190,8 @@ def page_of_filtered(
 
     `by_time` says that the condition compares only times, for which SQLite may choose an index. Otherwise the matches
     are counted by reading all contacts, once after each write, and the page is read from the nearer end. If `count` is
-    given, it is used as the total and may be slightly outdated; the page is then read from the beginning.
+    given, it is used as the total and may be slightly outdated; the page is then read from the beginning. Raises
+    Invalid if counting takes too long.
     """
     table = "contact c" if by_time else "contact c NOT INDEXED"
     is_exact = count is None

@@ -286,7 +286,10 @@ class ContactCounts(NamedTuple):
 
 
 def count_contacts(account_id: int) -> ContactCounts:
-    """Return the numbers of contacts of an account, cached until the next write."""
+    """Return the numbers of contacts of an account, cached until the next write.
+
+    Raises Invalid if counting takes too long.
+    """
     count_sql = "SELECT count(DISTINCT contact_id) FROM channel"
     params = {"account": account_id}
     return ContactCounts(
@@ -417,7 +420,10 @@ def _segment_conditions(account_id: int, segment_id: Any) -> list[Compiled]:
 
 
 def _rule_conditions(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
-    """Return filters as one condition or as two that must both hold; of two, the first one uses an index."""
+    """Return filters as one condition or as two that must both hold; of two, the first one uses an index.
+
+    Raises Invalid for filters that cannot be parsed, and for too many conditions.
+    """
     start, remainder = query_plan.plan_query(
         members.parse_filters(account_id, rules), members.build_scope(account_id), prefix
     )

@@ -231,7 +231,10 @@ _EVENT = "event."
 
 
 def find_field(name: str, place: FilterPlace, triggering: str = "") -> Field | None:
-    """Return the field with a name in a place, or None; `triggering` is the SQL of the triggering event's data."""
+    """Return the field that a filter in `place` means by `name`, or None if there is none.
+
+    `triggering` is the SQL of the triggering event's data, for a split of a flow.
+    """
     if name.startswith(_EVENT):
         document = {FilterPlace.WHERE: "e.data", FilterPlace.SPLIT: triggering}.get(place)
         return _json_field(name, name.removeprefix(_EVENT), document) if document else None

@@ -227,7 +227,7 @@ def describe_filters(account_id: int, nodes: list[Node], scope: Scope) -> str:
 
 
 def fetch_name(account_id: int, kind: str, number: int) -> str:
-    """Return the name of a list, segment, flow or campaign; for a deleted one the kind and id, such as `list 7`."""
+    """Return the name of a list, segment, flow or campaign; if it was deleted, its kind and id, such as `list 7`."""
     return str(scalar(_NAMES[kind], (account_id, number)) or f"{kind} {number}")
 
 

@@ -84,13 +84,19 @@ def parse_filters(account_id: int, filters: Any, writing: bool = False) -> list[
 
 
 def compile_condition(account_id: int, filters: Any, prefix: str = "f") -> Compiled:
-    """Compile stored filters of an account into a condition on the contact alias `c`; raises Invalid."""
+    """Compile stored filters of an account into a condition on the contact alias `c`.
+
+    Raises Invalid if the filters cannot be parsed or have too many conditions.
+    """
     scope = build_scope(account_id)
     return compiler.compile_filters(parse.parse_filters(filters, scope), scope, prefix)
 
 
 def compile_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:
-    """Compile the filters of a segment into a condition on `c`, which is false if the segment does not exist."""
+    """Compile the filters of a segment into a condition on `c`, which is false if the segment does not exist.
+
+    Raises the errors of `compile_condition`.
+    """
     segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     return Compiled("0", {}) if segment is None else compile_condition(account_id, segment.filters, prefix)
 
@@ -138,7 +144,10 @@ def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[Non
 
 
 def count_contacts(account_id: int) -> int:
-    """Return the number of contacts of an account, cached until the next write to the database."""
+    """Return the number of contacts of an account, cached until the next write.
+
+    Raises Invalid if counting takes too long.
+    """
     return cached_count("SELECT count(*) FROM contact WHERE account_id = :account", {"account": account_id})
 
 

@@ -26,7 +26,8 @@ from appliance.storage.transactions import require_write_transaction
 #
 # An index is an ordinary table, because SQLite would create a real index in one transaction, which blocks all writes.
 # Triggers keep it current. Existing contacts are added in small transactions, in the order of the index, so that each
-# transaction changes few pages. Their number is limited because each index makes writes of contacts slightly slower.
+# transaction changes few pages. The number of indexes is limited because each index makes writes of contacts slightly
+# slower.
 
 MAX_INDEXES = 8
 # Below this number of contacts, an index costs more than it saves.
@@ -194,7 +195,7 @@ def estimate_shares(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int,
 
 
 def count_matching(nodes: Sequence[Node], scope: Scope, condition: str = "1") -> tuple[int, list[int]]:
-    """Return (number of contacts that fulfil an SQL condition, for each filter how many of these it matches by itself)."""
+    """Return (number of contacts that fulfil `condition`, for each filter the number of these that match it alone)."""
     parameters: dict[str, Any] = {"account": scope.account_id}
     sums = []
     for index, node in enumerate(nodes):
@@ -257,7 +258,7 @@ class QueryPlan(NamedTuple):
 def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
     """Return the plan of a query over many contacts whose filters must all match.
 
-    `prefix` keeps the names of parameters apart.
+    `prefix` keeps the names of parameters apart. Raises Invalid for more than `compiler.MAX_CONDITIONS` conditions.
     """
     largest = int(scalar("SELECT coalesce(max(id), 0) FROM contact") or 0)
     best: _Start | None = None

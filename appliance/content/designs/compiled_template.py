@@ -145,7 +145,8 @@ def _has_safe_scheme(run: str) -> bool:
 def check_blocks(html: str, start: int, end: int) -> None:
     """Raise AddressError unless every block tag within `html[start:end]`, an attribute value, begins and ends there.
 
-    A condition that spans the end of an attribute could leave out its closing quote, and text would become attributes.
+    A condition that spans the end of an attribute could leave out the attribute's closing quote, so that text would
+    become attributes.
     """
     open_blocks: list[str] = []
     for tag in MERGE_TAG.finditer(html, start, end):

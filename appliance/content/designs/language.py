@@ -51,7 +51,7 @@ _DATE_WIDTH = re.compile(r"%[-_^#]*\d")
 
 
 class _LimitedContext(RenderContext):
-    """The Liquid context of one rendering, with limits of loops and processor time (docs/decisions.md#11).
+    """The Liquid context of one rendering, which limits loops and processor time (docs/decisions.md#11).
 
     `until` is the deadline, as processor time of the thread.
     """
@@ -125,7 +125,7 @@ def render_template(template: BoundTemplate, values: Mapping[str, Any], until: f
 
 
 class _LimitedEnvironment(Environment):
-    """A Liquid environment with limits of nesting; the limits of iterations, output and time apply during rendering."""
+    """A Liquid environment that limits nesting; iterations, output and time are limited during rendering."""
 
     block_nesting_limit = 8
     context_depth_limit = 16

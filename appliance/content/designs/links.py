@@ -115,7 +115,7 @@ def _iterate_ends(masked: str, start: int, end: int) -> Iterator[int]:
 
 
 def _iterate_anchors(html: str, masked: str) -> Iterator[tuple[Element, LinkPosition, int]]:
-    """Yield each anchor that has an address, the position of the address, and the start of the next anchor."""
+    """Yield (anchor, position of its address, start of the next anchor) for each anchor that has an address."""
     anchors = list(markup.iterate_elements(masked, _ANCHOR))
     for index, anchor in enumerate(anchors):
         href = anchor.value("href")

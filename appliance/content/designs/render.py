@@ -201,7 +201,7 @@ class _Rendering:
         return environment().get_template(f"{name}.mjml")
 
     def _wrap_conditions(self, section: Section, mjml: str, text: str) -> tuple[str, str]:
-        """Return MJML and text of a section inside a condition, if the section has filters (`show_if`).
+        """Return the MJML and the text of a section, inside a condition if the section has filters (`show_if`).
 
         The blank line after the text is inside the condition too, so that a hidden section leaves no gap.
         """

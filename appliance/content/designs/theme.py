@@ -318,7 +318,7 @@ def _css(theme: Theme, direction: str) -> str:
 def _dark_css(theme: Theme) -> str:
     """Return the style block for dark mode.
 
-    Dark mode has a style block of its own, because clients drop a whole style block that they cannot parse.
+    Dark mode has a separate style block, because clients drop a whole style block if they cannot parse a part of it.
     """
     image_rules = ".d-light{display:none!important}.d-dark{display:block!important}"
     # Outlook.com and its apps change colours in dark mode, and mark the changed elements with `data-ogsc`.

@@ -146,7 +146,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class ConvertTask(Struct, tag="remake"):
-    """The task to re-encode an uploaded picture for emails; `full_size` keeps its width."""
+    """The task to re-encode an uploaded picture for emails; `full_size` keeps the width of the picture."""
 
     content: bytes
     full_size: bool = False

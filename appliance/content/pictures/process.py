@@ -48,7 +48,7 @@ class PictureProcess:
         """Return the result of a task as an object of type `kind`.
 
         Raises UnusablePicture for a picture that cannot be decoded, and Unavailable if the process does not start or
-        ends.
+        ends unexpectedly.
         """
         with self._lock:
             if self._timer is not None:

@@ -123,7 +123,7 @@ def convert_gif(content: bytes) -> ConvertedGif:
 
 
 def _read_gif(content: bytes) -> _Gif:
-    """Read the blocks of a GIF without decoding the pixels, and check all sizes; raises UnusablePicture."""
+    """Read the blocks of a GIF without decoding pixels; raises UnusablePicture if it is broken or too large."""
     width, height, flags, background, _ = struct.unpack_from("<HHBBB", content, 6)
     check_size(width, height, max_side=MAX_GIF_SIDE)
     colours, place = _read_colour_table(content, 13, flags)
@@ -448,7 +448,7 @@ MAX_MEMORY_BYTES = 768 * 1024 * 1024
 
 
 def main() -> int:
-    """Run the tasks of the service until it closes the socket, which is stdin (`executable.start_with_socket`)."""
+    """Run tasks until the service closes the socket, which is stdin (`executable.start_with_socket`)."""
     _limit_process()
     with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -489,7 +489,10 @@ def edit_sections(
 
 
 def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str | None]:
-    """Return (the edit that `make` produces on a copy of the design, key of the section to select next or None)."""
+    """Return (the edit that `make` produces on a copy of the design, key of the section to select next or None).
+
+    Raises the errors of `make`, and Invalid if the design becomes too large.
+    """
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []

@@ -209,10 +209,10 @@ def find_at(template: Template, moment: int) -> TemplateRevision | None:
 def prune(template_id: int) -> int:
     """Delete old revisions and return the number deleted.
 
-    Kept are the newest MAX_KEPT_EDITS edits, the first revision, the last edit of each day, and revisions that are
-    named, used by a campaign or flow version, or restored by another revision. A step of undo or redo is deleted when
-    it is at least MAX_KEPT_EDITS revisions old. Revisions based on a deleted one are then based on its parent, so that
-    undo skips the gap.
+    These are kept: the newest MAX_KEPT_EDITS edits, the first revision, the last edit of each day, and revisions that
+    are named, used by a campaign or flow version, or restored by another revision. A step of undo or redo is deleted
+    when it is at least MAX_KEPT_EDITS revisions old. Revisions based on a deleted revision are then based on its
+    parent, so that undo skips the gap.
     """
     require_write_transaction()
     database = connection()

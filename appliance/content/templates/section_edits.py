@@ -72,7 +72,10 @@ def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
 
 
 def move_section(key: str, spot: SectionTarget) -> SectionEdit:
-    """Return an edit that moves a section; the edit raises NotFound, or Invalid if the section is not allowed there."""
+    """Return an edit that moves a section.
+
+    The edit raises NotFound for an unknown section or target, and Invalid if the section is not allowed at the target.
+    """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
@@ -105,7 +108,10 @@ def shift_section(key: str, by: int) -> SectionEdit:
 
 
 def duplicate_section(key: str) -> SectionEdit:
-    """Return an edit that inserts a copy of a section, with new ids, after it; the edit raises NotFound."""
+    """Return an edit that inserts a copy of a section, with new ids, directly after the section.
+
+    The edit raises NotFound for an unknown section.
+    """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
@@ -137,8 +143,9 @@ def remove_section(key: str) -> SectionEdit:
 def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
     """Return an edit of a list property of a section; `name` is the name of the property.
 
-    `act` is `add`, `remove`, `up` or `down`; the last three apply to the entry at index `at`. The edit raises NotFound,
-    or Invalid if the list would have more or fewer entries than its property allows.
+    `act` is `add`, `remove`, `up` or `down`; the last three apply to the entry at index `at`. The edit raises NotFound
+    for an unknown section, property, act or entry, and Invalid if the list would have more or fewer entries than its
+    property allows.
     """
 
     def make(design: dict[str, Any], section_entries: list[Entry]) -> tuple[str, str | None]:

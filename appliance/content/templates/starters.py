@@ -31,7 +31,7 @@ class Starter(NamedTuple):
 
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
-    """Return the starters with the header, social links and footer of a brand; buttons link to its first website."""
+    """Return the starters with the header, social links and footer of a brand; buttons link to the brand's website."""
     home = get_home_url(look)
     return tuple(
         Starter(key, label, description, subject, preheader,

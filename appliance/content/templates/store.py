@@ -176,10 +176,10 @@ def update(
     account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None,
     revision: int | None = None, prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Update a template; raises NotFound, Conflict if it changed since it was read, or Invalid with all errors.
+    """Update a template; raises NotFound, Invalid with all errors, or Conflict if it was changed since it was read.
 
-    The state that was read is identified by `request.updated_at` or the number of its `revision`; without both there is
-    no check. Raises the errors of `write` too.
+    The state that was read is identified by `request.updated_at` or by the number of the `revision`; without both there
+    is no check. Also raises the errors of `write`.
     """
     require_write_transaction()
     template = get(account_id, template_id)
@@ -304,7 +304,7 @@ def _normalized_values(template: Template, request: Content) -> dict[str, Any]:
 
 
 def delete(account_id: int, template_id: int) -> Template:
-    """Delete a stand-alone template and return it; raises NotFound, or Invalid if it belongs to a campaign or flow."""
+    """Delete a stand-alone template and return it; raises NotFound, or Invalid for a template of a campaign or flow."""
     require_write_transaction()
     template = get(account_id, template_id)
     if template.flow_id is not None:
@@ -520,8 +520,8 @@ def undo(
 ) -> Template:  # fmt: skip
     """Restore the content before the last edit.
 
-    Raises NotFound, Conflict if `revision` is not the current one, Invalid if there is nothing to undo, or the errors
-    of `write`.
+    Raises NotFound, Conflict if `revision` is not the current revision, Invalid if there is nothing to undo, or the
+    errors of `write`.
     """
     return _undo_or_redo(account_id, template_id, user_id, revision, "undo", prepared)
 
@@ -530,10 +530,10 @@ def redo(
     account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None,
     prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Reverse an undo.
+    """Reverse the last undo.
 
-    Raises NotFound, Conflict if `revision` is not the current one, Invalid if there is nothing to redo, or the errors
-    of `write`.
+    Raises NotFound, Conflict if `revision` is not the current revision, Invalid if there is nothing to redo, or the
+    errors of `write`.
     """
     return _undo_or_redo(account_id, template_id, user_id, revision, "redo", prepared)
 
@@ -544,7 +544,7 @@ def restore(
 ) -> Template:  # fmt: skip
     """Restore the content of the revision `number` as a new edit.
 
-    Raises NotFound, Conflict if `revision` is not the current one, or the errors of `write`.
+    Raises NotFound, Conflict if `revision` is not the current revision, or the errors of `write`.
     """
     require_write_transaction()
     template = get(account_id, template_id)

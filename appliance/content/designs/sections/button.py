@@ -7,7 +7,7 @@ from appliance.content.designs.kind import Kind, View, choice, colour, line, num
 
 
 def text(view: View) -> str:
-    """Return the button's label, its link, and the note."""
+    """Return the section as plain text: the button's label, its link, and the note."""
     note = f"\n{view.props.note}" if view.props.note else ""
     return f"{view.props.text}:\n{view.props.href or '#'}{note}"
 

@@ -25,7 +25,7 @@ def widths(view: View) -> list[float]:
 
 
 def cells(view: View) -> list[tuple[float, InnerContent]]:
-    """Return the width in percent and the rendered content of each column; each column is rendered only once."""
+    """Return (width in percent, rendered content) of each column; each column is rendered only once."""
     if view.cache is None:
         view.cache = _cells(view)
     rendered: list[tuple[float, InnerContent]] = view.cache
@@ -59,7 +59,7 @@ def table(view: View) -> str:
 
 
 def text(view: View) -> str:
-    """Return the texts of the columns, separated by blank lines."""
+    """Return the plain texts of the columns, separated by blank lines."""
     return "\n\n".join(inner.text for _, inner in cells(view) if inner.text)
 
 

@@ -26,7 +26,7 @@ def expiry_line(view: View) -> str:
 
 
 def text(view: View) -> str:
-    """Return the description, the code on a separate line, the last day, and the button."""
+    """Return the section as plain text: the description, the code on a separate line, the last day, and the button."""
     parts = [view.plain_text(view.props.text), f"    {view.props.code}" if view.props.code else "", expiry_line(view)]
     if view.props.button and view.props.button.text:
         parts.append(f"{view.props.button.text}:\n{view.props.button.href or '#'}")

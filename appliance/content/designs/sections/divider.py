@@ -4,7 +4,7 @@ from appliance.content.designs.kind import Kind, View, choice, colour, line, num
 
 
 def text(view: View) -> str:
-    """Return a row of dashes."""
+    """Return the section as plain text: a row of dashes."""
     return "-" * 24
 
 

@@ -9,7 +9,7 @@ ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.phy
 
 
 def text(view: View) -> str:
-    """Return the footer as text: the author's text and links, name and address, and the links for recipients."""
+    """Return the footer as plain text: the author's text and links, name and address, and the links for recipients."""
     lines = [view.plain_text(view.props.text)]
     lines += [f"{link.text}: {link.href}" for link in view.props.links if link.href]
     lines.append(ADDRESS)

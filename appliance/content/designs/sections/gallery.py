@@ -8,7 +8,7 @@ GAP = 8
 
 
 def text(view: View) -> str:
-    """Return a line with the alternative text and link of each picture."""
+    """Return the section as plain text: for each picture, a line with its alternative text and link."""
     lines = [
         " ".join(part for part in (f"[{picture.alt}]" if picture.alt else "", picture.href) if part)
         for picture in view.props.items

@@ -6,7 +6,7 @@ from appliance.content.designs.kind import Kind, View, choice, colour, image, it
 
 
 def text(view: View) -> str:
-    """Return the name, and the links on one line."""
+    """Return the section as plain text: the name, and on the next line the links."""
     name = view.props.wordmark_text or view.props.logo_alt or view.look.company_name
     links = "  ".join(f"{link.text or link.href}: {link.href}" for link in view.props.links if link.href)
     return "\n".join(part for part in (name, links) if part)

@@ -4,7 +4,7 @@ from appliance.content.designs.kind import Kind, View, choice, colour, line, num
 
 
 def text(view: View) -> str:
-    """Return the heading as text; a heading of level 1 is underlined."""
+    """Return the heading as plain text; a heading of level 1 is underlined."""
     heading = (view.props.text or "").strip()
     return f"{heading}\n{'=' * min(len(heading), 40)}" if view.props.level == "1" and heading else heading
 

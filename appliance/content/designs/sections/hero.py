@@ -35,7 +35,7 @@ def background_url(view: View) -> str:
 
 
 def text(view: View) -> str:
-    """Return the title with an underline, the subtitle, and the button."""
+    """Return the section as plain text: the title with an underline, the subtitle, and the button."""
     title = (view.props.title or "").strip()
     parts = [f"{title}\n{'=' * min(len(title), 40)}" if title else "", view.props.subtitle or ""]
     if view.props.cta_text:

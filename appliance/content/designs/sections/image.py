@@ -6,7 +6,7 @@ from appliance.content.designs.kind import Kind, View, flag, image, line, number
 
 
 def text(view: View) -> str:
-    """Return the alternative text, unless the picture is decorative, and the link."""
+    """Return the section as plain text: the alternative text, unless the picture is decorative, and the link."""
     alt_text = "" if view.props.decorative else f"[{view.props.alt}]" if view.props.alt else ""
     return f"{alt_text}\n{view.props.href}".strip() if view.props.href else alt_text
 

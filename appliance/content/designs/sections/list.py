@@ -13,7 +13,7 @@ def marker(view: View, number: int, icon: str | None) -> str:
 
 
 def text(view: View) -> str:
-    """Return the items with "-" or their number; the text of an item is on the lines below its title."""
+    """Return the items as plain text, each with "-" or its number, and with its text on the lines below its title."""
     lines = []
     for number, item in enumerate(view.props.items, 1):
         marker = f"{number}. " if view.props.style == "number" else "- "

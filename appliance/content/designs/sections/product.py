@@ -25,7 +25,7 @@ FIELDS = (
 
 
 def to_text(view: View, product: SimpleNamespace) -> str:
-    """Return a product as text: name and prices, description, and the link of the button or else of the product."""
+    """Return a product as plain text: name and prices, description, and the link of the button, else of the product."""
     price = product.price or ""
     if product.old_price:
         price = f"{price} (was {product.old_price})".strip()
@@ -43,7 +43,7 @@ def advise_product(product: Any) -> Iterator[tuple[str, str]]:
 
 
 def text(view: View) -> str:
-    """Return the product as text."""
+    """Return the section as plain text (see `to_text`)."""
     return to_text(view, view.props)
 
 

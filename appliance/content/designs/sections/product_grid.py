@@ -9,7 +9,7 @@ GAP = 24
 
 
 def text(view: View) -> str:
-    """Return the products as text, separated by blank lines."""
+    """Return the products as plain text, separated by blank lines."""
     return "\n\n".join(product.to_text(view, entry) for entry in view.props.items)
 
 

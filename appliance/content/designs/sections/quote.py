@@ -4,7 +4,7 @@ from appliance.content.designs.kind import Kind, View, image, line, rich
 
 
 def text(view: View) -> str:
-    """Return the quotation with "> " before each line, then its author and the author's role."""
+    """Return the section as plain text: the quotation with "> " before each line, then its author and their role."""
     lines = [f"> {line}".rstrip() for line in view.plain_text(view.props.text).splitlines()]
     attribution = ", ".join(part for part in (view.props.author, view.props.role) if part)
     return "\n".join(lines + ([f"-- {attribution}"] if attribution else []))

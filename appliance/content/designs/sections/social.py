@@ -68,7 +68,7 @@ def badge_colours(view: View, badge: Badge) -> tuple[str, str, str, str]:
 
 
 def text(view: View) -> str:
-    """Return a line with the name and address of each link."""
+    """Return the section as plain text: for each link, a line with its name and address."""
     return "\n".join(f"{badge.name}: {badge.href}" for badge in badges(view))
 
 

@@ -14,7 +14,7 @@ def column_widths(view: View) -> tuple[int, int]:
 
 
 def text(view: View) -> str:
-    """Return the alternative text, the title, the text, and the button."""
+    """Return the section as plain text: alternative text, title, text, and button."""
     picture = f"[{view.props.alt}]" if view.props.alt else ""
     parts = [picture, (view.props.title or "").strip(), view.plain_text(view.props.text)]
     if view.props.button and view.props.button.text:

@@ -6,7 +6,7 @@ from appliance.content.designs.kind import Kind, View, flag, image, line, url
 
 
 def text(view: View) -> str:
-    """Return the caption, or else "Video", and the link."""
+    """Return the section as plain text: the caption, or else "Video", and the link."""
     return f"[{view.props.caption or 'Video'}]\n{view.props.href or '#'}"
 
 
