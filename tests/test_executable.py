@@ -1,4 +1,4 @@
-"""The executable: built from the sources as they are, started, and used from set-up to a message that went out."""
+"""The executable, built from the current sources: version, set-up, a campaign to its delivery, and a large import."""
 
 import os
 import subprocess
@@ -13,30 +13,30 @@ from tests.kit.uploads import done, results, upload
 
 @pytest.fixture(scope="module")
 def frozen(executable: Path) -> Iterator[Server]:
-    """A server run from the built file."""
+    """A server run from the built executable."""
     server = Server(executable=executable)
     yield server.set_up()
     server.close()
 
 
-def test_says_its_version(executable: Path, tmp_path: Path) -> None:
-    """`campanero version` works alone: elsewhere, without Python, packages or a home."""
+def test_version_needs_no_environment(executable: Path, tmp_path: Path) -> None:
+    """`campanero version` works in another directory, with only PATH set."""
     alone = {"PATH": os.defpath}
-    done = subprocess.run([executable, "version"], cwd=tmp_path, env=alone, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    result = subprocess.run([executable, "version"], cwd=tmp_path, env=alone, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
 
 
 def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
-    """The file alone sets up, serves its pages, sends a campaign into the capture inbox, and ends with exit 0."""
+    """The executable sets up, serves pages, sends a campaign to the capture inbox and stops with exit code 0."""
     with frozen.start():
         api = frozen.client()
-        people = api.post("/lists", {"name": "Friends"}).expect(201)
-        person = {"email": "anna@example.org", "first_name": "Anna", "list_ids": [people["id"]]}
-        api.post("/contacts", person).expect(201)
+        contact_list = api.post("/lists", {"name": "Friends"}).expect(201)
+        contact = {"email": "anna@example.org", "first_name": "Anna", "list_ids": [contact_list["id"]]}
+        api.post("/contacts", contact).expect(201)
         campaign = api.post("/campaigns", {"name": "Opening"}).expect(201)
         content = {"subject": "Hello {{ contact.first_name }}", "body": "<p>We open at eight.</p>"}
-        order = {"trigger_attributes": {"contact_list_id": people["id"]}, "template_attributes": content}
+        order = {"trigger_attributes": {"contact_list_id": contact_list["id"]}, "template_attributes": content}
         assert api.post(f"/campaigns/{campaign['id']}/send", order).expect(200)["status"] == "active"
         rows = api.wait("/messages", lambda rows: [r["status"] for r in rows] == ["sent"], campaign_id=campaign["id"])
         assert rows[0]["to"] == "anna@example.org"
@@ -47,8 +47,8 @@ def test_from_set_up_to_a_delivered_campaign(frozen: Server) -> None:
         frozen.stop()
 
 
-def test_a_large_import_is_read_by_a_second_process_of_the_file(executable: Path) -> None:
-    """A file over 128 KiB is read by a child of the executable itself, and everybody in it comes in."""
+def test_a_large_import_of_the_executable_is_complete(executable: Path) -> None:
+    """A CSV file over 128 KiB, which a child process of the executable reads, creates all its contacts."""
     lines = "".join(f"person{number}@example.com,Person {number},{'x' * 20}\n" for number in range(4000))
     file = f"email,first_name,note\n{lines}"
     assert len(file) > 131_072

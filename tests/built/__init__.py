@@ -1,1 +1,1 @@
-"""The executable and the packages made of it, as they meet other systems."""
+"""The executable and the packages made from it, tested against other systems."""

@@ -1,4 +1,4 @@
-"""The Debian package: what systemd makes of its unit, and its whole life on a real Debian."""
+"""The Debian package: checks of its unit and scripts, and installation, upgrade, removal and purge on a real Debian."""
 
 import re
 import shutil
@@ -16,28 +16,28 @@ UNIT = (PARTS / "campanero.service").read_text()
 DATA, CONFIG = "/var/lib/campanero", "/etc/campanero/campanero.toml"
 
 
-def test_systemd_reads_the_unit(tmp_path: Path) -> None:
-    """systemd finds no fault with the unit and calls what it leaves open little."""
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """`systemd-analyze` reports no errors in the unit and a low exposure."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd here")
-    there = tmp_path / "campanero.service"
-    there.write_text(UNIT.replace("/usr/lib/campanero/campanero", "/bin/true"))
-    done = subprocess.run([analyze, "verify", there], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    said = subprocess.run([analyze, "security", "--offline=true", "--threshold=20", there], capture_output=True)
-    assert said.returncode == 0, said.stdout[-2000:]
+    path = tmp_path / "campanero.service"
+    path.write_text(UNIT.replace("/usr/lib/campanero/campanero", "/bin/true"))
+    result = subprocess.run([analyze, "verify", path], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    security = subprocess.run([analyze, "security", "--offline=true", "--threshold=20", path], capture_output=True)
+    assert security.returncode == 0, security.stdout[-2000:]
 
 
-def test_the_unit_waits_for_what_is_in_hand() -> None:
-    """It stops the service alone, and longer than open conversations may take."""
+def test_the_unit_waits_for_open_connections() -> None:
+    """Stopping signals only the main process, and waits longer than open SMTP connections may take."""
     assert "KillMode=mixed" in UNIT
     assert int(re.findall(r"TimeoutStopSec=(\d+)", UNIT)[0]) > 30
 
 
 @pytest.mark.parametrize("script", ["postinst", "prerm", "postrm"])
-def test_the_scripts_are_sound(script: str) -> None:
-    """Each is a program of the plain shell; only purging deletes what people entered."""
+def test_maintainer_scripts(script: str) -> None:
+    """Each script is valid POSIX shell; only `postrm` deletes data, on purge."""
     text = (PARTS / script).read_text()
     subprocess.run(["sh", "-n", PARTS / script], check=True)
     assert text.startswith("#!/bin/sh\n")
@@ -47,33 +47,33 @@ def test_the_scripts_are_sound(script: str) -> None:
 
 @pytest.fixture(scope="module")
 def packages(executable: Path, full: bool) -> tuple[Path, Path]:
-    """The package, and a newer one."""
+    """The paths of the package and of a newer version of it."""
     if not full:
         pytest.skip("packages are installed with --full")
-    made = []
+    paths = []
     for version in ("0.1.0", "0.1.1"):
         subprocess.run([ROOT / "packaging" / "deb", executable.parent, version], check=True, capture_output=True)
-        (one,) = executable.parent.glob(f"campanero_{version}_*.deb")
-        made.append(one)
-    return made[0], made[1]
+        (path,) = executable.parent.glob(f"campanero_{version}_*.deb")
+        paths.append(path)
+    return paths[0], paths[1]
 
 
-def test_lintian_has_nothing_against_it(packages: tuple[Path, Path]) -> None:
-    """What Debian asks of a package it has."""
+def test_lintian_accepts_the_package(packages: tuple[Path, Path]) -> None:
+    """Lintian reports no errors and no warnings."""
     lintian = shutil.which("lintian")
     if lintian is None:
         pytest.skip("no lintian here")
-    done = subprocess.run([lintian, "--allow-root", packages[0]], capture_output=True, text=True)
-    assert [line for line in done.stdout.splitlines() if line.startswith(("E:", "W:"))] == []
+    result = subprocess.run([lintian, "--allow-root", packages[0]], capture_output=True, text=True)
+    assert [line for line in result.stdout.splitlines() if line.startswith(("E:", "W:"))] == []
 
 
-def test_its_whole_life(packages: tuple[Path, Path], tmp_path: Path) -> None:
-    """Installed, run as the unit runs it, upgraded with what was entered kept, removed with it kept, and purged."""
+def test_install_upgrade_remove_and_purge(packages: tuple[Path, Path], tmp_path: Path) -> None:
+    """The installed service runs; an upgrade and a removal keep data and settings, a purge does not."""
     needs_mounts()
     (tmp_path / "system").mkdir()
     with Debian(tmp_path / "system") as debian:
         for package in packages:
-            debian.run("sh", "-c", f"test -e {package}")  # it sees what is out here
+            debian.run("sh", "-c", f"test -e {package}")  # the package is visible inside the system
         debian.run("dpkg", "--install", str(packages[0]))
         assert debian.run("stat", "-c", "%U %a", DATA).split() == ["campanero", "700"]
         assert debian.run("stat", "-c", "%U %G %a", CONFIG).split() == ["root", "campanero", "640"]
@@ -91,19 +91,19 @@ def test_its_whole_life(packages: tuple[Path, Path], tmp_path: Path) -> None:
         assert "campanero.db" in debian.run("ls", DATA)
         assert "# ours" in debian.run("cat", CONFIG)
         debian.run("dpkg", "--purge", "campanero")
-        left = debian.run("ls", "-d", DATA, "/etc/campanero", "/usr/lib/campanero", expect=None)
-        assert left.count("No such file") == 3
+        listing = debian.run("ls", "-d", DATA, "/etc/campanero", "/usr/lib/campanero", expect=None)
+        assert listing.count("No such file") == 3
         assert debian.run("getent", "passwd", "campanero", expect=None) == ""
 
 
 def _run(debian: Debian, name: str) -> list[str]:
-    """Run the installed service as its unit says, add a list, and answer the names of all lists."""
+    """Run the installed service as its unit does, add a list, and return the names of all lists."""
     (command,) = re.findall(r"^ExecStart=(\S+) serve", UNIT, re.MULTILINE)
     as_user = ("setpriv", "--reuid=campanero", "--regid=campanero", "--init-groups", "--no-new-privs")
     program = debian.program(*as_user, "--bounding-set=-all", "--inh-caps=-all", command)
     server = Server(executable=program, data=Path(DATA), env={"CAMPANERO_CONFIG": CONFIG, "HOME": DATA})
-    for one in FOREIGN:
-        server.env.pop(one, None)
+    for variable in FOREIGN:
+        server.env.pop(variable, None)
     try:
         if name == "before":
             server.set_up()
@@ -111,10 +111,10 @@ def _run(debian: Debian, name: str) -> list[str]:
             server.key = server.new_key()
         api = server.start().client()
         api.post("/lists", {"name": name}).expect(201)
-        found = sorted((row["id"], row["name"]) for row in api.get("/lists").json)
+        rows = sorted((row["id"], row["name"]) for row in api.get("/lists").json)
         owners = debian.run("sh", "-c", f"stat -c '%U %a' {DATA}/campanero.db {DATA}/secret.key")
         assert owners.split() == ["campanero", "600"] * 2
         server.stop()
-        return [row[1] for row in found]
+        return [row[1] for row in rows]
     finally:
         server.close()

@@ -1,4 +1,4 @@
-"""What one file that unpacks itself could do wrong: outlive a kill, leave its files about, trust nobody, stay mute."""
+"""Pitfalls of a self-extracting executable: surviving a kill, leftover files, `noexec` directories, CA certificates."""
 
 import os
 import re
@@ -18,22 +18,22 @@ from tests.kit.server import ROOT, Server, relay_settings
 from tests.kit.smtp import SmtpServer
 
 
-def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
+def until(condition: Callable[[], bool], message: str) -> None:
+    """Wait up to 60 s for a condition; fail with the message."""
     end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, what
+    while not condition():
+        assert time.monotonic() < end, message
         time.sleep(0.02)
 
 
 def child_of(pid: int) -> int:
-    """Return the one child of a process."""
+    """Return the pid of the only child of a process."""
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)
 
 
 def is_gone(pid: int) -> bool:
-    """Return whether a process runs no more, also where nobody has asked what became of it."""
+    """Return whether a process has ended, also if its parent has not reaped it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -41,62 +41,62 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Path:
-    """A directory that the executable unpacks into."""
-    place = tmp_path / "room"
-    place.mkdir()
-    return place
+def unpack_dir(tmp_path: Path) -> Path:
+    """The directory that the executable unpacks into."""
+    path = tmp_path / "room"
+    path.mkdir()
+    return path
 
 
 @pytest.fixture
-def service(executable: Path, room: Path) -> Iterator[Server]:
-    """A service of the executable, which unpacks into `room`."""
-    server = Server(executable=executable, env={"TMPDIR": str(room)}).set_up()
+def service(executable: Path, unpack_dir: Path) -> Iterator[Server]:
+    """A service of the executable, which unpacks into `unpack_dir`."""
+    server = Server(executable=executable, env={"TMPDIR": str(unpack_dir)}).set_up()
     yield server
     server.close()
 
 
-def test_who_kills_what_was_started_has_killed_the_service(service: Server, room: Path) -> None:
-    """`kill -9` of the one process somebody started ends the one that works; the next start tidies up and goes on."""
+def test_killing_the_parent_process_ends_the_service(service: Server, unpack_dir: Path) -> None:
+    """`kill -9` of the started process also ends its child; the next start removes the leftover files."""
     service.start()
-    (first,) = room.iterdir()
+    (first,) = unpack_dir.iterdir()
     child = child_of(service.pid)
     os.kill(service.pid, signal.SIGKILL)
-    until(lambda: is_gone(child), "the process that works outlived the one that was started")
+    until(lambda: is_gone(child), "the child outlived its killed parent")
     service.kill()
-    assert first.exists(), "nobody could remove it"
+    assert first.exists(), "a killed process cannot remove its files"
 
     service.start()
-    until(lambda: not first.exists(), "what was left behind is still there")
-    assert len(list(room.iterdir())) == 1
+    until(lambda: not first.exists(), "the next start left the old files")
+    assert len(list(unpack_dir.iterdir())) == 1
     assert service.client().get("/lists").status == 200
     service.stop()
-    assert list(room.iterdir()) == []
+    assert list(unpack_dir.iterdir()) == []
 
 
-def test_tidying_up_spares_what_is_in_use_or_of_others(service: Server, executable: Path, room: Path) -> None:
-    """A start removes neither what another service runs from nor what other programs unpacked."""
-    alien = room / "_MEI00000001abcdef"
-    alien.mkdir()
-    (alien / "library.so").write_text("of another program")
+def test_clean_up_keeps_files_in_use_and_of_other_programs(service: Server, executable: Path, unpack_dir: Path) -> None:
+    """A start removes neither the files of another running service nor what other programs unpacked."""
+    foreign = unpack_dir / "_MEI00000001abcdef"
+    foreign.mkdir()
+    (foreign / "library.so").write_text("of another program")
     service.start()
-    kept = set(room.iterdir())
-    with Server(executable=executable, env={"TMPDIR": str(room)}).set_up() as second:
+    before = set(unpack_dir.iterdir())
+    with Server(executable=executable, env={"TMPDIR": str(unpack_dir)}).set_up() as second:
         assert second.client().get("/lists").status == 200
-        # What it imports only now it still finds
+        # Modules that are imported late still load
         assert second.cli("version", "--json").stdout
-        assert kept < set(room.iterdir())
+        assert before < set(unpack_dir.iterdir())
         second.stop()
-    assert set(room.iterdir()) == kept
+    assert set(unpack_dir.iterdir()) == before
     assert service.client().get("/lists").status == 200
 
 
-def test_who_puts_another_file_in_its_place_takes_nothing_from_who_runs(executable: Path, tmp_path: Path) -> None:
-    """A service whose file is replaced the moment it answers loads all it needs later from the one it was."""
-    program, room = tmp_path / "campanero", tmp_path / "room"
+def test_replacing_the_executable_does_not_break_the_service(executable: Path, tmp_path: Path) -> None:
+    """A service whose executable was replaced still loads later modules from its original."""
+    program, unpack_dir = tmp_path / "campanero", tmp_path / "room"
     shutil.copy2(executable, program)
-    room.mkdir()
-    with Server(executable=program, env={"TMPDIR": str(room)}).set_up() as server:
+    unpack_dir.mkdir()
+    with Server(executable=program, env={"TMPDIR": str(unpack_dir)}).set_up() as server:
         (tmp_path / "other").write_bytes(b"another program" * 5_000_000)
         (tmp_path / "other").replace(program)
         message = {"to": "anna@example.org", "subject": "Hi", "body": "<p>Hi</p>"}
@@ -107,29 +107,29 @@ def test_who_puts_another_file_in_its_place_takes_nothing_from_who_runs(executab
         server.stop()
 
 
-def test_a_room_that_forbids_programs_is_told_and_left_by_tmpdir(executable: Path, tmp_path: Path) -> None:
-    """On `noexec` the system's words come, which the guide explains; with TMPDIR elsewhere all is well."""
+def test_a_noexec_directory_needs_tmpdir(executable: Path, tmp_path: Path) -> None:
+    """On a `noexec` directory the start fails with an error that the guide explains; TMPDIR elsewhere helps."""
     needs_mounts()
-    place, other = tmp_path / "forbidden", tmp_path / "other"
-    place.mkdir()
+    forbidden, other = tmp_path / "forbidden", tmp_path / "other"
+    forbidden.mkdir()
     other.mkdir()
     script = 'mount -t tmpfs -o noexec none "$1"; TMPDIR="$1" "$2" version || TMPDIR="$3" "$2" version'
-    done = within(script, place, executable, other)
-    assert done.returncode == 0, done.stderr
-    assert re.match(r"campanero \d", done.stdout)
-    said = "failed to map segment from shared object"
-    assert said in done.stderr
-    assert said in (ROOT / "ui" / "guides" / "install.md").read_text(encoding="utf-8")
+    result = within(script, forbidden, executable, other)
+    assert result.returncode == 0, result.stderr
+    assert re.match(r"campanero \d", result.stdout)
+    message = "failed to map segment from shared object"
+    assert message in result.stderr
+    assert message in (ROOT / "ui" / "guides" / "install.md").read_text(encoding="utf-8")
 
 
-def test_a_system_that_keeps_its_certificates_elsewhere(executable: Path, tmp_path: Path) -> None:
-    """On a tree with nothing but a C library and the file it sends, trusting whom a Red Hat would trust."""
+def test_certificates_in_the_red_hat_location(executable: Path, tmp_path: Path) -> None:
+    """On a system with only a C library, the executable sends with the CA certificates of `/etc/pki`."""
     needs_mounts()
     system = BareSystem(tmp_path / "tree", executable)
     certificate = self_signed()
-    place = system.tree / "etc" / "pki" / "tls" / "certs"
-    place.mkdir(parents=True)
-    (place / "ca-bundle.crt").write_bytes(certificate.certificate)
+    directory = system.tree / "etc" / "pki" / "tls" / "certs"
+    directory.mkdir(parents=True)
+    (directory / "ca-bundle.crt").write_bytes(certificate.certificate)
     with SmtpServer(starttls=True, certificate=certificate) as relay:
         env = {**relay_settings(relay.port), "CAMPANERO_EMAIL__RELAY__TLS": "starttls"}
         server = Server(executable=system.program(), data=Path("/data"), env=env)
@@ -137,8 +137,8 @@ def test_a_system_that_keeps_its_certificates_elsewhere(executable: Path, tmp_pa
             server.env.pop(name, None)
         try:
             api = server.set_up().start().give_address().client()
-            person = {"to": "anna@example.org", "subject": "Hello", "body": "<p>Hello</p>"}
-            api.post("/messages", person).expect(201)
+            message = {"to": "anna@example.org", "subject": "Hello", "body": "<p>Hello</p>"}
+            api.post("/messages", message).expect(201)
             relay.wait_for(1)
             assert relay.messages[0].tls
             server.stop()
@@ -146,23 +146,23 @@ def test_a_system_that_keeps_its_certificates_elsewhere(executable: Path, tmp_pa
             server.close()
 
 
-def test_a_system_without_certificates_gets_those_inside(tmp_path: Path) -> None:
-    """Where nothing is trusted the list that is carried along is."""
+def test_bundled_certificates_are_the_fallback(tmp_path: Path) -> None:
+    """A system without CA certificates trusts the bundled ones."""
     needs_mounts()
-    look = (
+    script = (
         "import ssl; from appliance.core import executable; before = len(ssl.create_default_context().get_ca_certs());"
         "executable.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
     )
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    done = within('mount -t tmpfs none /etc/ssl; exec "$@"', sys.executable, "-c", look, env=env)
-    before, after = map(int, done.stdout.split())
+    result = within('mount -t tmpfs none /etc/ssl; exec "$@"', sys.executable, "-c", script, env=env)
+    before, after = map(int, result.stdout.split())
     assert before == 0
     assert after > 100
 
 
-def test_it_runs_out_of_a_directory_of_its_own(executable: Path, room: Path) -> None:
-    """Unpacked beforehand it needs no temporary directory at all."""
+def test_the_unpacked_executable_needs_no_temporary_directory(executable: Path, unpack_dir: Path) -> None:
+    """The executable that was unpacked at build time writes nothing to TMPDIR."""
     program = executable.parent / "unpacked" / "campanero"
-    done = subprocess.run([program, "version"], env={"TMPDIR": str(room)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert list(room.iterdir()) == []
+    result = subprocess.run([program, "version"], env={"TMPDIR": str(unpack_dir)}, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert list(unpack_dir.iterdir()) == []

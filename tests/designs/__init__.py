@@ -1,1 +1,1 @@
-"""Designs: sections, their look, their text, and what no document can do to them."""
+"""Designs: sections, their rendering to HTML and text, and safety against hostile documents."""

@@ -1,4 +1,4 @@
-"""Mails read as a browser reads them: elements and attributes, not text that looks like them."""
+"""Emails parsed like a browser does: elements and attributes, not text that looks like them."""
 
 import re
 from html.parser import HTMLParser
@@ -8,7 +8,7 @@ FORBIDDEN = {"script", "form", "input", "button", "select", "textarea", "iframe"
 
 
 class Mail(HTMLParser):
-    """The elements of a mail in order, as (name, attributes); `styles` are the contents of its style blocks."""
+    """The elements of an email in order, as (name, attributes); `styles` are the contents of its style blocks."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -38,32 +38,32 @@ class Mail(HTMLParser):
 
 
 def dangers(html: str) -> list[str]:
-    """Return everything in a mail that would run, ask, frame or load something."""
+    """Return everything in an email that would execute, submit, frame or load something."""
     mail = Mail(html)
-    found = [f"<{tag}>" for tag, _ in mail.elements if tag in FORBIDDEN]
+    problems = [f"<{tag}>" for tag, _ in mail.elements if tag in FORBIDDEN]
     for tag, attributes in mail.elements:
         for name, value in attributes.items():
             if name.startswith("on"):
-                found.append(f"<{tag} {name}>")
+                problems.append(f"<{tag} {name}>")
             if name in ("href", "src", "background", "action") and _scheme(value) not in ALLOWED:
-                found.append(f"<{tag} {name}={value[:40]!r}>")
-            if name == "style" and re.search(_RUNS, _PICTURE.sub("", value), re.IGNORECASE):
-                found.append(f"<{tag} style={value[:80]!r}>")
-    # Outlook reads what others take for comments
+                problems.append(f"<{tag} {name}={value[:40]!r}>")
+            if name == "style" and re.search(_ACTIVE_CSS, _IMAGE_URL.sub("", value), re.IGNORECASE):
+                problems.append(f"<{tag} style={value[:80]!r}>")
+    # Outlook reads conditional comments
     for comment in mail.comments:
         if comment.startswith("[if"):
-            found += dangers(re.sub(r"^\[if[^\]]*\]>|<!\[endif\]$", "", comment))
-    return found
+            problems += dangers(re.sub(r"^\[if[^\]]*\]>|<!\[endif\]$", "", comment))
+    return problems
 
 
-# A picture of the web whose address cannot end before the bracket does
-_PICTURE = re.compile(r"url\('https?://[^'()\\\s]*'\)")
-_RUNS = r"expression\s*\(|javascript:|behavior\s*:|@import|url\s*\("
+# An image URL that cannot end before its closing bracket
+_IMAGE_URL = re.compile(r"url\('https?://[^'()\\\s]*'\)")
+_ACTIVE_CSS = r"expression\s*\(|javascript:|behavior\s*:|@import|url\s*\("
 ALLOWED = ("http", "https", "mailto", "tel", "sms", "")
 
 
 def _scheme(address: str) -> str:
-    # As browsers do: control characters and spaces do not count
-    plain = re.sub(r"[\x00-\x20]", "", address)
-    found = re.match(r"([a-zA-Z][a-zA-Z0-9+.\-]*):", plain)
-    return found[1].lower() if found else ""
+    # Browsers ignore control characters and spaces
+    stripped = re.sub(r"[\x00-\x20]", "", address)
+    match = re.match(r"([a-zA-Z][a-zA-Z0-9+.\-]*):", stripped)
+    return match[1].lower() if match else ""

@@ -1,4 +1,4 @@
-"""What kinds of sections promise beyond what their samples show: what they advise, and what stands in for what."""
+"""Kinds of sections beyond their samples: advice, defaults and fallbacks."""
 
 import re
 from typing import Any
@@ -24,12 +24,12 @@ SHOP, PICTURE = "https://shop.example", "https://pictures.example/a.png"
 BUTTON = {"text": "Go"}
 
 
-def made(kind: str, look: Look = LOOK, styles: dict[str, Any] | None = None, **props: Any) -> RenderedDesign:
-    """Render a mail of one section."""
+def render_section(kind: str, look: Look = LOOK, styles: dict[str, Any] | None = None, **props: Any) -> RenderedDesign:
+    """Render an email of one section."""
     return render_design({"sections": [{"type": kind, "props": props, "styles": styles or {}}]}, look)
 
 
-ADVISED: list[tuple[str, dict[str, Any], list[str]]] = [
+ADVICE: list[tuple[str, dict[str, Any], list[str]]] = [
     ("button", {"text": "Go"}, ["link_missing"]),
     ("button", {"text": "Go", "href": SHOP, "text_color": "#777777", "background_color": "#888888"}, ["contrast"]),
     ("button", {"text": "Go", "href": SHOP, "text_color": "#ffffff", "background_color": "#333333"}, []),
@@ -56,13 +56,13 @@ ADVISED: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "props", "codes"), ADVISED)
-def test_what_a_section_lacks_is_advised(kind: str, props: dict[str, Any], codes: list[str]) -> None:
-    """Each thing once, with the path of the section; what nothing lacks is not spoken of."""
-    found = made(kind, Look(physical_address="1 Main St"), **props).advice
+@pytest.mark.parametrize(("kind", "props", "codes"), ADVICE)
+def test_advice_about_missing_properties(kind: str, props: dict[str, Any], codes: list[str]) -> None:
+    """Each missing property is reported once, with the path of the section, and nothing else."""
+    advice = render_section(kind, Look(physical_address="1 Main St"), **props).advice
 
-    assert [one.code for one in found] == codes
-    assert {one.path for one in found} <= {"sections[0]"}
+    assert [entry.code for entry in advice] == codes
+    assert {entry.path for entry in advice} <= {"sections[0]"}
 
 
 @pytest.mark.parametrize(
@@ -72,57 +72,59 @@ def test_what_a_section_lacks_is_advised(kind: str, props: dict[str, Any], codes
         ((None, None), "1:1:1", {"50"}),
     ],
 )  # fmt: skip
-def test_columns_are_as_wide_as_they_say(widths: tuple[Any, ...], preset: str, shares: set[str]) -> None:
-    """As they say if that makes a whole, else as the preset if it has as many, else alike."""
-    columns = [{"width": one, "sections": [{"type": "text", "props": {"content": "x"}}]} for one in widths]
-    html = made("columns", columns=columns, preset=preset).html
+def test_column_widths(widths: tuple[Any, ...], preset: str, shares: set[str]) -> None:
+    """Widths that add up to 100 apply, else the preset if it has as many columns, else equal widths."""
+    columns = [{"width": width, "sections": [{"type": "text", "props": {"content": "x"}}]} for width in widths]
+    html = render_section("columns", columns=columns, preset=preset).html
 
     assert set(re.findall(r'class="[^"]*mj-column-per-(\d+) c-col', html)) == shares
 
 
 def test_a_column_is_rendered_once() -> None:
-    """For the HTML and for the text: what is wrong within it is told once."""
+    """Advice about a column's sections appears once, though HTML and text are rendered."""
     column = {"sections": [{"type": "hologram"}, {"type": "text", "props": {"content": "Words"}}]}
-    found = made("columns", columns=[column, column])
+    design = render_section("columns", columns=[column, column])
 
-    assert [one.code for one in found.advice] == ["unknown_section", "unknown_section"]
-    assert found.text.count("Words") == 2
+    assert [entry.code for entry in design.advice] == ["unknown_section", "unknown_section"]
+    assert design.text.count("Words") == 2
 
 
-def test_what_may_not_stand_in_a_column_is_told_and_left_out() -> None:
-    """A header is no part of a column; what stands beside it is shown."""
+def test_a_header_in_a_column_is_left_out() -> None:
+    """A header in a column causes advice and is not shown; the other sections are."""
     inner = [{"type": "header", "props": {"wordmark_text": "Head"}}, {"type": "text", "props": {"content": "Words"}}]
-    found = made("columns", columns=[{"sections": inner}, {"sections": []}])
+    design = render_section("columns", columns=[{"sections": inner}, {"sections": []}])
 
-    assert [(one.code, one.path) for one in found.advice] == [
+    assert [(entry.code, entry.path) for entry in design.advice] == [
         ("unknown_section", "sections[0].props.columns[0].sections[0]")
     ]
-    assert "Words" in found.html and "Head" not in found.html
+    assert "Words" in design.html and "Head" not in design.html
 
 
-def test_a_section_for_some_leaves_no_space_where_it_has_no_words() -> None:
-    """Its condition stands around its words in the text part, and around nothing where it has none."""
+def test_a_condition_without_text_adds_no_space() -> None:
+    """The text part has a condition around a section's text, and none for a section without text."""
     only = {"show_if": [{"name": "contact_first_name", "predicate": "eq", "value": "Ann"}]}
 
-    assert re.fullmatch(r"{% if show\.\w+ %}Words\n\n{% endif %}\n", made("text", content="Words", **only).text)
-    spacer = made("spacer", height=20, **only)
+    assert re.fullmatch(
+        r"{% if show\.\w+ %}Words\n\n{% endif %}\n", render_section("text", content="Words", **only).text
+    )
+    spacer = render_section("spacer", height=20, **only)
     assert spacer.text == "\n" and "{% if show." in spacer.html
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("expires_at", "shown"),
     [("2030-12-24", "24 December 2030"), ("2030-12-24T23:30:00-11:00", "24 December 2030"),
      ("while they last", "while they last"), ("2030-02-30", "2030-02-30")],
 )  # fmt: skip
-def test_a_coupon_ends_on_the_day_that_its_author_named(said: str, shown: str) -> None:
-    """Written as people write it, in both parts; what is no date stands as it was written."""
-    found = made("coupon", code="TEN", expires_at=said)
+def test_coupon_expiry_date(expires_at: str, shown: str) -> None:
+    """An ISO date is written out in HTML and text, ignoring its time zone; other text is left as it is."""
+    design = render_section("coupon", code="TEN", expires_at=expires_at)
 
-    assert shown in found.html and shown in found.text
+    assert shown in design.html and shown in design.text
 
 
-def test_a_name_stands_instead_of_the_themes_logo() -> None:
-    """A header shows its own logo, else the theme's unless it has a name to show."""
+def test_a_wordmark_replaces_the_logo_of_the_theme() -> None:
+    """A header shows its own logo, else the theme's logo unless it has a wordmark."""
     theme = {"logo_url": "https://pictures.example/theme.png"}
 
     def shown(**props: Any) -> list[str]:
@@ -135,93 +137,95 @@ def test_a_name_stands_instead_of_the_themes_logo() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ground", "veil", "words"), [(None, "14,16,19", "#ffffff"), ("#f5f0e8", "255,255,255", "#16181d")]
+    ("background", "overlay", "color"), [(None, "14,16,19", "#ffffff"), ("#f5f0e8", "255,255,255", "#16181d")]
 )
-def test_the_words_of_an_opening_can_be_read_before_and_on_its_picture(
-    ground: str | None, veil: str, words: str
-) -> None:
-    """On the section's colour, else on nearly black; what lies between picture and words is of the same side."""
-    html = made("hero", styles={"background_color": ground} if ground else None, title="Hello",
+def test_hero_text_contrast(background: str | None, overlay: str, color: str) -> None:
+    """Text, overlay and background of a hero fit the section's colour, by default a nearly black one."""
+    html = render_section("hero", styles={"background_color": background} if background else None, title="Hello",
                 background_url=PICTURE, overlay=40).html  # fmt: skip
 
-    assert f'bgcolor="{ground or "#1d2126"}"' in html
-    assert f"rgba({veil},0.4)" in html
-    assert f"color:{words}" in html
+    assert f'bgcolor="{background or "#1d2126"}"' in html
+    assert f"rgba({overlay},0.4)" in html
+    assert f"color:{color}" in html
 
 
-def test_a_badge_that_is_nearly_black_turns_light_in_dark_mode() -> None:
-    """Where the section has a colour of its own nothing turns, and a badge of another colour stays as it is."""
+def test_a_dark_badge_turns_light_in_dark_mode() -> None:
+    """A nearly black badge is inverted unless the section has its own colour; other badges are not."""
     links = [{"platform": "tiktok", "url": "https://tiktok.com/@bell"}]
-    body = r'class="[^"]*\bc-ink\b'
+    inverted = r'class="[^"]*\bc-ink\b'
 
-    assert re.search(body, made("social", links=links).html)
-    assert not re.search(body, made("social", links=links, styles={"background_color": "#ffffff"}).html)
-    assert not re.search(body, made("social", links=[{"platform": "facebook", "url": "https://facebook.com/b"}]).html)
-
-
-def test_the_text_of_html_is_the_one_that_was_given() -> None:
-    """Else it is what the HTML says."""
-    assert made("html", html="<p>Shown</p>").text == "Shown\n"
-    assert made("html", html="<p>Shown</p>", plain_text="Read out").text == "Read out\n"
+    assert re.search(inverted, render_section("social", links=links).html)
+    assert not re.search(inverted, render_section("social", links=links, styles={"background_color": "#ffffff"}).html)
+    assert not re.search(
+        inverted, render_section("social", links=[{"platform": "facebook", "url": "https://facebook.com/b"}]).html
+    )
 
 
-def test_a_product_leads_where_its_button_does() -> None:
-    """In the text there is one address: the button's, else the product's."""
+def test_plain_text_of_an_html_section() -> None:
+    """The text part is `plain_text` if given, else derived from the HTML."""
+    assert render_section("html", html="<p>Shown</p>").text == "Shown\n"
+    assert render_section("html", html="<p>Shown</p>", plain_text="Read out").text == "Read out\n"
+
+
+def test_the_text_of_a_product_has_one_link() -> None:
+    """The link in the text part is the button's, else the product's."""
     product = {"name": "Bell", "image_url": PICTURE, "href": SHOP}
 
-    assert SHOP in made("product", **product, button=BUTTON).text
-    found = made("product", **product, button={"text": "Go", "href": f"{SHOP}/cart"}).text
-    assert f"{SHOP}/cart\n" in found and f"{SHOP}\n" not in found
+    assert SHOP in render_section("product", **product, button=BUTTON).text
+    text = render_section("product", **product, button={"text": "Go", "href": f"{SHOP}/cart"}).text
+    assert f"{SHOP}/cart\n" in text and f"{SHOP}\n" not in text
 
 
-def test_a_brand_that_its_ground_would_hide_gives_way_to_the_words() -> None:
-    """A button on the brand's own colour has the colour of the words there, and so can be seen."""
+def test_a_button_on_the_brand_color_is_visible() -> None:
+    """On a background in the brand colour a button takes the text colour instead."""
     assert LOOK.brand_color is not None
-    there = made("button", styles={"background_color": LOOK.brand_color}, text="Go", href=SHOP).html
-    elsewhere = made("button", styles={"background_color": "#ffffff"}, text="Go", href=SHOP).html
+    on_brand = render_section("button", styles={"background_color": LOOK.brand_color}, text="Go", href=SHOP).html
+    on_white = render_section("button", styles={"background_color": "#ffffff"}, text="Go", href=SHOP).html
     button = r'<td[^>]* bgcolor="(#[0-9a-f]{6})"[^>]* role="presentation"'
 
-    assert re.findall(button, elsewhere) == [LOOK.brand_color]
-    assert re.findall(button, there) == ["#ffffff"]
+    assert re.findall(button, on_white) == [LOOK.brand_color]
+    assert re.findall(button, on_brand) == ["#ffffff"]
 
 
-@pytest.mark.parametrize("ground", ["#0b6e4f", "#8a8a8a", "#ffe08a", "#101010"])
-def test_words_that_step_back_can_be_read_on_any_ground(ground: str) -> None:
-    """Their contrast is 4.5 on the section's own colour too."""
-    html = made("quote", styles={"background_color": ground}, text="Loud", author="Ann", role="baker").html
-    found = re.search(r"color:(#[0-9a-f]{6})[^>]*>[^<]*baker", html)
+@pytest.mark.parametrize("background", ["#0b6e4f", "#8a8a8a", "#ffe08a", "#101010"])
+def test_muted_text_contrast(background: str) -> None:
+    """Muted text has a contrast of 4.5 on any background colour of the section."""
+    html = render_section(
+        "quote", styles={"background_color": background}, text="Loud", author="Ann", role="baker"
+    ).html
+    match = re.search(r"color:(#[0-9a-f]{6})[^>]*>[^<]*baker", html)
 
-    assert found is not None and contrast_ratio(found[1], ground) >= 4.5
+    assert match is not None and contrast_ratio(match[1], background) >= 4.5
 
 
 @given(st.integers(0, 0xFFFFFF), st.integers(0, 0xFFFFFF))
-def test_a_colour_is_lifted_until_it_can_be_read(colour: int, ground: int) -> None:
-    """On every ground there is; one that can be read stays as it is."""
-    one, behind = f"#{colour:06x}", f"#{ground:06x}"
-    found = ensure_contrast(one, behind)
+def test_ensure_contrast(colour: int, ground: int) -> None:
+    """The result has a contrast of 4.5 on any background; a readable colour is unchanged."""
+    color, background = f"#{colour:06x}", f"#{ground:06x}"
+    result = ensure_contrast(color, background)
 
-    assert contrast_ratio(found, behind) >= 4.5 and (found == one or contrast_ratio(one, behind) < 4.5)
-
-
-def test_a_button_has_no_more_room_than_a_mail() -> None:
-    """Spaces are 96 pixels at most; what is no space leaves the usual ones."""
-    for said, shown in (("400px 10", "96px 10px"), ("wide", "14px 28px"), (None, "14px 28px")):
-        assert f"padding:{shown}" in made("button", text="Go", href=SHOP, inner_padding=said).html
+    assert contrast_ratio(result, background) >= 4.5 and (result == color or contrast_ratio(color, background) < 4.5)
 
 
-def test_spaces_and_colours_that_are_none_are_told() -> None:
-    """Four words at most, each a number of pixels; a colour by hash or name. The mail takes its own instead."""
+def test_button_padding_is_limited() -> None:
+    """Padding is capped at 96 px, and invalid padding becomes the default."""
+    for padding, shown in (("400px 10", "96px 10px"), ("wide", "14px 28px"), (None, "14px 28px")):
+        assert f"padding:{shown}" in render_section("button", text="Go", href=SHOP, inner_padding=padding).html
+
+
+def test_invalid_padding_and_colors_cause_advice() -> None:
+    """Padding takes up to four pixel values and a colour is a hash or a name; invalid values cause advice."""
     for styles, word in (({"padding": "1 2 3 4 5"}, "Padding"), ({"padding": "2em"}, "Padding"),
                          ({"background_color": "sunny"}, "Background")):  # fmt: skip
-        found = made("text", content="x", styles=styles).advice
-        assert [(one.code, one.path) for one in found] == [("section", "sections[0]")]
-        assert found[0].message.startswith(word)
-    assert made("text", content="x", styles={"padding": "4 8px"}).advice == ()
-    assert "padding:96px 8px 96px 8px" in made("text", content="x", styles={"padding": "400 8"}).html
+        advice = render_section("text", content="x", styles=styles).advice
+        assert [(entry.code, entry.path) for entry in advice] == [("section", "sections[0]")]
+        assert advice[0].message.startswith(word)
+    assert render_section("text", content="x", styles={"padding": "4 8px"}).advice == ()
+    assert "padding:96px 8px 96px 8px" in render_section("text", content="x", styles={"padding": "400 8"}).html
 
 
 @pytest.mark.parametrize(
-    ("said", "width"),
+    ("value", "width"),
     [
         (640, 640),
         ("640px", 640),
@@ -232,13 +236,13 @@ def test_spaces_and_colours_that_are_none_are_told() -> None:
         ("9" * 7, DEFAULT_WIDTH),
     ],
 )
-def test_a_mail_is_as_wide_as_it_may_be(said: Any, width: int) -> None:
-    """As near to the width that a document wants as the limits allow; what is no width wants none."""
-    assert resolve_theme({"width": said}, Look()).width == width
+def test_theme_width(value: Any, width: int) -> None:
+    """The width is clamped to the limits; an invalid width becomes the default."""
+    assert resolve_theme({"width": value}, Look()).width == width
 
 
-def test_a_family_that_is_no_name_is_none() -> None:
-    """The system's own letters stand behind every family, and alone where the name could be more than one."""
+def test_font_stack() -> None:
+    """A font family gets system fallbacks; an unsafe name leaves only the fallbacks."""
     assert font_stack("Open Sans, Arial").startswith("'Open Sans', ")
     assert font_stack("Garamond") == "Garamond, Georgia, serif"
     assert font_stack("x;color:red") == font_stack(None) == font_stack("'")

@@ -1,11 +1,11 @@
-"""Mails are made of what mail programs understand.
+"""Emails use only what mail programs support.
 
-What is listed here is what Gmail, Outlook for Windows (Word), Outlook.com, Yahoo and Apple Mail do not all support, by
-the feature pages of caniemail.com: css-display-flex, css-display-grid, css-position, css-float, css-transform,
+`UNSUPPORTED` is what Gmail, Outlook for Windows (Word), Outlook.com, Yahoo and Apple Mail do not all support, by the
+feature pages of caniemail.com: css-display-flex, css-display-grid, css-position, css-float, css-transform,
 css-animation, css-filter, css-object-fit, css-variables, css-gap, css-at-font-face, css-at-import, css-box-shadow,
 css-clip-path, css-aspect-ratio, css-inline-size, css-calc, css-unit-rem, css-unit-vw, css-unit-vh, html-link,
-html-script, html-form, html-svg, html-picture, html-srcset, html-video and html-style (a block of over 16 KB is dropped
-by Gmail, and so is a message's end past 102 KB).
+html-script, html-form, html-svg, html-picture, html-srcset, html-video and html-style (Gmail drops a style block of
+over 16 KB and the end of a message past 102 KB).
 """
 
 import re
@@ -39,13 +39,15 @@ def html(request: pytest.FixtureRequest) -> str:
 
 
 def _declarations(mail: Mail) -> list[tuple[str, str]]:
-    inline = [found for _, attributes in mail.elements for found in _PAIRS.findall(attributes.get("style", ""))]
-    return inline + [found for block in mail.styles for body in re.findall(r"\{([^{}]*)\}", block)
-                     for found in _PAIRS.findall(body)]  # fmt: skip
+    inline = [
+        declaration for _, attributes in mail.elements for declaration in _PAIRS.findall(attributes.get("style", ""))
+    ]
+    return inline + [declaration for block in mail.styles for body in re.findall(r"\{([^{}]*)\}", block)
+                     for declaration in _PAIRS.findall(body)]  # fmt: skip
 
 
-def test_only_css_that_mail_programs_know_is_used(html: str) -> None:
-    """No flex, grid, position, float, unit or function that one of the large programs drops."""
+def test_css_is_supported_by_mail_programs(html: str) -> None:
+    """No flex, grid, position, float, unit or function that a major mail program drops."""
     for name, value in _declarations(Mail(html)):
         assert name.lower() not in UNSUPPORTED, f"{name}: {value}"
         assert not _UNITS.search(value), f"{name}: {value}"
@@ -55,8 +57,8 @@ def test_only_css_that_mail_programs_know_is_used(html: str) -> None:
             assert "-" not in value, "Outlook.com drops negative margins"
 
 
-def test_nothing_is_loaded_but_pictures(html: str) -> None:
-    """No scripts, forms, frames, style sheets, fonts or imports; and no picture that only a style would load."""
+def test_only_images_are_loaded(html: str) -> None:
+    """No scripts, forms, frames, style sheets, fonts or imports, and no images that only a style loads."""
     mail = Mail(html)
 
     assert dangers(html) == []
@@ -65,29 +67,29 @@ def test_nothing_is_loaded_but_pictures(html: str) -> None:
     assert mail.named("picture", "source") == []
 
 
-def test_tables_are_for_layout_and_say_so(html: str) -> None:
-    """Every table of ours is no table to who listens; those of an author's HTML are theirs."""
+def test_tables_have_the_presentation_role(html: str) -> None:
+    """Every table except one in an author's HTML has `role="presentation"`."""
     for attributes in Mail(html).named("table"):
         author = attributes == {"width": "100%", "style": "font-size:14px"}
         assert author or attributes.get("role") == "presentation", attributes
 
 
-def test_pictures_have_words_and_a_width(html: str) -> None:
-    """Outlook draws pictures as large as they are unless an attribute says how wide; listeners need words."""
+def test_images_have_alt_text_and_a_width(html: str) -> None:
+    """Outlook needs the `width` attribute, screen readers the `alt` attribute."""
     for attributes in Mail(html).named("img"):
         assert "alt" in attributes, attributes
         assert attributes.get("width", "").isdigit(), attributes
         assert attributes["src"].startswith("https://"), attributes
 
 
-def test_links_lead_somewhere_absolute(html: str) -> None:
-    """An address is whole, or a merge tag that becomes one."""
+def test_links_are_absolute(html: str) -> None:
+    """An `href` is an absolute URL or a merge tag that becomes one."""
     for attributes in Mail(html).named("a"):
         assert re.match(r"(?:https?://|mailto:|tel:|sms:|\{\{ \w+_url \}\})", attributes["href"]), attributes
 
 
-def test_a_mail_is_no_larger_than_gmail_shows(html: str) -> None:
-    """Under 102 KB, each style block under 16 KB."""
+def test_size_limits_of_gmail(html: str) -> None:
+    """HTML is under 102 KB and each style block under 16 KB."""
     mail = Mail(html)
 
     assert len(html.encode()) < 102_000
@@ -95,10 +97,10 @@ def test_a_mail_is_no_larger_than_gmail_shows(html: str) -> None:
     assert all(len(block.encode()) < 16_384 for block in mail.styles)
 
 
-def test_the_head_says_what_readers_need(html: str) -> None:
-    """Language and direction, the encoding first, both colour schemes, a viewport; a title, if an empty one."""
+def test_head_elements(html: str) -> None:
+    """The head has language, direction, charset first, both colour schemes, a viewport and a title."""
     mail = Mail(html)
-    metas = {one.get("name", ""): one.get("content", "") for one in mail.named("meta")}
+    metas = {meta.get("name", ""): meta.get("content", "") for meta in mail.named("meta")}
     names = [tag for tag, _ in mail.elements]
 
     assert mail.named("html")[0]["lang"] == "en"
@@ -111,28 +113,28 @@ def test_the_head_says_what_readers_need(html: str) -> None:
     assert any("[data-ogsc]" in block for block in mail.styles)
 
 
-def test_elements_nest_as_they_should(html: str) -> None:
-    """Every table, row, cell and division that begins ends, in order; what only Outlook reads, too."""
+def test_elements_are_nested_correctly(html: str) -> None:
+    """Elements close in order, with and without the conditional comments of Outlook."""
     for only_outlook in (False, True):
         text = re.sub(r"<!--\[if !mso\]><!-->|<!--<!\[endif\]-->", "", html)
         if only_outlook:
             text = re.sub(r"<!--\[if[^\]]*\]>(.*?)<!\[endif\]-->", r"\1", text, flags=re.DOTALL)
         else:
             text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-        open_ones: list[str] = []
+        open_elements: list[str] = []
         for closing, name in re.findall(r"<(/?)(table|tbody|tr|td|th|div|a|span|h1|h2|h3|ul|p)\b[^>]*>", text):
             if not closing:
-                open_ones.append(name)
+                open_elements.append(name)
             else:
-                assert open_ones, f"</{name}> of nothing"
-                assert open_ones.pop() == name
-        assert open_ones == []
+                assert open_elements, f"</{name}> of nothing"
+                assert open_elements.pop() == name
+        assert open_elements == []
 
 
-def test_a_mail_can_be_filled(html: str) -> None:
-    """Merge tags survive what MJML does, and the result is a template the language takes."""
-    found = merge.compile_template(html, "html")
+def test_merge_tags_survive_rendering(html: str) -> None:
+    """The HTML is a valid template, and no placeholder of the renderer is left in it."""
+    template = merge.compile_template(html, "html")
 
-    assert not any(name.startswith("q") for name in found.variables)
+    assert not any(name.startswith("q") for name in template.variables)
     assert "qcolumn" not in html
     assert not re.search(r"q[0-9a-f]{16}x\d+z", _MERGE_TAG.sub("", html))

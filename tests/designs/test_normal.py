@@ -1,4 +1,4 @@
-"""Rich text is kept in one form."""
+"""Rich text is normalised to one form."""
 
 import pytest
 from hypothesis import assume, given
@@ -15,7 +15,7 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
-@pytest.mark.parametrize(("written", "kept"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("<p>One <b>two</b> <i>three</i></p>", "<p>One <strong>two</strong> <em>three</em></p>"),
     ('<p>{{ first_name | default: "a & b" }}</p>', '<p>{{ first_name | default: "a & b" }}</p>'),
     ('<p><a href="{{ view_url }}" onclick="x()">See</a></p>', '<p><a href="{{ view_url }}">See</a></p>'),
@@ -26,15 +26,15 @@ PIECES = st.sampled_from([
     ("One & two\n\nthree", "One & two\n\nthree"),
     ("", ""),
 ])  # fmt: skip
-def test_its_one_form(written: str, kept: str) -> None:
-    """Emphasis by its own names, nothing that runs, no empty end; merge tags and plain text as they were."""
-    assert sanitizer.normalize_rich_text(written) == kept
+def test_normalize_rich_text(text: str, expected: str) -> None:
+    """Tags and styles are normalised and sanitised, and an empty end is removed; merge tags and plain text stay."""
+    assert sanitizer.normalize_rich_text(text) == expected
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
-def test_twice_is_as_once(written: str) -> None:
-    """Whatever was written that a design may hold, its form is its own form, and no script is in it."""
-    assume(merge.find_error(written, "html") is None)
-    once = sanitizer.normalize_rich_text(written)
-    assert sanitizer.normalize_rich_text(once) == once
-    assert "<script" not in once and "javascript:" not in once.lower().replace("\n", "")
+def test_normalizing_is_idempotent(text: str) -> None:
+    """Normalising any valid rich text twice gives the same as once, and no scripts."""
+    assume(merge.find_error(text, "html") is None)
+    normalized = sanitizer.normalize_rich_text(text)
+    assert sanitizer.normalize_rich_text(normalized) == normalized
+    assert "<script" not in normalized and "javascript:" not in normalized.lower().replace("\n", "")

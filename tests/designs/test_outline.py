@@ -1,4 +1,4 @@
-"""Sections by a key each: safe anywhere, one of its own for each, whatever ids a document came with."""
+"""The keys of sections: unique, and safe in URLs and selectors, whatever ids a document has."""
 
 import re
 from typing import Any
@@ -12,8 +12,8 @@ _IDS = st.one_of(st.none(), st.text(max_size=8), st.integers(), st.sampled_from(
 
 
 def _section(ident: Any, inner: list[Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "text", "props": {}} if ident is None else {"id": ident, "type": "text"}
-    return made if not inner else {"id": ident, "type": "columns", "props": {"columns": [{"sections": inner}]}}
+    section: dict[str, Any] = {"type": "text", "props": {}} if ident is None else {"id": ident, "type": "text"}
+    return section if not inner else {"id": ident, "type": "columns", "props": {"columns": [{"sections": inner}]}}
 
 
 _SECTIONS = st.recursive(
@@ -23,43 +23,43 @@ _SECTIONS = st.recursive(
 
 
 @given(st.lists(_SECTIONS, max_size=6))
-def test_every_section_has_a_key_of_its_own(sections: list[dict[str, Any]]) -> None:
-    """No two alike, all safe in an address and a selector; and nothing in the document is touched."""
+def test_section_keys_are_unique_and_safe(sections: list[dict[str, Any]]) -> None:
+    """Keys are unique and safe, and listing them does not change the document."""
     before = repr(sections)
-    found = document.list_entries({"sections": sections})
-    keys = [one.key for one in found]
+    entries = document.list_entries({"sections": sections})
+    keys = [entry.key for entry in entries]
 
     assert len(set(keys)) == len(keys)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key) for key in keys)
     assert repr(sections) == before
-    for one in found:
-        assert one.siblings[one.position] is one.raw
-        assert not one.parent or document.find_section(found, one.parent) is not None
-        top = document.find_section(found, document.find_top_key(found, one.key))
+    for entry in entries:
+        assert entry.siblings[entry.position] is entry.raw
+        assert not entry.parent or document.find_section(entries, entry.parent) is not None
+        top = document.find_section(entries, document.find_top_key(entries, entry.key))
         assert top is not None and top.level == 0
 
 
-def test_an_id_that_is_safe_and_the_first_is_the_key() -> None:
-    """Scripts find their own ids again; what does the same twice gets another."""
-    found = document.list_entries({"sections": [
+def test_a_safe_unique_id_is_the_key() -> None:
+    """The first section with a safe id has it as key; a repeated or unsafe id gets another key."""
+    entries = document.list_entries({"sections": [
         {"id": "hello", "type": "text"}, {"id": "hello", "type": "text"}, {"id": "a b", "type": "text"},
     ]})  # fmt: skip
 
-    assert found[0].key == "hello"
-    assert found[1].key != "hello" and found[2].key.startswith("x")
-    assert document.list_entries({"sections": [{"id": "a b", "type": "text"}]})[0].key == found[2].key
+    assert entries[0].key == "hello"
+    assert entries[1].key != "hello" and entries[2].key.startswith("x")
+    assert document.list_entries({"sections": [{"id": "a b", "type": "text"}]})[0].key == entries[2].key
 
 
-def test_sections_in_columns_know_where_they_stand() -> None:
-    """Each names the columns around it, the column and its place there."""
+def test_positions_of_sections_in_columns() -> None:
+    """Each entry has its parent, column and position."""
     design = {"sections": [
         {"id": "c", "type": "columns", "props": {"columns": [
             {"sections": []}, {"sections": [{"id": "t", "type": "text"}, {"id": "i", "type": "image"}]},
         ]}},
     ]}  # fmt: skip
-    found = document.list_entries(design)
+    entries = document.list_entries(design)
 
-    assert [(one.key, one.parent, one.column, one.position, one.level) for one in found] == [
+    assert [(entry.key, entry.parent, entry.column, entry.position, entry.level) for entry in entries] == [
         ("c", "", 0, 0, 0), ("t", "c", 1, 0, 1), ("i", "c", 1, 1, 1),
     ]  # fmt: skip
-    assert document.find_top_key(found, "i") == "c"
+    assert document.find_top_key(entries, "i") == "c"

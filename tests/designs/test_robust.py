@@ -1,4 +1,4 @@
-"""Rendering never fails, whatever a document holds, and nothing that runs ever comes out."""
+"""Rendering never fails on any document, and its output is never active content."""
 
 import time
 from typing import Any
@@ -38,10 +38,10 @@ _NAMES = sorted({name for kind in KINDS for prop in kind.props for name in (prop
 
 
 def _likely(prop: Prop, depth: int = 0) -> some.SearchStrategy[Any]:
-    """Values for a property: what it is made for, attacks, and anything at all."""
+    """Return a strategy of values for a property: fitting values, attacks and any JSON."""
     if prop.kind in ("items", "group"):
-        one = some.fixed_dictionaries({}, optional={field.name: _likely(field, depth) for field in prop.fields})
-        return some.one_of(_json, some.lists(one, max_size=3) if prop.kind == "items" else one)
+        fields = some.fixed_dictionaries({}, optional={field.name: _likely(field, depth) for field in prop.fields})
+        return some.one_of(_json, some.lists(fields, max_size=3) if prop.kind == "items" else fields)
     if prop.kind == "sections":
         return some.lists(_sections(depth + 1), max_size=2) if depth < 2 else _json
     if prop.kind == "filters":
@@ -71,35 +71,35 @@ _documents = some.fixed_dictionaries(
 )  # fmt: skip
 
 
-def _check(made: Any) -> None:
-    assert made.html.startswith("<!doctype html>")
-    assert made.html.rstrip().endswith("</html>")
-    assert dangers(made.html) == []
-    made.html.encode()
-    made.text.encode()
+def _check(design: Any) -> None:
+    assert design.html.startswith("<!doctype html>")
+    assert design.html.rstrip().endswith("</html>")
+    assert dangers(design.html) == []
+    design.html.encode()
+    design.text.encode()
 
 
 @_QUIET
 @given(_json, some.text(max_size=8))
-def test_any_json_at_all_makes_a_mail(anything: Any, locale: str) -> None:
-    """Whatever is given for a document, in whatever language: a whole mail comes out and nothing that runs."""
-    _check(render_design(anything, LOOK, locale))
-    _check(render_design({"sections": anything, "theme": anything}, LOOK, locale))
+def test_any_json_renders(value: Any, locale: str) -> None:
+    """Any JSON as document, sections or theme, in any locale, renders a complete and safe email."""
+    _check(render_design(value, LOOK, locale))
+    _check(render_design({"sections": value, "theme": value}, LOOK, locale))
 
 
 @_QUIET
 @given(_documents)
-def test_any_value_in_any_property_makes_a_mail(value: dict[str, Any]) -> None:
-    """Every property of every kind holds anything, and the check of a document never fails on it either."""
+def test_any_property_value_renders(value: dict[str, Any]) -> None:
+    """Any value in any property renders a safe email, and validation does not fail either."""
     _check(render_design(value, LOOK))
-    faults: list[tuple[str, str]] = []
-    document.validate(value, lambda path, words: faults.append((path, words)))
-    assert all(isinstance(words, str) and words for _, words in faults)
+    errors: list[tuple[str, str]] = []
+    document.validate(value, lambda path, message: errors.append((path, message)))
+    assert all(isinstance(message, str) and message for _, message in errors)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_an_attack_in_every_property_of_a_kind_is_only_words(kind: Any) -> None:
-    """One hostile text in all properties at once, those of inner things too, does nothing."""
+def test_attacks_in_every_property_are_escaped(kind: Any) -> None:
+    """A hostile text in all properties, styles and brand fields at once stays text."""
 
     def value(prop: Prop) -> Any:
         if prop.kind == "items":
@@ -121,28 +121,28 @@ def test_an_attack_in_every_property_of_a_kind_is_only_words(kind: Any) -> None:
         )
 
 
-def test_filters_are_handed_on_as_they_were_written() -> None:
-    """What stands in `show_if` is no text of the mail: quotes within merge tags stay what they are."""
+def test_filters_are_passed_on_unchanged() -> None:
+    """Merge tags in the values of `show_if` are not processed."""
     filters = [{"name": "contact_tag", "value": '{{ "a" }} {% "'}]
-    made = render_design({"sections": [{"type": "text", "props": {"content": "x", "show_if": filters}}]}, LOOK)
+    design = render_design({"sections": [{"type": "text", "props": {"content": "x", "show_if": filters}}]}, LOOK)
 
-    assert list(made.conditions.values()) == [filters]
+    assert list(design.conditions.values()) == [filters]
 
 
-def test_no_merge_tag_stands_in_the_css_of_a_background() -> None:
-    """What a contact's data says would be read as CSS there; the words stand on plain ground, and advice says why."""
+def test_background_images_have_no_merge_tags() -> None:
+    """A background URL with a merge tag, which could inject CSS, is left out with advice."""
     section = {"type": "hero", "props": {"title": "x", "background_url": "https://x.example/{{ contact.data.a }}.png"}}
-    made = render_design({"sections": [section]}, LOOK)
+    design = render_design({"sections": [section]}, LOOK)
 
-    assert "contact.data.a" not in made.html
-    assert [one.code for one in made.advice] == ["section"]
+    assert "contact.data.a" not in design.html
+    assert [entry.code for entry in design.advice] == ["section"]
 
 
 def _deep(levels: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": "text", "props": {"content": "deep"}}
+    section: dict[str, Any] = {"type": "text", "props": {"content": "deep"}}
     for _ in range(levels):
-        found = {"type": "columns", "props": {"columns": [{"sections": [found]}, {"sections": []}]}}
-    return found
+        section = {"type": "columns", "props": {"columns": [{"sections": [section]}, {"sections": []}]}}
+    return section
 
 
 _RICH = "<p><a href='https://x.example'>y</a><b>" * 5_000
@@ -156,7 +156,7 @@ def _texts(content: str, many: int = 10) -> dict[str, Any]:
     return {"sections": [{"type": "text", "props": {"content": content}}] * many}
 
 
-# As large as a request may be, but for those that say so
+# As large as a request may be; the last two are larger
 HOSTILE: dict[str, Any] = {
     "the largest texts": _texts(_RICH[:190_000]),
     "open tags": {"sections": [{"type": "html", "props": {"html": "<div><table><tr><td>" * 9_900}}] * 10},
@@ -176,21 +176,21 @@ HOSTILE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_document_is_answered_within_a_second(name: str) -> None:
-    """The largest and the worst: checked and rendered in less than a second of a quiet machine, each."""
-    begin = time.thread_time()
-    made = render_design(HOSTILE[name], LOOK)
-    rendered = time.thread_time() - begin
+def test_hostile_documents_take_less_than_a_second(name: str) -> None:
+    """Rendering and validation of a hostile document each take less than a second of processor time."""
+    start = time.thread_time()
+    design = render_design(HOSTILE[name], LOOK)
+    rendered = time.thread_time() - start
     document.validate(HOSTILE[name], lambda path, words: None)
-    checked = time.thread_time() - begin - rendered
+    validated = time.thread_time() - start - rendered
 
-    assert max(rendered, checked) < soon(1), (rendered, checked)
-    assert made.html.startswith("<!doctype html>")
-    assert len(made.html) < 4_000_000
+    assert max(rendered, validated) < soon(1), (rendered, validated)
+    assert design.html.startswith("<!doctype html>")
+    assert len(design.html) < 4_000_000
 
 
-def test_a_mail_is_read_as_a_browser_reads_it() -> None:
-    """The reader of these tests finds what it looks for, in what only Outlook reads too."""
+def test_dangers_finds_active_content() -> None:
+    """`dangers` finds active content, also within the conditional comments of Outlook."""
     assert dangers("<script>x</script>") == ["<script>"]
     assert dangers("<p onclick=x>") == ["<p onclick>"]
     assert dangers("<!--[if mso]><iframe></iframe><![endif]-->") == ["<iframe>"]

@@ -1,4 +1,4 @@
-"""Documents are kept as they came: what nobody here knows stays, and one edit changes one thing."""
+"""Documents are stored as they came: unknown keys are kept, and an edit changes one property."""
 
 import copy
 import json
@@ -15,8 +15,8 @@ from tests.designs.test_robust import _documents
 _QUIET = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def _whole(value: dict[str, Any]) -> bool:
-    # What JSON itself does not keep: numbers that are none
+def _is_valid_json(value: dict[str, Any]) -> bool:
+    # JSON has no NaN and no infinity
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -25,9 +25,9 @@ def _whole(value: dict[str, Any]) -> bool:
 
 
 @_QUIET
-@given(_documents.filter(_whole))
-def test_reading_a_document_changes_nothing_in_it(value: dict[str, Any]) -> None:
-    """Checking, walking and rendering leave every key where it was, known or not."""
+@given(_documents.filter(_is_valid_json))
+def test_reading_does_not_change_a_document(value: dict[str, Any]) -> None:
+    """Validation, walking and rendering leave the document unchanged."""
     before = copy.deepcopy(value)
     document.validate(value, lambda path, words: None)
     list(document.walk_sections(value))
@@ -39,23 +39,23 @@ def test_reading_a_document_changes_nothing_in_it(value: dict[str, Any]) -> None
 
 
 @_QUIET
-@given(_documents.filter(_whole), some.text(max_size=40), some.data())
-def test_one_edit_changes_one_thing(value: dict[str, Any], words: str, draw: Any) -> None:
-    """A document loaded, one property set at the path that `walk` tells, and saved: all else is what it was."""
+@given(_documents.filter(_is_valid_json), some.text(max_size=40), some.data())
+def test_an_edit_changes_one_property(value: dict[str, Any], text: str, draw: Any) -> None:
+    """Setting a property at a path of `walk_sections` and saving leaves the rest as it was, also unknown sections."""
     value["sections"].append({"type": "alien", "future": [1, {"a": None}], "props": {"x": 1}})
     value["later"] = {"kept": True}
     loaded = json.loads(document.to_canonical_json(value))
-    found = draw.draw(some.sampled_from(list(document.walk_sections(loaded))))
-    target = _at(loaded, found.path)
+    section = draw.draw(some.sampled_from(list(document.walk_sections(loaded))))
+    target = _at(loaded, section.path)
     if isinstance(target.get("props"), dict):
         old = target["props"].get("edited")
-        target["props"]["edited"] = words
+        target["props"]["edited"] = text
         saved = json.loads(document.to_canonical_json(loaded))
-        again = _at(saved, found.path)["props"]
+        props = _at(saved, section.path)["props"]
 
-        assert again.pop("edited") == words
+        assert props.pop("edited") == text
         if old is not None:
-            again["edited"] = old
+            props["edited"] = old
         assert document.to_canonical_json(saved) == document.to_canonical_json(value)
 
 
@@ -65,21 +65,21 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def test_unknown_sections_are_named_and_the_rest_is_shown() -> None:
-    """An alien section is listed for the checklist, advised about with its path, and hides nothing else."""
+def test_unknown_sections_are_reported_and_skipped() -> None:
+    """An unknown section is listed, causes advice with its path, and does not hide the others."""
     value = copy.deepcopy(MAIL)
     value["sections"].insert(2, {"type": "alien", "props": {"x": "<b>"}})
-    made = render_design(value, LOOK)
+    design = render_design(value, LOOK)
 
-    assert [(one.type, one.path) for one in document.find_unknown(value)] == [("alien", "sections[2]")]
-    assert [(one.code, one.path) for one in made.advice] == [("unknown_section", "sections[2]")]
-    assert "The furnace is lit" in made.html
-    assert "alien" not in made.html
+    assert [(entry.type, entry.path) for entry in document.find_unknown(value)] == [("alien", "sections[2]")]
+    assert [(entry.code, entry.path) for entry in design.advice] == [("unknown_section", "sections[2]")]
+    assert "The furnace is lit" in design.html
+    assert "alien" not in design.html
 
 
-def test_the_check_names_the_path_of_each_fault() -> None:
-    """What no document may hold is told with the path of a field, all of it at once."""
-    faults: dict[str, str] = {}
+def test_validation_reports_the_path_of_each_error() -> None:
+    """Validation reports all errors at once, each with the path of its field."""
+    errors: dict[str, str] = {}
     value = {"theme": [1], "sections": [
         7, {"props": []}, {"type": "text", "props": {"content": "{% if %}"}},
         {"type": "button", "props": {"text": "x", "href": "javascript:x"}},
@@ -88,30 +88,30 @@ def test_the_check_names_the_path_of_each_fault() -> None:
         {"type": "columns", "props": {"columns": [{"sections": [{"type": "columns", "props": {"columns": [
             {"sections": [{"type": "columns", "props": {"columns": []}}]}]}}]}]}},
     ]}  # fmt: skip
-    document.validate(value, faults.__setitem__)
+    document.validate(value, errors.__setitem__)
     inner = "sections[6].props.columns[0].sections[0].props.columns[0].sections[0].props.columns"
 
-    assert set(faults) == {
+    assert set(errors) == {
         "theme", "sections[0]", "sections[1].props", "sections[2].props.content", "sections[3].props.href",
         "sections[4].props.items", "sections[5].props.items[0].title", inner,
     }  # fmt: skip
-    assert faults["sections[5].props.items[0].title"] == "is too long (maximum is 1000 characters)"
+    assert errors["sections[5].props.items[0].title"] == "is too long (maximum is 1000 characters)"
 
 
-def test_a_document_of_too_many_sections_or_tags_is_refused() -> None:
-    """200 sections, 1,000 with those in columns, and as many merge tags as one message may have."""
+def test_limits_of_sections_and_merge_tags() -> None:
+    """At most 200 top-level sections, 1,000 with those in columns, and 2,000 merge tags are valid."""
 
-    def told(sections: list[Any]) -> dict[str, str]:
-        faults: dict[str, str] = {}
-        document.validate({"sections": sections}, faults.__setitem__)
-        return faults
+    def errors_of(sections: list[Any]) -> dict[str, str]:
+        errors: dict[str, str] = {}
+        document.validate({"sections": sections}, errors.__setitem__)
+        return errors
 
     text = {"type": "text", "props": {"content": "x"}}
     column = {"type": "columns", "props": {"columns": [{"sections": [text] * 50}, {"sections": [text] * 50}]}}
 
-    assert told([text] * 200) == {}
-    assert told([text] * 201) == {"sections": "is too long (maximum is 200 entries)"}
-    assert told([column] * 9) == {}
-    assert "1000" in told([column] * 10)["sections"]
-    assert told([{"type": "text", "props": {"content": "{{ a }}" * 1_900}}]) == {}
-    assert "2000 tags" in told([{"type": "text", "props": {"content": "{{ a }}" * 1_001}}] * 2)["sections"]
+    assert errors_of([text] * 200) == {}
+    assert errors_of([text] * 201) == {"sections": "is too long (maximum is 200 entries)"}
+    assert errors_of([column] * 9) == {}
+    assert "1000" in errors_of([column] * 10)["sections"]
+    assert errors_of([{"type": "text", "props": {"content": "{{ a }}" * 1_900}}]) == {}
+    assert "2000 tags" in errors_of([{"type": "text", "props": {"content": "{{ a }}" * 1_001}}] * 2)["sections"]

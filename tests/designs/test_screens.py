@@ -1,4 +1,4 @@
-"""Mails in a real browser, on a desk and on a phone, in light and in dark."""
+"""Emails in a browser, on desktop and phone screens, in light and dark mode."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from appliance.content.designs.render import render_design
 from tests.designs.samples import EVERY, LOOK
 
-_WORDS = """() => [...document.querySelectorAll('body *')]
+_TEXT_COLORS = """() => [...document.querySelectorAll('body *')]
   .filter(e => [...e.childNodes].some(one => one.nodeType === 3 && one.data.trim()) && e.checkVisibility())
   .map(e => {
     let ground = e, found = 'rgba(0, 0, 0, 0)';
@@ -18,47 +18,47 @@ _WORDS = """() => [...document.querySelectorAll('body *')]
   })"""  # fmt: skip
 
 
-def _shown(browser: Browser, document: dict[str, Any], width: int, dark: bool, script: str) -> Any:
+def _evaluate(browser: Browser, document: dict[str, Any], width: int, dark: bool, script: str) -> Any:
     context = browser.new_context(viewport={"width": width, "height": 600}, color_scheme="dark" if dark else "light")
     page = context.new_page()
     page.route("**/*", lambda route: route.abort())
     page.set_content(render_design(document, LOOK).html)
-    found = page.evaluate(script)
+    result = page.evaluate(script)
     context.close()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("width", [640, 375, 320])
-def test_nothing_is_wider_than_the_screen(browser: Browser, width: int) -> None:
-    """No kind of section makes a reader scroll sideways, on a desk, a phone or a small phone."""
+def test_no_horizontal_scrolling(browser: Browser, width: int) -> None:
+    """No kind of section is wider than the screen of a desktop, a phone or a small phone."""
     for name, document in EVERY.items():
-        assert _shown(browser, document, width, False, "() => document.documentElement.scrollWidth") <= width, name
+        assert _evaluate(browser, document, width, False, "() => document.documentElement.scrollWidth") <= width, name
 
 
-def _words(*texts: str) -> list[dict[str, Any]]:
+def _text_sections(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "text", "props": {"content": text}} for text in texts]
 
 
 def _tops(browser: Browser, width: int, stack: bool) -> list[tuple[float, float]]:
     inner = {"type": "columns", "props": {"stack_on_phone": stack, "columns": [
-        {"sections": _words("inner left")}, {"sections": _words("inner right")}]}}  # fmt: skip
+        {"sections": _text_sections("inner left")}, {"sections": _text_sections("inner right")}]}}  # fmt: skip
     outer = {"type": "columns", "props": {"stack_on_phone": stack, "columns": [
-        {"sections": _words("left")}, {"sections": [*_words("right"), inner]}]}}  # fmt: skip
+        {"sections": _text_sections("left")}, {"sections": [*_text_sections("right"), inner]}]}}  # fmt: skip
     script = """() => ['left', 'right', 'inner left', 'inner right'].map(words => {
       const found = [...document.querySelectorAll('p')].find(one => one.innerText === words).getBoundingClientRect();
       return [found.top, found.left]; })"""
-    return [(one[0], one[1]) for one in _shown(browser, {"sections": [outer]}, width, False, script)]
+    return [(one[0], one[1]) for one in _evaluate(browser, {"sections": [outer]}, width, False, script)]
 
 
-def test_columns_are_beside_each_other_on_a_desk_and_below_each_other_on_a_phone(browser: Browser) -> None:
-    """Both levels of columns stack under 480 pixels, and all of them begin at the same edge; unless told not to."""
+def test_columns_stack_on_phones(browser: Browser) -> None:
+    """Under 480 px both levels of columns stack at the same left edge, unless `stack_on_phone` is off."""
     left, right, inner_left, inner_right = _tops(browser, 640, True)
     assert left[0] == right[0]
     assert inner_left[0] == inner_right[0]
 
     left, right, inner_left, inner_right = _tops(browser, 375, True)
     assert left[0] < right[0] < inner_left[0] < inner_right[0]
-    assert len({one[1] for one in (left, right, inner_left, inner_right)}) == 1
+    assert len({position[1] for position in (left, right, inner_left, inner_right)}) == 1
 
     left, right, inner_left, inner_right = _tops(browser, 375, False)
     assert left[0] == right[0]
@@ -66,33 +66,33 @@ def test_columns_are_beside_each_other_on_a_desk_and_below_each_other_on_a_phone
 
 
 def _luminance(colour: str) -> float:
-    parts = [float(one) / 255 for one in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_words_can_be_read_on_what_is_behind_them(browser: Browser, dark: bool) -> None:
-    """Every word has a contrast of 4.5 to the colour behind it, in light and in dark, pictures blocked."""
+def test_text_contrast(browser: Browser, dark: bool) -> None:
+    """All text has a contrast of 4.5 to its background colour, in light and dark mode, without images."""
     for name, document in EVERY.items():
-        for words, ink, ground in _shown(browser, document, 640, dark, _WORDS):
-            light, deep = sorted((_luminance(ink), _luminance(ground)), reverse=True)
-            if not ground.startswith("rgba"):
-                assert (light + 0.05) / (deep + 0.05) >= 4.45, f"{name}: {words} {ink} on {ground}"
+        for text, color, background in _evaluate(browser, document, 640, dark, _TEXT_COLORS):
+            light, deep = sorted((_luminance(color), _luminance(background)), reverse=True)
+            if not background.startswith("rgba"):
+                assert (light + 0.05) / (deep + 0.05) >= 4.45, f"{name}: {text} {color} on {background}"
 
 
-def test_sections_hide_where_they_are_told_to(browser: Browser) -> None:
-    """`hide_on` leaves a section out on a phone, or on a desk; within a column too."""
+def test_hide_on(browser: Browser) -> None:
+    """`hide_on` hides a section on phones or on desktops, also within a column."""
     sections = [
         {"type": "text", "props": {"content": "not on phones", "hide_on": "phone"}},
         {"type": "text", "props": {"content": "not on desks", "hide_on": "desktop"}},
     ]
-    columns = {"type": "columns", "props": {"columns": [{"sections": sections}, {"sections": _words("both")}]}}
+    columns = {"type": "columns", "props": {"columns": [{"sections": sections}, {"sections": _text_sections("both")}]}}
     for document in ({"sections": sections}, {"sections": [columns]}):
-        desk = _shown(browser, document, 640, False, "() => document.body.innerText")
-        phone = _shown(browser, document, 375, False, "() => document.body.innerText")
+        desktop = _evaluate(browser, document, 640, False, "() => document.body.innerText")
+        phone = _evaluate(browser, document, 375, False, "() => document.body.innerText")
 
-        assert "not on phones" in desk
-        assert "not on desks" not in desk
+        assert "not on phones" in desktop
+        assert "not on desks" not in desktop
         assert "not on phones" not in phone
         assert "not on desks" in phone

@@ -1,4 +1,4 @@
-"""What a rendering costs grows with the mail: once for a message, not once for each person."""
+"""The cost of rendering grows linearly with the email, and the same email is rendered once."""
 
 import time
 
@@ -7,7 +7,7 @@ from tests.designs.samples import LOOK, MAIL
 
 
 def _seconds(times: int) -> float:
-    """Return the processor time for a mail so many times as long, the least of five."""
+    """Return the processor time for an email `times` as long, the minimum of five."""
     taken = []
     for number in range(5):
         document = MAIL | {"sections": MAIL["sections"] * times, "number": number}
@@ -17,13 +17,13 @@ def _seconds(times: int) -> float:
     return min(taken)
 
 
-def test_a_mail_eight_times_as_long_takes_about_eight_times_as_long() -> None:
-    """And not the square of it."""
-    render_design(MAIL, LOOK)  # with the templates
+def test_rendering_time_is_linear() -> None:
+    """An email eight times as long takes less than 24 times as long, not 64 times."""
+    render_design(MAIL, LOOK)  # loads the templates
     assert _seconds(8) < 24 * _seconds(1)
 
 
-def test_the_same_mail_is_rendered_once() -> None:
-    """The second time it is the first one's."""
-    made = render_design(MAIL, LOOK)
-    assert render_design(dict(MAIL), LOOK) is made
+def test_renderings_are_cached() -> None:
+    """A second rendering of the same document returns the first result."""
+    design = render_design(MAIL, LOOK)
+    assert render_design(dict(MAIL), LOOK) is design

@@ -1,4 +1,4 @@
-"""The theme of a document: checked like its sections, and what of it cannot be used is told."""
+"""The theme of a document: validation and advice."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from appliance.content.designs.theme import Look
 SECTIONS = [{"type": "header", "props": {}}]
 
 
-def faults(theme: Any) -> dict[str, str]:
-    """Return what is told about a document with a theme."""
-    found: dict[str, str] = {}
-    document.validate({"sections": SECTIONS, "theme": theme}, found.__setitem__)
-    return found
+def errors_of(theme: Any) -> dict[str, str]:
+    """Return the validation errors of a document with a theme, by path."""
+    errors: dict[str, str] = {}
+    document.validate({"sections": SECTIONS, "theme": theme}, errors.__setitem__)
+    return errors
 
 
 @pytest.mark.parametrize(
@@ -31,24 +31,27 @@ def faults(theme: Any) -> dict[str, str]:
         ("blue", "theme"),
     ],
 )
-def test_a_theme_is_checked_like_a_section(theme: Any, path: str) -> None:
-    """What no document may hold is refused in its theme too, with the path."""
-    assert list(faults(theme)) == [path]
+def test_invalid_themes_are_rejected(theme: Any, path: str) -> None:
+    """Each invalid value is reported with its path."""
+    assert list(errors_of(theme)) == [path]
 
 
-def test_a_theme_that_can_be_used_is_taken() -> None:
-    """Colours, fonts, a logo with a merge tag behind its host, and a width."""
+def test_valid_themes_are_accepted() -> None:
+    """Colours, fonts, a width and a logo with a merge tag in its path cause no errors and no advice."""
     theme = {"brand_color": "#123", "text_color": "navy", "font_body": "Georgia", "width": 640,
              "logo_url": "https://x.test/{{ contact.data.team }}.png"}  # fmt: skip
-    assert faults(theme) == {} == faults(None) == faults({})
+    assert errors_of(theme) == {} == errors_of(None) == errors_of({})
     advice = render_design({"sections": SECTIONS, "theme": theme}, Look()).advice
-    assert not [one for one in advice if one.path.startswith("theme")]
+    assert not [entry for entry in advice if entry.path.startswith("theme")]
 
 
-def test_a_colour_that_is_none_is_told() -> None:
-    """The mail shows the brand's colour instead, and advice says which words were no colour."""
+def test_invalid_colors_of_a_theme_cause_advice() -> None:
+    """A value that is not a colour causes advice with its text."""
     theme = {"brand_color": "notacolour", "text_color": 5, "bg_color": ""}
-    found = render_design({"sections": SECTIONS, "theme": theme}, Look(company_name="Acme")).advice
+    advice = render_design({"sections": SECTIONS, "theme": theme}, Look(company_name="Acme")).advice
 
-    assert [one.path for one in found if one.path.startswith("theme")] == ["theme.brand_color", "theme.text_color"]
-    assert "'notacolour' is no colour" in found[0].message
+    assert [entry.path for entry in advice if entry.path.startswith("theme")] == [
+        "theme.brand_color",
+        "theme.text_color",
+    ]
+    assert "'notacolour' is no colour" in advice[0].message

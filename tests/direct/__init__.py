@@ -1,1 +1,1 @@
-"""Tests of delivery to the recipients' own servers."""
+"""Tests of direct delivery: sending to the recipients' own servers."""

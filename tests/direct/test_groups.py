@@ -1,38 +1,38 @@
-"""D19, D21: domains that share mail servers share limits; who asks for less gets less, the others go on."""
+"""Recipient groups: domains that share mail servers share limits, and a throttled group does not slow the others."""
 
 import time
 from collections import Counter
 
 import pytest
 
-from tests.direct.conftest import Starts, ended, post, send_to
+from tests.direct.conftest import StartDirect, post, send_to, wait_for_status
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.recipients import completed
 from tests.kit.smtp import SmtpServer
 from tests.kit.world import World
 
-SILENCE = "4.7.28 Gmail has detected an unusual rate of mail originating from your IP address"
+RATE_REPLY = "4.7.28 Gmail has detected an unusual rate of mail originating from your IP address"
 
 
 def providers(world: World, **options: float) -> tuple[SmtpServer, SmtpServer, SmtpServer]:
-    """Start servers as three large providers have them, each for its own domain and one that is only hosted there."""
+    """Start the servers of three large providers; Google's also has a hosted domain."""
     google = world.mail("gmail-smtp-in.l.google.com", "gmail.com", "hosted.example")
     microsoft = world.mail("outlook-com.olc.protection.outlook.com", "outlook.com")
     shop = world.mail("shop-example.mail.protection.outlook.com", "shop.example")
     return google, microsoft, shop
 
 
-def sent_at_least(api: Client, path: str, count: int) -> None:
-    """Wait until so many of a campaign are sent."""
+def wait_until_sent(api: Client, path: str, count: int) -> None:
+    """Wait until at least `count` messages of a campaign are sent."""
     api.wait(path, lambda row: row["stats"]["sent"] >= count)
 
 
-def test_domains_of_one_provider_share_its_limit(direct: Starts, world: World) -> None:
-    """Two at a time to Google, whichever domain it is for, and whatever the others may have; connections are reused."""
+def test_domains_of_one_provider_share_its_limit(direct: StartDirect, world: World) -> None:
+    """Google gets two connections for all its domains, whatever the limit of others; connections are reused."""
     google, microsoft, shop = providers(world)
-    for one in (google, microsoft, shop):
-        one.rules.delay("body", 0.03)
+    for smtp in (google, microsoft, shop):
+        smtp.rules.delay("body", 0.03)
     api = direct(connections="12", recipient_limits="google 2 connections").client()
     domains = ("gmail.com", "hosted.example", "outlook.com", "shop.example")
     completed(api, send_to(api, *[f"p{n}@{domains[n % 4]}" for n in range(80)]))
@@ -43,10 +43,10 @@ def test_domains_of_one_provider_share_its_limit(direct: Starts, world: World) -
     assert {"hosted.example", "gmail.com"} == {m.to.partition("@")[2] for m in google.messages}
 
 
-def test_silence_for_one_provider(direct: Starts, world: World, clock: TestClock) -> None:
-    """421-4.7.28: ten minutes nothing to Google, then one connection, one more for each good while; others go on."""
+def test_a_throttled_group_pauses_and_recovers(direct: StartDirect, world: World, clock: TestClock) -> None:
+    """After 421 4.7.28 Google gets nothing for ten minutes and then one connection; other groups go on."""
     google, microsoft, _ = providers(world)
-    rule = google.rules.refuse("rcpt", code=421, text=f"{SILENCE}\n{SILENCE}", times=1)
+    rule = google.rules.refuse("rcpt", code=421, text=f"{RATE_REPLY}\n{RATE_REPLY}", times=1)
     google.rules.delay("body", 0.02)
     server = direct(clock=clock)
     api = server.client()
@@ -54,16 +54,16 @@ def test_silence_for_one_provider(direct: Starts, world: World, clock: TestClock
     path = send_to(api, *people, *[f"o{n}@outlook.com" for n in range(30)])
     microsoft.wait_for(30)
     google.wait_until(lambda: rule.used == 1)
-    api.wait("/delivery/status", lambda row: any(one["group"] == "google" for one in row["groups"]))
+    api.wait("/delivery/status", lambda row: any(group["group"] == "google" for group in row["groups"]))
     clock.advance(minutes=9)
     time.sleep(2)
     taken = len(google.messages)
     waiting = api.get(path).expect(200)["waiting"]
-    spared = {one["group"]: one for one in api.get("/delivery/status").expect(200)["groups"]}
+    groups = {group["group"]: group for group in api.get("/delivery/status").expect(200)["groups"]}
 
-    # What was under way when the answer came still ended
-    assert taken <= 4 and set(spared) == {"google"}
-    assert "4.7.28" in spared["google"]["text"] and waiting["reason"] == "group" and "google" in waiting["text"]
+    # Transactions that were open when the reply came still end
+    assert taken <= 4 and set(groups) == {"google"}
+    assert "4.7.28" in groups["google"]["text"] and waiting["reason"] == "group" and "google" in waiting["text"]
     google.log.clear()
     google.open_peak = google.open_now
     clock.advance(minutes=2.5)
@@ -73,56 +73,57 @@ def test_silence_for_one_provider(direct: Starts, world: World, clock: TestClock
     assert max(Counter(message.to for message in google.messages).values()) == 1
 
 
-def test_a_kill_forgets_nobody(direct: Starts, world: World) -> None:
-    """Killed twice while it delivers to three groups: everybody gets it, copies stay within what was under way (P3).
+def test_kills_lose_no_message(direct: StartDirect, world: World) -> None:
+    """After two kills each recipient got the message or is uncertain, and copies stay within the concurrency.
 
-    Who was in hand at both kills may have got nothing: that is known of them, and a person decides.
+    A message in flight at a kill may or may not have been accepted: it is uncertain until a user decides
+    (docs/promises.md#p3).
     """
     servers = providers(world)
-    for one in servers:
-        one.rules.delay("body", 0.02)
+    for smtp in servers:
+        smtp.rules.delay("body", 0.02)
     server = direct()
     api = server.client()
     people = [f"p{n}@{('gmail.com', 'outlook.com', 'shop.example')[n % 3]}" for n in range(90)]
     path = send_to(api, *people)
     for count in (15, 40):
-        sent_at_least(api, path, count)
+        wait_until_sent(api, path, count)
         server.kill()
         server.start()
-    number = completed(api, path)["id"]
-    found = Counter(message.to for one in servers for message in one.messages)
-    doubtful = {row["to"] for row in api.all("/messages", campaign_id=number, status="uncertain")}
+    campaign_id = completed(api, path)["id"]
+    received = Counter(message.to for smtp in servers for message in smtp.messages)
+    uncertain = {row["to"] for row in api.all("/messages", campaign_id=campaign_id, status="uncertain")}
 
-    assert found.keys() <= set(people) and set(people) - found.keys() <= doubtful and len(doubtful) <= 8
-    assert sum(found.values()) - len(people) <= 16 and max(found.values()) <= 2
+    assert received.keys() <= set(people) and set(people) - received.keys() <= uncertain and len(uncertain) <= 8
+    assert sum(received.values()) - len(people) <= 16 and max(received.values()) <= 2
 
 
-def test_a_single_message_goes_beside_a_large_campaign(direct: Starts, world: World) -> None:
-    """A receipt to one provider does not wait behind a campaign to another that is slow."""
+def test_a_single_message_overtakes_a_slow_campaign(direct: StartDirect, world: World) -> None:
+    """A message to one provider does not wait for a campaign to another, slow provider."""
     google, microsoft, _ = providers(world)
     google.rules.delay("body", 1)
     api = direct(connections="4").client()
     send_to(api, *[f"g{n}@gmail.com" for n in range(40)])
     google.wait_for(2)
-    ended(api, post(api, "bo@outlook.com"), "sent")
+    wait_for_status(api, post(api, "bo@outlook.com"), "sent")
 
     assert len(google.messages) < 40 and len(microsoft.messages) == 1
 
 
-def test_a_rate_is_even_over_all_servers(direct: Starts, world: World) -> None:
-    """Twenty a second over three providers: in no second more than twice that (D23)."""
+def test_the_rate_limit_applies_to_all_servers_together(direct: StartDirect, world: World) -> None:
+    """At 20 messages a second over three providers, no second has more than twice that."""
     servers = providers(world)
     api = direct(rate_per_second="20").client()
     domains = ("gmail.com", "outlook.com", "shop.example")
     completed(api, send_to(api, *[f"p{n}@{domains[n % 3]}" for n in range(40)]))
-    times = sorted(message.time for one in servers for message in one.messages)
+    times = sorted(message.time for smtp in servers for message in smtp.messages)
 
-    assert max(sum(at <= other < at + 1 for other in times) for at in times) <= 40
+    assert max(sum(start <= other < start + 1 for other in times) for start in times) <= 40
     assert times[-1] - times[0] >= 1.5
 
 
 def test_a_group_begins_with_few_connections(api: Client, shared_world: World) -> None:
-    """Four at first, of the eight there may be in all, and reused (D19)."""
+    """A new group starts with four connections at most, which are reused."""
     mx = shared_world.mail("mx.few.example", "few.example")
     mx.rules.delay("body", 0.05)
     completed(api, send_to(api, *[f"p{n}@few.example" for n in range(40)]))
@@ -130,17 +131,17 @@ def test_a_group_begins_with_few_connections(api: Client, shared_world: World) -
     assert 2 <= mx.open_peak <= 4 and mx.connections <= 8
 
 
-def test_a_provider_that_is_busy_at_the_door(api: Client, shared_world: World) -> None:
-    """421 before anybody is named: that group waits, it is nobody's attempt, and the others go on."""
+def test_a_421_greeting_defers_the_group(api: Client, shared_world: World) -> None:
+    """After a 421 greeting the group waits, no attempt is counted, and other groups go on."""
     busy = shared_world.mail("mx.busydoor.example", "busydoor.example")
     other = shared_world.mail("mx.opendoor.example", "opendoor.example")
     rule = busy.rules.refuse("connect", code=421, text="4.7.0 try again later, too many connections")
     people = [f"g{n}@busydoor.example" for n in range(9)] + [f"o{n}@opendoor.example" for n in range(20)]
     path = send_to(api, *people)
     other.wait_for(20)
-    number = path.rpartition("/")[2]
+    campaign_id = path.rpartition("/")[2]
     rows = api.wait(
-        "/messages", lambda rows: any(row["error"] for row in rows), status="queued", limit=100, campaign_id=number
+        "/messages", lambda rows: any(row["error"] for row in rows), status="queued", limit=100, campaign_id=campaign_id
     )
     busy.rules.clear()
     completed(api, path)
@@ -149,14 +150,12 @@ def test_a_provider_that_is_busy_at_the_door(api: Client, shared_world: World) -
     assert {row["error"]["code"] for row in rows if row["error"]} == {"throttled"}
 
 
-@pytest.mark.parametrize(("name", "words"), [("strict", "5.1.8 sender rejected"), ("odd", "5.1.1 no such user")])
-def test_one_server_that_refuses_our_sender_stops_nobody(
-    name: str, words: str, api: Client, shared_world: World
-) -> None:
-    """550 to MAIL by one server, whatever it says, ends its messages without suppressing anybody; the others go on."""
+@pytest.mark.parametrize(("name", "text"), [("strict", "5.1.8 sender rejected"), ("odd", "5.1.1 no such user")])
+def test_a_sender_rejection_by_one_server(name: str, text: str, api: Client, shared_world: World) -> None:
+    """A 550 to MAIL by one server fails its messages without a suppression; the others are sent."""
     strict = shared_world.mail(f"mx.{name}.example", f"{name}.example")
     shared_world.mail(f"mx.beside-{name}.example", f"beside-{name}.example")
-    strict.rules.refuse("mail", code=550, text=words)
+    strict.rules.refuse("mail", code=550, text=text)
     people = [f"g{n}@{name}.example" for n in range(5)] + [f"o{n}@beside-{name}.example" for n in range(9)]
     done = completed(api, send_to(api, *people))
 
@@ -164,11 +163,11 @@ def test_one_server_that_refuses_our_sender_stops_nobody(
     assert not [row for row in api.all("/suppressions") if row["address"].endswith(f"@{name}.example")]
 
 
-def test_all_servers_refuse_our_sender(api: Client, shared_world: World) -> None:
-    """550 to MAIL wherever we come: after a few the campaign pauses with these words, and who is left waits."""
+def test_a_sender_rejection_by_all_servers_pauses(api: Client, shared_world: World) -> None:
+    """If every server replies 550 to MAIL, the campaign pauses with that text after a few failures."""
     for number in range(8):
-        one = shared_world.mail(f"mx.refuser{number}.example", f"refuser{number}.example")
-        one.rules.refuse("mail", code=550, text="5.1.8 sender rejected")
+        smtp = shared_world.mail(f"mx.refuser{number}.example", f"refuser{number}.example")
+        smtp.rules.refuse("mail", code=550, text="5.1.8 sender rejected")
     path = send_to(api, *[f"p{n}@refuser{n % 8}.example" for n in range(64)])
     row = api.wait(path, lambda row: row["status"] == "paused", timeout=40)
 
@@ -176,8 +175,8 @@ def test_all_servers_refuse_our_sender(api: Client, shared_world: World) -> None
     assert row["stats"]["failed"] <= 20 and row["stats"]["pending"] >= 40
 
 
-def test_who_cannot_tell_that_it_is_ours_pauses_the_campaign(api: Client, shared_world: World) -> None:
-    """550 5.7.26 and 5.7.515 name our DNS: the campaign pauses with the record to enter, nobody is suppressed."""
+def test_an_authentication_rejection_pauses_the_campaign(api: Client, shared_world: World) -> None:
+    """Rejections as unauthenticated (5.7.26, 5.7.515) pause the campaign; the reason names the DNS record to add."""
     google, microsoft, _ = providers(shared_world)
     google.rules.refuse(
         "body", code=550, text="5.7.26 This mail has been blocked because the sender is unauthenticated"
@@ -190,8 +189,8 @@ def test_who_cannot_tell_that_it_is_ours_pauses_the_campaign(api: Client, shared
     domains = ("gmail.com", "outlook.com", "yahoo.com")
     path = send_to(api, *[f"p{n}@{domains[n % 3]}" for n in range(60)])
     row = api.wait(path, lambda row: row["status"] == "paused", timeout=40)
-    found = api.all("/messages", status="queued", campaign_id=row["id"])
+    rows = api.all("/messages", status="queued", campaign_id=row["id"])
 
     assert row["pause_reason"] == "transport" and "_dmarc" in row["data"]["pause_detail"]
-    assert len([one for one in found if one["error"] and one["error"]["smtp"] == 550]) <= 12
-    assert not [one for one in api.all("/suppressions") if one["address"].endswith(domains)]
+    assert len([row for row in rows if row["error"] and row["error"]["smtp"] == 550]) <= 12
+    assert not [row for row in api.all("/suppressions") if row["address"].endswith(domains)]

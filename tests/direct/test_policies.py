@@ -1,4 +1,4 @@
-"""How a policy about encryption is read and held against a server (RFC 8461), and whose machine a mail server is."""
+"""Parsing of MTA-STS policies, their match with MX hosts (RFC 8461), and the organisation of an MX host."""
 
 import pytest
 
@@ -10,10 +10,10 @@ GOOD = "version: STSv1\nmode: enforce\nmx: mail.example.com\nmx: *.example.net\n
 
 @pytest.mark.parametrize("text", [GOOD, GOOD.replace("\n", "\r\n"), GOOD + "extra: thing\n", GOOD.upper().lower()
                                   .replace("stsv1", "STSv1")])  # fmt: skip
-def test_a_policy_is_read(text: str) -> None:
-    """Lines end either way, and what is not known is left alone."""
-    found = mx_routes.parse_policy("1", text.encode())
-    assert found == MtaStsPolicy("1", "enforce", ("mail.example.com", "*.example.net"), 604800)
+def test_parse_policy(text: str) -> None:
+    """Lines end with LF or CRLF, and unknown keys are ignored."""
+    policy = mx_routes.parse_policy("1", text.encode())
+    assert policy == MtaStsPolicy("1", "enforce", ("mail.example.com", "*.example.net"), 604800)
 
 
 @pytest.mark.parametrize(
@@ -25,15 +25,15 @@ def test_a_policy_is_read(text: str) -> None:
         "<html>version: STSv1</html>",
     ],
 )  # fmt: skip
-def test_what_is_no_policy_counts_for_nothing(text: str) -> None:
-    """Whatever else stands there is none, and never half of one."""
+def test_an_invalid_policy_is_none(text: str) -> None:
+    """An invalid policy is ignored as a whole."""
     assert mx_routes.parse_policy("1", text.encode("latin-1")) is None
 
 
-def test_a_policy_holds_a_year_at_most() -> None:
-    """What asks for longer gets the most there is (3.2)."""
-    found = mx_routes.parse_policy("1", GOOD.replace("604800", "9999999999").encode())
-    assert found is not None and found.max_age == 31_557_600
+def test_max_age_is_capped_at_a_year() -> None:
+    """A longer `max_age` becomes the maximum (RFC 8461, 3.2)."""
+    policy = mx_routes.parse_policy("1", GOOD.replace("604800", "9999999999").encode())
+    assert policy is not None and policy.max_age == 31_557_600
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_policy_holds_a_year_at_most() -> None:
     [("mail.example.com", True), ("MAIL.example.com.", True), ("mx.mail.example.com", False), ("a.example.net", True),
      ("a.b.example.net", False), ("example.net", False), ("aexample.net", False), ("mail.example.com.evil.org", False)],
 )  # fmt: skip
-def test_which_servers_a_policy_names(host: str, allowed: bool) -> None:
-    """A star stands for one label at the beginning and nothing else (4.1)."""
+def test_policy_hosts(host: str, allowed: bool) -> None:
+    """A wildcard matches exactly one leading label (RFC 8461, 4.1)."""
     assert MtaStsPolicy("1", "enforce", ("mail.example.com", "*.example.net"), 1).allows(host) is allowed
 
 
@@ -57,6 +57,6 @@ def test_which_servers_a_policy_names(host: str, allowed: bool) -> None:
         ("notgoogle.com", "notgoogle.com"), ("mx.google.com.evil.example", "evil.example"),
     ],
 )  # fmt: skip
-def test_whose_machine_a_mail_server_is(host: str, group: str) -> None:
-    """By the end of its name a provider that is known, or the domain it stands in; never by a part in the middle."""
+def test_organisation_of_a_mail_server(host: str, group: str) -> None:
+    """The end of the host name gives a known provider or the registered domain."""
     assert get_organisation(host) == group

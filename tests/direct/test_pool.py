@@ -1,4 +1,4 @@
-"""Conversations that wait for the next message, with a real server: no more of a group than allowed, none left over."""
+"""The pool of idle SMTP connections, with a real server: limits of a group, reuse, and clean-up."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,20 +11,20 @@ from appliance.sending.workers.mx_connections import ConnectionPool
 from tests.kit.smtp import SmtpServer
 
 
-def way(name: str, group: str = "google") -> MxTarget:
-    """Return the way to a server of a group."""
+def target(name: str, group: str = "google") -> MxTarget:
+    """Return a target with one server of a recipient group."""
     return MxTarget("people.example", ((10, name),), group)
 
 
 def with_pool(
-    act: Callable[[ConnectionPool, Callable[[], Coroutine[Any, Any, SmtpClient]]], Coroutine[Any, Any, None]],
+    scenario: Callable[[ConnectionPool, Callable[[], Coroutine[Any, Any, SmtpClient]]], Coroutine[Any, Any, None]],
 ) -> None:
-    """Run an act with a pool and something that opens conversations; at its end nothing is open."""
+    """Run a scenario with a pool and a function that opens connections; no connection may be open at the end."""
     with SmtpServer() as smtp:
 
         async def run() -> None:
             pool = ConnectionPool()
-            await act(
+            await scenario(
                 pool, lambda: smtp_connect.open_connection(Server("127.0.0.1", smtp.port, "none", helo="x.example"))
             )
             await pool.close()
@@ -34,49 +34,49 @@ def with_pool(
         smtp.wait_until(lambda: smtp.open_now == 0)
 
 
-def test_a_conversation_is_taken_up_again() -> None:
-    """For the same servers, not for others, and not once it has ended."""
+def test_a_connection_is_reused() -> None:
+    """An open connection is reused for the same servers only."""
 
     async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, SmtpClient]]) -> None:
-        await pool.reserve(way("a"), 4)
+        await pool.reserve(target("a"), 4)
         first = await connect()
-        pool.put(way("a"), first)
-        assert pool.take(way("b")) is None
-        assert pool.take(way("a")) is first
+        pool.put(target("a"), first)
+        assert pool.take(target("b")) is None
+        assert pool.take(target("a")) is first
         first.abort()
-        pool.put(way("a"), first)
-        assert pool.take(way("a")) is None
+        pool.put(target("a"), first)
+        assert pool.take(target("a")) is None
 
     with_pool(act)
 
 
-def test_another_server_of_the_group_takes_the_place_of_an_idle_one() -> None:
-    """Two at most: the third waits until an idle one has said goodbye; another group waits for nobody."""
+def test_an_idle_connection_makes_room_in_its_group() -> None:
+    """At the limit of a group an idle connection to another of its servers is closed; other groups are not affected."""
 
     async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, SmtpClient]]) -> None:
-        made = []
+        clients = []
         for name in ("a", "b"):
-            await pool.reserve(way(name), 2)
-            made.append(await connect())
-            pool.put(way(name), made[-1])
-        await pool.reserve(way("c"), 2)
-        assert pool.connections == 1 and not made[0].is_open() and made[1].is_open()
-        await pool.reserve(way("d", "other"), 1)
+            await pool.reserve(target(name), 2)
+            clients.append(await connect())
+            pool.put(target(name), clients[-1])
+        await pool.reserve(target("c"), 2)
+        assert pool.connections == 1 and not clients[0].is_open() and clients[1].is_open()
+        await pool.reserve(target("d", "other"), 1)
         assert pool.connections == 1
-        pool.release(way("c"))
-        pool.release(way("d", "other"))
+        pool.release(target("c"))
+        pool.release(target("d", "other"))
         pool.close_group("google")
         assert pool.connections == 0
 
     with_pool(act)
 
 
-def test_proven_conversations_are_apart() -> None:
-    """Who demands a proof does not get a conversation that was opened without, nor the other way round."""
+def test_verified_connections_are_separate() -> None:
+    """A target that requires verified TLS does not get a connection that was opened without."""
 
     async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, SmtpClient]]) -> None:
-        await pool.reserve(way("a"), 4)
-        pool.put(way("a"), await connect())
-        assert pool.take(way("a")._replace(requires_verified_tls=True)) is None
+        await pool.reserve(target("a"), 4)
+        pool.put(target("a"), await connect())
+        assert pool.take(target("a")._replace(requires_verified_tls=True)) is None
 
     with_pool(act)

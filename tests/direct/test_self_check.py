@@ -1,4 +1,4 @@
-"""What a machine that delivers itself finds out about itself: its name there and back, and whether anything answers."""
+"""Self-checks of direct delivery: forward and reverse DNS of the HELO name, and whether port 25 is open."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +15,12 @@ from tests.kit.client import Client
 from tests.kit.dns import DnsServer
 from tests.kit.world import World
 
-NAME, BACK = "mail.bakery.example", "8.8.8.8"
+NAME, ADDRESS = "mail.bakery.example", "8.8.8.8"
 
 
 @pytest.fixture
 def configured(dns: DnsServer, tmp_path: Path) -> Iterator[Any]:
-    """Use settings in this process; `configured(helo=...)`."""
+    """Use settings in this process: `configured(helo=...)`."""
 
     def use(helo: str = NAME) -> None:
         mx_routes.clear_caches()
@@ -31,38 +31,44 @@ def configured(dns: DnsServer, tmp_path: Path) -> Iterator[Any]:
     config._current = None
 
 
-def test_a_name_that_leads_back(dns: DnsServer, configured: Any) -> None:
-    """Name to address and address to name: all is well."""
-    dns.set(NAME, "A", BACK)
+def test_a_helo_name_with_reverse_dns(dns: DnsServer, configured: Any) -> None:
+    """A name with an address whose PTR record leads back to it is ok."""
+    dns.set(NAME, "A", ADDRESS)
     dns.set("8.8.8.8.in-addr.arpa", "PTR", f"{NAME}.")
     configured()
-    assert [found.level for found in smtp_connect.check_helo_name()] == ["ok"]
+    assert [finding.level for finding in smtp_connect.check_helo_name()] == ["ok"]
 
 
 @pytest.mark.parametrize(
-    ("records", "helo", "level", "words", "record"),
+    ("records", "helo", "level", "message", "record"),
     [
         ({}, "localhost", "fail", "not a full host name", ""), ({}, "192.0.2.7", "fail", "not a full host name", ""),
         ({}, NAME, "fail", "has no address", f"{NAME}. A "),
-        ({(NAME, "A"): BACK}, NAME, "fail", "has no name", f"8.8.8.8.in-addr.arpa. PTR {NAME}."),
-        ({(NAME, "A"): BACK, ("8.8.8.8.in-addr.arpa", "PTR"): "pool-8.isp.example."}, NAME, "fail", "pool-8", "PTR"),
+        ({(NAME, "A"): ADDRESS}, NAME, "fail", "has no name", f"8.8.8.8.in-addr.arpa. PTR {NAME}."),
+        ({(NAME, "A"): ADDRESS, ("8.8.8.8.in-addr.arpa", "PTR"): "pool-8.isp.example."}, NAME, "fail", "pool-8", "PTR"),
         ({(NAME, "A"): "10.0.0.7"}, NAME, "warn", "not a public address", ""),
     ],
 )  # fmt: skip
-def test_a_name_that_does_not(
-    records: dict[tuple[str, str], str], helo: str, level: str, words: str, record: str, dns: DnsServer, configured: Any
+def test_helo_name_faults(
+    records: dict[tuple[str, str], str],
+    helo: str,
+    level: str,
+    message: str,
+    record: str,
+    dns: DnsServer,
+    configured: Any,
 ) -> None:
-    """What is missing is said, with the record to enter."""
+    """Each fault is reported with the DNS record to add."""
     for (name, kind), value in records.items():
         dns.set(name, kind, value)
     configured(helo)
-    [found] = smtp_connect.check_helo_name()
-    assert found.level == level and words in found.message
-    assert found.record.startswith(record) or record in found.record
+    [finding] = smtp_connect.check_helo_name()
+    assert finding.level == level and message in finding.message
+    assert finding.record.startswith(record) or record in finding.record
 
 
-def test_the_doctor_says_it(fresh_server: FreshServer) -> None:
-    """Before anything is sent it is known whether mail servers can be reached, and what the own name lacks."""
+def test_the_doctor_checks_direct_delivery(fresh_server: FreshServer) -> None:
+    """`doctor` reports whether mail servers can be reached and what the HELO name lacks."""
     with World() as world:
         world.mail("gmail.example", "gmail.com")
         server = fresh_server(env=world.env, start=False)
@@ -75,22 +81,22 @@ def test_the_doctor_says_it(fresh_server: FreshServer) -> None:
     assert "blocked" in blocked
 
 
-def test_the_page_says_what_it_needs(browser: Browser, api: Client, browser_problems: Problems) -> None:
-    """The settings show how we greet, what direct delivery needs, and that a relay may be the better way."""
+def test_the_settings_page_explains_direct_delivery(browser: Browser, api: Client, browser_problems: Problems) -> None:
+    """The settings page shows the HELO name, the required PTR record, and that a relay may be better."""
     page = sign_in(new_page(browser, api.url, browser_problems))
     page.goto("/settings")
-    words = page.locator("main").inner_text()
+    text = page.locator("main").inner_text()
     page.context.close()
 
-    assert "mail.bakery.example" in words and "Straight to the servers of the recipients" in words
-    assert "(PTR)" in words and "relay" in words and not browser_problems.found
+    assert "mail.bakery.example" in text and "Straight to the servers of the recipients" in text
+    assert "(PTR)" in text and "relay" in text and not browser_problems.found
 
 
 @pytest.mark.parametrize(("helo", "count"), [("mail.bakery.example", 0), ("", 1), ("bakery", 1), ("192.0.2.7", 1)])
-def test_a_name_that_nobody_takes_is_warned_of(helo: str, count: int) -> None:
-    """A start with a name that is none of the internet says so; other ways out need no name."""
+def test_an_invalid_helo_name_is_warned_about(helo: str, count: int) -> None:
+    """A HELO name that is not a full host name causes a warning with direct delivery, and none otherwise."""
     options = {"email.transport": "direct", "email.direct.helo": helo, "base_url": "http://localhost:8080"}
     warnings = config.load(options, {}).warnings
 
-    assert len([one for one in warnings if "email.direct.helo" in one]) == count
+    assert len([warning for warning in warnings if "email.direct.helo" in warning]) == count
     assert not config.load(options | {"email.transport": "capture"}, {}).warnings

@@ -1,39 +1,39 @@
-"""Random flows for Hypothesis, in the form in which a client sends them."""
+"""Hypothesis strategies for flows, in the form in which an API client sends them."""
 
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-SENT = ("m_one", "m_two")  # by clients
-NAMES = (*SENT, "m_own")  # the last is only ever written by steps
+SENT = ("m_one", "m_two")  # events that clients send
+NAMES = (*SENT, "m_own")  # `m_own` is emitted by steps only
 HOURS = st.integers(0, 4)
 numbers = st.integers(0, 2)
 KINDS_WITHOUT_TYPE = {"wait", "emit_event", "split", "email"}
 
 
 class Act(NamedTuple):
-    """An event that a client tells of."""
+    """An event that a client sends."""
 
     person: int
     name: str
     n: int
 
 
-def acts(people: int) -> st.SearchStrategy[list[Act]]:
-    """Return some events of several people."""
-    one = st.builds(Act, st.integers(0, people - 1), st.sampled_from(SENT), numbers)
-    return st.lists(one, min_size=2, max_size=6)
+def acts(contacts: int) -> st.SearchStrategy[list[Act]]:
+    """Return a strategy of events of several contacts."""
+    act = st.builds(Act, st.integers(0, contacts - 1), st.sampled_from(SENT), numbers)
+    return st.lists(act, min_size=2, max_size=6)
 
 
 def json_filters(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return filters of a number somewhere in JSON."""
+    """Return a strategy of filters on a number in JSON data."""
     return st.fixed_dictionaries(
         {"name": st.just(name), "predicate": st.sampled_from(["eq", "not_eq", "gt", "lt"]), "value": numbers}
     )
 
 
 def filters(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Return a list of filters as a split takes it."""
+    """Return a strategy of the filters of a split."""
     one = st.one_of(
         json_filters("event.n"), json_filters("contact_data.n"), json_filters("contact_data.seen"),
         st.fixed_dictionaries({"name": st.just("contact_list"), "predicate": st.sampled_from(["eq", "not_eq"]),
@@ -45,9 +45,9 @@ def filters(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.lists(one, min_size=1, max_size=2)
 
 
-def plain(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a step of any kind that has no branches."""
-    group = st.sampled_from(lists)
+def unbranched_steps(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of one step without branches, of any kind."""
+    list_id = st.sampled_from(lists)
     emitted = {"type": st.just("emit_event"), "event_name": st.sampled_from(NAMES)}
     wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, HOURS)
     return st.one_of(
@@ -57,15 +57,15 @@ def plain(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
         st.fixed_dictionaries({"type": st.just("email"), "subject": st.just("Hello {{ first_name }}"),
                                "body": st.just("<p>Hello</p>"), "from_email": st.just("ana@bakery.example")},
                               optional={"transactional": st.just(True)}),
-        st.fixed_dictionaries({"type": st.just("list_add"), "contact_list_id": group}),
-        st.fixed_dictionaries({"type": st.just("list_remove"), "contact_list_id": group}),
+        st.fixed_dictionaries({"type": st.just("list_add"), "contact_list_id": list_id}),
+        st.fixed_dictionaries({"type": st.just("list_remove"), "contact_list_id": list_id}),
         st.builds(lambda n: {"type": "contact_update", "data_merge": {"seen": n}}, numbers),
     )  # fmt: skip
 
 
 def steps(lists: list[int], depth: int = 2, most: int = 5, least: int = 1) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Return nested steps; an exit may stand at the end of a branch."""
-    one = plain(lists)
+    """Return a strategy of nested steps; a branch may end in an exit."""
+    one = unbranched_steps(lists)
     if depth:
         branch = steps(lists, depth - 1, 2, 0)
         split = st.fixed_dictionaries(
@@ -77,7 +77,7 @@ def steps(lists: list[int], depth: int = 2, most: int = 5, least: int = 1) -> st
 
 
 def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """Return what a flow begins with."""
+    """Return a strategy of triggers; `by_client_alone` allows only events that clients send."""
     frequency = st.sampled_from(
         [None, "once", "every_time", {"min_gap_seconds": 2 * 3600}, {"min_gap_seconds": 3 * 3600}]
     )
@@ -95,20 +95,20 @@ def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[
 
 
 def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[dict[str, Any]]:
-    """Return whole flows."""
+    """Return a strategy of whole flows."""
     goal = st.sampled_from([None, None, None, *NAMES])
-    way = st.one_of(steps(lists), with_wait(lists), with_wait(lists))
-    return st.fixed_dictionaries({"trigger": triggers(lists, by_client), "steps": way, "goal": goal})
+    flow_steps = st.one_of(steps(lists), with_wait(lists), with_wait(lists))
+    return st.fixed_dictionaries({"trigger": triggers(lists, by_client), "steps": flow_steps, "goal": goal})
 
 
 def with_wait(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Return steps in which everybody waits somewhere, so that there is time for things to happen to them."""
+    """Return a strategy of steps with a wait for all runs, so that events can happen during a run."""
     wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, st.integers(1, 3))
     return st.builds(lambda some, one, more: [*some, one, *more], steps(lists, 1, 2, 0), wait, steps(lists, 2, 3))
 
 
 def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[str, Any]]:
-    """Return steps as they are sent: the type may be missing where the keys say it."""
+    """Return steps as they are sent: `type` may be omitted where the keys imply it."""
     sent = []
     for step in document:
         keys = {key: without_types(value, leave_out) if key in ("yes", "no") else value for key, value in step.items()}
@@ -118,11 +118,11 @@ def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[
     return sent
 
 
-def with_ids(document: list[dict[str, Any]], answered: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Give the steps as they were sent the ids that the answer gave them, in the same places."""
-    assert [step["type"] for step in document] == [step["type"] for step in answered], (document, answered)
+def with_ids(document: list[dict[str, Any]], response: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Return the sent steps with the ids of the response, matched by position."""
+    assert [step["type"] for step in document] == [step["type"] for step in response], (document, response)
     return tuple(
-        step | {"id": known["id"]}
-        | {key: with_ids(step[key], known[key]) for key in ("yes", "no") if key in step}
-        for step, known in zip(document, answered, strict=True)
+        step | {"id": returned["id"]}
+        | {key: with_ids(step[key], returned[key]) for key in ("yes", "no") if key in step}
+        for step, returned in zip(document, response, strict=True)
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the appliance did, read from its database while it runs or is dead."""
+"""The observed results of flows, read from the database of the service while it runs or is down."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ import apsw
 from tests.kit.clock import TestClock
 
 HOUR = 3_600_000
-_OVER = """
+_IS_IDLE = """
 SELECT NOT EXISTS (SELECT 1 FROM event e WHERE e.event IN (
     SELECT t.event FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE f.status = 'active' AND f.deleted_at IS NULL
     UNION SELECT goal FROM flow WHERE deleted_at IS NULL
@@ -33,84 +33,85 @@ _MAILS = (
     "SELECT flow_id, step_id, status, skip_reason FROM message "
     "WHERE contact_id = ? AND flow_id IN (SELECT value FROM json_each(?))"
 )
-_GONE = {"sent": "sent", "delivered": "sent"}
+_STATUSES = {"sent": "sent", "delivered": "sent"}
 
 
 class Facts:
-    """Reads what is true; hours are counted from the moment at which it was made."""
+    """Reads the database; hours are counted from the creation of this object."""
 
     def __init__(self, database: Path, clock: TestClock) -> None:
         self._database, self._clock = database, clock
-        # The minute before keeps what happens now within the hour 0
+        # One minute less, so that the present is within hour 0
         self._begun = clock.now_ms() - 60_000
 
     @property
     def hour(self) -> int:
-        """The hour that the clock shows."""
+        """The current hour of the clock."""
         return (self._clock.now_ms() - self._begun) // HOUR
 
     @contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
-        here = apsw.Connection(str(self._database), flags=apsw.SQLITE_OPEN_READONLY)
-        here.set_busy_timeout(5000)
+        connection = apsw.Connection(str(self._database), flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(5000)
         try:
-            yield here
+            yield connection
         finally:
-            here.close()
+            connection.close()
 
-    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Ask the database."""
-        with self._reading() as here:
-            return here.execute(sql, values).fetchall()
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        with self._reading() as connection:
+            return connection.execute(sql, values).fetchall()
 
-    def wait_until_over(self, timeout: float = 60, why: Callable[[], str] = str) -> None:
-        """Wait until no event is unread, no run and no message due."""
+    def wait_until_idle(self, timeout: float = 60, why: Callable[[], str] = str) -> None:
+        """Wait until no event is unread, and no run or message is due."""
         end = time.monotonic() + timeout
-        # A second ahead, for a run may begin between this look at the clock and that at the rows
-        while not self.ask(_OVER, self._clock.now_ms() + 1000)[0][0]:
-            assert time.monotonic() < end, f"still not at rest after {timeout} s: {self.left()}\n{why()}"
+        # One second ahead, since a run may start between reading the clock and the query
+        while not self.query(_IS_IDLE, self._clock.now_ms() + 1000)[0][0]:
+            assert time.monotonic() < end, f"still not idle after {timeout} s: {self.pending_work()}\n{why()}"
             time.sleep(0.02)
 
-    def left(self) -> str:
-        """Return what is still to be done."""
-        cursor = self.ask("SELECT max(event_id), (SELECT max(id) FROM event) FROM cursor WHERE name = 'flows'")
+    def pending_work(self) -> str:
+        """Return a text about the work that is still to be done."""
+        cursor = self.query("SELECT max(event_id), (SELECT max(id) FROM event) FROM cursor WHERE name = 'flows'")
         now = self._clock.now_ms()
-        runs = self.ask("SELECT id, flow_id, action_id, due_at - ? FROM run WHERE status = 'live'", now)
-        mails = self.ask(
+        runs = self.query("SELECT id, flow_id, action_id, due_at - ? FROM run WHERE status = 'live'", now)
+        mails = self.query(
             "SELECT id, flow_id, status, due_at - ? FROM message WHERE status IN ('queued', 'held', 'sending')", now
         )
         return f"cursor {cursor}, runs {runs[:20]}, messages {mails[:20]}"
 
     def outline(self, contact_id: int, flows: Iterable[int], names: Iterable[str], since: int) -> dict[str, Any]:
-        """Return what can be seen of a person, in the words of the interpreter; events are those after an id."""
+        """Return what is visible of a contact, in the terms of the interpreter; only events after the id `since`."""
         wanted = str(list(flows))
-        with self._reading() as here, here:
+        with self._reading() as connection, connection:
             runs = []
-            for number, flow, status, reason, step, passage in here.execute(_RUNS, (contact_id, wanted)).fetchall():
-                trail = here.execute(_TRAIL, (number,)).fetchall()
-                open_ones = [(one[0], self._hour(one[3])) for one in trail if one[1] is None]
-                assert len(open_ones) == (passage is not None), (number, trail, passage)
+            for number, flow, status, reason, step, visit in connection.execute(_RUNS, (contact_id, wanted)).fetchall():
+                trail = connection.execute(_TRAIL, (number,)).fetchall()
+                open_visits = [(row[0], self._hour(row[3])) for row in trail if row[1] is None]
+                assert len(open_visits) == (visit is not None), (number, trail, visit)
                 closed = tuple(
-                    (*one[:3], self._hour(one[3]), self._hour(one[4])) for one in trail if one[1] is not None
+                    (*row[:3], self._hour(row[3]), self._hour(row[4])) for row in trail if row[1] is not None
                 )
-                assert not open_ones or open_ones[0][0] == step
-                runs.append((flow, status, reason, closed, open_ones[0] if open_ones else None))
+                assert not open_visits or open_visits[0][0] == step
+                runs.append((flow, status, reason, closed, open_visits[0] if open_visits else None))
             mails = [
-                (*one[:2], _GONE.get(one[2], one[2]), one[3]) for one in here.execute(_MAILS, (contact_id, wanted))
+                (*row[:2], _STATUSES.get(row[2], row[2]), row[3])
+                for row in connection.execute(_MAILS, (contact_id, wanted))
             ]
             marks = ", ".join(f"'{name}'" for name in names)
-            past = Counter(here.execute(
+            past = Counter(connection.execute(
                 f"SELECT event, chain_depth, data ->> 'flow_id' FROM event WHERE contact_id = ? AND id > ? "
                 f"AND event IN ({marks})", (contact_id, since)
             ).fetchall())  # fmt: skip
-            lists = here.execute(
+            lists = connection.execute(
                 "SELECT contact_list_id FROM membership WHERE contact_id = ?", (contact_id,)
             ).fetchall()
         return {
             "runs": sorted(runs, key=repr),
             "mails": sorted(mails, key=repr),
             "events": sorted(past.items()),
-            "lists": sorted(one[0] for one in lists),
+            "lists": sorted(row[0] for row in lists),
         }
 
     def _hour(self, ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Hypothesis drives a running appliance and the interpreter alike, and holds one against the other at every rest."""
+"""A Hypothesis state machine that drives the service and the interpreter, and compares them after each action."""
 
 from functools import partial
 from typing import Any
@@ -7,71 +7,72 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.model import documents
-from tests.model.interpreter import Event, Flow, Person, begun, changed, ended, refusal, told
-from tests.model.stage import PEOPLE, Play, Stage, Tally
+from tests.model.interpreter import Event, Flow, Person, end_run, ignore_reason, record_event, start_run, update_run
+from tests.model.stage import PEOPLE, Example, Tally, TestBed
 
 MAX_FLOWS = 3
-someone = st.integers(0, PEOPLE - 1)
+any_contact = st.integers(0, PEOPLE - 1)
 
 
 class FlowMachine(RuleBasedStateMachine):
-    """People, flows and events at random; after each act the appliance must be what the interpreter says it may be."""
+    """Random contacts, flows and events; after each action the service must agree with the interpreter."""
 
-    stage: Stage
+    stage: TestBed
     tally: Tally
 
-    # -- the beginning ------------------------------------------------------------------------------------------------
+    # -- set-up --------------------------------------------------------------------------------------------------------
 
     @initialize(data=st.data())
-    def people_come(self, data: st.DataObject) -> None:
-        """Make people and lists of this example, and two flows."""
-        self.play = Play(self.stage, self.tally)
+    def start_example(self, data: st.DataObject) -> None:
+        """Create the contacts and lists of this example, and two flows."""
+        self.example = Example(self.stage, self.tally)
         for leave_out in (True, False):
             self._make_flow(data, leave_out, by_client=leave_out)
 
-    # -- flows --------------------------------------------------------------------------------------------------------
+    # -- flows ---------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.play.flows) < MAX_FLOWS)
+    @precondition(lambda self: len(self.example.flows) < MAX_FLOWS)
     @rule(data=st.data(), leave_out=st.booleans())
     def make_flow(self, data: st.DataObject, leave_out: bool) -> None:
-        """Make another flow and let it go live."""
+        """Create another flow and activate it."""
         self._make_flow(data, leave_out)
 
     def _make_flow(self, data: st.DataObject, leave_out: bool, by_client: bool = False) -> None:
-        document = data.draw(documents.documents(self.play.lists, by_client))
-        sent = document | {"status": "active", "name": f"Flow {len(self.play.flows)}",
+        document = data.draw(documents.documents(self.example.lists, by_client))
+        sent = document | {"status": "active", "name": f"Flow {len(self.example.flows)}",
                            "steps": documents.without_types(document["steps"], leave_out)}  # fmt: skip
-        made = self.play.api.post("/flows", sent).expect(201)
-        trigger, more = document["trigger"], document["trigger"].get("data", {})
-        often = more.get("frequency") or ("once" if trigger["event"] == "list_add" else "every_time")
-        self.play.flows[made["id"]] = Flow(
-            made["id"], trigger["event"], documents.with_ids(document["steps"], made["steps"]),
-            list_id=trigger.get("contact_list_id"), where=tuple(more.get("where", ())),
-            frequency=often["min_gap_seconds"] // 3600 if isinstance(often, dict) else often, goal=document["goal"],
+        created = self.example.api.post("/flows", sent).expect(201)
+        trigger, trigger_data = document["trigger"], document["trigger"].get("data", {})
+        frequency = trigger_data.get("frequency") or ("once" if trigger["event"] == "list_add" else "every_time")
+        self.example.flows[created["id"]] = Flow(
+            created["id"], trigger["event"], documents.with_ids(document["steps"], created["steps"]),
+            list_id=trigger.get("contact_list_id"), where=tuple(trigger_data.get("where", ())),
+            frequency=frequency["min_gap_seconds"] // 3600 if isinstance(frequency, dict) else frequency,
+            goal=document["goal"],
         )  # fmt: skip
 
     def _any_flow(self, data: st.DataObject, *status: str) -> Flow | None:
-        found = [flow for flow in self.play.flows.values() if flow.status in status]
-        return data.draw(st.sampled_from(found)) if found else None
+        flows = [flow for flow in self.example.flows.values() if flow.status in status]
+        return data.draw(st.sampled_from(flows)) if flows else None
 
-    @precondition(lambda self: self.play.flows)
+    @precondition(lambda self: self.example.flows)
     @rule(data=st.data())
     def edit_flow(self, data: st.DataObject) -> None:
-        """Change the steps of a flow: those inside go on as they came."""
+        """Change the steps of a flow: existing runs keep their steps."""
         if (flow := self._any_flow(data, "active", "paused")) is None:
             return
-        fresh = data.draw(documents.steps(self.play.lists))
-        kept = data.draw(st.booleans())
-        sent = [*fresh, _listed(flow.steps[0])] if kept else fresh
-        made = self.play.api.patch(f"/flows/{flow.id}", {"steps": sent}).expect(200)
-        steps = documents.with_ids(sent, made["steps"])
-        assert not kept or steps[-1]["id"] == flow.steps[0]["id"], "a step lost its id"
-        self.play.flows[flow.id] = flow._replace(steps=steps)
+        new_steps = data.draw(documents.steps(self.example.lists))
+        keeps_step = data.draw(st.booleans())
+        sent = [*new_steps, _as_sent(flow.steps[0])] if keeps_step else new_steps
+        updated = self.example.api.patch(f"/flows/{flow.id}", {"steps": sent}).expect(200)
+        steps = documents.with_ids(sent, updated["steps"])
+        assert not keeps_step or steps[-1]["id"] == flow.steps[0]["id"], "a step lost its id"
+        self.example.flows[flow.id] = flow._replace(steps=steps)
 
-    @precondition(lambda self: self.play.flows)
+    @precondition(lambda self: self.example.flows)
     @rule(data=st.data())
-    def stop_or_go_on(self, data: st.DataObject) -> None:
-        """Pause or put aside a flow that is active, and let one go on that was."""
+    def change_flow_status(self, data: st.DataObject) -> None:
+        """Pause or archive an active flow, or activate another."""
         if (flow := self._any_flow(data, "active", "paused", "archived")) is None:
             return
         if flow.status == "active":
@@ -79,178 +80,182 @@ class FlowMachine(RuleBasedStateMachine):
         else:
             verb, status = "activate", "active"
         if flow.status == "archived":
-            self.play.api.patch(f"/flows/{flow.id}", {"status": "draft"}).expect(200)
-        self.play.api.post(f"/flows/{flow.id}/{verb}").expect(200)
-        self.play.flows[flow.id] = flow._replace(status=status)
-        self.play.rest()
+            self.example.api.patch(f"/flows/{flow.id}", {"status": "draft"}).expect(200)
+        self.example.api.post(f"/flows/{flow.id}/{verb}").expect(200)
+        self.example.flows[flow.id] = flow._replace(status=status)
+        self.example.check_when_idle()
 
     @rule(data=st.data(), acts=documents.acts(PEOPLE), hours=st.integers(1, 3))
-    def a_pause(self, data: st.DataObject, acts: list[documents.Act], hours: int) -> None:
-        """A flow is paused while things happen and hours go by, and then it goes on."""
+    def pause_flow(self, data: st.DataObject, acts: list[documents.Act], hours: int) -> None:
+        """Pause a flow while events happen and hours pass, then activate it again."""
         if (flow := self._any_flow(data, "active")) is None:
             return
-        self._happen(acts[:3])
-        self.play.rest()
-        self.play.api.post(f"/flows/{flow.id}/pause").expect(200)
-        self.play.flows[flow.id] = flow._replace(status="paused")
+        self._record_events(acts[:3])
+        self.example.check_when_idle()
+        self.example.api.post(f"/flows/{flow.id}/pause").expect(200)
+        self.example.flows[flow.id] = flow._replace(status="paused")
         self.stage.clock.advance(hours=hours)
-        self._happen(acts[3:])
-        self.play.rest()
-        self.play.api.post(f"/flows/{flow.id}/activate").expect(200)
-        self.play.flows[flow.id] = flow
-        self.play.rest()
+        self._record_events(acts[3:])
+        self.example.check_when_idle()
+        self.example.api.post(f"/flows/{flow.id}/activate").expect(200)
+        self.example.flows[flow.id] = flow
+        self.example.check_when_idle()
 
-    @precondition(lambda self: len(self.play.flows) == MAX_FLOWS)
+    @precondition(lambda self: len(self.example.flows) == MAX_FLOWS)
     @rule(data=st.data())
     def delete_flow(self, data: st.DataObject) -> None:
-        """Delete a flow: who is inside leaves it."""
+        """Delete a flow: its runs are exited."""
         if (flow := self._any_flow(data, "active", "paused")) is None:
             return
-        self.play.api.delete(f"/flows/{flow.id}").expect(200)
-        self.play.flows[flow.id] = flow._replace(status="deleted")
+        self.example.api.delete(f"/flows/{flow.id}").expect(200)
+        self.example.flows[flow.id] = flow._replace(status="deleted")
         for one in range(PEOPLE):
-            self.play.one(one, lambda person: all_ended(person, flow.id, "flow_deleted", self.play.facts.hour))
-        self.play.rest()
+            self.example.update_contact(
+                one, lambda person: exit_runs(person, flow.id, "flow_deleted", self.example.facts.hour)
+            )
+        self.example.check_when_idle()
 
-    # -- people and events --------------------------------------------------------------------------------------------
+    # -- contacts and events -------------------------------------------------------------------------------------------
 
     @rule(acts=documents.acts(PEOPLE), kill=st.integers(0, 3), after=st.floats(0, 0.03))
-    def events_happen(self, acts: list[documents.Act], kill: int, after: float) -> None:
-        """Several events at once; the appliance may be killed in the middle of what they begin."""
-        self._happen(acts)
-        self._perhaps_killed(kill, after)
-        self.play.rest()
+    def record_events(self, acts: list[documents.Act], kill: int, after: float) -> None:
+        """Record several events; the service may be killed while it processes them."""
+        self._record_events(acts)
+        self._maybe_kill(kill, after)
+        self.example.check_when_idle()
 
-    def _happen(self, acts: list[documents.Act]) -> None:
+    def _record_events(self, acts: list[documents.Act]) -> None:
         for act in acts:
-            if (number := self.play.ids[act.person]) is None:
+            if (number := self.example.ids[act.person]) is None:
                 continue
             sent = {"event": act.name, "contact_id": number, "data": {"n": act.n}}
-            self.play.api.post("/events", sent).expect(201)
-            self.play.one(act.person, partial(told, name=act.name, data={"n": act.n}))
+            self.example.api.post("/events", sent).expect(201)
+            self.example.update_contact(act.person, partial(record_event, name=act.name, data={"n": act.n}))
 
     @rule(hours=st.integers(1, 6), kill=st.integers(0, 3), after=st.floats(0, 0.03))
-    def time_passes(self, hours: int, kill: int, after: float) -> None:
-        """Let hours go by; what is due then may be cut short by a kill."""
+    def pass_time(self, hours: int, kill: int, after: float) -> None:
+        """Let hours pass; the service may be killed while it processes what is due."""
         self.stage.clock.advance(hours=hours)
-        self._perhaps_killed(kill, after)
-        self.play.rest()
+        self._maybe_kill(kill, after)
+        self.example.check_when_idle()
 
     @rule(acts=documents.acts(PEOPLE), hours=st.lists(st.integers(1, 3), max_size=3))
-    def a_day_goes_by(self, acts: list[documents.Act], hours: list[int]) -> None:
-        """Events, and then some hours."""
-        self._happen(acts)
-        self.play.rest()
-        for some in hours:
-            self.stage.clock.advance(hours=some)
-            self.play.rest()
+    def record_events_and_pass_time(self, acts: list[documents.Act], hours: list[int]) -> None:
+        """Record events, then let some hours pass."""
+        self._record_events(acts)
+        self.example.check_when_idle()
+        for number in hours:
+            self.stage.clock.advance(hours=number)
+            self.example.check_when_idle()
 
-    @rule(one=someone, list_number=st.integers(0, 1), join=st.booleans())
-    def lists_change(self, one: int, list_number: int, join: bool) -> None:
-        """Somebody joins or leaves a list."""
-        if (number := self.play.ids[one]) is None:
+    @rule(one=any_contact, list_number=st.integers(0, 1), join=st.booleans())
+    def change_lists(self, one: int, list_number: int, join: bool) -> None:
+        """A contact joins or leaves a list."""
+        if (number := self.example.ids[one]) is None:
             return
-        group = self.play.lists[list_number]
-        self.play.api.post(f"/lists/{group}/contacts/bulk", {"add" if join else "remove": [number]}).expect(200)
+        group = self.example.lists[list_number]
+        self.example.api.post(f"/lists/{group}/contacts/bulk", {"add" if join else "remove": [number]}).expect(200)
 
         def change(person: Person) -> Person:
             if (group in person.lists) == join:
                 return person
             lists = person.lists | {group} if join else person.lists - {group}
-            return told(person._replace(lists=lists), "list_add" if join else "list_remove", {"contact_list_id": group})
+            return record_event(
+                person._replace(lists=lists), "list_add" if join else "list_remove", {"contact_list_id": group}
+            )
 
-        self.play.one(one, change)
-        self.play.rest()
+        self.example.update_contact(one, change)
+        self.example.check_when_idle()
 
-    @rule(one=someone, subscribed=st.booleans())
-    def consent_changes(self, one: int, subscribed: bool) -> None:
-        """Somebody opts out, or in again."""
-        if (number := self.play.ids[one]) is None:
+    @rule(one=any_contact, subscribed=st.booleans())
+    def change_consent(self, one: int, subscribed: bool) -> None:
+        """A contact opts out or in again."""
+        if (number := self.example.ids[one]) is None:
             return
-        self.play.api.patch(f"/contacts/{number}", {"subscribed_email": subscribed}).expect(200)
-        self.play.one(one, lambda person: person._replace(subscribed=subscribed))
+        self.example.api.patch(f"/contacts/{number}", {"subscribed_email": subscribed}).expect(200)
+        self.example.update_contact(one, lambda person: person._replace(subscribed=subscribed))
 
-    @precondition(lambda self: self.play.flows)
-    @rule(data=st.data(), one=someone)
+    @precondition(lambda self: self.example.flows)
+    @rule(data=st.data(), one=any_contact)
     def enroll(self, data: st.DataObject, one: int) -> None:
-        """Somebody is put into a flow by hand."""
-        if (flow := self._any_flow(data, "active")) is None or (number := self.play.ids[one]) is None:
+        """A contact is enrolled by hand."""
+        if (flow := self._any_flow(data, "active")) is None or (number := self.example.ids[one]) is None:
             return
-        self.play.api.post(f"/flows/{flow.id}/enroll", {"contact_ids": [number]}).expect(200)
-        self.play.one(one, lambda person: enrolled(person, flow, self.play.facts.hour))
-        self.play.rest()
+        self.example.api.post(f"/flows/{flow.id}/enroll", {"contact_ids": [number]}).expect(200)
+        self.example.update_contact(one, lambda person: enroll_by_hand(person, flow, self.example.facts.hour))
+        self.example.check_when_idle()
 
-    @rule(one=someone, sure=st.integers(0, 2))
+    @rule(one=any_contact, sure=st.integers(0, 2))
     def delete_person(self, one: int, sure: int) -> None:
-        """Somebody is deleted: all ways end, nothing more is done."""
-        if sure or (number := self.play.ids[one]) is None:
+        """A contact is deleted: its runs end without their contact."""
+        if sure or (number := self.example.ids[one]) is None:
             return
-        live = self.play.facts.ask("SELECT id FROM run WHERE contact_id = ? AND status = 'live'", number)
-        self.play.api.delete(f"/contacts/{number}").expect(200)
-        self.play.ids[one] = None
+        live = self.example.facts.query("SELECT id FROM run WHERE contact_id = ? AND status = 'live'", number)
+        self.example.api.delete(f"/contacts/{number}").expect(200)
+        self.example.ids[one] = None
         for (run,) in live:
-            found = self.play.facts.ask("SELECT status, exit_reason, contact_id FROM run WHERE id = ?", run)
-            assert found == [("exited", "contact_deleted", None)], found
+            rows = self.example.facts.query("SELECT status, exit_reason, contact_id FROM run WHERE id = ?", run)
+            assert rows == [("exited", "contact_deleted", None)], rows
 
-    @precondition(lambda self: self.play.flows)
-    @rule(data=st.data(), one=someone, act=st.sampled_from(["move_on", "take_out"]))
-    def move_by_hand(self, data: st.DataObject, one: int, act: str) -> None:
-        """Somebody is let go on at once, or taken out of a flow."""
-        if (flow := self._any_flow(data, "active", "paused")) is None or (number := self.play.ids[one]) is None:
+    @precondition(lambda self: self.example.flows)
+    @rule(data=st.data(), one=any_contact, act=st.sampled_from(["move_on", "take_out"]))
+    def move_run(self, data: st.DataObject, one: int, act: str) -> None:
+        """A contact's wait is skipped, or it is removed from a flow."""
+        if (flow := self._any_flow(data, "active", "paused")) is None or (number := self.example.ids[one]) is None:
             return
         live = "SELECT id FROM run WHERE contact_id = ? AND flow_id = ? AND status = 'live'"
-        for (run,) in self.play.facts.ask(live, number, flow.id):
-            self.play.api.post(f"/flows/{flow.id}/runs/{run}/{act}").expect(200)
-        hour = self.play.facts.hour
+        for (run,) in self.example.facts.query(live, number, flow.id):
+            self.example.api.post(f"/flows/{flow.id}/runs/{run}/{act}").expect(200)
+        hour = self.example.facts.hour
         if act == "take_out":
-            self.play.one(one, lambda person: all_ended(person, flow.id, "taken_out", hour))
+            self.example.update_contact(one, lambda person: exit_runs(person, flow.id, "taken_out", hour))
         else:
-            self.play.one(one, lambda person: hurried(person, flow.id))
-        self.play.rest()
+            self.example.update_contact(one, lambda person: skip_wait(person, flow.id))
+        self.example.check_when_idle()
 
-    # -- beside the rules ---------------------------------------------------------------------------------------------
+    # -- other than rules ----------------------------------------------------------------------------------------------
 
-    def _perhaps_killed(self, kill: int, after: float) -> None:
+    def _maybe_kill(self, kill: int, after: float) -> None:
         if kill == 0:
-            self.play.kill(after)
+            self.example.kill(after)
 
     @invariant()
-    def sums(self) -> None:
-        """What a flow says of itself is what its runs are."""
+    def check_stats(self) -> None:
+        """The stats of each flow match its runs."""
         if hasattr(self, "play"):
-            self.play.sums()
+            self.example.check_stats()
 
     def teardown(self) -> None:
-        """Leave nothing that the next example would meet."""
+        """Delete what the next example could meet."""
         if hasattr(self, "play"):
-            self.play.end()
+            self.example.end()
 
 
-def _listed(step: dict[str, Any]) -> dict[str, Any]:
+def _as_sent(step: dict[str, Any]) -> dict[str, Any]:
     """Return a step of the interpreter as it is sent."""
-    return {key: [_listed(one) for one in value] if key in ("yes", "no") else value for key, value in step.items()}
+    return {key: [_as_sent(one) for one in value] if key in ("yes", "no") else value for key, value in step.items()}
 
 
-def all_ended(person: Person, flow: int, reason: str, hour: int) -> Person:
-    """End the runs of a flow."""
+def exit_runs(person: Person, flow: int, reason: str, hour: int) -> Person:
+    """Exit the runs of a flow and cancel its queued messages."""
     for index, run in enumerate(person.runs):
         if run.flow == flow and run.status == "live":
-            person = ended(person, index, "exited", reason, hour)
+            person = end_run(person, index, "exited", reason, hour)
     return person._replace(mails=tuple(
         mail._replace(status="cancelled") if mail.status == "queued" and person.runs[mail.run].flow == flow else mail
         for mail in person.mails
     ))  # fmt: skip
 
 
-def enrolled(person: Person, flow: Flow, hour: int) -> Person:
-    """Start a run by hand, as often as the flow takes somebody; who is refused is told to the one who asked."""
+def enroll_by_hand(person: Person, flow: Flow, hour: int) -> Person:
+    """Start a run by hand, if the frequency of the flow allows it; a refusal leaves the contact unchanged."""
     by_hand = Event("", {})
-    return person if refusal(flow, by_hand, person, hour) else begun(person, flow, by_hand, hour)
+    return person if ignore_reason(flow, by_hand, person, hour) else start_run(person, flow, by_hand, hour)
 
 
-def hurried(person: Person, flow: int) -> Person:
-    """Let somebody wait no longer."""
+def skip_wait(person: Person, flow: int) -> Person:
+    """End the wait of a contact's run."""
     for index, run in enumerate(person.runs):
-        if run.flow == flow and run.came is not None:
-            person = changed(person, index, rest=(run.rest[0] | {"duration": 0}, *run.rest[1:]))
+        if run.flow == flow and run.entered is not None:
+            person = update_run(person, index, rest=(run.rest[0] | {"duration": 0}, *run.rest[1:]))
     return person

@@ -1,154 +1,174 @@
-"""What may have become of a person once nothing is left to do: every order of things that nobody promised."""
+"""The states in which a contact may end up: all orders of changes whose order is not defined."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tests.model.interpreter import Event, Flow, Person, Run, Step, can_go, gone_on, means, nexts
+from tests.model.interpreter import (
+    Event,
+    Flow,
+    Person,
+    Run,
+    Step,
+    advance_run,
+    can_advance,
+    is_triggered_by,
+    next_states,
+)
 
-# A world that branches wider is left to examples that do not
-MOST = 5_000
-MAX_IN_EVERY = 300
+# Examples with more states are given up
+MAX_STATES = 5_000
+MAX_STATES_OF_ALL_ORDERS = 300
 
 
-class TooMany(Exception):
-    """There are more orders than anybody wants to try."""
+class TooManyStates(Exception):
+    """There are more states than the limit."""
 
 
-def settled(people: Iterable[Person], flows: Mapping[int, Flow], now: int, every: bool = False) -> list[Person]:
-    """Return each person that one of these may be when nothing is left to do at this hour; `every` tries all orders."""
-    world = World(flows, now)
+def final_states(people: Iterable[Person], flows: Mapping[int, Flow], now: int, every: bool = False) -> list[Person]:
+    """Return the states in which contacts may be when nothing is left to do at this hour.
+
+    `every` tries all orders, else equivalent orders are skipped. Raises TooManyStates.
+    """
+    flow_set = FlowSet(flows, now)
     seen: set[str] = set()
     ends: dict[str, Person] = {}
-    todo = [normal(one, world) for one in people]
+    todo = [normalize(state, flow_set) for state in people]
     while todo:
         person = todo.pop()
-        key = key_of(person)
+        key = state_key(person)
         if key in seen:
             continue
         seen.add(key)
-        if len(seen) > (MAX_IN_EVERY if every else MOST):
-            raise TooMany
-        ways = nexts(person, flows, now) if every else _following(person, world)
-        following = [normal(one, world) for one in ways]
+        if len(seen) > (MAX_STATES_OF_ALL_ORDERS if every else MAX_STATES):
+            raise TooManyStates
+        successors = next_states(person, flows, now) if every else _successors(person, flow_set)
+        following = [normalize(state, flow_set) for state in successors]
         if not following:
             ends[key] = person
         todo += following
     return list(ends.values())
 
 
-class Touch(NamedTuple):
-    """What something looks at and what it changes: `seen`, `list 3`, `past m_own`, and `queue`, of unread events."""
+class Effects(NamedTuple):
+    """What a change reads and writes: `seen`, `list 3`, `past m_own`, and `queue`, the unread events."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
 
-    def __or__(self, other: tuple[Any, ...]) -> "Touch":
-        return Touch(self.reads | other[0], self.writes | other[1])
+    def __or__(self, other: tuple[Any, ...]) -> "Effects":
+        return Effects(self.reads | other[0], self.writes | other[1])
 
-    def disturbs(self, other: "Touch") -> bool:
-        """Return whether it makes a difference which of two is first."""
+    def disturbs(self, other: "Effects") -> bool:
+        """Return whether the order of the two changes matters."""
         return bool(self.writes & (other.reads | other.writes) or other.writes & self.reads)
 
 
-class World:
-    """All flows at an hour, and what each of them touches."""
+class FlowSet:
+    """All flows at an hour, and the effects of each."""
 
     def __init__(self, flows: Mapping[int, Flow], now: int) -> None:
         self.flows, self.now = flows, now
-        self.matter = {flow.event for flow in flows.values()} | {flow.goal for flow in flows.values()}
+        self.relevant_events = {flow.event for flow in flows.values()} | {flow.goal for flow in flows.values()}
         self.goals = {flow.goal for flow in flows.values() if flow.status != "deleted"}
         self.emitted: set[str] = set()
-        self.mail = self.told("email_sent")
-        self.touched = {
-            flow.id: self.touch(flow.steps) | self.told("flow_enter", "flow_exit", "flow_goal")
+        self.mail_effects = self.effects_of_events("email_sent")
+        self.flow_effects = {
+            flow.id: self.effects_of_steps(flow.steps) | self.effects_of_events("flow_enter", "flow_exit", "flow_goal")
             for flow in flows.values()
         }  # fmt: skip
 
-    def told(self, *names: str) -> Touch:
-        """Return what it touches that events are told."""
+    def effects_of_events(self, *names: str) -> Effects:
+        """Return the effects of recording events."""
         self.emitted |= set(names)
-        queue = {"queue"} if self.matter & set(names) else set()
-        return Touch(writes=frozenset({f"past {name}" for name in names} | queue))
+        queue = {"queue"} if self.relevant_events & set(names) else set()
+        return Effects(writes=frozenset({f"past {name}" for name in names} | queue))
 
-    def touch(self, steps: Iterable[Step]) -> Touch:
-        """Return what steps touch, with all in their branches."""
-        found = Touch()
+    def effects_of_steps(self, steps: Iterable[Step]) -> Effects:
+        """Return the effects of steps and of the steps in their branches."""
+        found = Effects()
         for step in steps:
-            found = found | self.single(step) | self.touch(step.get("yes", ())) | self.touch(step.get("no", ()))
+            found = (
+                found
+                | self.effects_of_step(step)
+                | self.effects_of_steps(step.get("yes", ()))
+                | self.effects_of_steps(step.get("no", ()))
+            )
         return found
 
-    def single(self, step: Step) -> Touch:
-        """Return what one step touches by itself."""
+    def effects_of_step(self, step: Step) -> Effects:
+        """Return the effects of one step without its branches."""
         kind = step["type"]
         if kind == "split":
-            return Touch(frozenset(_asked(one) for one in step["filters"]))
+            return Effects(frozenset(_filter_subject(one) for one in step["filters"]))
         if kind in ("list_add", "list_remove"):
             group = frozenset({f"list {step['contact_list_id']}"})
-            return Touch(group, group) | self.told(kind)
+            return Effects(group, group) | self.effects_of_events(kind)
         if kind == "contact_update":
-            return Touch(writes=frozenset({"seen"}))
-        return self.told(*{"emit_event": (step.get("event_name"),), "email": ("email_skipped",)}.get(kind, ()))
+            return Effects(writes=frozenset({"seen"}))
+        return self.effects_of_events(
+            *{"emit_event": (step.get("event_name"),), "email": ("email_skipped",)}.get(kind, ())
+        )
 
-    def is_alone(self, run: Run, person: Person) -> bool:
-        """Return whether a run may take its next step before anything else happens without a difference."""
+    def is_independent(self, run: Run, person: Person) -> bool:
+        """Return whether a run may take its next step first without changing the outcome."""
         flow = self.flows[run.flow]
         to_come = self.emitted | {event.name for event in person.unread}
         if flow.goal in to_come:
             return False
         if not run.rest or run.rest[0]["type"] == "exit":
-            touch = self.told("flow_exit")
+            effects_of_steps = self.effects_of_events("flow_exit")
             if flow.event in to_come:
                 return False
         else:
-            touch = self.single(run.rest[0])
-        others = [self.touched[other] for other in self.flows if other != run.flow]
-        return not any(touch.disturbs(other) for other in [*others, self.mail])
+            effects_of_steps = self.effects_of_step(run.rest[0])
+        others = [self.flow_effects[other] for other in self.flows if other != run.flow]
+        return not any(effects_of_steps.disturbs(other) for other in [*others, self.mail_effects])
 
 
-def _asked(one: dict[str, Any]) -> str:
-    """Return what a filter looks at."""
+def _filter_subject(one: dict[str, Any]) -> str:
+    """Return what a filter reads."""
     if one["name"] == "event":
         return f"past {one['value']['event']}"
     return f"list {one['value']}" if one["name"] == "contact_list" else one["name"].rpartition(".")[2]
 
 
-def normal(person: Person, world: World) -> Person:
-    """Put aside what makes no difference: events that no flow looks for, and the order of what is over."""
+def normalize(person: Person, flow_set: FlowSet) -> Person:
+    """Drop unread events that no flow looks for, and sort past events and messages."""
     return person._replace(
-        unread=tuple(event for event in person.unread if _means_something(event, person, world)),
+        unread=tuple(event for event in person.unread if _is_relevant(event, person, flow_set)),
         past=tuple(sorted(person.past, key=repr)),
         mails=tuple(sorted(person.mails, key=repr)),
     )
 
 
-def _means_something(event: Event, person: Person, world: World) -> bool:
-    return event.name in world.goals or any(
-        flow.status == "active" and means(flow, event, person) for flow in world.flows.values()
+def _is_relevant(event: Event, person: Person, flow_set: FlowSet) -> bool:
+    return event.name in flow_set.goals or any(
+        flow.status == "active" and is_triggered_by(flow, event, person) for flow in flow_set.flows.values()
     )
 
 
-def key_of(person: Person) -> str:
-    """Write a person so that two are alike if they are."""
+def state_key(person: Person) -> str:
+    """Return a text that is equal for equal states."""
     runs = [run._replace(rest=tuple(step["id"] for step in run.rest)) for run in person.runs]
     return repr((sorted(person.data.items()), sorted(person.lists), person.subscribed, person.unread, person.past,
                  runs, person.mails))  # fmt: skip
 
 
-def _following(person: Person, world: World) -> Iterator[Person]:
-    """Return what may be next; what nobody else can notice or disturb goes first, for its place is no matter."""
+def _successors(person: Person, flow_set: FlowSet) -> Iterator[Person]:
+    """Yield the states that may follow; a step that nothing depends on is taken first, as the only one."""
     for index, run in enumerate(person.runs):
-        if can_go(run, world.flows, world.now) and world.is_alone(run, person):
-            yield gone_on(person, index, world.now)
+        if can_advance(run, flow_set.flows, flow_set.now) and flow_set.is_independent(run, person):
+            yield advance_run(person, index, flow_set.now)
             return
-    yield from nexts(person, world.flows, world.now)
+    yield from next_states(person, flow_set.flows, flow_set.now)
 
 
 def outline(person: Person, names: Iterable[str]) -> dict[str, Any]:
-    """Return what can be seen of a person from outside: runs with their trails, messages, events of these names."""
+    """Return what is visible of a contact from outside: runs with trails, messages, and events of these names."""
     runs = [
         (run.flow, run.status, run.reason, run.trail,
-         (run.rest[0]["id"], run.came) if run.came is not None and run.status == "live" else None)
+         (run.rest[0]["id"], run.entered) if run.entered is not None and run.status == "live" else None)
         for run in person.runs
     ]  # fmt: skip
     mails = [(person.runs[mail.run].flow, mail.step, mail.status, mail.reason) for mail in person.mails]

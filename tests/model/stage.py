@@ -1,4 +1,4 @@
-"""What a machine plays on, and how it holds what it sees against what the interpreter says may be."""
+"""The server of the state machine, and the comparison of what it did with what the interpreter allows."""
 
 import time
 from collections import Counter
@@ -11,9 +11,9 @@ from tests.kit.server import Server
 from tests.model import documents
 from tests.model.facts import Facts
 from tests.model.interpreter import Flow, Person
-from tests.model.possible import TooMany, outline, settled
+from tests.model.possible import TooManyStates, final_states, outline
 
-# Whose number is compared; what else happens to people is not the flows' doing
+# Only events of these names are compared; others are not caused by flows
 NAMES = (
     *documents.NAMES, "flow_enter", "flow_exit", "flow_goal", "email_sent", "email_skipped", "list_add", "list_remove",
 )  # fmt: skip
@@ -26,26 +26,26 @@ _STEPS = (
 )
 
 
-class Stage(NamedTuple):
-    """What all examples play on: one server, with people and flows for each."""
+class TestBed(NamedTuple):
+    """The server and the clock of all examples; each example has its own contacts and flows."""
 
     server: Server
     clock: TestClock
 
 
 class Tally:
-    """What was done in all examples together."""
+    """Counts over all examples."""
 
     def __init__(self) -> None:
-        self.examples = self.looks = self.kills = self.given_up = 0
+        self.examples = self.checks = self.kills = self.given_up = 0
         self.runs: Counter[str] = Counter()
         self.steps: Counter[str] = Counter()
 
 
-class Play:
-    """The people and flows of one example, as the interpreter has them and as the appliance does."""
+class Example:
+    """The contacts and flows of one example, in the interpreter and in the service."""
 
-    def __init__(self, stage: Stage, tally: Tally) -> None:
+    def __init__(self, stage: TestBed, tally: Tally) -> None:
         self.stage, self.tally = stage, tally
         tally.examples += 1
         self.api: Client = stage.server.client(validate=False)
@@ -54,57 +54,57 @@ class Play:
         self.kills = 0
         self.given_up = False
         name = f"{tally.examples}-{time.time_ns()}"
-        self.lists = [self._made("/lists", {"name": f"{one} {name}"}) for one in "AB"]
+        self.lists = [self._create("/lists", {"name": f"{one} {name}"}) for one in "AB"]
         self.ids: list[int | None] = [
-            self._made("/contacts", {"email": f"p{one}-{name}@model.example", "data": {"n": one},
+            self._create("/contacts", {"email": f"p{one}-{name}@model.example", "data": {"n": one},
                                      "subscribed_email": True})
             for one in range(PEOPLE)
         ]  # fmt: skip
         self.possible = [[Person({"n": one})] for one in range(PEOPLE)]
-        self.since = self.facts.ask("SELECT coalesce(max(id), 0) FROM event")[0][0]
+        self.since = self.facts.query("SELECT coalesce(max(id), 0) FROM event")[0][0]
 
-    def _made(self, path: str, body: dict[str, Any]) -> int:
+    def _create(self, path: str, body: dict[str, Any]) -> int:
         number: int = self.api.post(path, body).expect(201)["id"]
         return number
 
     def kill(self, after: float) -> None:
-        """End the appliance as a power cut would, some time from now, and start it again."""
+        """Kill the service after some seconds and start it again, at most `MAX_KILLS` times."""
         if self.kills < MAX_KILLS:
             self.kills += 1
             self.tally.kills += 1
-            time.sleep(after)  # where in the work it hits is the dice's
+            time.sleep(after)  # where the kill hits is random
             self.stage.server.kill()
             self.stage.server.start()
 
-    def one(self, one: int, change: Callable[[Person], Person]) -> None:
-        """Do something to a person of the interpreter."""
+    def update_contact(self, one: int, change: Callable[[Person], Person]) -> None:
+        """Apply a change to a contact of the interpreter."""
         self.possible[one] = [change(person) for person in self.possible[one]]
 
-    def rest(self) -> None:
-        """Wait until nothing is left to do; everybody must be what the interpreter says they may be."""
-        self.facts.wait_until_over(why=lambda: self.stage.server.output[-3000:])
+    def check_when_idle(self) -> None:
+        """Wait until the service is idle, then check each contact against the interpreter."""
+        self.facts.wait_until_idle(why=lambda: self.stage.server.output[-3000:])
         for one, number in enumerate(self.ids):
             if number is not None and not self.given_up:
-                self._look(one, number)
+                self._check_contact(one, number)
 
-    def _look(self, one: int, number: int) -> None:
+    def _check_contact(self, one: int, number: int) -> None:
         try:
-            ends = settled(self.possible[one], self.flows, self.facts.hour)
-        except TooMany:
+            ends = final_states(self.possible[one], self.flows, self.facts.hour)
+        except TooManyStates:
             self.given_up = True
             self.tally.given_up += 1
             return
         seen = self.facts.outline(number, self.flows, NAMES, self.since)
-        self.possible[one] = [person for person in ends if _shown(person) == seen]
-        self.tally.looks += 1
-        assert self.possible[one], _difference(seen, [_shown(person) for person in ends], self.flows)
+        self.possible[one] = [person for person in ends if _observable(person) == seen]
+        self.tally.checks += 1
+        assert self.possible[one], _difference(seen, [_observable(person) for person in ends], self.flows)
 
-    def sums(self) -> None:
-        """What a flow says of itself must be what its runs are."""
+    def check_stats(self) -> None:
+        """Check that the stats of each flow match its runs."""
         for flow in self.flows.values():
             if flow.status == "deleted":
                 continue
-            rows = dict(self.facts.ask(
+            rows = dict(self.facts.query(
                 "SELECT status, count(*) FROM run WHERE flow_id = ? AND NOT test GROUP BY status", flow.id
             ))  # fmt: skip
             live, completed, exited = (rows.get(one, 0) for one in ("live", "completed", "exited"))
@@ -113,23 +113,23 @@ class Play:
             assert {key: stats[key] for key in want} == want, (stats, rows)
 
     def end(self) -> None:
-        """Leave nothing that the next example would meet."""
+        """Update the tally and delete the flows of the example."""
         if self.stage.server.process is None:
             self.stage.server.start()
         first = min(self.flows, default=0)
-        self.tally.runs.update(dict(self.facts.ask(_RUNS, first)))
-        self.tally.steps.update(dict(self.facts.ask(_STEPS, first)))
+        self.tally.runs.update(dict(self.facts.query(_RUNS, first)))
+        self.tally.steps.update(dict(self.facts.query(_STEPS, first)))
         for flow in self.flows.values():
             if flow.status != "deleted":
                 self.api.delete(f"/flows/{flow.id}")
 
 
-def _shown(person: Person) -> dict[str, Any]:
+def _observable(person: Person) -> dict[str, Any]:
     return {key: value for key, value in outline(person, NAMES).items() if key != "data"}
 
 
 def _difference(seen: dict[str, Any], ends: list[dict[str, Any]], flows: dict[int, Flow]) -> str:
-    """Return what was seen, and of the nearest that may be, where it differs."""
+    """Return what was observed, and where it differs from the nearest allowed state."""
     nearest = min(ends, key=lambda one: sum(one[key] != seen[key] for key in seen))
     parts = [f"{key}:\n  is     {seen[key]}\n  may be {nearest[key]}" for key in seen if seen[key] != nearest[key]]
     return "\n".join([*parts, f"one of {len(ends)}", *(repr(flow) for flow in flows.values())])

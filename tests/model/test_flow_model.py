@@ -1,4 +1,4 @@
-"""Random flows, people, events, clock steps, pauses, edits and kills: runs agree with a reference interpreter."""
+"""Random flows, contacts, events, clock steps, pauses, edits and kills: runs agree with a reference interpreter."""
 
 from random import randrange
 
@@ -9,14 +9,14 @@ from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.recipients import UNLIMITED
 from tests.model.machine import FlowMachine
-from tests.model.stage import Stage, Tally
+from tests.model.stage import Tally, TestBed
 
-# One under which much happens in few examples
+# A seed whose few examples are rich in events
 SEED = 5
 
 
 def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestClock, full: bool) -> None:
-    """Runs, what they came through, their messages and events are what one of the allowed orders makes of them."""
+    """After each action runs, step visits, messages and events are a result that the interpreter allows."""
     server = fresh_server(clock=clock, env=UNLIMITED)
     tally = Tally()
 
@@ -24,7 +24,7 @@ def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestC
     class Machine(FlowMachine):
         pass
 
-    Machine.stage, Machine.tally = Stage(server, clock), tally
+    Machine.stage, Machine.tally = TestBed(server, clock), tally
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # its library has no types
         Machine,
         settings=settings(
@@ -34,5 +34,5 @@ def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestC
         ),
     )  # fmt: skip
     print(vars(tally))
-    assert tally.looks > 30 and tally.runs.total() > 10 and tally.given_up <= tally.examples // 10, vars(tally)
+    assert tally.checks > 30 and tally.runs.total() > 10 and tally.given_up <= tally.examples // 10, vars(tally)
     server.stop()
