@@ -1,1 +1,1 @@
-"""Faults on purpose: kills, broken connections, broken disks, broken clocks; and what is promised in spite of them."""
+"""Deliberate faults: kills, broken connections, disks and clocks; and the promises that hold in spite of them."""

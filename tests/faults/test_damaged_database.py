@@ -1,4 +1,4 @@
-"""Whatever stands in the place of the database: one line that says what to do, and a service in use says it is ill."""
+"""A damaged or replaced database: commands fail with one line of advice, and a running service reports it."""
 
 import os
 import re
@@ -34,11 +34,11 @@ def _pipe(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     path.unlink()
-    # Names of sockets are short
-    here = os.open(path.parent, os.O_RDONLY)
+    # Socket paths have a short limit
+    directory = os.open(path.parent, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(f"/proc/self/fd/{here}/{path.name}")
-    os.close(here)
+        bound.bind(f"/proc/self/fd/{directory}/{path.name}")
+    os.close(directory)
 
 
 def _device(path: Path) -> None:
@@ -62,15 +62,15 @@ def _text(path: Path) -> None:
 
 def _other_program(path: Path) -> None:
     path.unlink()
-    here = apsw.Connection(str(path))
-    here.execute("CREATE TABLE account (id INTEGER); PRAGMA user_version = 2")
-    here.close()
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE account (id INTEGER); PRAGMA user_version = 2")
+    connection.close()
 
 
 def _marked_by_another(path: Path) -> None:
-    here = apsw.Connection(str(path))
-    here.execute("PRAGMA application_id = 1196444487")
-    here.close()
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA application_id = 1196444487")
+    connection.close()
 
 
 def _header(path: Path) -> None:
@@ -92,9 +92,9 @@ def _empty(path: Path) -> None:
 
 def _without_tables(path: Path) -> None:
     path.unlink()
-    here = apsw.Connection(str(path))
-    here.execute("VACUUM")
-    here.close()
+    connection = apsw.Connection(str(path))
+    connection.execute("VACUUM")
+    connection.close()
 
 
 def _missing(path: Path) -> None:
@@ -107,125 +107,128 @@ def _schema_page(path: Path) -> None:
         file.write(b"\xff" * 3996)
 
 
-def said(server: Server, *words: str) -> str:
-    """Run a command that must be refused with one line, and return the line."""
-    options = ("--listen", f"127.0.0.1:{free_port()}") if words == ("serve",) else ()
-    done = server.cli(*words, *options, stdin="a long password\n", expect=1, timeout=20)
-    assert re.fullmatch(r"campanero: [^\n]+\n", done.stderr), (words, done.stderr)
-    assert "Error(" not in done.stderr and done.stdout == "", (words, done.stdout)
-    return done.stderr
+def error_line(server: Server, *command: str) -> str:
+    """Run a command that must fail with one line, and return the line."""
+    options = ("--listen", f"127.0.0.1:{free_port()}") if command == ("serve",) else ()
+    result = server.cli(*command, *options, stdin="a long password\n", expect=1, timeout=20)
+    assert re.fullmatch(r"campanero: [^\n]+\n", result.stderr), (command, result.stderr)
+    assert "Error(" not in result.stderr and result.stdout == "", (command, result.stdout)
+    return result.stderr
 
 
 @pytest.mark.parametrize(
-    "harm",
+    "damage",
     [
         _directory, _pipe, _socket, _device, _loop, _nowhere, _text, _other_program, _marked_by_another, _header,
         _half, _piece, _empty, _without_tables, _missing, _schema_page,
     ],
 )  # fmt: skip
-def test_every_command_says_in_one_line_what_is_wrong(
-    harm: Callable[[Path], None], fresh_server: FreshServer, tmp_path: Path
+def test_commands_report_a_damaged_database_in_one_line(
+    damage: Callable[[Path], None], fresh_server: FreshServer, tmp_path: Path
 ) -> None:
-    """Exit 1, no traceback, nothing made anew; a backup put back makes it well."""
+    """Each command exits with 1, without a traceback and without creating a database; a restore repairs it."""
     server = fresh_server(start=False)
-    kept = tmp_path / "kept.tar.gz"
-    server.cli("backup", str(kept))
+    copy = tmp_path / "kept.tar.gz"
+    server.cli("backup", str(copy))
     path = server.data / "campanero.db"
-    harm(path)
-    for words in COMMANDS:
-        line = said(server, *words)
-        assert str(server.data) in line, (words, line)
-        assert words[0] == "status" or "restore" in line or words[0] == "backup", (words, line)
+    damage(path)
+    for command in COMMANDS:
+        line = error_line(server, *command)
+        assert str(server.data) in line, (command, line)
+        assert command[0] == "status" or "restore" in line or command[0] == "backup", (command, line)
     assert not (server.home / "copy.tar.gz").exists()
-    told = server.cli("doctor", expect=1, timeout=20)
-    assert "fail  database: " in told.stdout and told.stderr == ""
+    report = server.cli("doctor", expect=1, timeout=20)
+    assert "fail  database: " in report.stdout and report.stderr == ""
     server.cli("check")
     if path.is_dir() or path.is_fifo() or path.is_socket() or path.is_char_device():
-        assert "move it away" in said(server, "restore", str(kept), "--force")
+        assert "move it away" in error_line(server, "restore", str(copy), "--force")
         path.rmdir() if path.is_dir() else path.unlink()
     elif path.is_symlink():
         path.unlink()
-    server.cli("restore", str(kept), "--force")
+    server.cli("restore", str(copy), "--force")
     server.start()
     assert server.client().get("/account").status == 200
     server.stop()
 
 
-TRACES = ("secret.key", "optouts.jsonl", "imports/1", "audiences/1-1.list", "backups/a.tar.gz")
+REMAINS = ("secret.key", "optouts.jsonl", "imports/1", "audiences/1-1.list", "backups/a.tar.gz")
 
 
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("remaining", REMAINS)
 @pytest.mark.parametrize("has_file", [True, False])
-def test_what_an_installation_left_is_no_new_installation(
-    trace: str, has_file: bool, fresh_server: FreshServer
+def test_files_without_a_database_prevent_a_new_installation(
+    remaining: str, has_file: bool, fresh_server: FreshServer
 ) -> None:
-    """Without its database, or beside one of no bytes, each of them keeps a start from making an empty one."""
+    """With files of an installation but a missing or empty database, the start fails instead of creating one."""
     server = fresh_server(start=False, set_up=False)
     server.data.mkdir()
-    (server.data / trace).parent.mkdir(exist_ok=True)
-    (server.data / trace).touch()
+    (server.data / remaining).parent.mkdir(exist_ok=True)
+    (server.data / remaining).touch()
     if has_file:
         (server.data / "campanero.db").touch()
-    line = said(server, "serve")
-    assert trace.partition("/")[0] in line and "restore a backup" in line
+    line = error_line(server, "serve")
+    assert remaining.partition("/")[0] in line and "restore a backup" in line
     assert (server.data / "campanero.db").exists() == has_file
     shutil.rmtree(server.data)
     server.start()
     server.stop()
 
 
-def test_the_log_of_another_database_does_not_destroy_this_one(fresh_server: FreshServer) -> None:
-    """A write-ahead log that does not fit is refused, and taken away all is as it was.
+def test_the_wal_of_another_database_is_rejected(fresh_server: FreshServer) -> None:
+    """A write-ahead log of another database prevents the start; without it the database is unchanged.
 
-    One whose pages fit by chance cannot be told: SQLite notes nowhere which database a log belongs to.
+    A log whose pages fit by chance cannot be detected: SQLite does not record which database a log belongs to.
     """
     server, other = fresh_server(start=False), fresh_server(set_up=False, start=False)
     other.set_up(account="Elsewhere").start()
     crowd(other.client(), 1_000, "first")
-    here = apsw.Connection(str(other.data / "campanero.db"))
-    here.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    here.close()
+    connection = apsw.Connection(str(other.data / "campanero.db"))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
     crowd(other.client(), 300, "then")
     log = other.data / "campanero.db-wal"
     assert log.stat().st_size > 100_000
     path = server.data / "campanero.db"
     own = path.read_bytes()
     shutil.copyfile(log, server.data / log.name)
-    assert "campanero.db-wal beside it belongs to another database" in said(server, "serve")
+    assert "campanero.db-wal beside it belongs to another database" in error_line(server, "serve")
     assert path.read_bytes() == own
-    for end in ("-wal", "-shm"):
-        Path(f"{path}{end}").unlink(missing_ok=True)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
     server.start()
     server.stop()
     other.stop()
 
 
 def _damage_pages(server: Server) -> bytes:
-    """Damage the rows of contacts in the file beneath a service; return what stood there."""
+    """Damage the rows of contacts in the database file of a running service.
+
+    Return the former content.
+    """
     path = server.data / "campanero.db"
-    here = apsw.Connection(str(path))
-    here.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     sql = "SELECT pageno FROM dbstat WHERE name = 'contact' AND pagetype = 'leaf'"
-    pages = [page for (page,) in here.execute(sql).fetchall()]
-    size = here.execute("PRAGMA page_size").get
-    here.close()
-    whole = path.read_bytes()
+    pages = [page for (page,) in connection.execute(sql).fetchall()]
+    size = connection.execute("PRAGMA page_size").get
+    connection.close()
+    content = path.read_bytes()
     with path.open("r+b") as file:
         for page in pages:
             file.seek((page - 1) * size)
             file.write(b"\xff" * size)
-    return whole
+    return content
 
 
-def test_health_tells_of_damage_that_a_request_came_upon(fresh_server: FreshServer) -> None:
-    """200 until then, 503 from then on, in words; sending stops, and requests that need none of it go on."""
+def test_health_reports_damage_found_by_a_request(fresh_server: FreshServer) -> None:
+    """Health turns to 503 with the reason, sending stops, and requests for intact data still work."""
     server = fresh_server()
     api = server.client(validate=False)
     crowd(api, 300)
     server.restart()
     assert api.get("/healthz").status == 200
     _damage_pages(server)
-    while api.get("/contacts?page=1").status == 200:  # pages that were read before are in memory
+    while api.get("/contacts?page=1").status == 200:  # pages that were read before are cached
         server.client(validate=False).get("/contacts?search=zzz")
         time.sleep(0.05)
     end = time.monotonic() + soon(10)
@@ -239,8 +242,8 @@ def test_health_tells_of_damage_that_a_request_came_upon(fresh_server: FreshServ
     server.stop()
 
 
-def test_a_service_that_starts_on_a_damaged_database_says_so_by_itself(fresh_server: FreshServer) -> None:
-    """Nobody has to come upon it: all of it is looked through once after each start."""
+def test_damage_is_found_after_a_start(fresh_server: FreshServer) -> None:
+    """The whole database is checked once after each start, so that damage is found without a request."""
     server = fresh_server()
     crowd(server.client(), 300)
     server.stop()

@@ -1,22 +1,20 @@
-"""421 at the banner, at a recipient, after the dot: nobody is blamed, others go on, one copy in the end (P6)."""
+"""A 421 in the greeting, to RCPT or after the data: no recipient fails, others go on, and there are no copies."""
 
 from itertools import pairwise
 
 import pytest
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.recipients import completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
-LATER = "4.7.0 Try again later"
+REPLY = "4.7.0 Try again later"
 
 
-def test_a_server_that_does_not_let_us_in_is_waited_for(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
-) -> None:
-    """As long as it says 421 for a greeting nobody fails and no attempt is counted; then everybody gets one copy."""
-    rule = smtp_server.rules.refuse("connect", code=421, text=LATER)
+def test_a_421_greeting_counts_no_attempt(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """While the greeting is 421 no message fails and no attempt is counted; afterwards each is sent once."""
+    rule = smtp_server.rules.refuse("connect", code=421, text=REPLY)
     api = relayed().client(validate=False)
     path = send(api, crowd(api, 120))
     smtp_server.wait_until(lambda: rule.used >= 8, "eight times 421")
@@ -31,11 +29,11 @@ def test_a_server_that_does_not_let_us_in_is_waited_for(
 
 
 @pytest.mark.parametrize("phase", ["rcpt", "body"])
-def test_one_group_that_says_later_is_spared(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures, phase: str
+def test_a_421_pauses_one_recipient_group(
+    relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures, phase: str
 ) -> None:
-    """One domain says 421: it gets a pause, the others everything; when it stops, each there gets one copy."""
-    rule = smtp_server.rules.refuse(phase, "*@slow.example", code=421, text=LATER)
+    """After a 421 the recipient group pauses, others get their mail; later each of its messages is sent once."""
+    rule = smtp_server.rules.refuse(phase, "*@slow.example", code=421, text=REPLY)
     api = relayed(slow_down="1s").client(validate=False)
     path = send(api, crowd(api, 300, more=[f"s{index}@slow.example" for index in range(20)]))
     api.wait(path, lambda row: row["stats"]["sent"] == 300)

@@ -1,23 +1,25 @@
-"""What is wrong with one recipient, and stays with that one (P6, P7)."""
+"""Faults of a single recipient affect only its own message."""
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.clock import TestClock
 from tests.kit.recipients import address, completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
 
-def test_greylisting_is_waited_out(
-    relayed: Relayed, smtp_server: SmtpServer, clock: TestClock, figures: Figures
-) -> None:
-    """Refused with 450 for the first 15 minutes, everybody gets one copy, at the third attempt."""
+def test_greylisting(relayed: StartRelayed, smtp_server: SmtpServer, clock: TestClock, figures: Figures) -> None:
+    """Messages that get a 450 for 15 minutes are sent once, at the third attempt."""
     count = 40
     smtp_server.rules.greylist(900, clock.now)
     server = relayed(clock, retry_after="300,600,1200")
     api = server.client()
     path = send(api, crowd(api, count))
     for attempt, minutes in ((1, 6), (2, 12)):
-        api.wait("/messages", lambda rows, at=attempt: {row["attempts"] for row in rows} == {at}, limit=100)
+        api.wait(
+            "/messages",
+            lambda rows, attempt_count=attempt: {row["attempts"] for row in rows} == {attempt_count},
+            limit=100,
+        )
         clock.advance(minutes=minutes)
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
@@ -28,11 +30,11 @@ def test_greylisting_is_waited_out(
     assert attempts == [3] * count
 
 
-def test_who_does_not_exist_is_tried_once(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
-    """One in a hundred is refused with 550 5.1.1: failed, suppressed, and nobody asks about them again."""
+def test_an_unknown_recipient_is_suppressed(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """A recipient rejected with 550 5.1.1 fails at the first attempt and is suppressed."""
     gone = [address(index) for index in range(7, 300, 100)]
-    for one in gone:
-        smtp_server.rules.refuse("rcpt", one, code=550, text="5.1.1 No such user")
+    for recipient in gone:
+        smtp_server.rules.refuse("rcpt", recipient, code=550, text="5.1.1 No such user")
     api = relayed().client()
     path = send(api, crowd(api, 300))
     completed(api, path)
@@ -46,13 +48,11 @@ def test_who_does_not_exist_is_tried_once(relayed: Relayed, smtp_server: SmtpSer
         gone, ("5.1.1", 1)
     )
     assert suppressed == dict.fromkeys(gone, "hard_bounce")
-    assert all(len(smtp_server.phases("rcpt", one)) == 1 for one in gone)
+    assert all(len(smtp_server.phases("rcpt", recipient)) == 1 for recipient in gone)
 
 
-def test_a_message_that_cannot_be_made_stops_no_other(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
-) -> None:
-    """A value that is too much to be shown costs its own row, which says so; all others are sent."""
+def test_a_render_error_skips_one_message(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """A contact whose data cannot be rendered is skipped with `render_error`; all others get their mail."""
     api = relayed().client()
     group = crowd(api, 60)
     odd = api.get("/contacts/search", q=address(30)).expect(200)[0]["id"]
@@ -68,8 +68,8 @@ def test_a_message_that_cannot_be_made_stops_no_other(
     assert skipped["error"]["text"]
 
 
-# What a server says, at which phase, and what becomes of the message (docs/decisions.md#8, P6 and P7)
-VERDICTS = (
+# Phase, reply of the server and final status of the message (docs/promises.md#p6)
+REPLIES = (
     ("mail", 451, "4.3.0 local trouble", "sent"),
     ("rcpt", 450, "4.2.0 mailbox busy", "sent"),
     ("rcpt", 452, "4.2.2 mailbox full", "sent"),
@@ -85,27 +85,27 @@ VERDICTS = (
 )
 
 
-def test_each_answer_has_its_verdict(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
-    """A 4xx once costs an attempt and nothing else; a 5xx is final at once; who does not exist is suppressed alone."""
-    for index, (phase, code, text, _) in enumerate(VERDICTS):
-        who = "*" if phase == "mail" else address(index)
-        smtp_server.rules.refuse(phase, who, code=code, text=text, times=1)
+def test_replies_decide_the_status(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """A 4xx costs one attempt, a 5xx fails at once, and only unknown recipients are suppressed."""
+    for index, (phase, code, text, _) in enumerate(REPLIES):
+        recipient = "*" if phase == "mail" else address(index)
+        smtp_server.rules.refuse(phase, recipient, code=code, text=text, times=1)
     api = relayed(slow_down="1s").client()
     path = send(api, crowd(api, 60))
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
     rows = {row["to"]: row for row in api.all("/messages", campaign_id=path.rpartition("/")[2])}
-    figures.books(books, answers=len(VERDICTS), failed=books.stats["failed"])
+    figures.books(books, answers=len(REPLIES), failed=books.stats["failed"])
 
     assert (books.copies, books.missing, books.uncertain) == (0, 0, 0)
-    for index, (phase, code, text, verdict) in enumerate(VERDICTS):
+    for index, (phase, code, text, status) in enumerate(REPLIES):
         row = rows[address(index)]
         if phase == "mail":
             continue
-        least = 2 if verdict == "sent" else 1
-        assert row["status"] == verdict and row["attempts"] in (least, least + 1), (phase, code, text, row)
+        min_attempts = 2 if status == "sent" else 1
+        assert row["status"] == status and row["attempts"] in (min_attempts, min_attempts + 1), (phase, code, text, row)
         assert row["error"] is None or (row["error"]["smtp"], text in row["error"]["text"]) == (code, True)
-    # Whichever connection is the first to begin a message has the one refused at MAIL
+    # The reply to MAIL hits whichever connection comes first
     assert sum(row["attempts"] for row in rows.values()) == 60 + 6
-    # By its code or by its words alone: there is no such recipient
+    # Unknown by the code or by the text alone
     assert {row["address"] for row in api.get("/suppressions").expect(200)} == {address(4), address(5)}

@@ -1,11 +1,11 @@
-"""Connections that hang, break, or speak oddly; what each phase means for its message (P3)."""
+"""Connections that hang, break or reply oddly, and what each phase means for the message."""
 
 import random
 
 import pytest
 
 from tests.conftest import FreshServer
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.client import Client
 from tests.kit.recipients import UNLIMITED, address, completed, crowd, send
@@ -13,15 +13,13 @@ from tests.kit.smtp import SmtpServer
 
 
 def row_of(api: Client, path: str, index: int) -> dict[str, object]:
-    """Return the ledger's row of one of a crowd."""
-    found: list[dict[str, object]] = api.all("/messages", campaign_id=path.rpartition("/")[2])
-    return next(row for row in found if row["to"] == address(index))
+    """Return the message of a campaign to the contact with this index."""
+    rows: list[dict[str, object]] = api.all("/messages", campaign_id=path.rpartition("/")[2])
+    return next(row for row in rows if row["to"] == address(index))
 
 
-def test_a_server_that_does_not_greet_costs_nobody_an_attempt(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
-) -> None:
-    """Connections are taken and nothing is said: everybody waits, and goes once when it speaks again."""
+def test_a_missing_greeting_counts_no_attempt(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """Without a greeting no attempt is counted; once the server greets again, each message is sent once."""
     smtp_server.rules.hold("connect")
     api = relayed(command_timeout="1s").client()
     path = send(api, crowd(api, 60))
@@ -35,8 +33,8 @@ def test_a_server_that_does_not_greet_costs_nobody_an_attempt(
     assert {row["attempts"] for row in api.all("/messages")} == {1}
 
 
-def test_a_hang_before_the_message_leaves_no_doubt(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
-    """Where the server never asks for the message it has not got it: tried again, one copy, though doubt is held."""
+def test_a_hang_before_the_data_is_retried(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """A message that was not transmitted when the server hangs is sent again, and no row is uncertain."""
     for phase, index in (("mail", None), ("rcpt", 3), ("data", 5)):
         smtp_server.rules.hold(phase, address(index) if index else "*", times=1)
     api = relayed(command_timeout="1s", in_doubt="hold").client()
@@ -51,10 +49,10 @@ def test_a_hang_before_the_message_leaves_no_doubt(relayed: Relayed, smtp_server
 
 
 @pytest.mark.parametrize("mode", ["resend", "hold"])
-def test_a_hang_after_the_dot_is_waited_for_and_then_doubt(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures, mode: str
+def test_a_hang_after_the_data_leaves_the_message_uncertain(
+    relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures, mode: str
 ) -> None:
-    """Taken, and no answer for as long as `reply_timeout`: the same bytes once more, or a person decides."""
+    """Without a reply within `reply_timeout` the message is resent once with the same bytes, or held for a user."""
     smtp_server.rules.store_then_hold(address(3), times=1)
     smtp_server.rules.store_then_hold(address(5))
     api = relayed(reply_timeout="2s", in_doubt=mode).client()
@@ -74,60 +72,60 @@ def test_a_hang_after_the_dot_is_waited_for_and_then_doubt(
         assert row_of(api, path, 5)["status"] == "uncertain" and row_of(api, path, 3)["status"] == "sent"
 
 
-def test_a_reset_within_a_large_message_leaves_no_doubt(fresh_server: FreshServer, figures: Figures) -> None:
-    """Reset before the message has left us it was not taken, whatever the byte: one copy, though doubt is held."""
-    dice, count = random.Random(8), 40
+def test_a_reset_within_a_large_message_is_retried(fresh_server: FreshServer, figures: Figures) -> None:
+    """A connection that is reset before all data is sent leaves no uncertain message and no copy."""
+    rng, count = random.Random(8), 40
     with SmtpServer(window=4096) as sink:
-        broken = dice.sample(range(count), 4)
-        for index in broken:
-            sink.rules.reset(dice.randrange(1, 100_000), address(index), times=1)
+        reset_indexes = rng.sample(range(count), 4)
+        for index in reset_indexes:
+            sink.rules.reset(rng.randrange(1, 100_000), address(index), times=1)
         server = fresh_server(relay=sink.port, env=UNLIMITED | {"CAMPANERO_EMAIL__IN_DOUBT": "hold"})
         api = server.client()
         body = "<p>" + "A loaf of rye and a loaf of spelt. " * 12_000 + "</p>"
         path = send(api, crowd(api, count), body=body)
         completed(api, path)
         books = balance(api, path, sink.messages)
-        figures.books(books, resets=len(broken), uncertain=books.uncertain)
+        figures.books(books, resets=len(reset_indexes), uncertain=books.uncertain)
 
         assert len(sink.messages[0].raw) > 400_000
         assert (books.accepted, books.copies, books.missing, books.uncertain) == (count, 0, 0, 0)
-        assert all(row_of(api, path, index)["attempts"] == 2 for index in broken)
+        assert all(row_of(api, path, index)["attempts"] == 2 for index in reset_indexes)
 
 
-def test_a_reset_within_a_small_message_is_one_copy(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
+def test_a_reset_within_a_small_message_makes_no_copy(
+    relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures
 ) -> None:
-    """A small one has left us whole when the reset comes, and nobody can know: it is repeated, and stored once."""
-    dice, count = random.Random(9), 400
-    broken = dice.sample(range(count), 20)
-    for index in broken:
-        smtp_server.rules.reset(dice.randrange(1, 900), address(index), times=1)
+    """A small message is already sent when the reset comes, so it is uncertain: it is resent, and stored once."""
+    rng, count = random.Random(9), 400
+    reset_indexes = rng.sample(range(count), 20)
+    for index in reset_indexes:
+        smtp_server.rules.reset(rng.randrange(1, 900), address(index), times=1)
     api = relayed().client(validate=False)
     path = send(api, crowd(api, count))
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, resets=len(broken), uncertain=books.uncertain)
+    figures.books(books, resets=len(reset_indexes), uncertain=books.uncertain)
 
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (count, 0, 0, 0)
 
 
-def test_taken_and_closed_without_a_word(
-    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+def test_a_lost_reply_makes_one_copy(
+    relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
-    """One in twenty is stored and the connection closed: one copy more of the same bytes; twice so is `uncertain`."""
+    """A message that is stored without a reply is resent once; after a second lost reply it is `uncertain`."""
     count = 2_000 if full else 400
-    broken = range(0, count, 20)
+    closed_indexes = range(0, count, 20)
     smtp_server.rules.store_then_close(address(1))
-    for index in broken:
+    for index in closed_indexes:
         smtp_server.rules.store_then_close(address(index), times=1)
     api = relayed().client(validate=False)
     path = send(api, crowd(api, count))
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, closed=len(broken) + 1, uncertain=books.uncertain)
+    figures.books(books, closed=len(closed_indexes) + 1, uncertain=books.uncertain)
 
     assert (books.accepted, books.uncertain, books.missing) == (count - 1, 1, 0)
-    assert books.copies == len(broken) + 1
+    assert books.copies == len(closed_indexes) + 1
     assert len(smtp_server.to(address(1))) == 2 and row_of(api, path, 1)["status"] == "uncertain"
     assert books.stats["bounced"] == books.stats["failed"] == 0
 
@@ -135,8 +133,8 @@ def test_taken_and_closed_without_a_word(
 LONG = "ä long story " * 60
 
 
-def test_odd_replies_are_read_rightly(fresh_server: FreshServer, figures: Figures) -> None:
-    """In single bytes, of many lines, over 512, in UTF-8, without enhanced codes, any 25x: the code is what counts."""
+def test_odd_replies(fresh_server: FreshServer, figures: Figures) -> None:
+    """Replies in single bytes, of many lines, too long, in UTF-8 or without enhanced codes count by their code."""
     with SmtpServer(piece=1) as sink:
         rules = sink.rules
         rules.say("connect", b"220-kit.example ESMTP\r\n220-be nice\r\n220 ready\r\n", times=2)
@@ -158,10 +156,10 @@ def test_odd_replies_are_read_rightly(fresh_server: FreshServer, figures: Figure
         books = balance(api, path, sink.messages)
         figures.books(books, uncertain=books.uncertain)
 
-        # Nonsense after the dot is no answer: the message is in doubt, and goes once more
+        # Nonsense after the data is no reply: the message is uncertain and is resent once
         assert (books.accepted, books.stats["failed"], books.copies, books.missing) == (38, 2, 1, 0)
-        refused = {index: row_of(api, path, index)["error"] for index in (7, 8)}
-        assert isinstance(refused[7], dict) and isinstance(refused[8], dict)
-        assert refused[7]["smtp"] == refused[8]["smtp"] == 550
-        assert "schön" in refused[7]["text"] and refused[8]["enhanced"] is None
+        errors = {index: row_of(api, path, index)["error"] for index in (7, 8)}
+        assert isinstance(errors[7], dict) and isinstance(errors[8], dict)
+        assert errors[7]["smtp"] == errors[8]["smtp"] == 550
+        assert "schön" in errors[7]["text"] and errors[8]["enhanced"] is None
         assert (row_of(api, path, 9)["attempts"], row_of(api, path, 9)["status"]) == (2, "sent")

@@ -1,4 +1,4 @@
-"""The disk is full, or nearly; nothing leaves, nothing is lied about (P9)."""
+"""A full or nearly full disk: sending stops, and nothing is acknowledged that is not stored."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,15 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
-from tests.faults.trouble import CONNECTIONS, one_click, recovered, refuses, sending, silence, unsubscribe_link
+from tests.faults.trouble import (
+    CONNECTIONS,
+    check_writes_fail,
+    count_late_messages,
+    one_click,
+    start_sending,
+    unsubscribe_link,
+    wait_for_recovery,
+)
 from tests.kit.books import balance
 from tests.kit.disk import CannotMount, fill, free_bytes, small_disk
 from tests.kit.recipients import UNLIMITED, completed, crowd, send
@@ -19,41 +27,41 @@ from tests.kit.smtp import SmtpServer
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 200 MB."""
     try:
-        with small_disk(tmp_path / "disk", 200) as at:
-            yield at
+        with small_disk(tmp_path / "disk", 200) as path:
+            yield path
     except CannotMount as error:
         pytest.skip(f"no small disk can be mounted: {error}")
 
 
-def test_a_full_disk_stops_sending_until_there_is_room(
+def test_a_full_disk_stops_sending(
     fresh_server: FreshServer, smtp_server: SmtpServer, disk: Path, figures: Figures
 ) -> None:
-    """Filled in the middle of a send: at most what is in hand leaves, writes answer 503; freed, all goes on."""
+    """On a full disk only open messages leave and writes return 503; with space again sending resumes."""
     server = fresh_server(relay=smtp_server.port, data=disk / "data", env=UNLIMITED)
-    path = sending(server, smtp_server, 1_000, 200)
+    path = start_sending(server, smtp_server, 1_000, 200)
     filler = fill(disk)
-    more = silence(smtp_server)
-    refuses(server, path, unsubscribe_link(smtp_server))
+    sent_later = count_late_messages(smtp_server)
+    check_writes_fail(server, path, unsubscribe_link(smtp_server))
     filler.unlink()
-    took = recovered(server, smtp_server, unsubscribe_link(smtp_server))
+    seconds = wait_for_recovery(server, smtp_server, unsubscribe_link(smtp_server))
     api = server.client(validate=False)
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, left_after_full=more, recovered_after=f"{took:.1f} s")
+    figures.books(books, left_after_full=sent_later, recovered_after=f"{seconds:.1f} s")
     server.stop()
 
     assert (books.accepted, books.missing, books.uncertain) == (1_000, 0, 0)
     assert books.copies <= CONNECTIONS
-    here = apsw.Connection(str(disk / "data" / "campanero.db"))
-    assert here.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection = apsw.Connection(str(disk / "data" / "campanero.db"))
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_what_was_in_hand_is_recorded_in_the_reserve(
+def test_the_reserve_records_messages_in_flight(
     fresh_server: FreshServer, smtp_server: SmtpServer, disk: Path, figures: Figures
 ) -> None:
-    """Messages that a server has when the disk fills up are written down all the same: no kill makes copies of them.
+    """Messages in flight when the disk fills up are recorded, so that a kill makes no copies.
 
-    The service starts on the full disk too, for those who read, and goes on when there is room.
+    The service also starts on the full disk, read-only, and resumes once there is space.
     """
     gate = smtp_server.rules.store_then_hold()
     server = fresh_server(relay=smtp_server.port, data=disk / "data", env=UNLIMITED)
@@ -68,12 +76,12 @@ def test_what_was_in_hand_is_recorded_in_the_reserve(
     gate.release()
     api = server.client(validate=False)
     api.wait(path, lambda row: row["stats"]["sent"] == CONNECTIONS)
-    refuses(server, path, unsubscribe_link(smtp_server))
+    check_writes_fail(server, path, unsubscribe_link(smtp_server))
     server.kill()
     fill(disk)
     smtp_server.rules.clear()
     api = server.start().client(validate=False)
-    refuses(server, path, unsubscribe_link(smtp_server))
+    check_writes_fail(server, path, unsubscribe_link(smtp_server))
     filler.unlink()
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
@@ -83,14 +91,14 @@ def test_what_was_in_hand_is_recorded_in_the_reserve(
     assert reserve.stat().st_size == 16 * 1_048_576
 
 
-def test_a_disk_that_is_nearly_full_stops_only_the_sending(
+def test_a_nearly_full_disk_stops_only_sending(
     fresh_server: FreshServer, smtp_server: SmtpServer, disk: Path, figures: Figures
 ) -> None:
-    """Below a twentieth of the disk nothing is sent, while opt-outs are taken; above it all goes on."""
+    """Below 5 % of free space nothing is sent, but opt-outs are stored; above it sending resumes."""
     server = fresh_server(relay=smtp_server.port, data=disk / "data", env=UNLIMITED)
-    path = sending(server, smtp_server, 600, 100)
+    path = start_sending(server, smtp_server, 600, 100)
     filler = fill(disk, leave=9_500_000)
-    more = silence(smtp_server)
+    sent_later = count_late_messages(smtp_server)
     api = server.client(validate=False)
     assert free_bytes(disk) > 1_048_576
     assert one_click(api, unsubscribe_link(smtp_server)).status == 200
@@ -99,20 +107,25 @@ def test_a_disk_that_is_nearly_full_stops_only_the_sending(
     smtp_server.rules.clear()
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, left_after_low=more)
+    figures.books(books, left_after_low=sent_later)
 
     assert (books.accepted, books.copies, books.missing) == (600, 0, 0)
 
 
-def test_the_least_free_room_can_be_set(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
-    """With a whole disk asked for nothing is sent, and campaign and status say why; started with less, it goes."""
+def test_the_minimum_of_free_space_is_a_setting(
+    fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures
+) -> None:
+    """With a minimum above the free space nothing is sent and the campaign says why; with a lower one it is sent."""
     env = UNLIMITED | {"CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100", "CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000"}
     server = fresh_server(relay=smtp_server.port, env=env)
     path = send(server.client(), crowd(server.client(), 20))
     server.wait_for_line("sending stopped: less than")
-    assert silence(smtp_server, 1.2) == 0
-    waits, told = server.client().get(path).expect(200)["waiting"], server.client().get("/delivery/status").expect(200)
-    assert waits["reason"] == "storage" and told["storage"] == {"ok": False, "text": waits["text"]}
+    assert count_late_messages(smtp_server, 1.2) == 0
+    waiting, status = (
+        server.client().get(path).expect(200)["waiting"],
+        server.client().get("/delivery/status").expect(200),
+    )
+    assert waiting["reason"] == "storage" and status["storage"] == {"ok": False, "text": waiting["text"]}
     server.stop()
     server.env["CAMPANERO_STORAGE__LEAST_FREE_PERCENT"] = "0"
     api = server.start().client()

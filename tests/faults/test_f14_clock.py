@@ -1,9 +1,9 @@
-"""The clock steps in the middle of a send; schedules over steps and clock changes are in the journeys."""
+"""The system clock steps in the middle of a send; schedules over steps and DST changes are in the journeys."""
 
 import re
 from urllib.parse import urlsplit
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.clock import TestClock
 from tests.kit.recipients import address, completed, crowd, send
@@ -13,22 +13,22 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 STEPS = (-2, +3, +240)
 
 
-def test_steps_in_the_middle_of_a_send_repeat_and_lose_nothing(
-    relayed: Relayed, smtp_server: SmtpServer, clock: TestClock, figures: Figures
+def test_clock_steps_during_a_send(
+    relayed: StartRelayed, smtp_server: SmtpServer, clock: TestClock, figures: Figures
 ) -> None:
-    """Two hours back, three forward, ten days forward: one copy each, retries end as they should, links still work."""
+    """After steps backwards and forwards each message is sent once, retries end, and links still work."""
     count = 800
     smtp_server.rules.delay("body", 0.01)
-    later, never = address(50), address(51)  # tried before the first step: what counts is how long they were tried
-    smtp_server.rules.refuse("rcpt", later, code=451, text="4.3.0 later", times=1)
-    smtp_server.rules.refuse("rcpt", never, code=451, text="4.3.0 never")
+    delayed, rejected = address(50), address(51)  # both are attempted before the first step
+    smtp_server.rules.refuse("rcpt", delayed, code=451, text="4.3.0 later", times=1)
+    smtp_server.rules.refuse("rcpt", rejected, code=451, text="4.3.0 never")
     server = relayed(clock)
     api = server.client(validate=False)
     path = send(api, crowd(api, count))
-    for recipient in (later, never):
+    for recipient in (delayed, rejected):
         smtp_server.wait_for_phase("rcpt", recipient)
-    for step, at in zip(STEPS, (100, 300, 500), strict=True):
-        smtp_server.wait_for(at)
+    for step, sent_count in zip(STEPS, (100, 300, 500), strict=True):
+        smtp_server.wait_for(sent_count)
         clock.advance(hours=step)
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
@@ -36,9 +36,9 @@ def test_steps_in_the_middle_of_a_send_repeat_and_lose_nothing(
     figures.books(books, steps=" h, ".join(f"{step:+d}" for step in STEPS) + " h")
     link = re.search("<(.+)>", smtp_server.messages[0].header("List-Unsubscribe") or "")
     assert link
-    answer = api.request("POST", urlsplit(link[1]).path, b"List-Unsubscribe=One-Click", FORM)
+    response = api.request("POST", urlsplit(link[1]).path, b"List-Unsubscribe=One-Click", FORM)
 
-    assert answer.status == 200
+    assert response.status == 200
     assert (books.copies, books.missing) == (0, 0)
-    assert {row["to"]: row["error"]["code"] for row in failed} == {never: "expired"}
+    assert {row["to"]: row["error"]["code"] for row in failed} == {rejected: "expired"}
     assert books.accepted == count - 1

@@ -1,42 +1,42 @@
-"""Several at once: the same send, two campaigns to the same people, a second process (P10)."""
+"""Concurrent actions: the same send twenty times, two campaigns to the same list, and a second process."""
 
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.patience import soon
 from tests.kit.recipients import address, completed, crowd, draft, send
 from tests.kit.smtp import SmtpServer
 
-# How long one campaign may stand still while another moves
-STILL_SECONDS = 60
+# Maximum seconds without progress of one campaign while another is sent
+MAX_STALL_SECONDS = 60
 
 
-def test_twenty_sends_at_once_are_one(relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
-    """Twenty people press the button in the same moment: one audience, each address once, the same answer for all."""
+def test_concurrent_sends_are_one(relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
+    """Twenty simultaneous `send` requests get the same response, and each recipient gets the mail once."""
     count = 20_000 if full else 500
     api = relayed().client(validate=False)
     path = draft(api, crowd(api, count))
     with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda _: api.post(f"{path}/send"), range(20)))
+        responses = list(pool.map(lambda _: api.post(f"{path}/send"), range(20)))
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
     figures.books(books, sends=20)
 
-    assert {answer.status for answer in answers} == {200}
-    assert {(answer.json["id"], answer.json["audience_count"]) for answer in answers} == {
-        (answers[0].json["id"], count)
+    assert {response.status for response in responses} == {200}
+    assert {(response.json["id"], response.json["audience_count"]) for response in responses} == {
+        (responses[0].json["id"], count)
     }
     assert (books.accepted, books.copies, books.missing) == (count, 0, 0)
 
 
-def test_two_campaigns_to_the_same_people_share_the_way(
-    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+def test_two_campaigns_are_sent_in_turns(
+    relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
-    """Sent in the same second, both complete, each once per address; neither waits while the other moves."""
+    """Two simultaneous campaigns to the same list both complete, and neither stalls while the other is sent."""
     count = 10_000 if full else 600
     api = relayed().client(validate=False)
     group = crowd(api, count)
@@ -45,38 +45,44 @@ def test_two_campaigns_to_the_same_people_share_the_way(
         list(pool.map(lambda path: api.post(f"{path}/send").expect(200), paths))
     for path, name in zip(paths, ("First", "Second"), strict=True):
         completed(api, path, timeout=300)
-        figures.books(balance(api, path, (one for one in smtp_server.messages if one.subject == name)))
+        figures.books(balance(api, path, (message for message in smtp_server.messages if message.subject == name)))
     order = [message.subject for message in smtp_server.messages]
-    until = len(order) - 1 - min(order[::-1].index(name) for name in ("First", "Second"))
-    longest = max_still([message.time for message in smtp_server.messages if message.subject == order[until]])
-    halves = Counter(order[: len(order) // 2])
-    figures.note(first_half_of_both=f"{halves['First']} and {halves['Second']}", longest_still=f"{longest:.1f} s")
+    last_index = len(order) - 1 - min(order[::-1].index(name) for name in ("First", "Second"))
+    longest_stall = max_stall(
+        [message.time for message in smtp_server.messages if message.subject == order[last_index]]
+    )
+    first_half = Counter(order[: len(order) // 2])
+    figures.note(
+        first_half_of_both=f"{first_half['First']} and {first_half['Second']}", longest_still=f"{longest_stall:.1f} s"
+    )
 
     assert len(order) == 2 * count
-    assert min(halves.values()) > count / 4
-    assert longest < STILL_SECONDS
+    assert min(first_half.values()) > count / 4
+    assert longest_stall < MAX_STALL_SECONDS
 
 
-def max_still(times: list[float]) -> float:
-    """Return the longest time between two messages."""
+def max_stall(times: list[float]) -> float:
+    """Return the longest time between two messages, in seconds."""
     return max(after - before for before, after in pairwise(times))
 
 
-def test_a_second_process_leaves_a_send_alone(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
-    """Started in the middle of a send on the same data, it ends within 2 s and says why; the send notices nothing."""
+def test_a_second_process_is_rejected_during_a_send(
+    relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures
+) -> None:
+    """A second service on the same data exits within 2 s with the reason, and the send is not affected."""
     smtp_server.rules.delay("body", 0.01)
     server = relayed()
     api = server.client(validate=False)
     path = send(api, crowd(api, 500))
     smtp_server.wait_for(50)
-    begun = time.monotonic()
-    refused = server.cli("serve", "--listen", "127.0.0.1:1", expect=1)
-    took = time.monotonic() - begun
+    started = time.monotonic()
+    result = server.cli("serve", "--listen", "127.0.0.1:1", expect=1)
+    seconds = time.monotonic() - started
     assert api.get(path).expect(200)["stats"]["pending"] > 0
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, refused_after=f"{took:.1f} s")
+    figures.books(books, refused_after=f"{seconds:.1f} s")
 
-    assert took < soon(2) and "another service runs on" in refused.stderr
+    assert seconds < soon(2) and "another service runs on" in result.stderr
     assert (books.accepted, books.copies, books.missing) == (500, 0, 0)
     assert {message.to for message in smtp_server.messages} == {address(index) for index in range(500)}

@@ -1,9 +1,9 @@
-"""Pause, cancel and end of the service in the middle of a send (P5)."""
+"""Pausing, cancelling and stopping the service in the middle of a send."""
 
 import random
 import time
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance, identity
 from tests.kit.recipients import completed, crowd, send
 from tests.kit.smtp import SmtpServer
@@ -11,32 +11,32 @@ from tests.kit.smtp import SmtpServer
 CONNECTIONS = 4
 
 
-def test_pauses_act_at_once_and_lose_nobody(
-    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+def test_pauses_act_at_once_and_lose_no_message(
+    relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
-    """Paused and resumed at random: after each answer at most what is in hand leaves; in the end each has one copy."""
+    """After each pause at most the messages in flight leave; in the end each recipient has one copy."""
     count, pauses = (20_000, 50) if full else (1_500, 12)
     smtp_server.rules.delay("body", 0.005)
-    api, dice, most = relayed().client(validate=False), random.Random(19), 0
+    api, rng, max_after_pause = relayed().client(validate=False), random.Random(19), 0
     path = send(api, crowd(api, count))
-    for turn in range(pauses):
-        smtp_server.wait_for(turn * count // (pauses + 2) + 1)
-        time.sleep(dice.uniform(0, 0.02))
+    for number in range(pauses):
+        smtp_server.wait_for(number * count // (pauses + 2) + 1)
+        time.sleep(rng.uniform(0, 0.02))
         identity(api.post(f"{path}/pause").expect(200)["stats"])
         before = len(smtp_server.messages)
         time.sleep(0.3)
-        most = max(most, len(smtp_server.messages) - before)
+        max_after_pause = max(max_after_pause, len(smtp_server.messages) - before)
         assert api.post(f"{path}/resume").expect(200)["status"] == "active"
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, pauses=pauses, most_after_one=most)
+    figures.books(books, pauses=pauses, most_after_one=max_after_pause)
 
-    assert most <= CONNECTIONS
+    assert max_after_pause <= CONNECTIONS
     assert (books.accepted, books.copies, books.missing) == (count, 0, 0)
 
 
-def test_a_pause_lasts(relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
-    """Once paused, silence; the bell and the pulse change nothing of that."""
+def test_a_pause_lasts(relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
+    """After a pause nothing more leaves, whatever wakes the sender."""
     smtp_server.rules.delay("body", 0.01)
     api = relayed().client(validate=False)
     path = send(api, crowd(api, 400))
@@ -51,58 +51,62 @@ def test_a_pause_lasts(relayed: Relayed, smtp_server: SmtpServer, full: bool, fi
     assert before == after
 
 
-def test_a_cancelled_campaign_is_over(relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures) -> None:
-    """At 70 %: at most what is in hand leaves after the answer, the rest is `cancelled`, and nothing brings it back."""
+def test_a_cancelled_campaign_stays_cancelled(
+    relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
+) -> None:
+    """At most the messages in flight leave; the rest stays `cancelled`, also after other verbs and a kill."""
     count = 20_000 if full else 1_000
     smtp_server.rules.delay("body", 0.005)
     server = relayed()
     api = server.client(validate=False)
     path = send(api, crowd(api, count))
     smtp_server.wait_for(count * 7 // 10, timeout=300)
-    answer = api.post(f"{path}/cancel").expect(200)
+    response = api.post(f"{path}/cancel").expect(200)
     before = len(smtp_server.messages)
     time.sleep(1.5)
-    more = len(smtp_server.messages) - before
-    refused = [api.post(f"{path}/{verb}") for verb in ("resume", "pause", "send")]
+    sent_later = len(smtp_server.messages) - before
+    rejected = [api.post(f"{path}/{verb}") for verb in ("resume", "pause", "send")]
     server.kill()
     api = server.start().client(validate=False)
     time.sleep(1.5)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, kills=1, after_the_answer=more, cancelled=books.stats["cancelled"])
+    figures.books(books, kills=1, after_the_answer=sent_later, cancelled=books.stats["cancelled"])
 
-    assert answer["status"] == "completed" and answer["phase"] == "cancelled"
-    assert more <= CONNECTIONS and len(smtp_server.messages) == before + more
-    assert {(one.status, one.json["reason"]) for one in refused} <= {
+    assert response["status"] == "completed" and response["phase"] == "cancelled"
+    assert sent_later <= CONNECTIONS and len(smtp_server.messages) == before + sent_later
+    assert {(rejection.status, rejection.json["reason"]) for rejection in rejected} <= {
         (422, "invalid_transition"),
         (422, "campaign_locked"),
     }
     assert books.accepted + books.stats["cancelled"] == count and (books.copies, books.missing) == (0, 0)
 
 
-def test_the_end_of_the_service_leaves_no_doubt(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
-    """SIGTERM in the middle, twice: what is open ends, exit 0, no row in doubt; each has one copy in the end."""
+def test_stopping_leaves_no_uncertain_message(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """After two SIGTERMs in the middle of a send each recipient has one copy, and no message is uncertain."""
     smtp_server.rules.delay("body", 0.02)
     server = relayed(in_doubt="hold")
     api = server.client(validate=False)
-    path, took = send(api, crowd(api, 500)), 0.0
-    for at in (100, 300):
-        smtp_server.wait_for(at)
-        begun = time.monotonic()
+    path, longest_stop = send(api, crowd(api, 500)), 0.0
+    for sent_count in (100, 300):
+        smtp_server.wait_for(sent_count)
+        started = time.monotonic()
         server.stop(expect=0)
-        took = max(took, time.monotonic() - begun)
+        longest_stop = max(longest_stop, time.monotonic() - started)
         api = server.start().client(validate=False)
         assert "being sent when the service last stopped" not in server.output
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, kills=0, stops=2, longest=f"{took:.1f} s")
+    figures.books(books, kills=0, stops=2, longest=f"{longest_stop:.1f} s")
 
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (500, 0, 0, 0)
 
 
-def test_a_server_that_hangs_does_not_hold_the_end(relayed: Relayed, smtp_server: SmtpServer, figures: Figures) -> None:
-    """Four conversations hang, two before their message and two after: SIGTERM ends within 30 s, exit 0.
+def test_hanging_servers_do_not_delay_stopping(
+    relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures
+) -> None:
+    """With hanging SMTP servers SIGTERM ends the service within 30 s with exit code 0.
 
-    Who was never handed over is in no doubt; of the others nobody can know.
+    Messages that were not transmitted are sent later; the transmitted ones are uncertain.
     """
     smtp_server.rules.hold("data", times=2)
     smtp_server.rules.store_then_hold(times=2)
@@ -110,14 +114,14 @@ def test_a_server_that_hangs_does_not_hold_the_end(relayed: Relayed, smtp_server
     path = send(server.client(), crowd(server.client(), 40))
     smtp_server.wait_for_phase("data", count=4)
     smtp_server.wait_for(2)
-    begun = time.monotonic()
+    started = time.monotonic()
     server.stop(expect=0)
-    took = time.monotonic() - begun
+    seconds = time.monotonic() - started
     smtp_server.rules.clear()
     api = server.start().client()
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
-    figures.books(books, uncertain=books.uncertain, stopped_after=f"{took:.1f} s")
+    figures.books(books, uncertain=books.uncertain, stopped_after=f"{seconds:.1f} s")
 
-    assert took < 30
+    assert seconds < 30
     assert (books.accepted, books.uncertain, books.copies, books.missing) == (38, 2, 0, 0)

@@ -1,10 +1,10 @@
-"""People opt out, and people edit, in the middle of a send (P4)."""
+"""Opt-outs and edits in the middle of a send."""
 
 import re
 import time
 from urllib.parse import urlsplit
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.client import Client
 from tests.kit.patience import soon
@@ -13,82 +13,83 @@ from tests.kit.smtp import SmtpServer
 
 CONNECTIONS = 4
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-# What is in hand when somebody opts out arrives at once or never
+# A message in flight at the opt-out arrives within this time or not at all
 IN_FLIGHT_SECONDS = 0.5
 
 
-def links(sink: SmtpServer) -> dict[str, str]:
-    """Return the one-click path of everybody who has got a mail."""
-    found = {}
+def unsubscribe_paths(sink: SmtpServer) -> dict[str, str]:
+    """Return the one-click path of each recipient, by address."""
+    paths = {}
     for message in sink.messages:
-        matched = re.search("<(.+)>", message.header("List-Unsubscribe") or "")
-        assert matched
-        found[message.to] = urlsplit(matched[1]).path
-    return found
+        match = re.search("<(.+)>", message.header("List-Unsubscribe") or "")
+        assert match
+        paths[message.to] = urlsplit(match[1]).path
+    return paths
 
 
-def members(api: Client, group: int) -> dict[str, int]:
-    """Return the ids of the people of a list, by address."""
+def contact_ids(api: Client, group: int) -> dict[str, int]:
+    """Return the contact ids of a list, by address."""
     return {row["channels"][0]["value"]: row["id"] for row in api.all("/contacts", list_id=group)}
 
 
-def number_of(who: str) -> int:
+def number_of(address: str) -> int:
     """Return the number within an address."""
-    return int(re.sub(r"\D", "", who))
+    return int(re.sub(r"\D", "", address))
 
 
 def skip_reasons(api: Client, path: str) -> dict[str, str]:
-    """Return why rows of a campaign were skipped, by address."""
-    found = api.all("/messages", campaign_id=path.rpartition("/")[2], status="skipped")
-    return {row["to"]: row["skip_reason"] for row in found}
+    """Return the skip reasons of a campaign's messages, by address."""
+    rows = api.all("/messages", campaign_id=path.rpartition("/")[2], status="skipped")
+    return {row["to"]: row["skip_reason"] for row in rows}
 
 
-def test_who_opts_out_in_the_middle_gets_nothing_more(
-    relayed: Relayed, smtp_server: SmtpServer, full: bool, figures: Figures
+def test_opt_outs_apply_during_a_send(
+    relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures
 ) -> None:
-    """By one click, by a person at the desk, by suppression: from the answer on nothing starts for them."""
+    """After the response to a one-click opt-out, an edit or a suppression no message to that address is started."""
     count, leaving = (20_000, 2_000) if full else (1_200, 240)
     api = relayed().client(validate=False, keep_alive=True)
     group = crowd(api, count)
     completed(api, send(api, group, subject="First"), timeout=300)
-    click = links(smtp_server)
-    people = members(api, group)
+    paths = unsubscribe_paths(smtp_server)
+    ids = contact_ids(api, group)
     smtp_server.forget()
     smtp_server.rules.delay("body", 0.015)
     path = send(api, group, subject="Second")
     smtp_server.wait_for(20)
-    known: dict[str, float] = {}
+    opted_out_at: dict[str, float] = {}
     slowest = 0.0
-    for who in sorted(people, reverse=True)[:leaving]:
-        begun = time.time()
-        match number_of(who) % 12:
+    for recipient in sorted(ids, reverse=True)[:leaving]:
+        started = time.time()
+        match number_of(recipient) % 12:
             case 0:
-                api.patch(f"/contacts/{people[who]}", {"subscribed_email": False}).expect(200)
+                api.patch(f"/contacts/{ids[recipient]}", {"subscribed_email": False}).expect(200)
             case 1:
-                api.post("/suppressions", {"address": who}).expect(201)
+                api.post("/suppressions", {"address": recipient}).expect(201)
             case _:
-                assert api.request("POST", click[who], b"List-Unsubscribe=One-Click", FORM).status == 200
-        known[who] = time.time()
-        slowest = max(slowest, known[who] - begun)
+                assert api.request("POST", paths[recipient], b"List-Unsubscribe=One-Click", FORM).status == 200
+        opted_out_at[recipient] = time.time()
+        slowest = max(slowest, opted_out_at[recipient] - started)
     completed(api, path, timeout=300)
     books = balance(api, path, smtp_server.messages)
-    late = [message for message in smtp_server.messages if message.time > known.get(message.to, message.time)]
+    late = [message for message in smtp_server.messages if message.time > opted_out_at.get(message.to, message.time)]
     skipped = skip_reasons(api, path)
     figures.books(books, left=leaving, skipped=len(skipped), after_their_answer=len(late), slowest=f"{slowest:.2f} s")
 
-    assert all(message.time - known[message.to] < IN_FLIGHT_SECONDS for message in late)
+    assert all(message.time - opted_out_at[message.to] < IN_FLIGHT_SECONDS for message in late)
     assert len(late) <= CONNECTIONS and slowest < soon(1)
-    assert skipped.keys() | {message.to for message in smtp_server.messages if message.to in known} == known.keys()
+    assert (
+        skipped.keys() | {message.to for message in smtp_server.messages if message.to in opted_out_at}
+        == opted_out_at.keys()
+    )
     assert len(skipped) > leaving * 0.8
-    for who, reason in skipped.items():
-        assert reason == ("suppressed_manual" if number_of(who) % 12 == 1 else "unsubscribed")
+    for recipient, reason in skipped.items():
+        assert reason == ("suppressed_manual" if number_of(recipient) % 12 == 1 else "unsubscribed")
     assert (books.copies, books.missing) == (0, 0)
 
 
-def test_what_is_edited_in_the_middle_changes_nothing_that_was_promised(
-    relayed: Relayed, smtp_server: SmtpServer, figures: Figures
-) -> None:
-    """Content, sender and audience are those of the moment of sending; who is deleted or moved gets nothing."""
+def test_edits_during_a_send_change_nothing(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
+    """Content and audience are fixed when sending starts; deleted contacts and changed addresses get nothing."""
     count = 600
     smtp_server.rules.delay("body", 0.01)
     api = relayed().client(validate=False)
@@ -96,15 +97,15 @@ def test_what_is_edited_in_the_middle_changes_nothing_that_was_promised(
     path = draft(api, group)
     sent = api.post(f"{path}/send").expect(200)
     smtp_server.wait_for(20)
-    people = members(api, group)
+    ids = contact_ids(api, group)
     template = api.patch(f"/templates/{sent['template']['id']}", {"subject": "Changed"})
     campaign = api.patch(path, {"template_attributes": {"body": "<p>Changed</p>"}})
     api.put("/brand", {"company_name": "Changed", "physical_address": "2 New Road, Bristol"}).expect(200)
     api.post("/contacts", {"email": "added@crowd.example", "list_ids": [group]}).expect(201)
     removed, moved, deleted = address(count - 1), address(count - 2), address(count - 3)
-    api.post(f"/lists/{group}/remove_contacts", {"contact_ids": [people[removed]]})
-    api.patch(f"/contacts/{people[moved]}", {"email": "moved@crowd.example"}).expect(200)
-    api.delete(f"/contacts/{people[deleted]}").expect(200)
+    api.post(f"/lists/{group}/remove_contacts", {"contact_ids": [ids[removed]]})
+    api.patch(f"/contacts/{ids[moved]}", {"email": "moved@crowd.example"}).expect(200)
+    api.delete(f"/contacts/{ids[deleted]}").expect(200)
     assert api.get(path).expect(200)["stats"]["pending"] > 0
     completed(api, path)
     books = balance(api, path, smtp_server.messages)

@@ -1,4 +1,4 @@
-"""F23, the half that needs no power cut: what is acknowledged was brought to disk first, seen from outside (P1, P3)."""
+"""The order of system calls: data is synced to disk before it is acknowledged or sent, as strace shows."""
 
 import re
 import shutil
@@ -12,53 +12,53 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
 from tests.kit.recipients import completed, crowd, draft, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
 _CALLS = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
-_BEGUN = re.compile(r"^(\d+) +f(?:data)?sync\(\d+<[^>]*campanero\.db-wal>(.*)")
-_ENDED = re.compile(r"^(\d+) +<\.\.\. f(?:data)?sync resumed>.*= 0")
-_SAID = re.compile(r"^\d+ +(?:write|writev|sendto|sendmsg)\(")
+_SYNC_STARTED = re.compile(r"^(\d+) +f(?:data)?sync\(\d+<[^>]*campanero\.db-wal>(.*)")
+_SYNC_ENDED = re.compile(r"^(\d+) +<\.\.\. f(?:data)?sync resumed>.*= 0")
+_WRITE = re.compile(r"^\d+ +(?:write|writev|sendto|sendmsg)\(")
 
 
 @dataclass
 class Trace:
-    """What the calls of a process were, in their order, as a word of letters: S a finished sync, or what was said."""
+    """The system calls of a process in order, as a word of letters: S for a finished sync, others for written texts."""
 
     file: Path
 
     def word(self, **signs: str) -> str:
-        """Return an S for each sync of the log that ended, and a sign's letter for each text that was written."""
-        found, open_in = "", set()
+        """Return an S for each finished sync of the log, and a sign's letter for each write with its text."""
+        letters, pending_threads = "", set()
         for line in self.file.read_text(errors="replace").splitlines():
-            if begun := _BEGUN.match(line):
-                if "unfinished" in begun[2]:
-                    open_in.add(begun[1])
+            if started := _SYNC_STARTED.match(line):
+                if "unfinished" in started[2]:
+                    pending_threads.add(started[1])
                 else:
-                    found += "S"
-            elif (ended := _ENDED.match(line)) and ended[1] in open_in:
-                open_in.discard(ended[1])
-                found += "S"
-            elif _SAID.match(line):
-                found += next((letter for letter, text in signs.items() if text in line), "")
-        return found
+                    letters += "S"
+            elif (ended := _SYNC_ENDED.match(line)) and ended[1] in pending_threads:
+                pending_threads.discard(ended[1])
+                letters += "S"
+            elif _WRITE.match(line):
+                letters += next((letter for letter, text in signs.items() if text in line), "")
+        return letters
 
 
 @contextmanager
 def traced(server: Server, file: Path) -> Iterator[Trace]:
-    """Watch the calls of a running server; skips where that is not allowed."""
+    """Trace the system calls of a running server; skip the test if that is not possible."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     command = ["strace", "-f", "-y", "-s", "400", "-e", _CALLS, "-o", str(file), "-p", str(server.pid)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = process.stderr.readline()
-    if "attached" not in said:
+    line = process.stderr.readline()
+    if "attached" not in line:
         process.wait(10)
-        pytest.skip(f"strace may not watch the server: {said.strip()}")
+        pytest.skip(f"strace may not watch the server: {line.strip()}")
     try:
         yield Trace(file)
     finally:
@@ -66,10 +66,10 @@ def traced(server: Server, file: Path) -> Iterator[Trace]:
         process.wait(10)
 
 
-def test_what_is_answered_is_on_disk(
-    relayed: Relayed, smtp_server: SmtpServer, tmp_path: Path, figures: Figures
+def test_responses_come_after_a_sync(
+    relayed: StartRelayed, smtp_server: SmtpServer, tmp_path: Path, figures: Figures
 ) -> None:
-    """The log is synced before each answer to a message, a send and an opt-out; a read syncs nothing."""
+    """The log is synced before each response to a message, a send and an opt-out, and rarely for reads."""
     server = relayed()
     api = server.client(validate=False)
     group = crowd(api, 1)
@@ -78,30 +78,30 @@ def test_what_is_answered_is_on_disk(
     assert link
     smtp_server.rules.hold("connect")
     path = draft(api, group)
-    letter = {"to": "a@b.example", "subject": "s", "body": "b", "from_email": "ana@bakery.example"}
+    message = {"to": "a@b.example", "subject": "s", "body": "b", "from_email": "ana@bakery.example"}
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     with traced(server, tmp_path / "calls") as trace:
         for _ in range(20):
-            api.post("/messages", letter).expect(201)
+            api.post("/messages", message).expect(201)
         api.post(f"{path}/send").expect(200)
         assert api.request("POST", urlsplit(link[1]).path, b"List-Unsubscribe=One-Click", form).status == 200
         for _ in range(20):
             api.get(path).expect(200)
         time.sleep(0.2)
     word = trace.word(A="HTTP/1.1 20")
-    answers = word.split("A")
+    parts = word.split("A")
     figures.note(answers=22, syncs=word.count("S"))
     smtp_server.rules.clear()
 
     assert word.count("A") == 42
-    assert all("S" in before for before in answers[:22]), word
-    assert sum("S" in before for before in answers[22:42]) <= 5, word
+    assert all("S" in before for before in parts[:22]), word
+    assert sum("S" in before for before in parts[22:42]) <= 5, word
 
 
-def test_a_message_is_marked_on_disk_before_it_leaves(
-    relayed: Relayed, smtp_server: SmtpServer, tmp_path: Path, figures: Figures
+def test_claims_are_synced_before_the_message_leaves(
+    relayed: StartRelayed, smtp_server: SmtpServer, tmp_path: Path, figures: Figures
 ) -> None:
-    """Over one connection, the log is synced between any two messages: what became of one, and the mark of the next."""
+    """On one connection the log is synced between two messages: the outcome of one and the claim of the next."""
     server = relayed(connections="1")
     api = server.client(validate=False)
     group = crowd(api, 100)

@@ -1,4 +1,4 @@
-"""A backup in the middle of a send is of one moment; restored, it sends nothing and knows who left since."""
+"""A backup during a send is consistent; after a restore nothing is sent, and later opt-outs are kept."""
 
 import hashlib
 import io
@@ -16,124 +16,125 @@ from typing import Any
 import pytest
 
 from tests.conftest import FreshServer
-from tests.faults.conftest import Figures, Relayed
-from tests.faults.test_f21_changes import FORM, links, members
-from tests.faults.trouble import sending, silence
+from tests.faults.conftest import Figures, StartRelayed
+from tests.faults.test_f21_changes import FORM, contact_ids, unsubscribe_paths
+from tests.faults.trouble import count_late_messages, start_sending
 from tests.kit.books import balance, identity
 from tests.kit.recipients import completed, crowd
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
 
-def unpacked(source: Path, into: Path) -> Path:
-    """Unpack a backup as somebody without our program would."""
+def unpack(source: Path, into: Path) -> Path:
+    """Unpack a backup with a plain tar library."""
     with tarfile.open(source) as tar:
         tar.extractall(into, filter="data")
     return into
 
 
-def asked(database: Path, sql: str) -> list[Any]:
-    """Ask a database that nobody has open."""
-    with closing(sqlite3.connect(database)) as here:
-        return here.execute(sql).fetchall()
+def query(database: Path, sql: str) -> list[Any]:
+    """Return all rows of a query on a closed database."""
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute(sql).fetchall()
 
 
-def test_a_backup_in_the_middle_of_a_send(
-    relayed: Relayed, smtp_server: SmtpServer, tmp_path: Path, full: bool, figures: Figures
+def test_a_backup_during_a_send(
+    relayed: StartRelayed, smtp_server: SmtpServer, tmp_path: Path, full: bool, figures: Figures
 ) -> None:
-    """The books balance inside it; restored, nothing leaves, who left since stays out, and who is let get one."""
+    """Its counts add up; after a restore nothing leaves until a user resumes sending, and later opt-outs hold."""
     count, leaving, erased = (5_000, 100, 10) if full else (300, 30, 5)
     server = relayed()
     api = server.client(validate=False, keep_alive=True)
-    path = sending(server, smtp_server, count, count // 2)
+    path = start_sending(server, smtp_server, count, count // 2)
     (tmp_path / "copies").mkdir()
-    kept = tmp_path / "copies" / "half.tar.gz"
-    begun = time.monotonic()
-    said = server.cli("backup", str(kept)).stdout
-    took = time.monotonic() - begun
-    assert "verified" in said and "secret.key" in said
+    copy = tmp_path / "copies" / "half.tar.gz"
+    started = time.monotonic()
+    output = server.cli("backup", str(copy)).stdout
+    seconds = time.monotonic() - started
+    assert "verified" in output and "secret.key" in output
     completed(api, path, timeout=300)
     balance(api, path, smtp_server.messages)
-    figures.note(size=count, backup_seconds=f"{took:.2f}", bytes=kept.stat().st_size)
+    figures.note(size=count, backup_seconds=f"{seconds:.2f}", bytes=copy.stat().st_size)
 
-    inside = unpacked(kept, tmp_path / "inside")
-    assert asked(inside / "campanero.db", "PRAGMA integrity_check") == [("ok",)]
-    _is_balanced(inside / "campanero.db", count)
-    assert not (inside / "secret.key").exists() and (kept.stat().st_mode & 0o077) == 0
+    inside = unpack(copy, tmp_path / "inside")
+    assert query(inside / "campanero.db", "PRAGMA integrity_check") == [("ok",)]
+    _check_counts(inside / "campanero.db", count)
+    assert not (inside / "secret.key").exists() and (copy.stat().st_mode & 0o077) == 0
 
-    click = links(smtp_server)
-    gone = sorted(click)[: leaving + erased]
-    people = members(api, api.get("/lists").expect(200)[0]["id"])
-    for who in gone[:leaving]:
-        assert api.request("POST", click[who], b"List-Unsubscribe=One-Click", FORM).status == 200
-    for who in gone[leaving:]:
-        api.delete(f"/contacts/{people[who]}?erase=true").expect(200)
+    paths = unsubscribe_paths(smtp_server)
+    leaving_addresses = sorted(paths)[: leaving + erased]
+    ids = contact_ids(api, api.get("/lists").expect(200)[0]["id"])
+    for recipient in leaving_addresses[:leaving]:
+        assert api.request("POST", paths[recipient], b"List-Unsubscribe=One-Click", FORM).status == 200
+    for recipient in leaving_addresses[leaving:]:
+        api.delete(f"/contacts/{ids[recipient]}?erase=true").expect(200)
     smtp_server.forget()
     server.stop()
-    refused = server.cli("restore", str(kept), expect=1).stderr
-    assert "--force" in refused
-    told = server.cli("restore", str(kept), "--force").stdout
-    assert f"{leaving} opt outs" in told and f"{erased} erased" in told and " open, " in told
+    error = server.cli("restore", str(copy), expect=1).stderr
+    assert "--force" in error
+    report = server.cli("restore", str(copy), "--force").stdout
+    assert f"{leaving} opt outs" in report and f"{erased} erased" in report and " open, " in report
 
     api = server.start().client(validate=False, keep_alive=True)
-    silence(smtp_server, 2)
+    count_late_messages(smtp_server, 2)
     account = api.get("/account").expect(200)
     assert (account["sending_stopped"], account["stop_reason"]) == (True, "restored")
     stats = api.get(path).expect(200)["stats"]
     identity(stats)
     assert stats["pending"] > 0
-    for who in gone[:leaving]:
-        assert api.get(f"/contacts/{people[who]}").expect(200)["subscribed_email"] is False
-    assert all(api.get(f"/contacts/{people[who]}").status == 404 for who in gone[leaving:])
+    for recipient in leaving_addresses[:leaving]:
+        assert api.get(f"/contacts/{ids[recipient]}").expect(200)["subscribed_email"] is False
+    assert all(api.get(f"/contacts/{ids[recipient]}").status == 404 for recipient in leaving_addresses[leaving:])
     api.patch("/account", {"sending_stopped": False}).expect(200)
     completed(api, path, timeout=300)
     stats = api.get(path).expect(200)["stats"]
     identity(stats)
-    assert not {one.to for one in smtp_server.messages} & set(gone)
+    assert not {message.to for message in smtp_server.messages} & set(leaving_addresses)
     assert len(smtp_server.messages) > 0
 
 
-def _is_balanced(database: Path, count: int) -> None:
-    """Hold the identity of P2 inside of a backup."""
-    found = dict(asked(database, "SELECT status, count(*) FROM message GROUP BY status"))
-    assert sum(found.values()) == count and 0 < found["sent"] < count, found
+def _check_counts(database: Path, count: int) -> None:
+    """Check that the messages in a backup add up to the audience."""
+    counts = dict(query(database, "SELECT status, count(*) FROM message GROUP BY status"))
+    assert sum(counts.values()) == count and 0 < counts["sent"] < count, counts
 
 
-def test_it_costs_a_send_little(server: Server) -> None:
-    """A backup is of a moment whatever is written meanwhile: it does not begin anew with each write."""
+def test_writes_do_not_restart_a_backup(server: Server) -> None:
+    """A backup completes while other requests keep writing."""
     api = server.client(validate=False, keep_alive=True)
     crowd(api, 2_000, "busy")
     target = server.data.parent / "busy.tar.gz"
-    done = subprocess.Popen(
+    process = subprocess.Popen(
         [*server._command("backup", str(target))], env=server.env, cwd=server.home, stdout=subprocess.PIPE
     )
-    wrote = 0
-    while done.poll() is None:
+    write_count = 0
+    while process.poll() is None:
         api.post("/contacts", {"first_name": "written meanwhile"}).expect(201)
-        wrote += 1
-    done.communicate()
-    assert done.returncode == 0 and wrote > 5
+        write_count += 1
+    process.communicate()
+    assert process.returncode == 0 and write_count > 5
 
 
-def test_what_is_no_backup(server: Server, fresh_server: FreshServer, tmp_path: Path) -> None:
-    """Nothing is overwritten, and what is cut short, changed, foreign or holds more is refused with its reason."""
+def test_invalid_backups_are_rejected(server: Server, fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A backup overwrites nothing, and a truncated, changed or foreign archive is rejected with its name."""
     target = tmp_path / "one.tar.gz"
     server.cli("backup", str(target))
     assert "already exists" in server.cli("backup", str(target), expect=1).stderr
     assert "not a directory" in server.cli("backup", str(tmp_path / "no" / "one.tar.gz"), expect=1).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["one.tar.gz"]
     other = fresh_server(start=False, set_up=False).set_up(account="Elsewhere")
-    whole = target.read_bytes()
+    archive = target.read_bytes()
     faulty = {
-        "cut short": whole[: len(whole) // 2], "nothing": b"", "text": b"hello" * 1000,
-        "other archive": _archive({"campanero.db": b"x"}), "more": _more(whole, "huey.db", b"cos\nsystem\n"),
-        "up": _more(whole, "imports/../../up", b"x"), "changed": _changed(whole),
+        "cut short": archive[: len(archive) // 2], "nothing": b"", "text": b"hello" * 1000,
+        "other archive": _archive({"campanero.db": b"x"}),
+        "more": _with_extra_file(archive, "huey.db", b"cos\nsystem\n"),
+        "up": _with_extra_file(archive, "imports/../../up", b"x"), "changed": _changed(archive),
     }  # fmt: skip
     for name, content in faulty.items():
         bad = tmp_path / f"{name}.tar.gz"
         bad.write_bytes(content)
-        refused = other.cli("restore", str(bad), "--force", expect=1)
-        assert str(bad) in refused.stderr, (name, refused.stderr)
+        result = other.cli("restore", str(bad), "--force", expect=1)
+        assert str(bad) in result.stderr, (name, result.stderr)
         assert not (other.data / ".restoring").exists() and not (other.home / "up").exists()
     assert "another installation" in other.cli("restore", str(target), "--force", expect=1).stderr
     other.start()
@@ -152,10 +153,10 @@ def _archive(files: dict[str, bytes]) -> bytes:
 
 def _files(whole: bytes) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
-        return {one.name: file.read() for one in tar if (file := tar.extractfile(one)) is not None}
+        return {member.name: file.read() for member in tar if (file := tar.extractfile(member)) is not None}
 
 
-def _more(whole: bytes, name: str, content: bytes) -> bytes:
+def _with_extra_file(whole: bytes, name: str, content: bytes) -> bytes:
     files = _files(whole)
     sums = files.pop("SHA256SUMS") + f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode()
     return _archive({**files, name: content, "SHA256SUMS": sums})
@@ -168,64 +169,66 @@ def _changed(whole: bytes) -> bytes:
     return _archive({**files, "campanero.db": bytes(database)})
 
 
-def test_with_its_key_it_moves_to_another_machine(server: Server, fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A directory that is not there yet is made of it; without the key nothing is."""
+def test_a_backup_with_its_key_moves_to_another_machine(
+    server: Server, fresh_server: FreshServer, tmp_path: Path
+) -> None:
+    """A backup with the key creates a new data directory; one without the key is rejected there."""
     api = server.client()
-    one = api.post("/contacts", {"email": "moves@example.org"}).expect(201)["id"]
-    bare, whole = tmp_path / "bare.tar.gz", tmp_path / "whole.tar.gz"
-    server.cli("backup", str(bare))
-    server.cli("backup", str(whole), "--with-key")
+    contact_id = api.post("/contacts", {"email": "moves@example.org"}).expect(201)["id"]
+    without_key, with_key = tmp_path / "bare.tar.gz", tmp_path / "whole.tar.gz"
+    server.cli("backup", str(without_key))
+    server.cli("backup", str(with_key), "--with-key")
     other = fresh_server(start=False, set_up=False)
-    assert "key is missing" in other.cli("restore", str(bare), expect=1).stderr
+    assert "key is missing" in other.cli("restore", str(without_key), expect=1).stderr
     assert not (other.data / "campanero.db").exists() and not (other.data / "secret.key").exists()
-    other.cli("restore", str(whole))
+    other.cli("restore", str(with_key))
     other.start()
     moved = other.client(server.key)
-    assert moved.get(f"/contacts/{one}").expect(200)["channels"][0]["value"] == "moves@example.org"
+    assert moved.get(f"/contacts/{contact_id}").expect(200)["channels"][0]["value"] == "moves@example.org"
     assert moved.get("/account").expect(200)["stop_reason"] == "restored"
-    assert "another service runs" in other.cli("restore", str(whole), "--force", expect=1).stderr
+    assert "another service runs" in other.cli("restore", str(with_key), "--force", expect=1).stderr
     other.stop()
 
 
 @pytest.mark.parametrize("turn", range(6))
-def test_a_restoration_that_is_killed(fresh_server: FreshServer, tmp_path: Path, turn: int) -> None:
-    """Killed at any moment, what was there or what is restored stands whole; begun again, it comes to its end."""
-    here = fresh_server()
-    api = here.client(validate=False)
-    crowd(api, 800, "then")
-    kept = tmp_path / "then.tar.gz"
-    here.cli("backup", str(kept))
-    crowd(api, 200, "now")
-    here.stop()
-    doing = subprocess.Popen([*here._command("restore", str(kept), "--force")], env=here.env, cwd=here.home,
-                             stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
-    assert doing.stdout is not None
-    for _ in range(turn % 3 + 1):  # it says what it does, line by line
-        doing.stdout.readline()
-    time.sleep(0.02 * turn)
-    os.killpg(doing.pid, signal.SIGKILL)
-    doing.wait()
-    doing.stdout.close()
-    here.start()
-    found = api.get("/account").expect(200)["counts"]["contacts"]
-    stopped = api.get("/account").expect(200)["stop_reason"]
-    assert (found, stopped) in ((1000, None), (800, "restored"))
-    here.stop()
-    here.cli("restore", str(kept), "--force")
-    here.start()
-    assert api.get("/account").expect(200)["counts"]["contacts"] == 800
-    here.stop()
-
-
-def test_refusals_are_in_the_journal_first(fresh_server: FreshServer) -> None:
-    """What was acknowledged stands there after a kill, by its hash alone; opting in, and what fails, does not."""
+def test_a_killed_restore(fresh_server: FreshServer, tmp_path: Path, turn: int) -> None:
+    """After a kill either the old or the restored state is complete, and a second restore succeeds."""
     server = fresh_server()
     api = server.client(validate=False)
-    one = api.post("/contacts", {"email": "leaves@example.org"}).expect(201)["id"]
+    crowd(api, 800, "then")
+    copy = tmp_path / "then.tar.gz"
+    server.cli("backup", str(copy))
+    crowd(api, 200, "now")
+    server.stop()
+    process = subprocess.Popen([*server._command("restore", str(copy), "--force")], env=server.env, cwd=server.home,
+                             stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    assert process.stdout is not None
+    for _ in range(turn % 3 + 1):  # it reports its progress line by line
+        process.stdout.readline()
+    time.sleep(0.02 * turn)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    server.start()
+    contact_count = api.get("/account").expect(200)["counts"]["contacts"]
+    stopped = api.get("/account").expect(200)["stop_reason"]
+    assert (contact_count, stopped) in ((1000, None), (800, "restored"))
+    server.stop()
+    server.cli("restore", str(copy), "--force")
+    server.start()
+    assert api.get("/account").expect(200)["counts"]["contacts"] == 800
+    server.stop()
+
+
+def test_opt_outs_are_in_the_journal(fresh_server: FreshServer) -> None:
+    """After a kill the journal has each opt-out, suppression and erasure, by hash, and no failed request."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    contact_id = api.post("/contacts", {"email": "leaves@example.org"}).expect(201)["id"]
     api.post("/suppressions", {"address": "never@example.org"}).expect(201)
     api.post("/suppressions", {"address": "no address"}).expect(422)
-    api.patch(f"/contacts/{one}", {"subscribed_email": False}).expect(200)
-    api.delete(f"/contacts/{one}?erase=true").expect(200)
+    api.patch(f"/contacts/{contact_id}", {"subscribed_email": False}).expect(200)
+    api.delete(f"/contacts/{contact_id}?erase=true").expect(200)
     server.kill()
     text = (server.data / "optouts.jsonl").read_text()
     acts = [line.get("act") for line in map(json.loads, text.splitlines())]
@@ -233,38 +236,38 @@ def test_refusals_are_in_the_journal_first(fresh_server: FreshServer) -> None:
     assert "example.org" not in text and (server.data / "optouts.jsonl").stat().st_mode & 0o077 == 0
 
 
-def test_a_torn_line_loses_no_other(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A power cut in the middle of a line of the journal costs that line, which nobody was told of."""
+def test_a_torn_journal_line_loses_no_other(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """After a power cut in the middle of a journal line, the other lines are still applied."""
     server = fresh_server()
     api = server.client(validate=False)
-    people = [api.post("/contacts", {"email": f"p{n}@example.org"}).expect(201)["id"] for n in range(2)]
-    kept = tmp_path / "kept.tar.gz"
-    server.cli("backup", str(kept))
-    api.patch(f"/contacts/{people[0]}", {"subscribed_email": False}).expect(200)
+    ids = [api.post("/contacts", {"email": f"p{n}@example.org"}).expect(201)["id"] for n in range(2)]
+    copy = tmp_path / "kept.tar.gz"
+    server.cli("backup", str(copy))
+    api.patch(f"/contacts/{ids[0]}", {"subscribed_email": False}).expect(200)
     server.stop()
     with (server.data / "optouts.jsonl").open("ab") as file:
         file.write(b'{"at":17,"account":1,"act":"opt_')
     server.start()
-    api.patch(f"/contacts/{people[1]}", {"subscribed_email": False}).expect(200)
+    api.patch(f"/contacts/{ids[1]}", {"subscribed_email": False}).expect(200)
     server.stop()
-    assert "2 opt outs" in server.cli("restore", str(kept), "--force").stdout
+    assert "2 opt outs" in server.cli("restore", str(copy), "--force").stdout
 
 
-def test_what_can_no_longer_be_read_is_kept_as_it_is(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A damaged database stands in no backup's way: its files are put aside, byte for byte, and the journal holds."""
+def test_a_restore_keeps_the_damaged_database(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A restore over a damaged database keeps its bytes in `backups` and applies the journal."""
     server = fresh_server()
     api = server.client(validate=False)
-    one = api.post("/contacts", {"email": "leaves@example.org"}).expect(201)["id"]
-    kept = tmp_path / "kept.tar.gz"
-    server.cli("backup", str(kept))
-    api.patch(f"/contacts/{one}", {"subscribed_email": False}).expect(200)
+    contact_id = api.post("/contacts", {"email": "leaves@example.org"}).expect(201)["id"]
+    copy = tmp_path / "kept.tar.gz"
+    server.cli("backup", str(copy))
+    api.patch(f"/contacts/{contact_id}", {"subscribed_email": False}).expect(200)
     server.stop()
     database = server.data / "campanero.db"
     database.write_bytes(b"not a database any more" * 1000)
-    told = server.cli("restore", str(kept), "--force").stdout
-    assert "1 opt outs" in told
+    report = server.cli("restore", str(copy), "--force").stdout
+    assert "1 opt outs" in report
     (aside,) = (server.data / "backups").glob("before-restore-*/campanero.db")
     assert aside.read_bytes() == b"not a database any more" * 1000
     server.start()
-    assert api.get(f"/contacts/{one}").expect(200)["subscribed_email"] is False
+    assert api.get(f"/contacts/{contact_id}").expect(200)["subscribed_email"] is False
     server.stop()

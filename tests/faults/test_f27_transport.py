@@ -1,4 +1,4 @@
-"""The relay will not have us: a wrong password, a certificate that ran out, a name that leads nowhere."""
+"""A relay that rejects us: a wrong password, an expired certificate, a host name that does not resolve."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-SOON = {
+SHORT_TIMEOUTS = {
     "CAMPANERO_EMAIL__PROBE_AFTER": "1s",
     "CAMPANERO_EMAIL__CONNECT_TIMEOUT": "2s",
     "CAMPANERO_EMAIL__COMMAND_TIMEOUT": "2s",
@@ -19,71 +19,69 @@ SOON = {
 RELAY = "CAMPANERO_EMAIL__RELAY__"
 
 
-def paused_for_us(api: Client, path: str) -> str:
-    """Wait until the campaign is paused for its transport, check that nobody is blamed, and return the words."""
+def wait_for_transport_pause(api: Client, path: str) -> str:
+    """Wait until the campaign is paused for its transport, check that no attempt is counted, and return the reason."""
     row = api.wait(path, lambda row: row["status"] == "paused", timeout=60)
     assert row["pause_reason"] == "transport"
     assert (row["stats"]["pending"], row["stats"]["failed"]) == (row["stats"]["audience"], 0)
-    assert {one["attempts"] for one in api.all("/messages", campaign_id=row["id"])} == {0}
+    assert {message["attempts"] for message in api.all("/messages", campaign_id=row["id"])} == {0}
     return str(row["data"]["pause_detail"])
 
 
-def goes_on(server: Server, path: str, sink: SmtpServer, figures: Figures, refused: int) -> None:
-    """Resume by hand, and check that everybody gets their mail, once."""
+def check_resume(server: Server, path: str, sink: SmtpServer, figures: Figures, refusals: int) -> None:
+    """Resume the campaign and check that each recipient gets the mail once."""
     api = server.client()
     api.post(f"{path}/resume").expect(200)
     completed(api, path)
     books = balance(api, path, sink.messages)
-    figures.books(books, refusals=refused)
+    figures.books(books, refusals=refusals)
     assert (books.accepted, books.copies, books.missing) == (60, 0, 0)
 
 
-def test_a_wrong_password_pauses_and_blames_nobody(fresh_server: FreshServer, figures: Figures) -> None:
-    """Twenty refused logins pause the campaign; with the right password a person lets it go on."""
+def test_a_wrong_relay_password_pauses_the_campaign(fresh_server: FreshServer, figures: Figures) -> None:
+    """About twenty failed logins pause the campaign; with the right password it can be resumed."""
     with SmtpServer(users={"ana": "right"}) as sink:
-        env = UNLIMITED | SOON | {f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "wrong"}
+        env = UNLIMITED | SHORT_TIMEOUTS | {f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "wrong"}
         server = fresh_server(relay=sink.port, env=env)
         path = send(server.client(), crowd(server.client(), 60))
-        words = paused_for_us(server.client(), path)
-        refused = len(sink.phases("auth"))
+        reason = wait_for_transport_pause(server.client(), path)
+        logins = len(sink.phases("auth"))
         server.stop()
         server.env[f"{RELAY}PASSWORD"] = "right"
         server.start()
-        goes_on(server, path, sink, figures, refused)
+        check_resume(server, path, sink, figures, logins)
 
-        assert "535" in words and "wrong" not in words
-        assert 20 <= refused <= 24
+        assert "535" in reason and "wrong" not in reason
+        assert 20 <= logins <= 24
 
 
-def test_a_certificate_that_ran_out_pauses_and_sends_nothing(
+def test_an_expired_relay_certificate_pauses_the_campaign(
     fresh_server: FreshServer, tmp_path: Path, figures: Figures
 ) -> None:
-    """Neither password nor message is said to a server whose certificate is over; renewed, a person lets it go on."""
-    good, trusted = self_signed(), tmp_path / "trusted.pem"
-    old = expired(good)
-    trusted.write_bytes(old.certificate)
-    env = UNLIMITED | SOON | {f"{RELAY}TLS": "starttls", f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "right",
-                              "SSL_CERT_FILE": str(trusted)}  # fmt: skip
-    with SmtpServer(starttls=True, certificate=old, users={"ana": "right"}) as sink:
+    """Neither password nor message goes to a server with an expired certificate; after a renewal it can be resumed."""
+    valid_pair, trusted = self_signed(), tmp_path / "trusted.pem"
+    expired_pair = expired(valid_pair)
+    trusted.write_bytes(expired_pair.certificate)
+    login = {f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "right"}
+    env = UNLIMITED | SHORT_TIMEOUTS | login | {f"{RELAY}TLS": "starttls", "SSL_CERT_FILE": str(trusted)}
+    with SmtpServer(starttls=True, certificate=expired_pair, users={"ana": "right"}) as sink:
         server = fresh_server(relay=sink.port, env=env)
         path = send(server.client(), crowd(server.client(), 60))
-        words = paused_for_us(server.client(), path)
-        refused = len(sink.phases("starttls"))
+        reason = wait_for_transport_pause(server.client(), path)
+        handshakes = len(sink.phases("starttls"))
         assert not sink.phases("auth") and not sink.phases("mail")
         port = sink.port
-    trusted.write_bytes(good.certificate)
-    with SmtpServer(port=port, starttls=True, certificate=good, users={"ana": "right"}) as sink:
-        goes_on(server, path, sink, figures, refused)
+    trusted.write_bytes(valid_pair.certificate)
+    with SmtpServer(port=port, starttls=True, certificate=valid_pair, users={"ana": "right"}) as sink:
+        check_resume(server, path, sink, figures, handshakes)
 
-        assert "expired" in words
+        assert "expired" in reason
         assert all(message.tls and message.user == "ana" for message in sink.messages)
 
 
-def test_a_name_that_leads_nowhere_is_probed(
-    fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures
-) -> None:
-    """A relay that cannot be found costs nobody an attempt and pauses nothing; found, all goes by itself."""
-    env = UNLIMITED | SOON | {f"{RELAY}HOST": "relay.nowhere.invalid"}
+def test_an_unresolvable_relay_is_probed(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
+    """A relay host that does not resolve counts no attempt and pauses nothing; once it resolves, sending resumes."""
+    env = UNLIMITED | SHORT_TIMEOUTS | {f"{RELAY}HOST": "relay.nowhere.invalid"}
     server = fresh_server(relay=smtp_server.port, env=env)
     api = server.client()
     path = send(api, crowd(api, 60))
@@ -96,4 +94,4 @@ def test_a_name_that_leads_nowhere_is_probed(
     completed(api, path)
     figures.books(balance(api, path, smtp_server.messages))
 
-    assert {one["attempts"] for one in api.all("/messages")} == {1}
+    assert {message["attempts"] for message in api.all("/messages")} == {1}

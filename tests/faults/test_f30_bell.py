@@ -1,4 +1,4 @@
-"""The bell is emptied in the middle, again and again; it carries no work, so none is lost."""
+"""Wake-ups that get lost: they carry no data, so no work is lost."""
 
 import os
 import signal
@@ -12,47 +12,45 @@ from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
 
-def toggle(server: Server, word: str) -> None:
-    """Begin or end the emptying, and wait until it is so."""
+def toggle_lost_wake_ups(server: Server, state: str) -> None:
+    """Start or stop discarding wake-ups, and wait until the log says so."""
     os.kill(server.pid, signal.SIGUSR1)
-    server.wait_for_line(f"the bell is {word}")
+    server.wait_for_line(f"the bell is {state}")
 
 
-def test_an_emptied_bell_loses_nothing(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
-    """Sent, single, temporarily refused and scheduled mail goes out once, though nearly every ring is lost."""
+def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
+    """Campaigns, single messages and retries are sent once, though nearly every wake-up is lost."""
     smtp_server.rules.refuse("rcpt", address(3), code=450, times=1)
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED, module="tests.kit.emptied_bell")
     api = server.client()
     group = crowd(api, 300)
-    later = draft(api, group, subject="Later")
-    toggle(server, "emptied")
+    scheduled_path = draft(api, group, subject="Later")
+    toggle_lost_wake_ups(server, "emptied")
     path = send(api, group, subject="Now")
     due = time.time() + 5
-    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due))
-    api.patch(later, {"scheduled_at": when}).expect(200)
-    api.post(f"{later}/send").expect(200)
-    letter = {"to": "single@example.org", "subject": "Single", "body": "b", "from_email": "ana@bakery.example"}
-    single = api.post("/messages", letter).expect(201)["id"]
+    scheduled_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due))
+    api.patch(scheduled_path, {"scheduled_at": scheduled_at}).expect(200)
+    api.post(f"{scheduled_path}/send").expect(200)
+    body = {"to": "single@example.org", "subject": "Single", "body": "b", "from_email": "ana@bakery.example"}
+    single = api.post("/messages", body).expect(201)["id"]
     time.sleep(max(0.0, due - time.time()) + 1)
-    toggle(server, "left alone")
+    toggle_lost_wake_ups(server, "left alone")
     api.wait(f"/messages/{single}", lambda row: row["status"] == "sent")
-    for one, subject in ((path, "Now"), (later, "Later")):
-        completed(api, one)
-        books = balance(api, one, (message for message in smtp_server.messages if message.subject == subject))
+    for campaign_path, subject in ((path, "Now"), (scheduled_path, "Later")):
+        completed(api, campaign_path)
+        books = balance(api, campaign_path, (message for message in smtp_server.messages if message.subject == subject))
         figures.books(books)
         assert (books.accepted, books.copies, books.missing) == (300, 0, 0)
 
 
-def test_a_bell_that_is_emptied_for_good_still_sends(
-    fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures
-) -> None:
-    """Killed while the bell is empty, the next process finds all that is due without anybody ringing."""
+def test_a_restart_needs_no_wake_up(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
+    """After a kill without wake-ups the next process finds all due messages."""
     smtp_server.rules.delay("body", 0.01)
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED, module="tests.kit.emptied_bell")
     api = server.client()
     path = send(api, crowd(api, 300))
     smtp_server.wait_for(50)
-    toggle(server, "emptied")
+    toggle_lost_wake_ups(server, "emptied")
     server.kill()
     api = server.start().client()
     completed(api, path)

@@ -1,4 +1,4 @@
-"""Webhooks on a disk that is full: what cannot be written down is not sent again and again."""
+"""Webhooks on a full disk: deliveries that cannot be recorded are not repeated endlessly."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,8 +12,8 @@ from tests.kit.receiver import Receiver
 ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
 
 
-def test_a_full_disk_repeats_nothing(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """Filled amid deliveries: at most what was on its way comes twice; freed, the rest arrives."""
+def test_a_full_disk_repeats_few_deliveries(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """On a full disk at most the deliveries in progress arrive twice; with space again the rest arrives."""
     try:
         with small_disk(tmp_path / "disk", 200) as at, Receiver(tmp_path) as receiver:
             server = fresh_server(data=at / "data", env=ALLOWED)
@@ -25,7 +25,7 @@ def test_a_full_disk_repeats_nothing(fresh_server: FreshServer, tmp_path: Path) 
                 api.post("/events", event).expect(201)
             receiver.wait(lambda found: len(found) >= 8)
             filler = fill(at)
-            server.wait_for_line("sending stopped: .* full$")  # whether the disk was measured first, or written to
+            server.wait_for_line("sending stopped: .* full$")  # the guard or a failed write noticed it first
             assert api.post("/events", event).status == 503
             assert len({one.name for one in receiver.arrived}) < 40
             filler.unlink()

@@ -1,4 +1,4 @@
-"""Files of the data directory that are removed or replaced beneath a running service: nothing acknowledged is lost."""
+"""Files of the data directory are removed or replaced under a running service: acknowledged data is kept."""
 
 import json
 import shutil
@@ -24,23 +24,23 @@ def _replace(path: Path) -> None:
     path.with_name("copy").rename(path)
 
 
-def test_opt_outs_survive_the_removal_of_their_journal(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """What was acknowledged before and after it is told to a backup that is restored."""
+def test_opt_outs_survive_removal_of_the_journal(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """Opt-outs before and after the removal are applied by a restore."""
     server = fresh_server()
     api = server.client(validate=False)
-    people = [api.post("/contacts", {"email": f"p{n}@example.org"}).expect(201)["id"] for n in range(2)]
-    kept = tmp_path / "kept.tar.gz"
-    server.cli("backup", str(kept))
-    api.patch(f"/contacts/{people[0]}", {"subscribed_email": False}).expect(200)
+    ids = [api.post("/contacts", {"email": f"p{n}@example.org"}).expect(201)["id"] for n in range(2)]
+    copy = tmp_path / "kept.tar.gz"
+    server.cli("backup", str(copy))
+    api.patch(f"/contacts/{ids[0]}", {"subscribed_email": False}).expect(200)
     (server.data / "optouts.jsonl").unlink()
-    api.patch(f"/contacts/{people[1]}", {"subscribed_email": False}).expect(200)
+    api.patch(f"/contacts/{ids[1]}", {"subscribed_email": False}).expect(200)
     server.stop()
     assert (server.data / "optouts.jsonl").stat().st_mode & 0o077 == 0
-    assert "2 opt outs" in server.cli("restore", str(kept), "--force").stdout
+    assert "2 opt outs" in server.cli("restore", str(copy), "--force").stdout
 
 
-def test_opt_outs_go_into_a_journal_that_was_put_in_the_place_of_another(fresh_server: FreshServer) -> None:
-    """An operator who copies the file over itself does not send later opt-outs into one without a name."""
+def test_opt_outs_follow_a_replaced_journal(fresh_server: FreshServer) -> None:
+    """After the journal is replaced by a copy, later opt-outs are written to the new file."""
     server = fresh_server()
     api = server.client(validate=False)
     person = api.post("/contacts", {"email": "p@example.org"}).expect(201)["id"]
@@ -52,27 +52,25 @@ def test_opt_outs_go_into_a_journal_that_was_put_in_the_place_of_another(fresh_s
     server.stop()
 
 
-def _until(api: Client, status: int, words: str = "") -> None:
+def _wait_for_health(api: Client, status: int, text: str = "") -> None:
     end = time.monotonic() + soon(10)
-    while (health := api.get("/healthz")).status != status or words not in health.text:
+    while (health := api.get("/healthz")).status != status or text not in health.text:
         assert time.monotonic() < end, health.text
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("harm", [_remove, _replace])
-def test_a_database_that_is_pulled_away_takes_no_writes(
-    harm: Callable[[Path], None], fresh_server: FreshServer
-) -> None:
-    """Nothing is acknowledged that would be lost with the file, health says why, and all goes on once it is back."""
+@pytest.mark.parametrize("move_away", [_remove, _replace])
+def test_a_removed_database_takes_no_writes(move_away: Callable[[Path], None], fresh_server: FreshServer) -> None:
+    """Writes return 503 and health gives the reason; after the file is back, writes succeed."""
     server = fresh_server()
     api = server.client(validate=False)
     database = server.data / "campanero.db"
-    harm(database)
+    move_away(database)
     assert api.post("/contacts", {"email": "lost@example.org"}).status == 503
-    _until(api, 503, "removed or replaced")
+    _wait_for_health(api, 503, "removed or replaced")
     assert api.get("/readyz").status == 503
     (server.data / "put-aside").replace(database)
-    _until(api, 200)
+    _wait_for_health(api, 200)
     api.post("/contacts", {"email": "kept@example.org"}).expect(201)
     server.restart()
     assert [row["channels"][0]["value"] for row in api.all("/contacts")] == ["kept@example.org"]
@@ -80,21 +78,19 @@ def test_a_database_that_is_pulled_away_takes_no_writes(
 
 
 @pytest.mark.parametrize("is_put_back", [True, False])
-def test_a_log_of_the_database_that_is_pulled_away_takes_no_writes(
-    is_put_back: bool, fresh_server: FreshServer
-) -> None:
-    """What was acknowledged before is kept, whether the file comes back or the service is stopped."""
+def test_a_removed_wal_takes_no_writes(is_put_back: bool, fresh_server: FreshServer) -> None:
+    """What was acknowledged before is kept, whether the file comes back or the service restarts."""
     server = fresh_server()
     api = server.client(validate=False)
     api.post("/contacts", {"email": "before@example.org"}).expect(201)
     log = server.data / "campanero.db-wal"
-    time.sleep(1.5)  # it is looked at once a second
+    time.sleep(1.5)  # the file is checked once a second
     _remove(log)
     assert api.post("/contacts", {"email": "lost@example.org"}).status == 503
-    _until(api, 503, "campanero.db-wal was removed")
+    _wait_for_health(api, 503, "campanero.db-wal was removed")
     if is_put_back:
         (server.data / "put-aside").replace(log)
-        _until(api, 200)
+        _wait_for_health(api, 200)
         api.post("/contacts", {"email": "after@example.org"}).expect(201)
     server.restart()
     expected = ["before@example.org", *(["after@example.org"] if is_put_back else [])]
@@ -103,8 +99,8 @@ def test_a_log_of_the_database_that_is_pulled_away_takes_no_writes(
     server.stop()
 
 
-def test_an_import_beside_an_exchanged_key_brings_back_nobody(fresh_server: FreshServer) -> None:
-    """Who was erased is recognised by the key that the service runs with, also in the child that reads a large file."""
+def test_an_import_with_a_replaced_key_keeps_erasures(fresh_server: FreshServer) -> None:
+    """The child process of a large import recognises erased addresses by the key of the running service."""
     server = fresh_server()
     api = server.client(validate=False)
     person = api.post("/contacts", {"email": "erased@example.org"}).expect(201)["id"]
@@ -113,6 +109,6 @@ def test_an_import_beside_an_exchanged_key_brings_back_nobody(fresh_server: Fres
     rows = "".join(f"p{number}@example.org,{'x' * 2_000}\n" for number in range(400))
     job = done(api, upload(api, f"email,note\nerased@example.org,\n{rows}"))
     assert job["created"] + job["updated"] + job["restored"] >= 400
-    (found,) = api.get("/contacts", search="erased@example.org").json
-    assert found["subscribed_email"] is False
+    (contact,) = api.get("/contacts", search="erased@example.org").json
+    assert contact["subscribed_email"] is False
     server.stop()

@@ -1,4 +1,4 @@
-"""The books of flows hold, whatever people and the machine do to those inside at once."""
+"""The counters of flows stay correct under concurrent changes and a kill."""
 
 import random
 import threading
@@ -25,8 +25,8 @@ WAITS = (1, 4, 6)
 THREADS, PEOPLE = 3, 30
 
 
-class _Hands:
-    """Somebody who does this and that to flows and the people inside, until there is no service."""
+class _Worker:
+    """A thread that changes flows and their contacts at random until the service is gone."""
 
     def __init__(self, api: Client, flows: list[int], people: list[int], seed: int, acts: int) -> None:
         self.api, self.flows, self.people, self.dice, self.acts = api, flows, people, random.Random(seed), acts
@@ -34,33 +34,36 @@ class _Hands:
         self.done = 0
 
     def work(self) -> None:
-        """Act so many times, or until the service is gone."""
+        """Act up to `acts` times, or until the service is gone."""
         acts: list[Callable[[str, int], Any]] = [
-            self._enroll, self._enroll, self._many, self._many, self._one, self._move, self._tag, self._buy, self._end,
+            self._enroll, self._enroll, self._bulk, self._bulk, self._act_on_run,
+            self._change_status, self._tag, self._buy, self._delete_or_merge,
         ]  # fmt: skip
         for _ in range(self.acts):
             try:
-                answer = self.dice.choice(acts)(f"/flows/{self.dice.choice(self.flows)}", self.dice.choice(self.people))
+                response = self.dice.choice(acts)(
+                    f"/flows/{self.dice.choice(self.flows)}", self.dice.choice(self.people)
+                )
             except (OSError, HTTPException):
                 return
             self.done += 1
-            if answer.status >= 500:
-                self.failed.append(answer.text)
+            if response.status >= 500:
+                self.failed.append(response.text)
 
     def _enroll(self, flow: str, _: int) -> Any:
         return self.api.post(f"{flow}/enroll", {"contact_ids": self.dice.sample(self.people, 15)})
 
-    def _many(self, flow: str, _: int) -> Any:
+    def _bulk(self, flow: str, _: int) -> Any:
         act = self.dice.choice(("move_on", "move_on", "take_out"))
         return self.api.post(f"{flow}/runs/{act}", {"step": self.dice.choice(WAITS)})
 
-    def _one(self, flow: str, person: int) -> Any:
-        found = self.api.get(f"{flow}/runs", contact_id=person, status="live")
-        if found.status != 200 or not found.json:
-            return found
-        return self.api.post(f"{flow}/runs/{found.json[0]['id']}/{self.dice.choice(('move_on', 'take_out'))}")
+    def _act_on_run(self, flow: str, person: int) -> Any:
+        runs = self.api.get(f"{flow}/runs", contact_id=person, status="live")
+        if runs.status != 200 or not runs.json:
+            return runs
+        return self.api.post(f"{flow}/runs/{runs.json[0]['id']}/{self.dice.choice(('move_on', 'take_out'))}")
 
-    def _move(self, flow: str, _: int) -> Any:
+    def _change_status(self, flow: str, _: int) -> Any:
         return self.api.post(f"{flow}/{self.dice.choice(('pause', 'activate', 'activate'))}")
 
     def _tag(self, _: str, person: int) -> Any:
@@ -69,29 +72,29 @@ class _Hands:
     def _buy(self, _: str, person: int) -> Any:
         return self.api.post("/events", {"event": "bought", "contact_id": person})
 
-    def _end(self, _: str, person: int) -> Any:
+    def _delete_or_merge(self, _: str, person: int) -> Any:
         if self.dice.random() < 0.5:
             return self.api.delete(f"/contacts/{person}")
         return self.api.post(f"/contacts/{person}/merge", {"contact_id": self.dice.choice(self.people)})
 
 
-def together(server: Server, flows: list[int], people: list[int], seed: int, acts: int, kill: bool) -> None:
-    """Let several act at once; the service may be killed while they do."""
-    hands = [_Hands(server.client(), flows, people, seed * 10 + number, acts) for number in range(THREADS)]
-    threads = [threading.Thread(target=one.work) for one in hands]
+def run_workers(server: Server, flows: list[int], people: list[int], seed: int, acts: int, kill: bool) -> None:
+    """Run several workers at once; the service may be killed meanwhile."""
+    workers = [_Worker(server.client(), flows, people, seed * 10 + number, acts) for number in range(THREADS)]
+    threads = [threading.Thread(target=worker.work) for worker in workers]
     for thread in threads:
         thread.start()
     if kill:
-        while sum(one.done for one in hands) < acts and any(thread.is_alive() for thread in threads):
+        while sum(worker.done for worker in workers) < acts and any(thread.is_alive() for thread in threads):
             time.sleep(0.005)
         server.kill()
     for thread in threads:
         thread.join()
-    assert [one.failed for one in hands] == [[]] * THREADS
+    assert [worker.failed for worker in workers] == [[]] * THREADS
 
 
-def test_the_books_of_flows_hold(fresh_server: FreshServer, seed: int, full: bool) -> None:
-    """After all of it, a kill included, each sum is what the rows say, and each run began and ended with one event."""
+def test_flow_counters_stay_correct(fresh_server: FreshServer, seed: int, full: bool) -> None:
+    """After concurrent changes and a kill all counters match the rows, and each run has one start and one end event."""
     server = fresh_server()
     api = server.client()
     tagged = {"event": "tag_add", "data": {"frequency": "every_time"}}
@@ -103,9 +106,9 @@ def test_the_books_of_flows_hold(fresh_server: FreshServer, seed: int, full: boo
     ]
     for flow in flows:
         api.post(f"/flows/{flow}/enroll", {"contact_ids": people}).expect(200)
-    together(server, flows, people, seed, 200 if full else 15, kill=True)
+    run_workers(server, flows, people, seed, 200 if full else 15, kill=True)
     server.start()
-    together(server, flows, people, seed + 100, 200 if full else 15, kill=False)
+    run_workers(server, flows, people, seed + 100, 200 if full else 15, kill=False)
     lines = server.cli("doctor").stdout
     assert "flows: the counters of 2 flows are correct" in lines, lines
     for flow in flows:
@@ -113,12 +116,12 @@ def test_the_books_of_flows_hold(fresh_server: FreshServer, seed: int, full: boo
         stats, runs = report["stats"], report["runs"]
         assert (stats["entered"], stats["active"]) == (runs["entered"]["count"], runs["active"]["count"])
         assert stats["entered"] > 5
-    here = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    # Of one moment, for some are still on their way
-    began, entered, ended, left = here.execute(
+    connection = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    # In one query, since runs still move
+    started, entered, ended, exited = connection.execute(
         "SELECT (SELECT count(*) FROM event WHERE event = 'flow_enter'), sum(status <> 'ignored'), (SELECT count(*) "
         "FROM event WHERE event = 'flow_exit'), sum(status IN ('completed', 'exited')) FROM run"
     ).fetchall()[0]
-    broken = here.execute("PRAGMA foreign_key_check").fetchall()
-    here.close()
-    assert (began, ended, broken) == (entered, left, [])
+    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    connection.close()
+    assert (started, ended, broken) == (entered, exited, [])

@@ -1,11 +1,11 @@
-"""The power goes in the middle of many runs that are due at once: none is lost, and no step is done twice."""
+"""Kills in the middle of many due runs: no run is lost, and no step is done twice."""
 
 import random
 import time
 
 import apsw
 
-from tests.faults.conftest import Figures, Relayed
+from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.clock import TestClock
 from tests.kit.recipients import crowd
 from tests.kit.server import Server
@@ -22,39 +22,39 @@ STEPS = [
 
 
 class Rows:
-    """Reads the database of a server, whether it runs or is dead."""
+    """Reads the database of a server, whether it runs or is down."""
 
     def __init__(self, server: Server, clock: TestClock) -> None:
         self._path, self._clock = str(server.data / "campanero.db"), clock
 
-    def ask(self, sql: str) -> list[tuple[object, ...]]:
-        """Ask the database."""
-        here = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
-        here.set_busy_timeout(5000)
+    def query(self, sql: str) -> list[tuple[object, ...]]:
+        """Return all rows of a query."""
+        connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(5000)
         try:
-            return here.execute(sql).fetchall()
+            return connection.execute(sql).fetchall()
         finally:
-            here.close()
+            connection.close()
 
-    def number(self, sql: str) -> int:
+    def count(self, sql: str) -> int:
         """Return a count."""
-        found = self.ask(f"SELECT count(*) FROM {sql}")[0][0]
-        assert isinstance(found, int)
-        return found
+        result = self.query(f"SELECT count(*) FROM {sql}")[0][0]
+        assert isinstance(result, int)
+        return result
 
     def wait_for(self, number: int, sql: str, timeout: float = 90) -> int:
-        """Wait until there are so many rows, and answer how many there are."""
+        """Wait until there are `number` rows, and return how many there are."""
         end = time.monotonic() + timeout
-        while (found := self.number(sql)) < number:
-            assert time.monotonic() < end, f"{found} of {number} after {timeout} s: {sql}"
+        while (current := self.count(sql)) < number:
+            assert time.monotonic() < end, f"{current} of {number} after {timeout} s: {sql}"
             time.sleep(0.005)
-        return found
+        return current
 
 
-def test_kills_in_the_middle_of_due_runs(
-    relayed: Relayed, smtp_server: SmtpServer, clock: TestClock, full: bool, figures: Figures, seed: int,
+def test_kills_during_due_runs(
+    relayed: StartRelayed, smtp_server: SmtpServer, clock: TestClock, full: bool, figures: Figures, seed: int,
 ) -> None:  # fmt: skip
-    """Each run ends once, with each of its steps once; a message is one row, and comes once but for those in doubt."""
+    """Each run ends once with each step done once; each message is sent once, except copies of uncertain ones."""
     count, kills = (5_000, 10) if full else (500, 3)
     server = relayed(clock=clock)
     api, rows = server.client(validate=False), Rows(server, clock)
@@ -67,31 +67,31 @@ def test_kills_in_the_middle_of_due_runs(
     rows.wait_for(count, "run WHERE step_visit_id NOT NULL")
 
     clock.advance(hours=1, minutes=1)
-    dice = random.Random(seed)
-    through, doubtful = [], list[str]()
-    for at in sorted(dice.sample(range(count // 50, count * 19 // 20), kills)):
-        rows.wait_for(at, "run WHERE status = 'completed'")
-        # A second doubt about the same message would leave it to a person (P3)
-        rows.wait_for(len(doubtful), f"message WHERE status = 'sent' AND id IN ({', '.join(doubtful)})")
+    rng = random.Random(seed)
+    completed_at_kills, uncertain = [], list[str]()
+    for completed_count in sorted(rng.sample(range(count // 50, count * 19 // 20), kills)):
+        rows.wait_for(completed_count, "run WHERE status = 'completed'")
+        # A second lost reply of the same message would hold it for a user
+        rows.wait_for(len(uncertain), f"message WHERE status = 'sent' AND id IN ({', '.join(uncertain)})")
         server.kill()
-        doubtful = [str(one) for (one,) in rows.ask("SELECT id FROM message WHERE status = 'sending'")]
-        through.append(rows.number("run WHERE status = 'completed'"))
+        uncertain = [str(one) for (one,) in rows.query("SELECT id FROM message WHERE status = 'sending'")]
+        completed_at_kills.append(rows.count("run WHERE status = 'completed'"))
         server.start()
     rows.wait_for(count, "run WHERE status = 'completed'")
     smtp_server.wait_until(lambda: len({one.to for one in smtp_server.messages}) == count, "a message for each", 120)
     rows.wait_for(count, "message WHERE status = 'sent'")
 
-    assert rows.ask("SELECT status, count(*) FROM run GROUP BY 1") == [("completed", count)]
-    passages = rows.ask(
+    assert rows.query("SELECT status, count(*) FROM run GROUP BY 1") == [("completed", count)]
+    visits = rows.query(
         "SELECT run_id, count(*), count(DISTINCT action_id), sum(left_at IS NULL) FROM step_visit GROUP BY 1"
     )
-    assert {one[1:] for one in passages} == {(5, 5, 0)} and len(passages) == count
+    assert {one[1:] for one in visits} == {(5, 5, 0)} and len(visits) == count
     names = ("email_sent", "flow_enter", "flow_exit", "halfway")
-    told = rows.ask(f"SELECT event, count(*) FROM event WHERE event IN {names} GROUP BY 1 ORDER BY 1")
-    assert told == [(one, count) for one in names]
+    events = rows.query(f"SELECT event, count(*) FROM event WHERE event IN {names} GROUP BY 1 ORDER BY 1")
+    assert events == [(one, count) for one in names]
     copies = len(smtp_server.messages) - count
-    figures.note(size=count, kills=kills, copies=copies, missing=0, through_at_each_kill=through)
-    assert through[0] < count
+    figures.note(size=count, kills=kills, copies=copies, missing=0, through_at_each_kill=completed_at_kills)
+    assert completed_at_kills[0] < count
     assert 0 <= copies <= kills * CONNECTIONS
     stats = api.get(f"/flows/{flow}").expect(200)["stats"]
     assert (stats["entered"], stats["completed"], stats["active"]) == (count, count, 0)

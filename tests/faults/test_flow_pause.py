@@ -1,8 +1,8 @@
-"""A flow that is paused, resumed or deleted while its messages are on their way."""
+"""Pausing, resuming and deleting a flow while its messages are being sent."""
 
 from collections import Counter
 
-from tests.faults.conftest import Relayed
+from tests.faults.conftest import StartRelayed
 from tests.kit.client import Client
 from tests.kit.recipients import crowd
 from tests.kit.smtp import SmtpServer
@@ -10,12 +10,12 @@ from tests.kit.smtp import SmtpServer
 PEOPLE, CONNECTIONS = 40, 4
 
 
-def started(api: Client) -> int:
-    """Make a live flow of two messages, and let everybody in."""
-    people = crowd(api, PEOPLE)
+def start_flow(api: Client) -> int:
+    """Create an active flow with two messages, and enroll all contacts."""
+    list_id = crowd(api, PEOPLE)
     steps = [{"subject": "One", "body": "one"}, {"subject": "Two", "body": "two"}]
     flow = api.post("/flows", {"trigger": {"event": "begin"}, "steps": steps, "status": "active"}).expect(201)["id"]
-    members = [one["id"] for one in api.all("/contacts", list_id=people)]
+    members = [contact["id"] for contact in api.all("/contacts", list_id=list_id)]
     assert api.post(f"/flows/{flow}/enroll", {"contact_ids": members}).expect(200)["enrolled"] == PEOPLE
     return int(flow)
 
@@ -25,13 +25,11 @@ def statuses(api: Client, flow: int) -> Counter[str]:
     return Counter(row["status"] for row in api.all("/messages", flow_id=flow))
 
 
-def test_nothing_leaves_a_flow_that_is_paused_and_all_of_it_afterwards(
-    relayed: Relayed, smtp_server: SmtpServer
-) -> None:
-    """After the answer no more leaves than was in hand; when the flow goes on each message leaves once (P5)."""
+def test_a_paused_flow_sends_nothing(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
+    """After the pause only messages in flight leave; after the flow is activated again each message is sent once."""
     api = relayed().client(validate=False)
     gate = smtp_server.rules.hold("body")
-    flow = started(api)
+    flow = start_flow(api)
     gate.wait_reached()
     in_hand_before = len(smtp_server.messages)
     api.post(f"/flows/{flow}/pause").expect(200)
@@ -48,11 +46,11 @@ def test_nothing_leaves_a_flow_that_is_paused_and_all_of_it_afterwards(
     assert set(Counter((one.rcpt_to[0], one.subject) for one in smtp_server.messages).values()) == {1}
 
 
-def test_of_a_deleted_flow_nothing_stays_open(relayed: Relayed, smtp_server: SmtpServer) -> None:
-    """Its open messages are cancelled, also one that a server put off while it was in hand."""
+def test_deleting_a_flow_cancels_its_messages(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
+    """Open messages are cancelled, also one that was deferred while in flight."""
     api = relayed().client(validate=False)
     gate = smtp_server.rules.hold("mail")
-    flow = started(api)
+    flow = start_flow(api)
     gate.wait_reached()
     api.delete(f"/flows/{flow}").expect(200)
     smtp_server.rules.clear()
@@ -61,5 +59,5 @@ def test_of_a_deleted_flow_nothing_stays_open(relayed: Relayed, smtp_server: Smt
     api.wait("/messages", lambda found: not found, flow_id=flow, status="sending")
     for status in ("queued", "held"):
         api.wait("/messages", lambda found: not found, flow_id=flow, status=status)
-    left = statuses(api, flow)
-    assert left["cancelled"] + left["sent"] == 2 * PEOPLE and left["sent"] == len(smtp_server.messages)
+    counts = statuses(api, flow)
+    assert counts["cancelled"] + counts["sent"] == 2 * PEOPLE and counts["sent"] == len(smtp_server.messages)

@@ -1,9 +1,9 @@
-"""The power goes again and again in the middle of many SMS: nobody is lost, and nobody gets it twice (P13)."""
+"""Repeated kills in the middle of an SMS campaign: no SMS is lost or sent twice."""
 
 import random
 import time
 
-from tests.faults.conftest import Figures, Texting
+from tests.faults.conftest import Figures, StartSms
 from tests.faults.test_f01_kills import Watch
 from tests.kit import sms_crowd
 from tests.kit.books import Books
@@ -15,8 +15,8 @@ from tests.kit.server import Server
 CONNECTIONS = 16
 
 
-def looked_for(api: Client, clock: TestClock, path: str, timeout: float = 120) -> None:
-    """Wait until a campaign is completed, letting time pass wherever it only waits to look for something."""
+def wait_until_completed(api: Client, clock: TestClock, path: str, timeout: float = 120) -> None:
+    """Wait until a campaign is completed, advancing the clock while it waits for look-ups."""
     end = time.monotonic() + timeout
     while (row := api.get(path).expect(200))["status"] != "completed":
         assert time.monotonic() < end, row
@@ -26,33 +26,35 @@ def looked_for(api: Client, clock: TestClock, path: str, timeout: float = 120) -
         time.sleep(0.1)
 
 
-def killed(server: Server, sms: FakeSms, clock: TestClock, count: int, kills: int, dice: random.Random) -> Books:
-    """Text to a crowd, kill at random moments until it is through, and return the books."""
+def send_with_kills(
+    server: Server, sms: FakeSms, clock: TestClock, count: int, kills: int, rng: random.Random
+) -> Books:
+    """Send an SMS campaign, kill the server at random moments, and return the result once it is completed."""
     api = server.client(validate=False)
     path = sms_crowd.send(api, sms_crowd.crowd(api, count))
     watch = Watch(api, path)
-    for at in sorted(dice.sample(range(count // 50, count * 17 // 20), kills)):
-        sms.wait_for(at, timeout=240)
-        time.sleep(dice.uniform(0, 0.05))
+    for accepted_count in sorted(rng.sample(range(count // 50, count * 17 // 20), kills)):
+        sms.wait_for(accepted_count, timeout=240)
+        time.sleep(rng.uniform(0, 0.05))
         server.kill()
         server.start()
-    looked_for(api, clock, path, timeout=600)
+    wait_until_completed(api, clock, path, timeout=600)
     watch.end()
     return sms_crowd.balance(api, path, sms.accepted)
 
 
-def test_kills_lose_and_double_nobody(
-    texting: Texting, fake_sms: FakeSms, clock: TestClock, full: bool, figures: Figures, seed: int
+def test_kills_lose_and_copy_no_sms(
+    texting: StartSms, fake_sms: FakeSms, clock: TestClock, full: bool, figures: Figures, seed: int
 ) -> None:
-    """With `hold` each is taken once; the few that never left wait for a person, who sends them, and then all are."""
+    """With `hold` each SMS is sent at most once; the uncertain ones are resent by a user, and then all have arrived."""
     count, kills = (20_000, 10) if full else (300, 2)
     server = texting()
-    books = killed(server, fake_sms, clock, count, kills, random.Random(seed))
+    books = send_with_kills(server, fake_sms, clock, count, kills, random.Random(seed))
     figures.books(books, kills=kills, uncertain=books.uncertain)
 
     assert (books.audience, books.missing, books.copies) == (count, 0, 0)
     assert books.accepted + books.uncertain == count and books.uncertain <= kills * CONNECTIONS
-    assert len(fake_sms.accepted) == books.accepted, "who is in doubt was never taken: the provider was asked"
+    assert len(fake_sms.accepted) == books.accepted, "the provider has accepted an uncertain SMS"
     api = server.client(validate=False)
     path = f"/campaigns/{api.get('/campaigns').json[0]['id']}"
     for row in api.all("/messages", campaign_id=int(path.rpartition("/")[2]), status="uncertain"):

@@ -1,4 +1,4 @@
-"""What the tests of storage in trouble share: how to ask, what must be refused, and how it recovers."""
+"""Helpers of the storage tests: opting out, checking that writes fail, and waiting for recovery."""
 
 import re
 import time
@@ -20,60 +20,60 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def one_click(api: Client, link: str) -> Response:
-    """Opt out as a mailbox does."""
+    """Opt out like a mailbox provider does."""
     return api.request("POST", urlsplit(link).path, b"List-Unsubscribe=One-Click", FORM)
 
 
-def refuses(server: Server, path: str, link: str) -> None:
-    """Check that nothing is written or claimed to be, and that what is there can be read."""
+def check_writes_fail(server: Server, path: str, link: str) -> None:
+    """Check that writes return 503 and that reads still work."""
     api = server.client(validate=False)
-    for answer in (
+    for response in (
         api.post("/contacts", {"email": "late@crowd.example"}),
         api.post("/messages", {"to": "late@crowd.example", "subject": "s", "body": "b"}),
         api.get("/healthz"),
     ):
-        assert (answer.status, answer.json["code"]) == (503, "storage_unavailable"), answer.text
-        assert int(answer.headers["Retry-After"]) > 0
-    kept = upload(api, "email\nlate@crowd.example\n")
-    assert (kept.status, kept.json["code"]) == (503, "storage_unavailable")
-    refused = one_click(api, link)
-    assert refused.status == 503 and int(refused.headers["Retry-After"]) > 0
+        assert (response.status, response.json["code"]) == (503, "storage_unavailable"), response.text
+        assert int(response.headers["Retry-After"]) > 0
+    import_response = upload(api, "email\nlate@crowd.example\n")
+    assert (import_response.status, import_response.json["code"]) == (503, "storage_unavailable")
+    opt_out = one_click(api, link)
+    assert opt_out.status == 503 and int(opt_out.headers["Retry-After"]) > 0
     assert api.request("GET", urlsplit(link).path).status == 200
     assert api.get(path).expect(200)["status"] == "active"
     assert len(api.get("/contacts", limit=5).expect(200)) == 5
 
 
-def silence(sink: SmtpServer, seconds: float = 2.0) -> int:
-    """Return how many messages arrive within so many seconds, and check that none does in the second after them."""
+def count_late_messages(sink: SmtpServer, seconds: float = 2.0) -> int:
+    """Return how many messages arrive within `seconds`, and check that none arrives in the second after."""
     before = len(sink.messages)
     time.sleep(seconds)
     after = len(sink.messages)
     time.sleep(1.0)
-    assert len(sink.messages) == after, "messages leave though what becomes of them cannot be written"
+    assert len(sink.messages) == after, "messages leave though their outcomes cannot be written"
     return after - before
 
 
-def recovered(server: Server, sink: SmtpServer, link: str, timeout: float = 60) -> float:
-    """Let mail be taken as fast as it comes, wait until an opt-out is written, and return the seconds that took."""
-    begun = time.monotonic()
+def wait_for_recovery(server: Server, sink: SmtpServer, link: str, timeout: float = 60) -> float:
+    """Accept mail without delay, wait until an opt-out succeeds, and return the seconds until then."""
+    started = time.monotonic()
     api = server.client(validate=False)
     sink.rules.clear()
     while one_click(api, link).status != 200:
-        assert time.monotonic() - begun < timeout, server.output
+        assert time.monotonic() - started < timeout, server.output
         time.sleep(0.1)
     assert api.get("/healthz").status == 200
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 def unsubscribe_link(sink: SmtpServer) -> str:
-    """Return the link of the first who got the mail."""
-    found = re.search("<(.+)>", sink.messages[0].header("List-Unsubscribe") or "")
-    assert found
-    return found[1]
+    """Return the unsubscribe link of the first message."""
+    match = re.search("<(.+)>", sink.messages[0].header("List-Unsubscribe") or "")
+    assert match
+    return match[1]
 
 
-def sending(server: Server, sink: SmtpServer, count: int, at: int) -> str:
-    """Send to a crowd, wait until so many have it, and return the path of the campaign."""
+def start_sending(server: Server, sink: SmtpServer, count: int, at: int) -> str:
+    """Send a campaign, wait until `at` messages have arrived, and return the path of the campaign."""
     sink.rules.delay("body", 0.02)
     path = send(server.client(validate=False), crowd(server.client(validate=False), count))
     sink.wait_for(at)
@@ -82,12 +82,12 @@ def sending(server: Server, sink: SmtpServer, count: int, at: int) -> str:
 
 @contextmanager
 def locked(database: Path) -> Iterator[None]:
-    """Hold the write lock of a database as another program does."""
-    here = apsw.Connection(str(database))
-    here.set_busy_timeout(5000)
-    here.execute("BEGIN EXCLUSIVE").fetchall()
+    """Hold the write lock of a database like another program would."""
+    connection = apsw.Connection(str(database))
+    connection.set_busy_timeout(5000)
+    connection.execute("BEGIN EXCLUSIVE").fetchall()
     try:
         yield
     finally:
-        here.execute("ROLLBACK").fetchall()
-        here.close()
+        connection.execute("ROLLBACK").fetchall()
+        connection.close()

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.model import documents
 from tests.model.interpreter import Event, Flow, Person, end_run, ignore_reason, record_event, start_run, update_run
-from tests.model.stage import PEOPLE, Example, Tally, TestBed
+from tests.model.stage import PEOPLE, Example, Tally, Environment
 
 MAX_FLOWS = 3
 any_contact = st.integers(0, PEOPLE - 1)
@@ -17,7 +17,7 @@ any_contact = st.integers(0, PEOPLE - 1)
 class FlowMachine(RuleBasedStateMachine):
     """Random contacts, flows and events; after each action the service must agree with the interpreter."""
 
-    stage: TestBed
+    stage: Environment
     tally: Tally
 
     # -- set-up --------------------------------------------------------------------------------------------------------

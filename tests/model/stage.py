@@ -26,7 +26,7 @@ _STEPS = (
 )
 
 
-class TestBed(NamedTuple):
+class Environment(NamedTuple):
     """The server and the clock of all examples; each example has its own contacts and flows."""
 
     server: Server
@@ -45,7 +45,7 @@ class Tally:
 class Example:
     """The contacts and flows of one example, in the interpreter and in the service."""
 
-    def __init__(self, stage: TestBed, tally: Tally) -> None:
+    def __init__(self, stage: Environment, tally: Tally) -> None:
         self.stage, self.tally = stage, tally
         tally.examples += 1
         self.api: Client = stage.server.client(validate=False)

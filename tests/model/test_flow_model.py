@@ -9,7 +9,7 @@ from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.recipients import UNLIMITED
 from tests.model.machine import FlowMachine
-from tests.model.stage import Tally, TestBed
+from tests.model.stage import Tally, Environment
 
 # A seed whose few examples are rich in events
 SEED = 5
@@ -24,7 +24,7 @@ def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestC
     class Machine(FlowMachine):
         pass
 
-    Machine.stage, Machine.tally = TestBed(server, clock), tally
+    Machine.stage, Machine.tally = Environment(server, clock), tally
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # its library has no types
         Machine,
         settings=settings(
