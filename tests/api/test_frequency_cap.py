@@ -1,7 +1,7 @@
 """The frequency cap over the API: set, checked, and kept by campaigns that run at the same time."""
 
 from tests.conftest import FreshServer
-from tests.journeys.test_sending import completed, people, send
+from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.smtp import SmtpServer
 
 
@@ -11,7 +11,7 @@ def test_two_campaigns_at_once_keep_it(fresh_server: FreshServer, smtp_server: S
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     shown = api.patch("/account", {"frequency_cap": {"messages": 1, "days": 7}}).expect(200)
-    group = people(api, 20)
+    group = create_list(api, 20)
     made = [send(api, group) for _ in range(2)]
     done = [completed(api, one)["stats"] for one in made]
 

@@ -1,4 +1,4 @@
-"""Fixtures of the journeys: a server with a crowd of contacts."""
+"""Fixtures of the journeys: a server with many contacts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +9,16 @@ from tests.conftest import FreshServer
 from tests.kit.crowd import fill
 from tests.kit.server import Server
 
-MANY, SENDABLE = 30_000, 0.002
+CONTACTS, SENDABLE_SHARE = 30_000, 0.002
 
-Crowd = Callable[..., Server]
+StartLarge = Callable[..., Server]
 
 
 @pytest.fixture
-def crowd(fresh_server: FreshServer) -> Crowd:
-    """Make a server with many contacts, few of whom may be written to; `crowd(relay=..., contacts=...)`."""
+def large_server(fresh_server: FreshServer) -> StartLarge:
+    """Start a server with many contacts, of whom only a share may be mailed."""
 
-    def make(contacts: int = MANY, share: float = SENDABLE, **options: Any) -> Server:
+    def make(contacts: int = CONTACTS, share: float = SENDABLE_SHARE, **options: Any) -> Server:
         server = fresh_server(start=False, **options)
         fill(server.data / "campanero.db", contacts, share)
         server.start()

@@ -1,4 +1,4 @@
-"""The interface used as its pages describe it, by a client that knows nothing else."""
+"""The API used as its documentation describes it, by a client that knows nothing else."""
 
 import time
 from typing import Any
@@ -16,104 +16,104 @@ def api(server: Server) -> Client:
     return Client(server)
 
 
-def address() -> str:
-    """An e-mail address nobody has used before."""
+def unused_address() -> str:
+    """Return an email address that was not used before."""
     return f"reader-{uuid4().hex[:12]}@example.org"
 
 
-def until(api: Client, path: str, **expected: Any) -> Any:
-    """The resource once it shows these values."""
+def wait_for_values(api: Client, path: str, **expected: Any) -> Any:
+    """Return the resource once it has these values."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        found = api.get(path)
-        if expected.items() <= found.items():
-            return found
+        resource = api.get(path)
+        if expected.items() <= resource.items():
+            return resource
         time.sleep(0.02)
-    pytest.fail(f"{path} never showed {expected}: {found}")
+    pytest.fail(f"{path} never showed {expected}: {resource}")
 
 
-def test_a_contact_is_created_found_and_changed(api: Client) -> None:
-    """A contact and its channels have every field; a known address updates; search finds; PATCH changes."""
-    email = address()
+def test_contacts(api: Client) -> None:
+    """A contact is created with its channels, updated by its address, found by search and changed by PATCH."""
+    email = unused_address()
     fields = {"first_name": "Blanche", "email": email, "phone": "+14155550123", "source": "shop", "data": {"tier": 1}}
-    made = fits(api.ask(201, "POST", "/contacts", fields), "contact")
-    assert [fits(channel, "channel")["contact_id"] for channel in made["channels"]] == [made["id"]] * 2
-    assert (made["subscribed_email"], made["subscribed_phone"], made["country_code"]) == (True, True, "US")
-    assert (made["verification_status"], made["enrichment_status"]) == ("unverified", "not_enriched")
-    again = api.ask(200, "POST", "/contacts", {"email": email.upper(), "data": {"size": "m"}})
-    assert (again["id"], again["data"]) == (made["id"], {"tier": 1, "size": "m"})
+    contact = fits(api.ask(201, "POST", "/contacts", fields), "contact")
+    assert [fits(channel, "channel")["contact_id"] for channel in contact["channels"]] == [contact["id"]] * 2
+    assert (contact["subscribed_email"], contact["subscribed_phone"], contact["country_code"]) == (True, True, "US")
+    assert (contact["verification_status"], contact["enrichment_status"]) == ("unverified", "not_enriched")
+    updated = api.ask(200, "POST", "/contacts", {"email": email.upper(), "data": {"size": "m"}})
+    assert (updated["id"], updated["data"]) == (contact["id"], {"tier": 1, "size": "m"})
     found = api.get("/contacts/search", q=email)
-    assert [fits(contact, "contact")["uuid"] for contact in found] == [made["uuid"]]
-    phone = next(channel for channel in made["channels"] if channel["value"] == "+14155550123")
+    assert [fits(contact, "contact")["uuid"] for contact in found] == [contact["uuid"]]
+    phone = next(channel for channel in contact["channels"] if channel["value"] == "+14155550123")
     change = {
         "last_name": "Noir",
         "first_name": None,
         "data": {},
         "channels_attributes": [{"id": phone["id"], "_destroy": True}],
     }
-    changed = fits(api.ask(200, "PATCH", f"/contacts/{made['id']}", change), "contact")
+    changed = fits(api.ask(200, "PATCH", f"/contacts/{contact['id']}", change), "contact")
     assert (changed["first_name"], changed["last_name"], changed["data"]) == (None, "Noir", {})
     assert [channel["value"] for channel in changed["channels"]] == [email]
 
 
-def test_a_list_follows_its_contacts_or_a_segment(api: Client) -> None:
-    """A list takes contacts by id or becomes the view of a segment, whose filters come back as they were sent."""
+def test_lists_and_segments(api: Client) -> None:
+    """A list takes contacts by id or mirrors a segment, whose filters are returned as they were sent."""
     tier = uuid4().hex
-    contact = api.ask(201, "POST", "/contacts", {"email": address(), "data": {"tier": tier}})
-    made = fits(api.ask(201, "POST", "/lists", {"name": f"Readers {tier}"}), "list")
-    assert (made["contacts_count"], made["segment_id"], made["stale"], made["last_populated_at"]) == (
+    contact = api.ask(201, "POST", "/contacts", {"email": unused_address(), "data": {"tier": tier}})
+    created = fits(api.ask(201, "POST", "/lists", {"name": f"Readers {tier}"}), "list")
+    assert (created["contacts_count"], created["segment_id"], created["stale"], created["last_populated_at"]) == (
         0,
         None,
         False,
         None,
     )
-    filled = fits(api.ask(200, "PATCH", f"/lists/{made['id']}", {"contact_ids": [contact["id"]]}), "list")
-    assert filled["contacts_count"] == 1
-    assert [member["list_ids"] for member in api.get("/contacts", list_id=made["id"])] == [[made["id"]]]
+    updated = fits(api.ask(200, "PATCH", f"/lists/{created['id']}", {"contact_ids": [contact["id"]]}), "list")
+    assert updated["contacts_count"] == 1
+    assert [member["list_ids"] for member in api.get("/contacts", list_id=created["id"])] == [[created["id"]]]
     filters = [{"name": "contact_data.tier", "predicate": "eq", "value": tier}]
     segment = fits(api.ask(201, "POST", "/segments", {"name": f"Tier {tier}", "filters": filters}), "segment")
     assert segment["filters"] == filters
     assert [found["id"] for found in api.get("/contacts", segment_id=segment["id"])] == [contact["id"]]
     assert (
-        fits(api.ask(200, "PATCH", f"/lists/{made['id']}", {"segment_id": segment["id"]}), "list")["segment_id"]
+        fits(api.ask(200, "PATCH", f"/lists/{created['id']}", {"segment_id": segment["id"]}), "list")["segment_id"]
         == segment["id"]
     )
-    assert made["id"] in [fits(row, "list")["id"] for row in api.get("/lists")]
+    assert created["id"] in [fits(row, "list")["id"] for row in api.get("/lists")]
     assert segment["id"] in [fits(row, "segment")["id"] for row in api.get("/segments")]
 
 
-def test_a_template_is_edited_rendered_and_tried(api: Client) -> None:
-    """A design is kept as sent, rendered to HTML by preview, and sent to a tester with the answer of each address."""
-    made = fits(api.ask(201, "POST", "/templates", {}), "template")
-    assert (made["name"], made["design"]) == ("Untitled template", {"sections": [], "theme": {}})
+def test_templates(api: Client) -> None:
+    """A design is stored, rendered by the preview, and sent as a test with a result for each address."""
+    created = fits(api.ask(201, "POST", "/templates", {}), "template")
+    assert (created["name"], created["design"]) == ("Untitled template", {"sections": [], "theme": {}})
     section = {
         "props": {"text": "Hello {{ contact.first_name }}", "level": 1},
         "styles": {"background_color": "#ffffff", "padding": "8px"},
     }
     design = {"sections": [section], "theme": {"brand_color": "#102030"}}
     change = {"subject": "A try", "from_email": "us@example.org", "design": design}
-    changed = fits(api.ask(200, "PATCH", f"/templates/{made['id']}", change), "template")
+    changed = fits(api.ask(200, "PATCH", f"/templates/{created['id']}", change), "template")
     assert section.items() <= changed["design"]["sections"][0].items() and changed["design"]["theme"] == design["theme"]
-    assert api.get(f"/templates/{made['id']}") == changed
+    assert api.get(f"/templates/{created['id']}") == changed
     assert "contact.first_name" in changed["variables"]
     assert "<html" in api.ask(200, "POST", "/templates/preview", {"document": design})["html"]
     assert "document" in api.refused(422, "POST", "/templates/preview", {})["validation_errors"]
-    tester = address()
-    tried = api.ask(200, "POST", f"/templates/{made['id']}/send_test", {"email": tester})
-    assert [(row["email"], row["success"], row["error"]) for row in tried["results"]] == [(tester, True, None)]
-    message = fits(api.get(f"/messages/{tried['results'][0]['message_id']}"), "message")
+    tester = unused_address()
+    result = api.ask(200, "POST", f"/templates/{created['id']}/send_test", {"email": tester})
+    assert [(row["email"], row["success"], row["error"]) for row in result["results"]] == [(tester, True, None)]
+    message = fits(api.get(f"/messages/{result['results'][0]['message_id']}"), "message")
     assert (message["subject"], message["test"], message["campaign_id"]) == ("[Test] A try", True, None)
 
 
-def test_brand_domain_and_account_say_who_sends(api: Client) -> None:
-    """The brand is complete with a colour and a name, a domain brings its DNS records, the account shows its status."""
-    colours = {
+def test_brand_domains_and_account(api: Client) -> None:
+    """A brand is complete with colour and name, a domain has DNS records, and the account shows its status."""
+    fields = {
         "brand_color": "#1A2b3c",
         "company_name": "Blind & Co",
         "links": [{"url": "https://example.org", "icon": "web", "title": "Us"}],
     }
-    brand = fits(api.ask(200, "PUT", "/brand", colours), "brand")
-    assert brand["complete"] is True and colours.items() <= brand.items()
+    brand = fits(api.ask(200, "PUT", "/brand", fields), "brand")
+    assert brand["complete"] is True and fields.items() <= brand.items()
     assert api.refused(422, "PUT", "/brand", {"text_color": "#abc"})["validation_errors"] == {
         "text_color": ["is invalid"]
     }
@@ -125,74 +125,74 @@ def test_brand_domain_and_account_say_who_sends(api: Client) -> None:
         "smtp",
         None,
     )
-    kinds = [fits(record, "record")["record_type"] for record in domain["dns_records"]]
-    assert kinds == ["TXT", "TXT", "MX", "TXT", "TXT", "CNAME"]
+    record_types = [fits(record, "record")["record_type"] for record in domain["dns_records"]]
+    assert record_types == ["TXT", "TXT", "MX", "TXT", "TXT", "CNAME"]
     assert "domain.name" in api.refused(422, "POST", "/domains", {"domain": {"name": name}})["validation_errors"]
     account = fits(api.get("/account"), "account")
     assert (account["id"], account["using_sandbox"], account["brand"]["id"]) == (brand["account_id"], True, brand["id"])
 
 
-def test_a_campaign_goes_out_and_tells_what_became_of_it(api: Client) -> None:
-    """A draft is sent with its audience and content in one request, completes, and shows in messages and events."""
-    contact = api.ask(201, "POST", "/contacts", {"email": address()})
-    readers = api.ask(201, "POST", "/lists", {"name": uuid4().hex, "contact_ids": [contact["id"]]})
-    made = fits(api.ask(201, "POST", "/campaigns", {"name": "Spring"}), "campaign")
-    assert (made["status"], made["approval_state"], made["channel"]) == ("draft", "pending_review", "email")
-    assert fits(made["trigger"], "trigger")["event"] == "manual"
-    assert made["templates"] == [fits(made["template"], "template")]
-    path = f"/campaigns/{made['id']}"
+def test_campaigns(api: Client) -> None:
+    """A draft is sent with its audience and content in one request, completes, and has messages and events."""
+    contact = api.ask(201, "POST", "/contacts", {"email": unused_address()})
+    contact_list = api.ask(201, "POST", "/lists", {"name": uuid4().hex, "contact_ids": [contact["id"]]})
+    created = fits(api.ask(201, "POST", "/campaigns", {"name": "Spring"}), "campaign")
+    assert (created["status"], created["approval_state"], created["channel"]) == ("draft", "pending_review", "email")
+    assert fits(created["trigger"], "trigger")["event"] == "manual"
+    assert created["templates"] == [fits(created["template"], "template")]
+    path = f"/campaigns/{created['id']}"
     refusal = api.refused(422, "POST", f"{path}/send")
     assert refusal["reason"] == "audience_required"
     assert {blocker["code"] for blocker in refusal["blockers"]} == {"audience_required", "content_required"}
     content = {"subject": "Spring", "body": "<p>Hello</p>", "from_email": "us@example.org"}
-    order = {"trigger_attributes": {"contact_list_id": readers["id"]}, "template_attributes": content}
-    sent = fits(api.ask(200, "POST", f"{path}/send", order), "campaign")
+    request = {"trigger_attributes": {"contact_list_id": contact_list["id"]}, "template_attributes": content}
+    sent = fits(api.ask(200, "POST", f"{path}/send", request), "campaign")
     assert (sent["status"], sent["approval_state"]) == ("active", "approved")
-    assert sent["trigger"]["contact_list_id"] == readers["id"]
+    assert sent["trigger"]["contact_list_id"] == contact_list["id"]
     assert content.items() <= sent["template"].items()
-    done = fits(until(api, path, status="completed"), "campaign")
-    assert (done["sent_count"], done["stats"]["audience"], done["stats"]["pending"]) == (1, 1, 0)
-    (message,) = [fits(row, "message") for row in api.get("/messages", campaign_id=made["id"])]
+    completed = fits(wait_for_values(api, path, status="completed"), "campaign")
+    assert (completed["sent_count"], completed["stats"]["audience"], completed["stats"]["pending"]) == (1, 1, 0)
+    (message,) = [fits(row, "message") for row in api.get("/messages", campaign_id=created["id"])]
     assert (message["to"], message["contact_id"]) == (contact["channels"][0]["value"], contact["id"])
     (event,) = [fits(row, "event") for row in api.get("/events", event="email_sent", contact_id=contact["id"])]
     assert (event["resource_uid"], event["generated"]) == (f"message:{message['id']}", True)
     assert api.refused(422, "POST", f"{path}/send")["reason"] == "campaign_locked"
-    assert fits(api.ask(200, "DELETE", path), "campaign")["id"] == made["id"]
+    assert fits(api.ask(200, "DELETE", path), "campaign")["id"] == created["id"]
     api.refused(404, "GET", path)
 
 
-def test_a_flow_is_made_started_and_deleted(api: Client) -> None:
-    """Steps sent in the request form come back in the response form; an event enters the contact; DELETE answers it."""
+def test_flows(api: Client) -> None:
+    """Steps are returned in the response form, an event starts a run, and DELETE returns the flow."""
     name = f"bought_{uuid4().hex[:8]}"
     branch = {
         "filters": [{"name": "event.total", "predicate": "gt", "value": 10}],
         "yes": [{"subject": "Thank you", "body": "<p>Thanks</p>", "from_email": "us@example.org"}],
         "no": [{"duration": 3600}, {"event_name": "cart_small", "forward_event_data": True}],
     }
-    made = fits(
+    created = fits(
         api.ask(201, "POST", "/flows", {"name": "Buyers", "trigger": {"event": name}, "steps": [branch]}), "flow"
     )
-    assert (made["status"], made["trigger"]["event"]) == ("draft", name)
-    assert {"event", "segment_id", "contact_list_id", "data"} <= made["trigger"].keys()
-    (split,) = [fits(step, "step") for step in made["steps"]]
+    assert (created["status"], created["trigger"]["event"]) == ("draft", name)
+    assert {"event", "segment_id", "contact_list_id", "data"} <= created["trigger"].keys()
+    (split,) = [fits(step, "step") for step in created["steps"]]
     kinds = [fits(step, "step")["type"] for step in [split, *split["yes"], *split["no"]]]
     assert kinds == ["split", "email", "wait", "emit_event"]
-    assert [template["action_id"] for template in made["templates"]] == [split["yes"][0]["id"]]
-    path = f"/flows/{made['id']}"
+    assert [template["action_id"] for template in created["templates"]] == [split["yes"][0]["id"]]
+    path = f"/flows/{created['id']}"
     assert fits(api.ask(200, "POST", f"{path}/activate"), "flow")["status"] == "active"
-    email = address()
+    email = unused_address()
     api.ask(201, "POST", "/contacts", {"email": email})
     fits(api.ask(201, "POST", "/events", {"event": name, "contact_email": email, "data": {"total": 12}}), "event")
-    until(api, path, sent_count=1)
-    assert [fits(row, "message")["to"] for row in api.get("/messages", flow_id=made["id"])] == [email]
-    assert made["id"] in [fits(row, "flow")["id"] for row in api.get("/flows")]
-    assert fits(api.ask(200, "DELETE", path), "flow")["id"] == made["id"]
+    wait_for_values(api, path, sent_count=1)
+    assert [fits(row, "message")["to"] for row in api.get("/messages", flow_id=created["id"])] == [email]
+    assert created["id"] in [fits(row, "flow")["id"] for row in api.get("/flows")]
+    assert fits(api.ask(200, "DELETE", path), "flow")["id"] == created["id"]
     api.refused(404, "DELETE", path)
 
 
-def test_lists_of_events_are_turned_page_by_page(api: Client) -> None:
-    """Filters and pages choose the rows, newest first; headers count them and name the neighbours; 100 is the most."""
-    contact = api.ask(201, "POST", "/contacts", {"email": address()})["id"]
+def test_pagination_of_events(api: Client) -> None:
+    """Filters and pages select events, newest first; headers have the total and the neighbouring pages."""
+    contact = api.ask(201, "POST", "/contacts", {"email": unused_address()})["id"]
     event = {"event": "order_paid", "contact_id": contact, "amount": 9.5, "resource_name": "order"}
     ids = [api.ask(201, "POST", "/events", event | {"resource_uid": f"o{n}"})["id"] for n in range(3)]
     query = f"/my/events?event=order_paid&contact_id={contact}&resource_name=order&test=false&created_after=2020-01-01"
@@ -208,51 +208,55 @@ def test_lists_of_events_are_turned_page_by_page(api: Client) -> None:
     assert "evnt" in api.refused(422, "GET", "/events?evnt=order_paid")["validation_errors"]
 
 
-def test_every_refusal_has_one_shape(api: Client, server: Server) -> None:
-    """422 names each field, 404 any unknown id or path, 401 any bad credential; unknown keys are named, not refused."""
-    refusal = api.refused(422, "POST", "/contacts", {"email": "nobody", "phone": "12"})
-    assert refusal["code"] == "validation_error"
-    assert refusal["validation_errors"].keys() == {"email", "phone"}
+def test_errors(api: Client, server: Server) -> None:
+    """422 names each field, unknown paths are 404, bad credentials 401; unknown fields are ignored and named."""
+    rejection = api.refused(422, "POST", "/contacts", {"email": "nobody", "phone": "12"})
+    assert rejection["code"] == "validation_error"
+    assert rejection["validation_errors"].keys() == {"email", "phone"}
     assert api.refused(422, "POST", "/segments", {})["validation_errors"] == {"name": ["can't be blank"]}
     for path in ("/campaigns/999999999", "/templates/abc", "/nothing"):
         assert api.refused(404, "GET", path)["code"] == "not_found"
     assert api.refused(405, "DELETE", "/account")["code"] == "method_not_allowed"
     for credential in ("", "camp_live_unknown", "a.b.c"):
-        answer = Client(server, credential).call("GET", "/my/account")
-        assert (answer.status, fits(answer.body, "error")["code"]) == (401, "unauthorized")
-        assert answer.headers["WWW-Authenticate"] == "Bearer"
-    answer = api.call("POST", "/my/segments", {"name": uuid4().hex, "colour": "red"})
-    assert (answer.status, answer.headers["X-Ignored-Fields"]) == (201, "colour")
+        response = Client(server, credential).call("GET", "/my/account")
+        assert (response.status, fits(response.body, "error")["code"]) == (401, "unauthorized")
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+    response = api.call("POST", "/my/segments", {"name": uuid4().hex, "colour": "red"})
+    assert (response.status, response.headers["X-Ignored-Fields"]) == (201, "colour")
 
 
-def test_a_repeated_submission_sends_once(api: Client) -> None:
-    """The same key and payload answer 200 with the first message; another payload under the key is a conflict."""
+def test_idempotency(api: Client) -> None:
+    """The same key and payload return the first message with 200; another payload under the key is a conflict."""
     key = uuid4().hex
-    letter = {
+    message = {
         "channel": "email",
-        "to": address(),
+        "to": unused_address(),
         "subject": "Receipt",
         "body": "<p>Paid</p>",
         "from_email": "us@example.org",
     }
-    first, again = (api.call("POST", "/my/messages", letter, Idempotency_Key=key) for _ in range(2))
+    first, repeated = (api.call("POST", "/my/messages", message, Idempotency_Key=key) for _ in range(2))
     assert (first.status, fits(first.body, "message")["status"], first.body["contact_id"]) == (201, "queued", None)
-    assert (again.status, again.body["id"], again.headers["Idempotent-Replayed"]) == (200, first.body["id"], "true")
-    other = api.call("POST", "/my/messages", letter | {"subject": "Other"}, Idempotency_Key=key)
-    assert (other.status, fits(other.body, "error")["code"]) == (409, "idempotency_conflict")
-    assert [row["id"] for row in api.get("/messages", to=letter["to"])] == [first.body["id"]]
+    assert (repeated.status, repeated.body["id"], repeated.headers["Idempotent-Replayed"]) == (
+        200,
+        first.body["id"],
+        "true",
+    )
+    conflict = api.call("POST", "/my/messages", message | {"subject": "Other"}, Idempotency_Key=key)
+    assert (conflict.status, fits(conflict.body, "error")["code"]) == (409, "idempotency_conflict")
+    assert [row["id"] for row in api.get("/messages", to=message["to"])] == [first.body["id"]]
 
 
-def test_a_login_is_a_credential_until_logout(server: Server) -> None:
-    """E-mail and password give a JWT that opens what a key opens; logout ends it; a wrong password is a 401."""
+def test_login_and_logout(server: Server) -> None:
+    """Email and password give a JWT that works like a key until logout; a wrong password is a 401."""
     visitor = Client(server, "")
-    answer = visitor.call("POST", "/login", {"email": EMAIL, "password": PASSWORD})
-    assert answer.status == 200
-    assert answer.headers["Authorization"] == f"Bearer {answer.body['token']}"
-    assert (answer.body["user"]["email"], answer.body["user"]["role"]) == (EMAIL, "owner")
-    person = Client(server, answer.body["token"])
-    fits(person.get("/account"), "account")
-    assert person.call("DELETE", "/logout").status == 204
-    person.refused(401, "GET", "/account")
+    response = visitor.call("POST", "/login", {"email": EMAIL, "password": PASSWORD})
+    assert response.status == 200
+    assert response.headers["Authorization"] == f"Bearer {response.body['token']}"
+    assert (response.body["user"]["email"], response.body["user"]["role"]) == (EMAIL, "owner")
+    signed_in = Client(server, response.body["token"])
+    fits(signed_in.get("/account"), "account")
+    assert signed_in.call("DELETE", "/logout").status == 204
+    signed_in.refused(401, "GET", "/account")
     wrong = visitor.call("POST", "/my/login", {"user": {"email": EMAIL, "password": "not this one"}})
     assert (wrong.status, fits(wrong.body, "error")["code"]) == (401, "invalid_credentials")

@@ -1,4 +1,4 @@
-"""`campanero doctor` on the way of mail: names in DNS, addresses in use, doors, what waits, and a seed read back."""
+"""`campanero doctor` on email: DNS records, sender addresses, ports, stuck messages, and the seed test message."""
 
 import json
 import socket
@@ -14,24 +14,29 @@ from tests.kit.server import Server, free_port
 from tests.kit.smtp import SmtpServer
 
 
-def found(server: Server, *options: str, expect: int | None = 0) -> dict[str, list[dict[str, Any]]]:
-    """Run it and answer its findings by their check."""
-    answer = json.loads(server.cli("doctor", "--json", *options, expect=expect).stdout)
+def run_doctor(server: Server, *options: str, expect: int | None = 0) -> dict[str, list[dict[str, Any]]]:
+    """Run the doctor and return its findings by check."""
+    report = json.loads(server.cli("doctor", "--json", *options, expect=expect).stdout)
     grouped: dict[str, list[dict[str, Any]]] = {}
-    for one in answer["findings"]:
-        grouped.setdefault(one["check"], []).append(one)
-    assert answer["ok"] == all(one["level"] != "fail" for one in answer["findings"])
+    for finding in report["findings"]:
+        grouped.setdefault(finding["check"], []).append(finding)
+    assert report["ok"] == all(finding["level"] != "fail" for finding in report["findings"])
     return grouped
 
 
-def levels(found: dict[str, list[dict[str, Any]]], start: str) -> dict[str, str]:
-    """Return the levels of the checks that begin so."""
-    return {name: one["level"] for name, lines in found.items() for one in lines if name.startswith(start)}
+def levels(findings: dict[str, list[dict[str, Any]]], start: str) -> dict[str, str]:
+    """Return the levels of the checks whose name begins with `start`."""
+    return {
+        name: finding["level"]
+        for name, check_findings in findings.items()
+        for finding in check_findings
+        if name.startswith(start)
+    }
 
 
 @pytest.fixture
 def bakery(fresh_server: FreshServer, dns: DnsServer) -> tuple[Server, DnsServer]:
-    """An installation whose account writes from a domain that is verified."""
+    """An installation that sends from a verified domain."""
     server = fresh_server(env={**dns.env, "CAMPANERO_BASE_URL": "https://mail.bakery.example:9"})
     api = server.client()
     verified(api, dns, "bakery.example")
@@ -39,106 +44,114 @@ def bakery(fresh_server: FreshServer, dns: DnsServer) -> tuple[Server, DnsServer
     return server, dns
 
 
-def test_records_that_are_right_and_that_are_lost(bakery: tuple[Server, DnsServer]) -> None:
-    """All right is one line; a record that is gone is named, with the line to paste."""
+def test_dns_records_of_a_domain(bakery: tuple[Server, DnsServer]) -> None:
+    """A correct domain is one ok finding; a wrong record is a warning with the line to add."""
     server, dns = bakery
-    before = found(server)
-    [record] = [one for one in server.client().get("/domains").json[0]["dns_records"] if one["purpose"] == "dkim"]
+    before = run_doctor(server)
+    [record] = [entry for entry in server.client().get("/domains").json[0]["dns_records"] if entry["purpose"] == "dkim"]
     dns.set(record["name"], "TXT", "v=DKIM1; p=bm9uZQ==")
-    [after] = found(server)["domain bakery.example"]
+    [after] = run_doctor(server)["domain bakery.example"]
 
-    assert [one["level"] for one in before["domain bakery.example"]] == ["ok"]
+    assert [entry["level"] for entry in before["domain bakery.example"]] == ["ok"]
     assert before["from"][0]["level"] == "ok" and "ana@bakery.example" in before["from"][0]["words"]
-    assert after["level"] == "warn" and record["name"] in after["words"]  # nothing leaves yet: a warning
+    assert after["level"] == "warn" and record["name"] in after["words"]  # a warning, since nothing is sent yet
     assert after["fix"] == f'{record["name"]}. TXT "{record["value"]}"'
     assert server.client().get("/domains").json[0]["status"] == "verified"
 
 
-def test_a_sender_that_is_nobodys_fails_where_mail_leaves(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """An address whose domain was never verified is refused by the service, and the doctor says so first."""
+def test_a_sender_without_a_verified_domain_fails(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """A From address of an unverified domain fails; missing links and domains are warnings."""
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "false"})
     server.client().patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
-    told = found(server, expect=1)
+    findings = run_doctor(server, expect=1)
 
-    assert told["from"][0]["level"] == "fail" and "bakery.example" in told["from"][0]["words"]
-    assert (told["links"][0]["level"], told["domains"][0]["level"]) == ("warn", "warn")
-    assert told["links"][0]["fix"].startswith("base_url = ")
+    assert findings["from"][0]["level"] == "fail" and "bakery.example" in findings["from"][0]["words"]
+    assert (findings["links"][0]["level"], findings["domains"][0]["level"]) == ("warn", "warn")
+    assert findings["links"][0]["fix"].startswith("base_url = ")
 
 
-def test_doors(fresh_server: FreshServer) -> None:
-    """What listens is asked; a door that somebody else has is a failure before the next start finds it so."""
+def test_listening_ports(fresh_server: FreshServer) -> None:
+    """A port of the service is ok; one that another program uses is a failure."""
     port = free_port()
     server = fresh_server(env={"CAMPANERO_INBOUND__LISTEN": f"127.0.0.1:{port}"})
-    running = found(server)
+    running = run_doctor(server)
     server.stop()
-    ended = found(server)
+    stopped = run_doctor(server)
     with socket.create_server(("127.0.0.1", port)) as other:
         other.listen()
-        taken = found(server, expect=1)
+        taken = run_doctor(server, expect=1)
 
-    for told in (running, ended):
-        assert levels(told, "listen") == {"listen": "ok"}
-        assert levels(told, "inbound") == {"inbound.listen": "ok"}
-    assert "answers" in running["inbound.listen"][0]["words"] and "free" in ended["inbound.listen"][0]["words"]
+    for findings in (running, stopped):
+        assert levels(findings, "listen") == {"listen": "ok"}
+        assert levels(findings, "inbound") == {"inbound.listen": "ok"}
+    assert "answers" in running["inbound.listen"][0]["words"] and "free" in stopped["inbound.listen"][0]["words"]
     assert taken["inbound.listen"][0]["level"] == "fail"
 
 
-def test_what_should_have_moved(fresh_server: FreshServer) -> None:
-    """Messages that are due for long while the service runs are told, and a clock that went back."""
+def test_stuck_messages_and_the_clock(fresh_server: FreshServer) -> None:
+    """A message in progress for too long is a warning, and a clock that went back is a failure."""
     server = fresh_server()
     api = server.client()
     later = "2030-01-01T00:00:00Z"
-    made = api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "x", "send_at": later}).expect(201)
-    assert levels(found(server), "queue") == {"queue": "ok"}
-    books = apsw.Connection(str(server.data / "campanero.db"))
-    books.execute("UPDATE message SET status = 'sending', updated_at = 1, claimed_by = 'x' WHERE id = ?", (made["id"],))
-    stuck = found(server)["queue"]
-    books.execute("UPDATE message SET updated_at = 4000000000000 WHERE id = ?", (made["id"],))
-    books.close()
-    told = found(server, expect=1)
+    message = api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "x", "send_at": later}).expect(201)
+    assert levels(run_doctor(server), "queue") == {"queue": "ok"}
+    connection = apsw.Connection(str(server.data / "campanero.db"))
+    connection.execute(
+        "UPDATE message SET status = 'sending', updated_at = 1, claimed_by = 'x' WHERE id = ?", (message["id"],)
+    )
+    stuck = run_doctor(server)["queue"]
+    connection.execute("UPDATE message SET updated_at = 4000000000000 WHERE id = ?", (message["id"],))
+    connection.close()
+    findings = run_doctor(server, expect=1)
 
     assert "in progress" in stuck[-1]["words"] and stuck[-1]["level"] == "warn"
-    assert told["clock"][0]["level"] == "fail" and "went back" in told["clock"][0]["words"]
+    assert findings["clock"][0]["level"] == "fail" and "went back" in findings["clock"][0]["words"]
 
 
-def test_a_seed_is_read_as_its_recipient_would(bakery: tuple[Server, DnsServer]) -> None:
-    """Signature, return path and DMARC are judged through DNS, the way out is followed; it leaves no mail behind."""
+def test_the_seed_message_is_verified(bakery: tuple[Server, DnsServer]) -> None:
+    """DKIM, SPF, DMARC and one-click of the seed are verified; it leaves only a test message."""
     server, dns = bakery
-    told = found(server, "--seed")
-    [record] = [one for one in server.client().get("/domains").json[0]["dns_records"] if one["purpose"] == "dkim"]
-    other = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE="
-    dns.set(record["name"], "TXT", f"v=DKIM1; p={other}")
-    spoiled = found(server, "--seed", expect=1)
+    findings = run_doctor(server, "--seed")
+    [record] = [entry for entry in server.client().get("/domains").json[0]["dns_records"] if entry["purpose"] == "dkim"]
+    other_key = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE="
+    dns.set(record["name"], "TXT", f"v=DKIM1; p={other_key}")
+    failing = run_doctor(server, "--seed", expect=1)
 
-    assert levels(told, "seed") == dict.fromkeys(
+    assert levels(findings, "seed") == dict.fromkeys(
         ("seed", "seed DKIM", "seed SPF", "seed DMARC", "seed one-click"), "ok"
     )
-    assert spoiled["seed DKIM"][0]["level"] == "fail" and "another" in spoiled["seed DKIM"][0]["words"]
+    assert failing["seed DKIM"][0]["level"] == "fail" and "another" in failing["seed DKIM"][0]["words"]
     assert server.client().get("/capture").expect(200) == []
-    assert {one["test"] for one in server.client().get("/messages").expect(200)} == {True}
+    assert {entry["test"] for entry in server.client().get("/messages").expect(200)} == {True}
 
 
-def test_a_seed_needs_the_service_and_a_signature(fresh_server: FreshServer, dns: DnsServer) -> None:
-    """Without a From address there is nothing to sign and no record to propose; without the service it fails."""
+def test_the_seed_message_needs_a_sender_and_a_service(fresh_server: FreshServer, dns: DnsServer) -> None:
+    """Without a From address the seed is a warning without a proposed record; without a running service it fails."""
     server = fresh_server(env=dns.env)
-    unsigned = found(server, "--seed")
+    unsigned = run_doctor(server, "--seed")
     server.stop()
-    ended = found(server, "--seed", expect=1)
+    stopped = run_doctor(server, "--seed", expect=1)
 
     assert unsigned["seed sender"][0]["level"] == "warn" and unsigned["seed one-click"][0]["level"] == "warn"
-    assert not any("campanero.invalid" in one["fix"] for lines in unsigned.values() for one in lines)
-    assert ended["seed"][0]["fix"] == "campanero serve"
+    assert not any(
+        "campanero.invalid" in finding["fix"] for check_findings in unsigned.values() for finding in check_findings
+    )
+    assert stopped["seed"][0]["fix"] == "campanero serve"
 
 
-def test_no_record_with_an_address_of_this_machine_is_proposed(fresh_server: FreshServer, dns: DnsServer) -> None:
-    """A domain on an installation without a public name: one line names the records that wait and what to set."""
+def test_no_dns_record_with_a_local_address_is_proposed(fresh_server: FreshServer, dns: DnsServer) -> None:
+    """Without a public base URL one finding names the records that wait for it, and the setting."""
     server = fresh_server(env=dns.env)
-    made = server.client().post("/domains", {"domain": {"name": "bakery.example"}}).expect(201)
-    lines = found(server)["domain bakery.example"]
-    [waiting] = [one for one in lines if "base_url" in one["words"]]
+    domain = server.client().post("/domains", {"domain": {"name": "bakery.example"}}).expect(201)
+    findings = run_doctor(server)["domain bakery.example"]
+    [waiting] = [finding for finding in findings if "base_url" in finding["words"]]
     for name in ("MX bounce.bakery.example", "TXT bounce.bakery.example", "CNAME track.bakery.example"):
         assert name in waiting["words"]
     assert waiting["level"] == "warn" and waiting["fix"] == 'base_url = "https://mail.example.com"'
-    assert not any(word in one["fix"] for one in lines for word in ("127.0.0.1", "localhost"))
-    assert not any("127.0.0.1" in one["value"] for one in made["dns_records"])
-    assert {one["purpose"] for one in made["dns_records"] if not one["value"]} == {"return_path", "spf", "tracking"}
+    assert not any(word in finding["fix"] for finding in findings for word in ("127.0.0.1", "localhost"))
+    assert not any("127.0.0.1" in finding["value"] for finding in domain["dns_records"])
+    assert {finding["purpose"] for finding in domain["dns_records"] if not finding["value"]} == {
+        "return_path",
+        "spf",
+        "tracking",
+    }

@@ -1,4 +1,4 @@
-"""From a name somebody typed to mail in that name, and back to nothing when the records go."""
+"""Sending domains from being added to sending, and back when their DNS records are removed."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from tests.kit.smtp import SmtpServer
 STRICT = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "false", "CAMPANERO_EMAIL__DIRECT__HELO": "mail.us.example"}
 
 
-class Place(NamedTuple):
-    """One installation, and the world around it."""
+class Installation(NamedTuple):
+    """An installation with its DNS server, SMTP server and clock."""
 
     server: Server
     api: Client
@@ -25,181 +25,189 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A server on a real transport that sends from verified domains only."""
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A server with a relay that sends from verified domains only."""
     clock = TestClock(tmp_path_factory.mktemp("domains") / "clock")
     with (
         DnsServer() as dns, SmtpServer() as smtp,
         Server(relay=smtp.port, clock=clock, env=dns.env | STRICT).set_up() as server,
     ):  # fmt: skip
-        yield Place(server, server.give_address().client(), dns, smtp, clock)
+        yield Installation(server, server.give_address().client(), dns, smtp, clock)
         server.stop()
 
 
-def add(api: Client, name: str) -> Any:
-    """Add a domain and answer it."""
+def add_domain(api: Client, name: str) -> Any:
+    """Add a domain and return it."""
     return api.post("/domains", {"domain": {"name": name}}).expect(201)
 
 
-def letter(api: Client, sender: str) -> tuple[int, str | None]:
-    """Send one message from an address and answer status and reason."""
+def send_message(api: Client, sender: str) -> tuple[int, str | None]:
+    """Send a message from an address; return status and reason."""
     body = {"to": "anna@example.org", "subject": "s", "body": "<p>x</p>", "from_email": sender}
-    answer = api.post("/messages", body)
-    return answer.status, answer.json.get("reason")
+    response = api.post("/messages", body)
+    return response.status, response.json.get("reason")
 
 
-def campaign(api: Client, sender: str) -> str:
-    """Make a campaign to one person and answer its path."""
-    group = api.post("/lists", {"name": f"for {sender}"}).expect(201)["id"]
-    api.post("/contacts", {"email": "anna@example.org", "list_ids": [group]})
-    body = {"name": "News", "trigger_attributes": {"contact_list_id": group}}
+def create_campaign(api: Client, sender: str) -> str:
+    """Create a campaign to one contact and return its path."""
+    list_id = api.post("/lists", {"name": f"for {sender}"}).expect(201)["id"]
+    api.post("/contacts", {"email": "anna@example.org", "list_ids": [list_id]})
+    body = {"name": "News", "trigger_attributes": {"contact_list_id": list_id}}
     content = {"subject": "s", "body": "<p>x</p>", "from_email": sender}
     return f"/campaigns/{api.post('/campaigns', body | {'template_attributes': content}).expect(201)['id']}"
 
 
 def events(api: Client, name: str, path: str) -> list[Any]:
-    """Return what was recorded of a domain under a name."""
+    """Return the events of a name about a domain."""
     return list(api.get("/events", event=name, resource_uid=f"domain:{path.rpartition('/')[2]}").expect(200))
 
 
-def after(api: Client, clock: TestClock, path: str, **time: float) -> Any:
-    """Let time pass until a domain is looked up by itself, and answer it."""
+def advance_until_checked(api: Client, clock: TestClock, path: str, **time: float) -> Any:
+    """Advance the clock until the domain is checked again, and return it."""
     before = api.get(path).expect(200)["checked_at"]
     clock.advance(**time)
     return api.wait(path, lambda row: row["checked_at"] != before)
 
 
-def test_a_domain_is_verified_and_sends(place: Place) -> None:
-    """Nothing leaves in a name before its records are there, and nothing in a name beside it."""
-    api, dns, clock, name = place.api, place.dns, place.clock, "bakery.example"
-    made = add(api, name)
-    path = f"/domains/{made['id']}"
-    assert made["status"] == "pending" and {one["valid"] for one in made["dns_records"]} == {"unknown"}
-    assert letter(api, f"us@{name}") == (422, "sender_not_ready")
-    news = campaign(api, f"us@{name}")
-    assert api.post(f"{news}/send").expect(422)["reason"] == "sender_not_ready"
+def test_a_domain_is_verified_and_sends(installation: Installation) -> None:
+    """Mail is accepted only from a verified domain itself, not from similar or deleted ones."""
+    api, dns, clock, name = installation.api, installation.dns, installation.clock, "bakery.example"
+    domain = add_domain(api, name)
+    path = f"/domains/{domain['id']}"
+    assert domain["status"] == "pending" and {record["valid"] for record in domain["dns_records"]} == {"unknown"}
+    assert send_message(api, f"us@{name}") == (422, "sender_not_ready")
+    campaign_path = create_campaign(api, f"us@{name}")
+    assert api.post(f"{campaign_path}/send").expect(422)["reason"] == "sender_not_ready"
 
-    dns.publish(made)
-    row = after(api, clock, path, seconds=61)
-    # The name for links waits for a public one: this installation is reached at an address of this machine
-    found = {one["valid"] for one in row["dns_records"] if one["purpose"] != "tracking"}
-    assert (row["status"], found) == ("verified", {"valid"})
+    dns.publish(domain)
+    row = advance_until_checked(api, clock, path, seconds=61)
+    # The tracking record needs a public base URL, which this installation lacks
+    states = {record["valid"] for record in row["dns_records"] if record["purpose"] != "tracking"}
+    assert (row["status"], states) == ("verified", {"valid"})
     assert api.get("/account").json["domain_verified"] is True
-    assert letter(api, f"Us@{name.upper()}")[0] == 201
-    assert api.post(f"{news}/send").expect(200)["phase"] in ("holding", "sending")
-    api.wait(news, lambda row: row["status"] == "completed")
+    assert send_message(api, f"Us@{name.upper()}")[0] == 201
+    assert api.post(f"{campaign_path}/send").expect(200)["phase"] in ("holding", "sending")
+    api.wait(campaign_path, lambda row: row["status"] == "completed")
     for other in (f"us@news.{name}", f"us@{name}.evil", "us@bäkery.example", "us@bаkery.example", "ceo@gmail.com"):
-        assert letter(api, other) == (422, "sender_not_ready"), other
+        assert send_message(api, other) == (422, "sender_not_ready"), other
     assert api.delete(path).expect(200)["name"] == name
-    assert letter(api, f"us@{name}") == (422, "sender_not_ready")
+    assert send_message(api, f"us@{name}") == (422, "sender_not_ready")
 
 
-def test_records_that_go_stop_the_sending_within_a_day(place: Place) -> None:
-    """The first look-up that misses them says so and since when; the third stops it, campaigns too; then it heals."""
-    api, dns, clock, name = place.api, place.dns, place.clock, "mill.example"
-    made = add(api, name)
-    path = f"/domains/{made['id']}"
-    dns.publish(made)
+def test_removed_records_stop_sending_within_a_day(installation: Installation) -> None:
+    """The first failed check warns, the third fails the domain and pauses its campaigns; later it is verified again."""
+    api, dns, clock, name = installation.api, installation.dns, installation.clock, "mill.example"
+    domain = add_domain(api, name)
+    path = f"/domains/{domain['id']}"
+    dns.publish(domain)
     assert api.post(f"{path}/verify").expect(200)["status"] == "verified"
-    news = campaign(api, f"us@{name}")
-    place.smtp.rules.refuse("rcpt", code=451, text="4.3.0 later")
-    api.post(f"{news}/send").expect(200)
-    used = api.delete(path).expect(422)
-    assert (used["reason"], [f"/campaigns/{one['campaign_id']}" for one in used["used_by"]]) == ("in_use", [news])
+    campaign_path = create_campaign(api, f"us@{name}")
+    installation.smtp.rules.refuse("rcpt", code=451, text="4.3.0 later")
+    api.post(f"{campaign_path}/send").expect(200)
+    rejection = api.delete(path).expect(422)
+    assert (rejection["reason"], [f"/campaigns/{entry['campaign_id']}" for entry in rejection["used_by"]]) == (
+        "in_use",
+        [campaign_path],
+    )
 
     dns.remove(f"_campanero.{name}")
     gone = clock.now()
-    row = after(api, clock, path, hours=6, minutes=1)
+    row = advance_until_checked(api, clock, path, hours=6, minutes=1)
     first = row["attention_since"]
     assert (row["status"], row["attention"]) == ("verified", f"TXT _campanero.{name}: there is no TXT record yet")
-    assert letter(api, f"us@{name}")[0] == 201
+    assert send_message(api, f"us@{name}")[0] == 201
     dns.fail(f"_campanero.{name}")
-    for _ in range(3):  # a resolver that fails says nothing about the records
+    for _ in range(3):  # a failing resolver says nothing about the records
         row = api.post(f"{path}/verify").expect(200)
         assert (row["status"], row["attention_since"]) == ("verified", first)
     dns.heal(f"_campanero.{name}")
-    assert after(api, clock, path, hours=6, minutes=1)["status"] == "verified"
-    row = after(api, clock, path, hours=6, minutes=1)
+    assert advance_until_checked(api, clock, path, hours=6, minutes=1)["status"] == "verified"
+    row = advance_until_checked(api, clock, path, hours=6, minutes=1)
     assert (row["status"], row["attention_since"]) == ("failed", first)
     assert clock.now() - gone < 86_400
-    assert [one["data"]["name"] for one in events(api, "domain_failed", path)] == [name]
-    assert letter(api, f"us@{name}") == (422, "sender_not_ready")
-    paused = api.wait(news, lambda row: row["status"] == "paused")
+    assert [entry["data"]["name"] for entry in events(api, "domain_failed", path)] == [name]
+    assert send_message(api, f"us@{name}") == (422, "sender_not_ready")
+    paused = api.wait(campaign_path, lambda row: row["status"] == "paused")
     assert paused["pause_reason"] == "domain_failed"
 
-    assert api.post(f"{news}/resume").expect(422)["reason"] == "sender_not_ready"
+    assert api.post(f"{campaign_path}/resume").expect(422)["reason"] == "sender_not_ready"
 
-    dns.publish(made, "ownership")
-    row = after(api, clock, path, hours=6, minutes=1)
+    dns.publish(domain, "ownership")
+    row = advance_until_checked(api, clock, path, hours=6, minutes=1)
     assert (row["status"], row["attention"], len(events(api, "domain_verified", path))) == ("verified", None, 2)
-    place.smtp.rules.clear()
-    api.post(f"{news}/resume").expect(200)
-    api.wait(news, lambda row: row["status"] == "completed")
+    installation.smtp.rules.clear()
+    api.post(f"{campaign_path}/resume").expect(200)
+    api.wait(campaign_path, lambda row: row["status"] == "completed")
 
 
-def test_a_domain_waits_three_days_and_not_for_a_resolver(place: Place) -> None:
-    """Without records it fails after 72 hours; while nobody can be asked it waits, however long."""
-    api, dns = place.api, place.dns
-    empty, broken, looped = (add(api, name) for name in ("empty.example", "broken.example", "looped.example"))
+def test_verification_expires_after_three_days(installation: Installation) -> None:
+    """A domain without records fails after 72 hours; while DNS fails it stays pending."""
+    api, dns = installation.api, installation.dns
+    empty, broken, looped = (add_domain(api, name) for name in ("empty.example", "broken.example", "looped.example"))
     dns.fail("_campanero.broken.example")
-    dns.fail(next(one["name"] for one in broken["dns_records"] if one["purpose"] == "dkim"))
+    dns.fail(next(entry["name"] for entry in broken["dns_records"] if entry["purpose"] == "dkim"))
     dns.set("_campanero.looped.example", "CNAME", "x.example.")
     dns.set("x.example", "CNAME", "_campanero.looped.example.")
-    paths = {one["name"]: f"/domains/{one['id']}" for one in (empty, broken, looped)}
+    paths = {entry["name"]: f"/domains/{entry['id']}" for entry in (empty, broken, looped)}
     statuses = []
     for time in ({"hours": 71, "minutes": 30}, {"hours": 1}):
-        place.clock.advance(**time)
+        installation.clock.advance(**time)
         due = [row["next_check_at"] for row in api.get("/domains").json]
         rows = [api.wait(path, lambda row, due=due: row["next_check_at"] not in due) for path in paths.values()]
         statuses.append([row["status"] for row in rows])
     assert statuses == [["pending"] * 3, ["failed", "pending", "failed"]]
-    (owner,) = (one for one in rows[1]["dns_records"] if one["purpose"] == "ownership")
+    (owner,) = (entry for entry in rows[1]["dns_records"] if entry["purpose"] == "ownership")
     assert (owner["valid"], owner["problem"]) == ("unknown", "the DNS server answered SERVFAIL")
     assert "form a loop" in rows[2]["attention"]
     dns.remove("_campanero.broken.example")
-    dns.heal(next(one["name"] for one in broken["dns_records"] if one["purpose"] == "dkim"))
-    for one in (empty, broken):
-        dns.publish(one)
-        assert api.post(f"{paths[one['name']]}/verify").expect(200)["status"] == "verified"
+    dns.heal(next(entry["name"] for entry in broken["dns_records"] if entry["purpose"] == "dkim"))
+    for entry in (empty, broken):
+        dns.publish(entry)
+        assert api.post(f"{paths[entry['name']]}/verify").expect(200)["status"] == "verified"
 
 
-def test_two_accounts_claim_one_domain(place: Place) -> None:
-    """Each has a token and a key of its own: what one enters in DNS verifies nothing for the other."""
-    server, ours, name = place.server, place.api, "shared.example"
-    number = server.cli("account", "add", "Elsewhere").stdout.strip()
-    theirs = server.client(server.new_key("theirs", "--account", number))
-    made, claimed = add(ours, name), add(theirs, name)
-    place.dns.publish(made)
-    assert ours.post(f"/domains/{made['id']}/verify").expect(200)["status"] == "verified"
+def test_two_accounts_claim_one_domain(installation: Installation) -> None:
+    """Each account has its own token: the record of one does not verify the domain for the other."""
+    server, ours, name = installation.server, installation.api, "shared.example"
+    account_id = server.cli("account", "add", "Elsewhere").stdout.strip()
+    theirs = server.client(server.new_key("theirs", "--account", account_id))
+    domain, claimed = add_domain(ours, name), add_domain(theirs, name)
+    installation.dns.publish(domain)
+    assert ours.post(f"/domains/{domain['id']}/verify").expect(200)["status"] == "verified"
     row = theirs.post(f"/domains/{claimed['id']}/verify").expect(200)
     assert row["status"] == "pending"
-    (owner,) = (one for one in row["dns_records"] if one["purpose"] == "ownership")
-    (token,) = (one["value"] for one in made["dns_records"] if one["purpose"] == "ownership")
+    (owner,) = (record for record in row["dns_records"] if record["purpose"] == "ownership")
+    (token,) = (record["value"] for record in domain["dns_records"] if record["purpose"] == "ownership")
     assert (owner["valid"], owner["found"]) == ("invalid", [token])
-    assert (letter(ours, f"us@{name}")[0], letter(theirs, f"us@{name}")) == (201, (422, "sender_not_ready"))
+    assert (send_message(ours, f"us@{name}")[0], send_message(theirs, f"us@{name}")) == (201, (422, "sender_not_ready"))
 
 
-def test_a_key_is_changed_without_a_gap(place: Place) -> None:
-    """The next key's record is wanted beside the old one's; the key signs once that is found, the old one may go."""
-    api, dns, clock = place.api, place.dns, place.clock
-    made = add(api, "turned.example")
-    path = f"/domains/{made['id']}"
-    dns.publish(made)
+def test_key_rotation(installation: Installation) -> None:
+    """The next key signs once its record is found; then the old record may be removed, and disappears after days."""
+    api, dns, clock = installation.api, installation.dns, installation.clock
+    domain = add_domain(api, "turned.example")
+    path = f"/domains/{domain['id']}"
+    dns.publish(domain)
     api.post(f"{path}/verify").expect(200)
-    turned = api.post(f"{path}/rotate_key").expect(200)
-    assert api.post(f"{path}/rotate_key").expect(200)["dns_records"] == turned["dns_records"]
-    assert names(turned, "dkim") == names(made, "dkim") and len(names(turned, "dkim_next")) == 1
+    rotated = api.post(f"{path}/rotate_key").expect(200)
+    assert api.post(f"{path}/rotate_key").expect(200)["dns_records"] == rotated["dns_records"]
+    assert (
+        record_names(rotated, "dkim") == record_names(domain, "dkim") and len(record_names(rotated, "dkim_next")) == 1
+    )
     assert api.post(f"{path}/verify").expect(200)["status"] == "verified"
-    dns.publish(turned)
-    row = after(api, clock, path, hours=1, minutes=1)
-    assert (names(row, "dkim"), names(row, "dkim_previous")) == (names(turned, "dkim_next"), names(turned, "dkim"))
+    dns.publish(rotated)
+    row = advance_until_checked(api, clock, path, hours=1, minutes=1)
+    assert (record_names(row, "dkim"), record_names(row, "dkim_previous")) == (
+        record_names(rotated, "dkim_next"),
+        record_names(rotated, "dkim"),
+    )
     assert (row["status"], len(row["dns_records"])) == ("verified", 7)
-    dns.remove(names(turned, "dkim")[0])
+    dns.remove(record_names(rotated, "dkim")[0])
     assert api.post(f"{path}/verify").expect(200)["attention"] is None
-    row = after(api, clock, path, days=8)
+    row = advance_until_checked(api, clock, path, days=8)
     assert (row["status"], len(row["dns_records"])) == ("verified", 6)
 
 
-def names(domain: Any, purpose: str) -> list[str]:
+def record_names(domain: Any, purpose: str) -> list[str]:
     """Return the names of a domain's records of a purpose."""
-    return [one["name"] for one in domain["dns_records"] if one["purpose"] == purpose]
+    return [record["name"] for record in domain["dns_records"] if record["purpose"] == purpose]

@@ -1,4 +1,4 @@
-"""What the guides tell people to type does what they say, in the shell and in Python; what they name exists."""
+"""The guides are correct: their examples run in the shell and in Python, and what they name exists."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ COMMAND = {"sh": ["sh", "-e"], "python": [sys.executable, "-"]}
 
 
 class Ground(NamedTuple):
-    """A server that listens on this machine too, with an account for each language."""
+    """A server that may call this machine, and an API key of one account for each language."""
 
     server: Server
     keys: dict[str, str]
@@ -32,7 +32,7 @@ class Ground(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
-    """Whoever copies from a guide has an installation, a key, and the right to sign in."""
+    """An installation with API keys for the examples."""
     local = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
     with DnsServer() as dns, Server(env=dns.env | local).set_up() as running:
         other = running.cli("account", "add", "Other").stdout.strip()
@@ -42,78 +42,78 @@ def ground() -> Iterator[Ground]:
 
 def page_of(server: Server, name: str) -> str:
     """Return a guide as it is served."""
-    answer = Client(server.url).request("GET", f"/docs/guides/{name}")
-    assert answer.status == 200
-    return answer.text
+    response = Client(server.url).request("GET", f"/docs/guides/{name}")
+    assert response.status == 200
+    return response.text
 
 
-def texts() -> str:
-    """Return all guides as they are written."""
+def guide_sources() -> str:
+    """Return the sources of all guides."""
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(Path(ROOT, "ui/guides").glob("*.md")))
 
 
 @pytest.mark.parametrize("language", COMMAND)
 @pytest.mark.parametrize("name", docs.guide_names())
-def test_examples_do_what_they_say(ground: Ground, tmp_path: Path, name: str, language: str) -> None:
-    """Copied from the page as it is served, every example runs, and returns what stands below it."""
-    some = guides.blocks(page_of(ground.server, name))
-    script = guides.program(some, language).replace("9123", str(free_port()))
+def test_guide_examples_run(ground: Ground, tmp_path: Path, name: str, language: str) -> None:
+    """Each example of a served guide runs and returns the response that the guide shows."""
+    blocks = guides.blocks(page_of(ground.server, name))
+    script = guides.program(blocks, language).replace("9123", str(free_port()))
     if not script:
-        assert not any(one.mark for one in some), "a guide has its examples in both languages, or in none"
+        assert not any(block.mark for block in blocks), "a guide has its examples in both languages, or in none"
         return
     env = os.environ | {"KEY": ground.keys[language], "EMAIL": EMAIL, "PASSWORD": PASSWORD}
-    ran = subprocess.run(
+    result = subprocess.run(
         COMMAND[language], input=script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=90
     )
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
-    wrote = guides.said(ran.stdout)
-    faults = {
-        number: found for number, promised in guides.promises(some) if some[number].language == language
-        and (found := guides.differences(promised, guides.last_value(wrote[number])))
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    outputs = guides.said(result.stdout)
+    differences = {
+        number: found for number, shown in guides.promises(blocks) if blocks[number].language == language
+        and (found := guides.differences(shown, guides.last_value(outputs[number])))
     }  # fmt: skip
-    assert faults == {}
+    assert differences == {}
 
 
-def test_examples_carry_the_address_of_the_installation(ground: Ground) -> None:
-    """Nobody has to put in where their installation is, and a request that names another host changes nothing."""
+def test_examples_have_the_base_url(ground: Ground) -> None:
+    """Examples use the installation's base URL, whatever host the request names."""
     page = Client(ground.server.url).request("GET", "/docs/guides/flows", headers={"Host": "evil.example"}).text
     assert f"url={ground.server.url}/v1/my" in page
     assert "evil.example" not in page and "127.0.0.1:8080" not in page
 
 
-def test_paths_that_guides_name_exist(ground: Ground) -> None:
-    """Every `GET /v1/...` and its like is an operation of the published document."""
+def test_paths_in_guides_exist(ground: Ground) -> None:
+    """Each API path in the guides is an operation of the OpenAPI document."""
     paths = ground.server.client().contract().document["paths"]
-    named = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/v1/[\w/{}.]+)", texts()))
+    named = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/v1/[\w/{}.]+)", guide_sources()))
     assert len(named) > 10
-    assert {one for one in named if one[0].lower() not in paths.get(one[1], {})} == set()
+    assert {operation for operation in named if operation[0].lower() not in paths.get(operation[1], {})} == set()
 
 
-def test_settings_that_guides_name_exist(tmp_path: Path) -> None:
-    """Every block of configuration is read without a fault."""
-    found = re.findall(r"```toml\n(.*?)```", texts(), re.DOTALL)
-    assert len(found) >= 2
+def test_settings_in_guides_exist(tmp_path: Path) -> None:
+    """Each configuration example loads without warnings."""
+    blocks = re.findall(r"```toml\n(.*?)```", guide_sources(), re.DOTALL)
+    assert len(blocks) >= 2
     for name in ("fullchain.pem", "privkey.pem"):
         (tmp_path / name).touch()
-    for number, block in enumerate(found):
+    for number, block in enumerate(blocks):
         file = tmp_path / f"{number}.toml"
         file.write_text(block.replace("/etc/letsencrypt/live/mail.example.com", str(tmp_path)), encoding="utf-8")
         assert config.load({}, file=file).warnings == []
 
 
-def test_commands_that_guides_name_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every `campanero ...` is a command with these options."""
-    named = set(re.findall(r"`campanero ([^`]+)`", texts()))
+def test_commands_in_guides_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each `campanero` command in the guides exists with its options."""
+    named = set(re.findall(r"`campanero ([^`]+)`", guide_sources()))
     assert {"check", "doctor --seed", "version --json"} <= named
-    for words in named:
+    for command in named:
         with contextlib.suppress(SystemExit):
-            cli._build_parser().parse_args([*words.split(), "--help"])
-        assert capsys.readouterr().out.startswith("usage: campanero"), words
+            cli._build_parser().parse_args([*command.split(), "--help"])
+        assert capsys.readouterr().out.startswith("usage: campanero"), command
 
 
-def test_every_refusal_is_explained() -> None:
-    """Each code has its heading, to which the hints of errors lead, and each reason its line; nothing else does."""
-    written = Path(ROOT, "ui/guides/errors-and-limits.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^### (\w+)$", written, re.MULTILINE)) == {code for _, _, code in errors.CODES}
-    table = written.partition("## Reasons of a 422")[2].partition("\n## ")[0]
+def test_every_error_code_has_a_heading() -> None:
+    """The guide has a heading for each error code and a table row for each reason, and no others."""
+    guide = Path(ROOT, "ui/guides/errors-and-limits.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^### (\w+)$", guide, re.MULTILINE)) == {code for _, _, code in errors.CODES}
+    table = guide.partition("## Reasons of a 422")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {"reason"} | set(errors.REASONS)

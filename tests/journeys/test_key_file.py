@@ -1,4 +1,4 @@
-"""`secret.key` and the database belong together: neither is used with another, and a lost key is never made anew."""
+"""`secret.key` and its database belong together: neither works with another, and a lost key is not recreated."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def _lose(key: Path) -> None:
     key.unlink()
 
 
-def _exchange(key: Path) -> None:
+def _replace(key: Path) -> None:
     key.write_text(OTHER)
 
 
@@ -60,29 +60,29 @@ def _loop(key: Path) -> None:
     key.symlink_to(key)
 
 
-def refused(server: Server, *words: str) -> str:
-    """Run a command that must be refused with one line, and return it."""
-    options = ("--listen", f"127.0.0.1:{free_port()}") if words == ("serve",) else ()
-    done = server.cli(*words, *options, stdin="a long password\n", expect=1, timeout=20)
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("campanero: "), done.stderr
-    return done.stderr
+def error_line(server: Server, *command: str) -> str:
+    """Run a command that must fail with one line, and return the line."""
+    options = ("--listen", f"127.0.0.1:{free_port()}") if command == ("serve",) else ()
+    result = server.cli(*command, *options, stdin="a long password\n", expect=1, timeout=20)
+    assert result.stderr.count("\n") == 1 and result.stderr.startswith("campanero: "), result.stderr
+    return result.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("harm", [_lose, _exchange])
+@pytest.mark.parametrize("damage", [_lose, _replace])
 def test_no_command_uses_a_database_without_its_own_key(
-    harm: Callable[[Path], None], command: str, fresh_server: FreshServer
+    damage: Callable[[Path], None], command: str, fresh_server: FreshServer
 ) -> None:
-    """Each ends with exit 1 and one line that says what to do; no key is made, and nothing is written."""
+    """Each command exits with 1 and one line of advice; no key is created, and nothing is written."""
     server = fresh_server(start=False)
     key = server.data / "secret.key"
     own = key.read_bytes()
-    harm(key)
+    damage(key)
     before = key.read_bytes() if key.exists() else None
-    words = refused(server, command, *COMMANDS[command])
+    error = error_line(server, command, *COMMANDS[command])
 
-    assert "secret.key" in words and "restore" in words
-    assert ("missing" in words) == (before is None) and ("another installation" in words) == (before is not None)
+    assert "secret.key" in error and "restore" in error
+    assert ("missing" in error) == (before is None) and ("another installation" in error) == (before is not None)
     assert (key.read_bytes() if key.exists() else None) == before
     assert not (server.home / "copy.tar.gz").exists()
     key.write_bytes(own)
@@ -90,74 +90,72 @@ def test_no_command_uses_a_database_without_its_own_key(
     server.stop()
 
 
-@pytest.mark.parametrize("harm", [_cut, _empty, _garble, _directory, _pipe, _device, _loop])
-def test_whatever_stands_in_the_place_of_the_key_is_refused(
-    harm: Callable[[Path], None], fresh_server: FreshServer
-) -> None:
-    """One line, at once: a pipe or device is not read for ever; the doctor says it too."""
+@pytest.mark.parametrize("damage", [_cut, _empty, _garble, _directory, _pipe, _device, _loop])
+def test_invalid_key_files_are_rejected(damage: Callable[[Path], None], fresh_server: FreshServer) -> None:
+    """Each invalid key, also a pipe or a device, is rejected at once in one line; the doctor fails."""
     server = fresh_server(start=False)
     key = server.data / "secret.key"
-    harm(key)
-    assert str(key) in refused(server, "serve")
-    assert str(key) in refused(server, "backup", "copy.tar.gz")
-    told = server.cli("doctor", expect=1, timeout=20)
-    assert "fail  key file: " in told.stdout and told.stderr == ""
+    damage(key)
+    assert str(key) in error_line(server, "serve")
+    assert str(key) in error_line(server, "backup", "copy.tar.gz")
+    report = server.cli("doctor", expect=1, timeout=20)
+    assert "fail  key file: " in report.stdout and report.stderr == ""
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n\n"])
-def test_an_editor_may_have_touched_the_end_of_the_key(end: str, fresh_server: FreshServer) -> None:
-    """White space behind the key changes nothing."""
+def test_whitespace_after_the_key_is_ignored(end: str, fresh_server: FreshServer) -> None:
+    """Whitespace at the end of the key file is ignored."""
     server = fresh_server(start=False)
     key = server.data / "secret.key"
     key.write_text(key.read_text().strip() + end)
     server.new_key("more")
 
 
-def test_the_doctor_tells_a_missing_key_from_another(fresh_server: FreshServer) -> None:
-    """It changes nothing, whatever it finds."""
+def test_the_doctor_distinguishes_a_missing_key_from_a_wrong_one(fresh_server: FreshServer) -> None:
+    """The doctor reports which of the two it is, and creates no key."""
     server = fresh_server(start=False)
     key = server.data / "secret.key"
     key.write_text(OTHER)
-    assert "fail  key file: " in (told := server.cli("doctor", expect=1).stdout) and "another installation" in told
+    assert "fail  key file: " in (report := server.cli("doctor", expect=1).stdout) and "another installation" in report
     key.unlink()
     assert "secret.key is missing" in server.cli("doctor", expect=1).stdout
     assert not key.exists()
 
 
-def test_the_fingerprint_tells_nothing_of_the_key(fresh_server: FreshServer) -> None:
-    """The database holds 64 bits of a keyed hash, and neither the key nor a part of it."""
+def test_the_database_contains_no_part_of_the_key(fresh_server: FreshServer) -> None:
+    """The database has a 64-bit keyed hash of the key, and not the key itself."""
     server = fresh_server(start=False)
     key = server.data.joinpath("secret.key").read_text().strip()
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    [(stored,)] = here.execute("SELECT key_fingerprint FROM installation").fetchall()
-    here.close()
+    connection = apsw.Connection(str(server.data / "campanero.db"))
+    [(stored,)] = connection.execute("SELECT key_fingerprint FROM installation").fetchall()
+    connection.close()
     assert len(stored) == 16 and stored not in key
     content = b"".join(path.read_bytes() for path in server.data.glob("campanero.db*"))
     assert key.encode() not in content and bytes.fromhex(key) not in content
 
 
-def test_a_database_of_an_older_version_is_bound_to_its_key_once(fresh_server: FreshServer) -> None:
-    """Without its key it is not upgraded; with it, the key counts from then on."""
+def test_an_upgrade_binds_the_database_to_its_key(fresh_server: FreshServer) -> None:
+    """A database of an older version is upgraded only with its key, which is required from then on."""
     server = fresh_server(start=False)
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    here.execute("DROP TABLE installation; PRAGMA application_id = 0; PRAGMA user_version = 2")
-    here.close()
+    connection = apsw.Connection(str(server.data / "campanero.db"))
+    connection.execute("DROP TABLE installation; PRAGMA application_id = 0; PRAGMA user_version = 2")
+    connection.close()
     key = server.data / "secret.key"
     own = key.read_bytes()
     key.unlink()
-    assert "is missing" in refused(server, "serve")
-    assert "is missing" in refused(server, "key", "create", "more")
+    assert "is missing" in error_line(server, "serve")
+    assert "is missing" in error_line(server, "key", "create", "more")
     key.write_bytes(own)
     server.new_key("more")
     key.write_text(OTHER)
-    assert "another installation" in refused(server, "serve")
+    assert "another installation" in error_line(server, "serve")
 
 
 @pytest.mark.parametrize("turn", range(8))
-def test_a_first_start_that_is_killed_is_begun_again(fresh_server: FreshServer, turn: int) -> None:
-    """At whatever moment: what it left is not taken for an installation that lost its database or its key."""
+def test_a_killed_first_start_can_be_repeated(fresh_server: FreshServer, turn: int) -> None:
+    """After a kill at any moment of the first start, the next start succeeds."""
     server = fresh_server(start=False, set_up=False)
-    starting = subprocess.Popen(
+    process = subprocess.Popen(
         server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
@@ -166,23 +164,23 @@ def test_a_first_start_that_is_killed_is_begun_again(fresh_server: FreshServer, 
         assert time.monotonic() < end
         time.sleep(0.001)
     time.sleep(0.006 * turn)
-    os.killpg(starting.pid, signal.SIGKILL)
-    starting.wait()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
     server.start()
     server.stop()
 
 
-def test_a_failed_restoration_leaves_no_key_behind(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A new directory takes the key out of a backup only together with its database."""
+def test_a_failed_restore_leaves_no_key(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A restore into a new directory keeps the key of the backup only if it succeeds."""
     server = fresh_server(start=False)
-    whole = tmp_path / "whole.tar.gz"
-    server.cli("backup", str(whole), "--with-key")
-    cut = tmp_path / "cut.tar.gz"
-    cut.write_bytes(whole.read_bytes()[:-2000])
+    backup = tmp_path / "whole.tar.gz"
+    server.cli("backup", str(backup), "--with-key")
+    truncated = tmp_path / "cut.tar.gz"
+    truncated.write_bytes(backup.read_bytes()[:-2000])
     other = fresh_server(start=False, set_up=False)
-    refused(other, "restore", str(cut))
+    error_line(other, "restore", str(truncated))
     assert not (other.data / "secret.key").exists()
-    other.cli("restore", str(whole))
+    other.cli("restore", str(backup))
     assert (other.data / "secret.key").read_bytes() == (server.data / "secret.key").read_bytes()
     other.start()
     other.stop()

@@ -1,4 +1,4 @@
-"""Audiences that are too large for one transaction: frozen, cancelled and taken back in chunks, through kills."""
+"""Audiences that are too large for one transaction: fixed and cancelled in chunks, across kills."""
 
 import re
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from tests.journeys.conftest import MANY, Crowd
+from tests.journeys.conftest import CONTACTS, StartLarge
 from tests.kit.client import Client
 from tests.kit.patience import soon
 from tests.kit.server import EMAIL, Server
@@ -18,178 +18,186 @@ CONTENT = {"subject": "s", "body": "<p>Hi</p>", "from_email": "ana@bakery.exampl
 
 
 def send(api: Client, **body: Any) -> str:
-    """Send a campaign to everybody and answer its path."""
-    made = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
-    path = f"/campaigns/{made['id']}"
+    """Send a campaign to all contacts and return its path."""
+    campaign = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
+    path = f"/campaigns/{campaign['id']}"
     api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": 1}, **body}).expect(200)
     return path
 
 
-def seen(api: Client, path: str) -> dict[str, Any]:
-    """Return a campaign; its books must balance at every moment."""
-    found: dict[str, Any] = api.get(path).expect(200)
-    stats = found["stats"]
+def get_campaign(api: Client, path: str) -> dict[str, Any]:
+    """Return a campaign after checking that its counts add up."""
+    campaign: dict[str, Any] = api.get(path).expect(200)
+    stats = campaign["stats"]
     terms = [value for name, value in stats.items() if name not in ("audience", "accepted")]
-    assert stats["audience"] == found["audience_count"] == sum(terms)
-    return found
+    assert stats["audience"] == campaign["audience_count"] == sum(terms)
+    return campaign
 
 
-def until(api: Client, path: str, true: Callable[[dict[str, Any]], Any], seconds: float = 240) -> dict[str, Any]:
-    """Look at a campaign again and again until something holds; returns the last look."""
+def wait_until(
+    api: Client, path: str, condition: Callable[[dict[str, Any]], Any], seconds: float = 240
+) -> dict[str, Any]:
+    """Poll a campaign, checking its counts, until a condition is true; return the campaign."""
     end = time.monotonic() + seconds
-    while not true(found := seen(api, path)):
-        assert time.monotonic() < end, found
+    while not condition(row := get_campaign(api, path)):
+        assert time.monotonic() < end, row
         time.sleep(0.02)
-    return found
+    return row
 
 
-def ledger(server: Server, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Ask the database of a server."""
-    here = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+def query(server: Server, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Return all rows of a query on the database of a server."""
+    connection = apsw.Connection(str(server.data / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        return here.execute(sql, values).fetchall()
+        return connection.execute(sql, values).fetchall()
     finally:
-        here.close()
+        connection.close()
 
 
-def check_rows(server: Server, contacts: int = MANY) -> None:
-    """Everybody has one row, in the order of contacts under ids without a gap; who was skipped has the event."""
-    rows = ledger(server, "SELECT id, contact_id FROM message WHERE campaign_id = 1 ORDER BY id")
+def check_rows(server: Server, contacts: int = CONTACTS) -> None:
+    """Check that each contact has one message, in order and with consecutive ids, and each skipped one its event."""
+    rows = query(server, "SELECT id, contact_id FROM message WHERE campaign_id = 1 ORDER BY id")
     first = rows[0][0]
     assert rows == [(first + number, number + 1) for number in range(contacts)]
-    skipped = {one for (one,) in ledger(server, "SELECT 'message:' || id FROM message WHERE status = 'skipped'")}
-    told = [one for (one,) in ledger(server, "SELECT resource_uid FROM event WHERE event = 'email_skipped'")]
-    assert len(told) == len(skipped) and set(told) == skipped
+    skipped = {row for (row,) in query(server, "SELECT 'message:' || id FROM message WHERE status = 'skipped'")}
+    event_uids = [row for (row,) in query(server, "SELECT resource_uid FROM event WHERE event = 'email_skipped'")]
+    assert len(event_uids) == len(skipped) and set(event_uids) == skipped
 
 
-def test_everybody_has_one_row_and_sending_begins_before_the_last(crowd: Crowd, smtp_server: SmtpServer) -> None:
-    """The books balance at every look, nothing is complete before all rows stand, and each gets it once."""
+def test_sending_starts_before_the_audience_is_complete(large_server: StartLarge, smtp_server: SmtpServer) -> None:
+    """Counts add up at every poll, the campaign completes only after all rows exist, and each contact gets it once."""
     contacts = 120_000
-    server = crowd(contacts, relay=smtp_server.port)
+    server = large_server(contacts, relay=smtp_server.port)
     api = server.client()
     path = send(api)
-    looks: list[dict[str, Any]] = []
+    polls: list[dict[str, Any]] = []
 
-    def over(found: dict[str, Any]) -> bool:
-        looks.append(found)
-        return bool(found["status"] == "completed")
+    def is_completed(row: dict[str, Any]) -> bool:
+        polls.append(row)
+        return bool(row["status"] == "completed")
 
-    done = until(api, path, over)
+    completed = wait_until(api, path, is_completed)
     server.stop()
     check_rows(server, contacts)
-    begun = ledger(server, "SELECT min(first_attempt_at) FROM message")[0][0]
-    written = ledger(server, "SELECT max(updated_at) FROM message WHERE status = 'skipped'")[0][0]
-    sendable = ledger(server, "SELECT value FROM channel WHERE subscribed = 1 ORDER BY 1")
+    first_attempt = query(server, "SELECT min(first_attempt_at) FROM message")[0][0]
+    last_skip = query(server, "SELECT max(updated_at) FROM message WHERE status = 'skipped'")[0][0]
+    sendable = query(server, "SELECT value FROM channel WHERE subscribed = 1 ORDER BY 1")
 
-    assert looks[0]["freezing"] is not None and looks[0]["status"] == "active"
-    assert all(one["status"] == "active" for one in looks if one["freezing"])
-    assert (done["freezing"], done["audience_count"], done["stats"]["sent"]) == (None, contacts, len(sendable))
-    assert begun < written
+    assert polls[0]["freezing"] is not None and polls[0]["status"] == "active"
+    assert all(poll["status"] == "active" for poll in polls if poll["freezing"])
+    assert (completed["freezing"], completed["audience_count"], completed["stats"]["sent"]) == (
+        None,
+        contacts,
+        len(sendable),
+    )
+    assert first_attempt < last_skip
     assert sorted(message.to for message in smtp_server.messages) == [value for (value,) in sendable]
     assert not list((server.data / "audiences").iterdir())
 
 
-def test_kills_in_the_middle_write_nobody_twice(crowd: Crowd) -> None:
-    """Killed while the list is drawn and between chunks, again and again: the same rows as without."""
+def test_kills_while_fixing_the_audience(large_server: StartLarge) -> None:
+    """After repeated kills between chunks the rows are the same as without."""
     contacts = 120_000
-    server = crowd(contacts, 0.9)
+    server = large_server(contacts, 0.9)
     path = send(server.client(), hold_seconds=3600)
     server.kill()
     reached = []
     for _ in range(6):
         server.start()
-        found = until(server.client(), path, lambda one: not one["freezing"] or one["freezing"]["done"])
-        reached.append(found["audience_count"])
-        if not found["freezing"]:
+        row = wait_until(
+            server.client(), path, lambda campaign: not campaign["freezing"] or campaign["freezing"]["done"]
+        )
+        reached.append(row["audience_count"])
+        if not row["freezing"]:
             break
         server.kill()
     else:
         server.start()
-    done = until(server.client(), path, lambda one: not one["freezing"])
+    final = wait_until(server.client(), path, lambda campaign: not campaign["freezing"])
     server.stop()
 
-    assert (done["phase"], done["audience_count"]) == ("holding", contacts)
+    assert (final["phase"], final["audience_count"]) == ("holding", contacts)
     assert len([count for count in reached if 0 < count < contacts]) >= 2
     check_rows(server, contacts)
 
 
-def test_a_list_that_is_gone_is_drawn_again(crowd: Crowd) -> None:
-    """Without its file (a restored backup has none) a campaign goes on behind the last row."""
+def test_a_missing_audience_file_is_recreated(large_server: StartLarge) -> None:
+    """Without its file, as after a restore, the audience continues after the last row."""
     contacts = 120_000
-    server = crowd(contacts, 0.9)
+    server = large_server(contacts, 0.9)
     path = send(server.client(), hold_seconds=3600)
-    until(server.client(), path, lambda one: one["freezing"]["done"])
+    wait_until(server.client(), path, lambda campaign: campaign["freezing"]["done"])
     server.kill()
     for name in (server.data / "audiences").iterdir():
         name.unlink()
-    half = ledger(server, "SELECT count(*) FROM message")[0][0]
+    rows_before = query(server, "SELECT count(*) FROM message")[0][0]
     server.start()
-    until(server.client(), path, lambda one: not one["freezing"])
+    wait_until(server.client(), path, lambda campaign: not campaign["freezing"])
     server.stop()
-    rows = ledger(server, "SELECT contact_id FROM message ORDER BY id")
+    rows = query(server, "SELECT contact_id FROM message ORDER BY id")
 
-    assert 0 < half < contacts
+    assert 0 < rows_before < contacts
     assert [number for (number,) in rows] == list(range(1, contacts + 1))
 
 
-def test_the_page_says_how_far_it_is(crowd: Crowd) -> None:
-    """While rows are written the report names how many of how many stand, and follows by itself."""
-    server = crowd(120_000, 0.9)
+def test_the_report_shows_the_progress_of_the_audience(large_server: StartLarge) -> None:
+    """While rows are written the report shows their number and the total, and updates itself."""
+    server = large_server(120_000, 0.9)
     cookie = signed_in(server, EMAIL)
     path = send(server.client(), hold_seconds=3600)
-    until(server.client(), path, lambda one: one["freezing"]["total"])
+    wait_until(server.client(), path, lambda campaign: campaign["freezing"]["total"])
     shown = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text
-    until(server.client(), path, lambda one: not one["freezing"])
+    wait_until(server.client(), path, lambda campaign: not campaign["freezing"])
     after = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text
 
     assert re.search(r"writing down who gets it, <b>[\d\u202f,]+</b> of 120.000 people", shown)
     assert 'hx-trigger="every' in shown and "writing down" not in after
 
 
-def test_pause_while_freezing(crowd: Crowd, smtp_server: SmtpServer) -> None:
-    """The rows are written on, nothing leaves; then it goes on to the end."""
-    server = crowd(relay=smtp_server.port)
+def test_a_pause_while_the_audience_is_fixed(large_server: StartLarge, smtp_server: SmtpServer) -> None:
+    """After a pause rows are still written, but nothing leaves; after resuming the campaign completes."""
+    server = large_server(relay=smtp_server.port)
     api = server.client()
     gate = smtp_server.rules.hold("body")
     path = send(api)
     paused = api.post(f"{path}/pause").expect(200)
     gate.release()
-    whole = until(api, path, lambda one: not one["freezing"])
+    frozen = wait_until(api, path, lambda campaign: not campaign["freezing"])
     time.sleep(1)
-    left = len(smtp_server.messages)
+    sent_meanwhile = len(smtp_server.messages)
     api.post(f"{path}/resume").expect(200)
-    done = until(api, path, lambda one: one["status"] == "completed")
+    completed = wait_until(api, path, lambda campaign: campaign["status"] == "completed")
 
-    assert (paused["status"], whole["status"], whole["audience_count"]) == ("paused", "paused", MANY)
-    assert left <= 4 and done["stats"]["sent"] == len(smtp_server.messages) > 20
+    assert (paused["status"], frozen["status"], frozen["audience_count"]) == ("paused", "paused", CONTACTS)
+    assert sent_meanwhile <= 4 and completed["stats"]["sent"] == len(smtp_server.messages) > 20
 
 
-def test_others_write_meanwhile(crowd: Crowd) -> None:
-    """While a large audience is frozen and cancelled, a contact is changed without waiting for it."""
+def test_a_large_audience_does_not_block_writes(large_server: StartLarge) -> None:
+    """While a large audience is fixed and cancelled, updates of contacts stay fast."""
     contacts = 120_000
-    server = crowd(contacts, 0.9)
+    server = large_server(contacts, 0.9)
     api = server.client(validate=False, keep_alive=True)
     waits: list[float] = []
 
-    def look(found: dict[str, Any]) -> bool:
-        begun = time.monotonic()
+    def update_contact(row: dict[str, Any]) -> bool:
+        started = time.monotonic()
         api.patch(f"/contacts/{len(waits) + 1}", {"first_name": "New"}).expect(200)
-        waits.append(time.monotonic() - begun)
-        return not found["freezing"]
+        waits.append(time.monotonic() - started)
+        return not row["freezing"]
 
     path = send(api, hold_seconds=3600)
-    until(api, path, look)
-    frozen = len(waits)
+    wait_until(api, path, update_contact)
+    updates_while_freezing = len(waits)
     api.post(f"{path}/cancel").expect(200)
-    until(api, path, lambda one: look(one) and not one["stats"]["pending"])
+    wait_until(api, path, lambda campaign: update_contact(campaign) and not campaign["stats"]["pending"])
 
-    assert frozen > 3 and sorted(waits)[len(waits) * 9 // 10] < soon(0.1)
+    assert updates_while_freezing > 3 and sorted(waits)[len(waits) * 9 // 10] < soon(0.1)
 
 
-def test_a_large_segment_less_a_list(crowd: Crowd) -> None:
-    """Conditions of every kind of value are kept with the decision, and fix the same people as counting does."""
+def test_a_large_segment_with_an_excluded_list(large_server: StartLarge) -> None:
+    """The audience of a segment with all kinds of values, less a list, has the size that the preflight counted."""
     contacts = 60_000
-    server = crowd(contacts, 0.9)
+    server = large_server(contacts, 0.9)
     api = server.client()
     filters = [
         {"name": "contact_data.visits", "predicate": "gteq", "value": 1.5},
@@ -198,14 +206,14 @@ def test_a_large_segment_less_a_list(crowd: Crowd) -> None:
         {"name": "subscribed_email", "predicate": "eq", "value": True},
     ]
     segment = api.post("/segments", {"name": "Often", "filters": filters}).expect(201)["id"]
-    left_out = api.post("/lists", {"name": "Out", "contact_ids": list(range(1, 200))}).expect(201)["id"]
-    made = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
-    trigger = {"segment_id": segment, "contact_list_id": 1, "data": {"exclude_contact_list_ids": [left_out]}}
-    path = f"/campaigns/{made['id']}"
+    excluded_list = api.post("/lists", {"name": "Out", "contact_ids": list(range(1, 200))}).expect(201)["id"]
+    campaign = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
+    trigger = {"segment_id": segment, "contact_list_id": 1, "data": {"exclude_contact_list_ids": [excluded_list]}}
+    path = f"/campaigns/{campaign['id']}"
     api.patch(path, {"trigger_attributes": trigger}).expect(200)
     counted = api.get(f"{path}/preflight").expect(200)["facts"]["audience"]
     sent = api.post(f"{path}/send", {"hold_seconds": 3600}).expect(200)
-    done = until(api, path, lambda one: not one["freezing"])
+    completed = wait_until(api, path, lambda campaign: not campaign["freezing"])
 
     assert sent["freezing"] is not None
-    assert done["audience_count"] == counted > 20_000
+    assert completed["audience_count"] == counted > 20_000

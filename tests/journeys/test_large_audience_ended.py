@@ -1,4 +1,4 @@
-"""Audiences that are too large for one transaction: cancelled, taken back and deleted, in the middle and later."""
+"""Audiences that are too large for one transaction: cancelled, withdrawn and deleted."""
 
 import time
 from collections.abc import Iterator
@@ -6,102 +6,102 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from tests.journeys.conftest import MANY, Crowd
-from tests.journeys.test_large_audience import CONTENT, ledger, send, until
+from tests.journeys.conftest import CONTACTS, StartLarge
+from tests.journeys.test_large_audience import CONTENT, query, send, wait_until
 from tests.kit.smtp import SmtpServer
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_cancel(crowd: Crowd, smtp_server: SmtpServer, frozen: bool) -> None:
-    """Complete at once and silent, whether all rows stand or not; they end as cancelled, through a kill as well."""
-    server = crowd(relay=smtp_server.port, share=0.9)
+def test_cancelling(large_server: StartLarge, smtp_server: SmtpServer, frozen: bool) -> None:
+    """The campaign completes at once and sends nothing, whether all rows exist or not; the rows end as cancelled."""
+    server = large_server(relay=smtp_server.port, share=0.9)
     api = server.client()
     path = send(api, hold_seconds=3600)
     if frozen:
-        until(api, path, lambda one: not one["freezing"])
+        wait_until(api, path, lambda campaign: not campaign["freezing"])
     cancelled = api.post(f"{path}/cancel").expect(200)
     server.kill()
     api = server.start().client()
-    done = until(api, path, lambda one: not one["stats"]["pending"])
+    completed = wait_until(api, path, lambda campaign: not campaign["stats"]["pending"])
 
     assert (cancelled["status"], cancelled["phase"], cancelled["freezing"]) == ("completed", "cancelled", None)
-    assert done["stats"]["cancelled"] + done["stats"]["skipped"] == done["audience_count"]
-    assert done["audience_count"] == MANY or not frozen
+    assert completed["stats"]["cancelled"] + completed["stats"]["skipped"] == completed["audience_count"]
+    assert completed["audience_count"] == CONTACTS or not frozen
     assert api.post(f"{path}/resume").expect(422)["reason"] == "invalid_transition"
     assert smtp_server.messages == []
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_undo_and_send_again(crowd: Crowd, smtp_server: SmtpServer, frozen: bool) -> None:
-    """A draft at once; sent again it waits for the old rows to be gone, and everybody gets it once."""
-    server = crowd(relay=smtp_server.port)
+def test_undo_and_resend(large_server: StartLarge, smtp_server: SmtpServer, frozen: bool) -> None:
+    """Undone, the campaign is a draft at once; a new send returns 503 until the old rows are gone."""
+    server = large_server(relay=smtp_server.port)
     api = server.client()
     path = send(api, hold_seconds=3600)
     if frozen:
-        until(api, path, lambda one: not one["freezing"])
+        wait_until(api, path, lambda attempt: not attempt["freezing"])
     undone = api.patch(path, {"status": "draft"}).expect(200)
     if frozen:
         server.kill()
         api = server.start().client()
-    tries = [again := api.post(f"{path}/send")]
-    while again.status == 503:
-        assert again.headers["Retry-After"]
+    responses = [response := api.post(f"{path}/send")]
+    while response.status == 503:
+        assert response.headers["Retry-After"]
         time.sleep(0.1)
-        tries.append(again := api.post(f"{path}/send"))
-    done = until(api, path, lambda one: one["status"] == "completed")
+        responses.append(response := api.post(f"{path}/send"))
+    completed = wait_until(api, path, lambda attempt: attempt["status"] == "completed")
     server.stop()
     addresses = [message.to for message in smtp_server.messages]
 
     assert (undone["status"], undone["audience_count"], undone["freezing"]) == ("draft", 0, None)
-    assert {one.status for one in tries} <= {200, 503} and (len(tries) > 1 or not frozen)
-    assert (done["audience_count"], done["stats"]["sent"]) == (MANY, len(addresses))
+    assert {attempt.status for attempt in responses} <= {200, 503} and (len(responses) > 1 or not frozen)
+    assert (completed["audience_count"], completed["stats"]["sent"]) == (CONTACTS, len(addresses))
     assert len(set(addresses)) == len(addresses) > 20
 
 
-def test_taken_back_and_sent_to_others(crowd: Crowd) -> None:
-    """What was drawn for one send is never written for the next: the others get it, and nobody of the first."""
+def test_undo_and_send_to_another_list(large_server: StartLarge) -> None:
+    """After several undone sends only the last audience gets the campaign."""
     contacts = 120_000
-    server = crowd(contacts, 0.9)
+    server = large_server(contacts, 0.9)
     api = server.client()
     few = api.post("/lists", {"name": "Few", "contact_ids": [7, 8, 9]}).expect(201)["id"]
     many = api.post("/lists", {"name": "Many"}).expect(201)["id"]
-    here = apsw.Connection(str(server.data / "campanero.db"))
-    here.execute("INSERT INTO membership SELECT ?, id, 0 FROM contact WHERE id % 2", (many,)).fetchall()
-    here.close()
-    made = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
-    path = f"/campaigns/{made['id']}"
-    for group in (1, few, 1, many):
-        body = {"trigger_attributes": {"contact_list_id": group}, "hold_seconds": 3600}
-        while (answer := api.post(f"{path}/send", body)).status == 503:
+    connection = apsw.Connection(str(server.data / "campanero.db"))
+    connection.execute("INSERT INTO membership SELECT ?, id, 0 FROM contact WHERE id % 2", (many,)).fetchall()
+    connection.close()
+    campaign = api.post("/campaigns", {"name": "Large", "template_attributes": CONTENT}).expect(201)
+    path = f"/campaigns/{campaign['id']}"
+    for list_id in (1, few, 1, many):
+        body = {"trigger_attributes": {"contact_list_id": list_id}, "hold_seconds": 3600}
+        while (response := api.post(f"{path}/send", body)).status == 503:
             time.sleep(0.1)
-        answer.expect(200)
-        if group != many:
+        response.expect(200)
+        if list_id != many:
             api.patch(path, {"status": "draft"}).expect(200)
-    done = until(api, path, lambda one: not one["freezing"])
+    completed = wait_until(api, path, lambda campaign_row: not campaign_row["freezing"])
     server.stop()
-    rows = ledger(server, "SELECT contact_id FROM message ORDER BY id")
+    rows = query(server, "SELECT contact_id FROM message ORDER BY id")
 
-    assert done["audience_count"] == contacts // 2
+    assert completed["audience_count"] == contacts // 2
     assert [number for (number,) in rows] == list(range(1, contacts + 1, 2))
 
 
-def test_delete_while_freezing(crowd: Crowd, smtp_server: SmtpServer) -> None:
-    """It is gone at once; what has a row ends as cancelled, nothing leaves, and no list stays behind."""
-    server = crowd(relay=smtp_server.port, share=0.9)
+def test_deleting_while_the_audience_is_fixed(large_server: StartLarge, smtp_server: SmtpServer) -> None:
+    """The campaign is gone at once, open rows end, nothing leaves, and no audience file remains."""
+    server = large_server(relay=smtp_server.port, share=0.9)
     api = server.client()
     path = send(api, hold_seconds=3600)
-    until(api, path, lambda one: one["freezing"] is None or one["freezing"]["done"])
-    was = api.delete(path).expect(200)
-    gone = api.get(path).status
+    wait_until(api, path, lambda campaign: campaign["freezing"] is None or campaign["freezing"]["done"])
+    deleted = api.delete(path).expect(200)
+    status = api.get(path).status
 
     def waiting() -> Iterator[int]:
         while True:
-            yield ledger(server, "SELECT count(*) FROM message WHERE status IN ('held', 'queued')")[0][0]
+            yield query(server, "SELECT count(*) FROM message WHERE status IN ('held', 'queued')")[0][0]
             time.sleep(0.05)
 
     end = time.monotonic() + 30
     assert next(count for count in waiting() if count == 0 or time.monotonic() > end) == 0
     server.stop()
 
-    assert (was["status"], gone, smtp_server.messages) == ("active", 404, [])
+    assert (deleted["status"], status, smtp_server.messages) == ("active", 404, [])
     assert not list((server.data / "audiences").iterdir())

@@ -1,4 +1,4 @@
-"""The log of the real process: one object a line for machines, nobody named in it, and files that are put aside."""
+"""The log of the service: one JSON object a line, no personal data, and log rotation."""
 
 import json
 import os
@@ -19,49 +19,49 @@ from tests.kit.server import Server
 FILE = {"CAMPANERO_LOG__FILE": "campanero.log", "CAMPANERO_LOG__FORMAT": "json"}
 
 
-def broken(server: Server) -> Server:
-    """Let whatever asks for the brand fail."""
+def break_brand(server: Server) -> Server:
+    """Rename the table of brands, so that requests for the brand fail."""
     server.stop()
-    with closing(sqlite3.connect(server.data / "campanero.db")) as books:
-        books.execute("ALTER TABLE brand RENAME TO lost")
-        books.commit()
+    with closing(sqlite3.connect(server.data / "campanero.db")) as connection:
+        connection.execute("ALTER TABLE brand RENAME TO lost")
+        connection.commit()
     return server.start()
 
 
-def fail(server: Server) -> str:
-    """Provoke a fault, and return the id of its request."""
+def cause_error(server: Server) -> str:
+    """Cause a server error and return its request id."""
     return str(server.client(validate=False).get("/brand").expect(500)["request_id"])
 
 
 def entries(*files: Path) -> list[dict[str, Any]]:
-    """Return the entries of files, each of which is one object a line."""
+    """Return the entries of log files with one object a line."""
     return [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def until(path: Path, words: str) -> None:
-    """Wait until a file says something."""
+def wait_for_text(path: Path, text: str) -> None:
+    """Wait until a file contains a text."""
     end = time.monotonic() + 30
-    while not (path.exists() and words in path.read_text(encoding="utf-8")):
-        assert time.monotonic() < end, f"{path} does not say {words}"
+    while not (path.exists() and text in path.read_text(encoding="utf-8")):
+        assert time.monotonic() < end, f"{path} does not say {text}"
         time.sleep(0.02)
 
 
-def test_each_entry_is_one_object_a_line(fresh_server: FreshServer) -> None:
-    """Time, level, logger, message and the fields of a request; a whole traceback stands within its line."""
-    server = broken(fresh_server(env={"CAMPANERO_LOG__FORMAT": "json"}))
-    failed = fail(server)
+def test_json_log_entries(fresh_server: FreshServer) -> None:
+    """Each entry has time, level, logger and message; a traceback stays within its line."""
+    server = break_brand(fresh_server(env={"CAMPANERO_LOG__FORMAT": "json"}))
+    failed = cause_error(server)
     server.wait_for_line(failed)
     server.stop()
-    said = [json.loads(line) for line in server.lines if not line.startswith("Campanero is ready")]
-    assert all({"time", "level", "logger", "message"} <= one.keys() for one in said)
-    [entry] = [one for one in said if one.get("request_id") == failed]
+    log_entries = [json.loads(line) for line in server.lines if not line.startswith("Campanero is ready")]
+    assert all({"time", "level", "logger", "message"} <= log_entry.keys() for log_entry in log_entries)
+    [entry] = [log_entry for log_entry in log_entries if log_entry.get("request_id") == failed]
     assert (entry["level"], entry["method"], entry["path"]) == ("error", "GET", "/v1/my/brand")
     assert entry["trace"].startswith("Traceback") and "\n" in entry["trace"]
-    assert any("sending stopped" in one["message"] and one["level"] == "info" for one in said)
+    assert any("sending stopped" in log_entry["message"] and log_entry["level"] == "info" for log_entry in log_entries)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("request 1 /v1/my/contacts/ann.lee+x@example.org failed", "request 1 /v1/my/contacts/…@example.org failed"),
         ("/v1/my/contacts/ann%40example.org", "/v1/my/contacts/…%40example.org"),
@@ -73,58 +73,58 @@ def test_each_entry_is_one_object_a_line(fresh_server: FreshServer) -> None:
         ("key camp_live_0123456789 and whsec_abcdefgh", "key camp_live_… and …"),
     ],
 )  # fmt: skip
-def test_nobody_is_named_in_it(line: str, said: str) -> None:
-    """Mailboxes, numbers, passwords and tokens are taken out wherever they stand; the rest of a line stays."""
-    assert redact(line) == said
+def test_redaction(line: str, expected: str) -> None:
+    """Mailboxes, phone numbers, passwords and tokens are replaced; the rest of a line stays."""
+    assert redact(line) == expected
 
 
-def test_a_file_puts_itself_aside(fresh_server: FreshServer) -> None:
-    """It is private and in the data directory; large ones are numbered, no entry is lost, and the oldest go."""
+def test_log_rotation_by_size(fresh_server: FreshServer) -> None:
+    """Log files are private and of limited size and number, and no entry is lost."""
     sizes = {"CAMPANERO_LOG__FILE_MB": "0.1", "CAMPANERO_LOG__FILES": "50"}
-    server = broken(fresh_server(env=FILE | sizes))
+    server = break_brand(fresh_server(env=FILE | sizes))
     log = server.data / "campanero.log"
     ids = []
     while len(list(server.data.glob("campanero.log.*"))) < 3:
-        ids.append(fail(server))
+        ids.append(cause_error(server))
     server.stop()
     files = [log, *server.data.glob("campanero.log.*")]
-    assert sorted(one["request_id"] for one in entries(*files) if "request_id" in one) == sorted(ids)
+    assert sorted(entry["request_id"] for entry in entries(*files) if "request_id" in entry) == sorted(ids)
     assert all(path.stat().st_size <= 100_000 and stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
     assert "Traceback" not in server.output and "failed" not in server.output
     server.env["CAMPANERO_LOG__FILES"] = "1"
     server.start()
     before = (server.data / "campanero.log.1").stat().st_ino
     while (server.data / "campanero.log.1").stat().st_ino == before:
-        fail(server)
+        cause_error(server)
     assert not server.cli("doctor", expect=None).stdout.count("other users can read")
     server.stop()
 
 
-def test_others_may_put_it_aside(fresh_server: FreshServer) -> None:
-    """Renamed and told so by SIGHUP, or told nothing: the service goes on in a new file and lets go of the old one."""
-    server = broken(fresh_server(env=FILE))
+def test_log_rotation_by_other_programs(fresh_server: FreshServer) -> None:
+    """After its file is renamed, with or without SIGHUP, the service writes to a new file and closes the old one."""
+    server = break_brand(fresh_server(env=FILE))
     log, aside = server.data / "campanero.log", server.data / "aside"
-    first = fail(server)
-    until(log, first)
+    first = cause_error(server)
+    wait_for_text(log, first)
     log.rename(aside)
     os.kill(server.pid, signal.SIGHUP)
-    until(log, "")
-    held = {os.path.realpath(one) for one in Path(f"/proc/{server.pid}/fd").iterdir()}
-    assert str(log.resolve()) in held and str(aside.resolve()) not in held
-    second = fail(server)
-    until(log, second)
+    wait_for_text(log, "")
+    open_files = {os.path.realpath(descriptor) for descriptor in Path(f"/proc/{server.pid}/fd").iterdir()}
+    assert str(log.resolve()) in open_files and str(aside.resolve()) not in open_files
+    second = cause_error(server)
+    wait_for_text(log, second)
     log.rename(server.data / "aside2")
-    third = fail(server)
-    until(log, third)
+    third = cause_error(server)
+    wait_for_text(log, third)
     server.stop()
-    assert [one["request_id"] for one in entries(aside, server.data / "aside2", log) if "request_id" in one] == [
+    assert [entry["request_id"] for entry in entries(aside, server.data / "aside2", log) if "request_id" in entry] == [
         first, second, third,
     ]  # fmt: skip
 
 
-def test_a_file_that_cannot_be_written_is_told(fresh_server: FreshServer, tmp_path: Path) -> None:
-    """A place that is not there, or a name that is no log's: one clear line, exit 1."""
-    for name, words in ((str(tmp_path / "no" / "x.log"), "No such file or directory"), ("campanero.db", "log.file")):
+def test_an_invalid_log_file_prevents_the_start(fresh_server: FreshServer, tmp_path: Path) -> None:
+    """A missing directory or a forbidden name is reported in one line, with exit code 1."""
+    for name, text in ((str(tmp_path / "no" / "x.log"), "No such file or directory"), ("campanero.db", "log.file")):
         server = fresh_server(start=False, set_up=False, env={"CAMPANERO_LOG__FILE": name})
-        done = server.cli("serve", expect=1)
-        assert words in done.stderr and done.stderr.startswith("campanero: ") and done.stderr.count("\n") == 1
+        result = server.cli("serve", expect=1)
+        assert text in result.stderr and result.stderr.startswith("campanero: ") and result.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A forgotten password: the mail with the link, who sees it, and what the link opens, once (T13, T14, T18, T36)."""
+"""Password reset: the email with the link, who can see it, and that the link works once."""
 
 import re
 import time
@@ -18,14 +18,14 @@ _EVIL = {"X-Forwarded-Host": "evil.example", "Forwarded": "host=evil.example", "
 
 @pytest.fixture(scope="module")
 def sink() -> Iterator[SmtpServer]:
-    """Where mail goes."""
+    """The SMTP server that receives the mail."""
     with SmtpServer() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def server(sink: SmtpServer) -> Iterator[Server]:
-    """A server that sends, with somebody who only looks."""
+    """A server that sends through the sink, with a viewer beside the owner."""
     settings = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true"}
     with Server(relay=sink.port, env=settings).set_up() as running:
         running.give_address()
@@ -35,72 +35,74 @@ def server(sink: SmtpServer) -> Iterator[Server]:
         running.stop()
 
 
-def ask(server: Server, email: str, **headers: str) -> tuple[int, str]:
-    """Ask for a link, and answer what is said about it."""
+def request_reset(server: Server, email: str, **headers: str) -> tuple[int, str]:
+    """Request a reset link; return the status and the text of the page."""
     form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin", **headers}
-    answer = Client(server.url, validate=False).request("POST", "/forgot", f"email={email}".encode(), form)
-    return answer.status, answer.text
+    response = Client(server.url, validate=False).request("POST", "/forgot", f"email={email}".encode(), form)
+    return response.status, response.text
 
 
-def choose(server: Server, path: str, word: str) -> int:
-    """Choose a password by a link."""
-    stranger = object.__new__(Visitor)
-    stranger.api, stranger.cookie = Client(server.url, validate=False), ""
-    return stranger.send("POST", path, {"password": word}).status
+def set_password(server: Server, path: str, password: str) -> int:
+    """Set a password through a reset link and return the status."""
+    visitor = object.__new__(Visitor)
+    visitor.api, visitor.cookie = Client(server.url, validate=False), ""
+    return visitor.send("POST", path, {"password": password}).status
 
 
-def works(server: Server, word: str) -> bool:
-    """Return whether the owner signs in with a password."""
-    return Client(server.url).post("/v1/login", {"email": EMAIL, "password": word}).status == 200
+def can_sign_in(server: Server, password: str) -> bool:
+    """Return whether the owner can sign in with a password."""
+    return Client(server.url).post("/v1/login", {"email": EMAIL, "password": password}).status == 200
 
 
-def test_a_link_is_for_its_recipient_alone(server: Server, sink: SmtpServer) -> None:
-    """Known and unknown read alike; the link names our own host, nobody else sees it, and it opens once."""
-    known, unknown = ask(server, EMAIL, **_EVIL), ask(server, "nobody@example.org", **_EVIL)
+def test_a_reset_link(server: Server, sink: SmtpServer) -> None:
+    """Known and unknown addresses get the same page; the link uses our host, is shown to no user, and works once."""
+    known, unknown = request_reset(server, EMAIL, **_EVIL), request_reset(server, "nobody@example.org", **_EVIL)
     assert known == unknown and known[0] == 200 and EMAIL not in known[1]
     [mail] = sink.wait_for(1).messages
     source = mail.text() or ""
     assert mail.rcpt_to == [EMAIL] and b"evil.example" not in mail.raw
-    found = re.search(re.escape(server.url) + r"(/reset/[\w-]+)", source)
-    assert found, source
-    link, token = found[1], found[1].rpartition("/")[2]
+    match = re.search(re.escape(server.url) + r"(/reset/[\w-]+)", source)
+    assert match, source
+    link, token = match[1], match[1].rpartition("/")[2]
 
-    eye = Visitor(server, "eye@example.org")
+    viewer = Visitor(server, "eye@example.org")
     api = server.client()
     row = api.get("/messages", source_type="system").expect(200)[0]
     pages = ("/outbox", *(f"/outbox/{row['id']}{part}" for part in ("?view=message", "?view=source", "/html")))
-    seen = [api.get(f"/messages/{row['id']}").text, *(eye.send("GET", path).text for path in pages)]
+    seen = [api.get(f"/messages/{row['id']}").text, *(viewer.send("GET", path).text for path in pages)]
     assert all(token not in text for text in seen) and "/forgot" in seen[0]
     assert not any(token.encode() in path.read_bytes() for path in server.data.iterdir() if path.is_file())
     assert token not in server.output
 
-    here = Visitor(server, EMAIL)
-    assert choose(server, link, "short") == 422
-    assert choose(server, link[:-2] + ("AA" if link[-2:] != "AA" else "BB"), _NEW) == 410 and works(server, PASSWORD)
-    with ThreadPoolExecutor(6) as hands:
-        # Pressed six times at once, it counts once
-        assert sorted(hands.map(lambda _: choose(server, link, _NEW), range(6))) == [303] + [410] * 5
-    assert works(server, _NEW) and not works(server, PASSWORD) and here.send("GET", "/lists").status == 303
-    assert choose(server, link, PASSWORD) == 410 and works(server, _NEW)
+    owner = Visitor(server, EMAIL)
+    assert set_password(server, link, "short") == 422
+    assert set_password(server, link[:-2] + ("AA" if link[-2:] != "AA" else "BB"), _NEW) == 410 and can_sign_in(
+        server, PASSWORD
+    )
+    with ThreadPoolExecutor(6) as pool:
+        # Submitted six times at once, it succeeds once
+        assert sorted(pool.map(lambda _: set_password(server, link, _NEW), range(6))) == [303] + [410] * 5
+    assert can_sign_in(server, _NEW) and not can_sign_in(server, PASSWORD) and owner.send("GET", "/lists").status == 303
+    assert set_password(server, link, PASSWORD) == 410 and can_sign_in(server, _NEW)
 
 
-def test_a_flood_of_questions_is_three_mails(server: Server, sink: SmtpServer) -> None:
-    """Three an hour to an address, ten questions of a client; any change of the password ends what is on its way."""
+def test_limits_of_reset_requests(server: Server, sink: SmtpServer) -> None:
+    """An address gets three emails an hour and a client ten requests; a changed password invalidates all links."""
     before = len(sink.messages)
-    assert [ask(server, "eye@example.org")[0] for _ in range(6)] == [200] * 6
-    links = [found[0] for one in sink.wait_for(before + 3).messages[before:]
-             if (found := re.search(r"/reset/[\w-]+", one.text() or ""))]  # fmt: skip
+    assert [request_reset(server, "eye@example.org")[0] for _ in range(6)] == [200] * 6
+    links = [match[0] for message in sink.wait_for(before + 3).messages[before:]
+             if (match := re.search(r"/reset/[\w-]+", message.text() or ""))]  # fmt: skip
     assert len(links) == 3
     server.cli("user", "password", "--email", "eye@example.org", stdin=_NEW + "\n")
-    assert {choose(server, link, PASSWORD) for link in links} == {410}
-    assert [ask(server, f"n{n}@example.org")[0] for n in range(5)][-1] == 429
+    assert {set_password(server, link, PASSWORD) for link in links} == {410}
+    assert [request_reset(server, f"n{n}@example.org")[0] for n in range(5)][-1] == 429
     time.sleep(0.3)
     assert len(sink.messages) == before + 3
 
 
-def test_nothing_is_sent_where_mail_is_captured() -> None:
-    """What all who sign in could read is never written; the page says what helps instead."""
+def test_no_reset_email_with_the_capture_inbox() -> None:
+    """With the capture inbox, which all users can read, no link is created; the page names the command instead."""
     with Server().set_up() as server:
-        assert "campanero user password" in ask(server, EMAIL)[1]
+        assert "campanero user password" in request_reset(server, EMAIL)[1]
         assert server.client().get("/messages").expect(200) == []
         server.stop()

@@ -1,4 +1,4 @@
-"""Programs that read every link of a mail change nothing; the mailbox's one click and the page's button do."""
+"""Link scanners change nothing; the one-click POST and the button of the page do."""
 
 import re
 from typing import Any
@@ -19,46 +19,48 @@ CONSENT = ("subscribed", "opt_out_at", "opt_in_at", "verified", "suppression_rea
 BODY = "<p>Hi {{ first_name }}</p><a href='https://shop.example/x'>x</a> <a href='{{ preferences_url }}'>less</a>"
 
 
-def campaign(api: Client, many: int) -> list[dict[str, Any]]:
-    """Send to so many people and return their messages, with what each said."""
-    group = api.post("/lists", {"name": "Readers", "public": True}).expect(201)["id"]
-    people = [{"email": f"reader{n}@example.org", "list_ids": [group], "first_name": f"R{n}"} for n in range(many)]
-    for one in people:
-        api.post("/contacts", one).expect(201)
-    made = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "s", "body": BODY}}).expect(201)
-    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=120)
-    rows = api.all("/messages", campaign_id=made["id"])
-    assert len(rows) == many
-    return [api.get(f"/messages/{one['id']}").expect(200) for one in rows]
+def campaign(api: Client, count: int) -> list[dict[str, Any]]:
+    """Send a campaign to `many` contacts and return its messages with their content."""
+    list_id = api.post("/lists", {"name": "Readers", "public": True}).expect(201)["id"]
+    contacts = [{"email": f"reader{n}@example.org", "list_ids": [list_id], "first_name": f"R{n}"} for n in range(count)]
+    for row in contacts:
+        api.post("/contacts", row).expect(201)
+    created = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "s", "body": BODY}}).expect(201)
+    api.post(f"/campaigns/{created['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    api.wait(f"/campaigns/{created['id']}", lambda row: row["status"] == "completed", timeout=120)
+    rows = api.all("/messages", campaign_id=created["id"])
+    assert len(rows) == count
+    return [api.get(f"/messages/{row['id']}").expect(200) for row in rows]
 
 
 def consent(api: Client) -> list[Any]:
-    """Return all that a person decides about themselves, of everybody, with its evidence."""
-    found: list[Any] = []
-    for one in api.all("/contacts"):
-        kept = [[each[name] for name in CONSENT] for each in one["channels"]]
-        rows = api.get(f"/contacts/{one['id']}/consents").expect(200)
-        found.append((one["id"], kept, one["list_ids"], one["tracking"], [row["id"] for row in rows]))
-    return found
+    """Return the consent of all contacts, with its evidence."""
+    states: list[Any] = []
+    for contact in api.all("/contacts"):
+        channel_states = [[channel[name] for name in CONSENT] for channel in contact["channels"]]
+        rows = api.get(f"/contacts/{contact['id']}/consents").expect(200)
+        states.append(
+            (contact["id"], channel_states, contact["list_ids"], contact["tracking"], [row["id"] for row in rows])
+        )
+    return states
 
 
 def paths(message: dict[str, Any]) -> set[str]:
-    """Return every link of ours in a message, headers included."""
+    """Return the paths of our links in a message, including its headers."""
     text = f"{message['html']} {message['text']} {message['headers']}"
     return set(re.findall(r"http://127\.0\.0\.1:\d+(/[a-z]/[\w.-]+)", text))
 
 
 @pytest.fixture(scope="module")
 def mails(server: Server, full: bool) -> list[dict[str, Any]]:
-    """Delivered marketing, and one mail that asks for a confirmation."""
+    """Delivered marketing, and one confirmation email."""
     form = make_form(server, "Asked")
     submit(server, form, email="asked@example.org").expect(202)
     return [*letters(server, "asked@example.org"), *campaign(server.client(), 200 if full else 4)]
 
 
-def test_programs_that_read_links_change_nothing(server: Server, mails: list[dict[str, Any]], full: bool) -> None:
-    """GET, HEAD and OPTIONS of every link, as whoever they say they are, and POSTs without the words (T23, T25)."""
+def test_link_scanners_change_nothing(server: Server, mails: list[dict[str, Any]], full: bool) -> None:
+    """GET, HEAD and OPTIONS of every link, and POSTs without the one-click body, change no consent."""
     api = server.client()
     before = consent(api)
     client = server.client(None, validate=False, keep_alive=True)
@@ -68,8 +70,8 @@ def test_programs_that_read_links_change_nothing(server: Server, mails: list[dic
             seen.add(path[:3])
             for turn in range(20 if full else 7):
                 for method in ("GET", "HEAD", "OPTIONS"):
-                    answer = client.request(method, path, None, {"User-Agent": AGENTS[turn % len(AGENTS)]})
-                    assert answer.status in (200, 302, 404) and "Set-Cookie" not in answer.headers, (method, path)
+                    response = client.request(method, path, None, {"User-Agent": AGENTS[turn % len(AGENTS)]})
+                    assert response.status in (200, 302, 404) and "Set-Cookie" not in response.headers, (method, path)
             for body in (None, b"", b"x=1", b'{"List-Unsubscribe":"One-Click"}'):
                 client.request("POST", path, body, {"Content-Type": "application/x-www-form-urlencoded"})
     assert {"/u/", "/p/", "/d/"} <= seen
@@ -78,16 +80,16 @@ def test_programs_that_read_links_change_nothing(server: Server, mails: list[dic
         assert api.get("/events", event=name).json == [], name
 
 
-def test_a_browser_with_scripts_that_opens_the_pages_changes_nothing(
+def test_a_scanner_with_javascript_changes_nothing(
     server: Server, mails: list[dict[str, Any]], browser: Browser
 ) -> None:
-    """As the sandboxes of large mail services do: every page is opened, run and left alone."""
+    """Opening every page in a browser, as the sandboxes of mail services do, changes no consent."""
     api = server.client()
     before = consent(api)
     problems = Problems()
     page = new_page(browser, server.url, problems)
     for mail in mails[:3]:
-        for path in sorted(one for one in paths(mail) if one[:3] in ("/u/", "/p/", "/d/")):
+        for path in sorted(link_path for link_path in paths(mail) if link_path[:3] in ("/u/", "/p/", "/d/")):
             page.goto(path, wait_until="networkidle")
             page.evaluate(
                 "document.dispatchEvent(new Event('visibilitychange')); window.dispatchEvent(new Event('focus'))"
@@ -98,27 +100,27 @@ def test_a_browser_with_scripts_that_opens_the_pages_changes_nothing(
     assert api.get("/events", event="opt_out").json == []
 
 
-def test_one_click_and_the_button_do_what_they_say(
-    server: Server, mails: list[dict[str, Any]], browser: Browser
-) -> None:
-    """RFC 8058: a POST, no cookie, no redirect, as often as one likes, and only the owner is out; so the button."""
+def test_one_click_and_the_button_opt_out(server: Server, mails: list[dict[str, Any]], browser: Browser) -> None:
+    """The one-click POST (RFC 8058) and the button opt out their recipient only; the confirmation button opts in."""
     api = server.client()
-    asks, first, second, *others = mails
-    leave = {one["id"]: next(path for path in paths(one) if path.startswith("/u/")) for one in (first, second)}
+    confirmation, first, second, *others = mails
+    unsubscribe_paths = {
+        one["id"]: next(path for path in paths(one) if path.startswith("/u/")) for one in (first, second)
+    }
     for _ in range(2):
-        answer = ask(server, "POST", leave[first["id"]], {"List-Unsubscribe": "One-Click"})
-        assert answer.status == 200 and "Location" not in answer.headers and "Set-Cookie" not in answer.headers
+        response = ask(server, "POST", unsubscribe_paths[first["id"]], {"List-Unsubscribe": "One-Click"})
+        assert response.status == 200 and "Location" not in response.headers and "Set-Cookie" not in response.headers
     page = new_page(browser, server.url, Problems())
-    page.goto(leave[second["id"]])
+    page.goto(unsubscribe_paths[second["id"]])
     page.get_by_role("button", name="Unsubscribe").click()
     page.get_by_role("heading", name="You are unsubscribed").wait_for()
-    page.goto(link(asks))
+    page.goto(link(confirmation))
     page.get_by_role("button", name="Yes, subscribe me").click()
     page.get_by_role("heading", name="Thank you, you are subscribed").wait_for()
     page.context.close()
-    out = {one["to"] for one in (first, second)}
+    opted_out = {one["to"] for one in (first, second)}
     for one in api.all("/contacts"):
         (channel,) = one["channels"]
-        assert channel["subscribed"] is (channel["value"] not in out), channel["value"]
+        assert channel["subscribed"] is (channel["value"] not in opted_out), channel["value"]
     assert [one["data"]["source"] for one in api.get("/events", event="opt_out").json] == ["link", "one_click"]
     assert len(others) >= 2 and len(api.get("/events", event="double_opt_in_confirmed").json) == 1

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.conftest import FreshServer
-from tests.journeys.test_sending import completed, people, send
+from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.client import Client
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -29,7 +29,7 @@ def test_the_switch_keeps_everything_and_lets_it_go(relay: Server, smtp_server: 
     """Stopped, sends are accepted and wait as queued; let go, each arrives once and the reason is forgotten."""
     api = relay.client()
     stopped = api.patch("/account", {"sending_stopped": True, "stop_reason": "wrong prices"}).expect(200)
-    made = send(api, people(api, 4))
+    made = send(api, create_list(api, 4))
     single = api.post("/messages", {"to": "bo@people.example", **SINGLE}).expect(201)
     time.sleep(2.5)
     waiting = {row["status"] for row in api.get("/messages").json}
@@ -58,7 +58,7 @@ def test_the_file_stops_a_campaign_in_the_middle(relay: Server, smtp_server: Smt
     """Within a second nothing more leaves, bodies included; sends are taken; without the file all goes on by itself."""
     smtp_server.rules.delay("body", 0.1)
     api = relay.client()
-    made = send(api, people(api, 60))
+    made = send(api, create_list(api, 60))
     smtp_server.wait_for(8)
     (relay.data / "STOP").touch()
     time.sleep(SEEN_SECONDS)

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
-from tests.journeys.test_pace import limited, listed
-from tests.journeys.test_sending import completed, people, send
+from tests.journeys.test_pace import create_address_list, start_limited
+from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.patience import comes_to_rest
@@ -35,11 +35,11 @@ def test_a_limit_of_an_hour_says_when_it_opens(
     fresh_server: FreshServer, smtp_server: SmtpServer, browser: Browser, browser_problems: Problems
 ) -> None:
     """`limit of 5 an hour, next at 15:00`, in the account's zone: on the API, on the pages, and in the status."""
-    server = limited(fresh_server, smtp_server, rate_per_hour="5")
+    server = start_limited(fresh_server, smtp_server, rate_per_hour="5")
     api = server.client()
     api.patch("/account", {"time_zone": "Asia/Kathmandu"}).expect(200)
     begun = time.time()
-    made = send(api, people(api, 8))
+    made = send(api, create_list(api, 8))
     smtp_server.wait_for(5)
     found = waits(api, made, "hour_limit")
     status = api.wait("/delivery/status", lambda row: row["queue"]["in_hand"] == 0)
@@ -67,9 +67,9 @@ def test_a_limit_of_an_hour_says_when_it_opens(
 
 def test_what_people_decided_comes_first(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Scheduled, held, paused, stopped, the file: each is said, the more important first; a draft waits for nothing."""
-    server = limited(fresh_server, smtp_server, rate_per_second="1")
+    server = start_limited(fresh_server, smtp_server, rate_per_second="1")
     api = server.client()
-    group = people(api, 9)
+    group = create_list(api, 9)
     when = (datetime.now(UTC) + timedelta(days=2)).isoformat()
     content = {"subject": "x", "body": "<p>x</p>", "from_email": "ana@bakery.example"}
     body = {"trigger_attributes": {"contact_list_id": group}, "template_attributes": content, "scheduled_at": when}
@@ -97,9 +97,9 @@ def test_what_people_decided_comes_first(fresh_server: FreshServer, smtp_server:
 @pytest.mark.parametrize("rate", ["0", "20"])
 def test_a_relay_that_is_away_is_told(rate: str, fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Who cannot be reached, why, and when it is tried again; nothing of it is left once it is back."""
-    server = limited(fresh_server, smtp_server, probe_after="3s", rate_per_second=rate)
+    server = start_limited(fresh_server, smtp_server, probe_after="3s", rate_per_second=rate)
     api = server.client()
-    group = people(api, 4)
+    group = create_list(api, 4)
     smtp_server.stop()
     made = send(api, group)
     found = waits(api, made, "unreachable")
@@ -119,9 +119,9 @@ def test_a_spared_group_and_retries_are_told(fresh_server: FreshServer, smtp_ser
     """A group that asked for less, with its words; and where only retries are left, when the next one is."""
     smtp_server.rules.refuse("rcpt", "*@gmail.com", code=421, text="4.7.0 too much from you")
     smtp_server.rules.refuse("rcpt", "*@later.example", code=450, text="4.2.0 come back")
-    server = limited(fresh_server, smtp_server, slow_down="60s", retry_after="90")
+    server = start_limited(fresh_server, smtp_server, slow_down="60s", retry_after="90")
     api = server.client()
-    slow = send(api, listed(server, *[f"g{n}@gmail.com" for n in range(9)], "ok@fine.example"))
+    slow = send(api, create_address_list(server, *[f"g{n}@gmail.com" for n in range(9)], "ok@fine.example"))
     found = waits(api, slow, "group")
     status = api.get("/delivery/status").expect(200)
 
@@ -130,7 +130,7 @@ def test_a_spared_group_and_retries_are_told(fresh_server: FreshServer, smtp_ser
     [group] = status["groups"]
     assert (group["group"], group["provider"], group["connections"]) == ("google", "relay", 2)
     assert status["open"] and status["obstacles"] == []
-    again = send(api, listed(server, "x@later.example", name="Later"))
+    again = send(api, create_address_list(server, "x@later.example", name="Later"))
     told = waits(api, again, "retries")
     assert 60 <= seconds_until(told["until"]) <= 110
     row = api.get("/messages", campaign_id=again["id"]).json[0]

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.model import documents
 from tests.model.interpreter import Event, Flow, Person, end_run, ignore_reason, record_event, start_run, update_run
-from tests.model.stage import PEOPLE, Example, Tally, Environment
+from tests.model.stage import PEOPLE, Environment, Example, Tally
 
 MAX_FLOWS = 3
 any_contact = st.integers(0, PEOPLE - 1)

@@ -9,7 +9,7 @@ from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
 from tests.kit.recipients import UNLIMITED
 from tests.model.machine import FlowMachine
-from tests.model.stage import Tally, Environment
+from tests.model.stage import Environment, Tally
 
 # A seed whose few examples are rich in events
 SEED = 5
