@@ -32,9 +32,9 @@ def contact_ids(api: Client, group: int) -> dict[str, int]:
     return {row["channels"][0]["value"]: row["id"] for row in api.all("/contacts", list_id=group)}
 
 
-def number_of(address: str) -> int:
+def number_of(recipient: str) -> int:
     """Return the number within an address."""
-    return int(re.sub(r"\D", "", address))
+    return int(re.sub(r"\D", "", recipient))
 
 
 def skip_reasons(api: Client, path: str) -> dict[str, str]:

@@ -45,7 +45,7 @@ def busiest_second(times: list[float]) -> int:
 def peak_concurrency(smtp: SmtpServer, domain: str) -> int:
     """Return the highest number of concurrent transactions to a domain, from RCPT until the message is stored."""
     starts = [(entry.time, 1) for entry in smtp.phases("rcpt") if entry.rcpt_to[0].endswith(domain)]
-    since = min(time for time, _ in starts)
+    since = min(moment for moment, _ in starts)
     ends = [(message.time, -1) for message in smtp.messages if message.to.endswith(domain) and message.time >= since]
     open_now = peak = 0
     for _, step in sorted(starts + ends):

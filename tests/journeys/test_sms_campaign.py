@@ -1,4 +1,4 @@
-"""A campaign of SMS from its draft to its report, through a provider that answers and tells as Twilio does."""
+"""An SMS campaign from draft to report, through a provider that behaves like Twilio."""
 
 import re
 from collections.abc import Iterator
@@ -22,93 +22,98 @@ HINT = "STOP to leave"
 
 
 class Bakery:
-    """A service that sends through the provider, with the words of these tests."""
+    """A service that sends SMS through the test provider, with helpers of these tests."""
 
     def __init__(self, server: Server, provider: FakeSms, clock: TestClock) -> None:
         self.server, self.provider, self.clock = server, provider, clock
         self.api: Client = server.client()
         self.numbers = iter(f"+1415555{number:04}" for number in range(100, 9_999))
 
-    def people(self, name: str, count: int, **more: Any) -> tuple[int, list[str]]:
-        """Make a list of people with numbers of their own; return it and the numbers."""
-        group = int(self.api.post("/lists", {"name": name}).expect(201)["id"])
+    def create_list(self, name: str, count: int, **fields: Any) -> tuple[int, list[str]]:
+        """Create a list of contacts; return its id and their phone numbers."""
+        list_id = int(self.api.post("/lists", {"name": name}).expect(201)["id"])
         phones = [next(self.numbers) for _ in range(count)]
         for index, phone in enumerate(phones):
-            body = {"phone": phone, "first_name": f"Ann{index}", "data": {"code": f"K{index}"}, "list_ids": [group]}
-            self.api.post("/contacts", body | more).expect(201)
-        return group, phones
+            body = {"phone": phone, "first_name": f"Ann{index}", "data": {"code": f"K{index}"}, "list_ids": [list_id]}
+            self.api.post("/contacts", body | fields).expect(201)
+        return list_id, phones
 
-    def draft(self, group: int, body: str = BODY, **more: Any) -> int:
-        """Make a draft of SMS to a list."""
-        asked = {"name": "Bread", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
-                 "template_attributes": {"body": body}, **more}  # fmt: skip
-        return int(self.api.post("/campaigns", asked).expect(201)["id"])
+    def create_draft(self, list_id: int, body: str = BODY, **fields: Any) -> int:
+        """Create an SMS draft to a list and return its id."""
+        request = {"name": "Bread", "channel": "sms", "trigger_attributes": {"contact_list_id": list_id},
+                 "template_attributes": {"body": body}, **fields}  # fmt: skip
+        return int(self.api.post("/campaigns", request).expect(201)["id"])
 
-    def sent(self, group: int, body: str = BODY) -> Any:
-        """Send a campaign and wait until it is completed."""
-        made = self.draft(group, body)
-        assert self.api.post(f"/campaigns/{made}/send").expect(200)["status"] == "active"
-        return self.until(made, "completed")
+    def send_and_wait(self, list_id: int, body: str = BODY) -> Any:
+        """Send a campaign and return it once it is completed."""
+        campaign_id = self.create_draft(list_id, body)
+        assert self.api.post(f"/campaigns/{campaign_id}/send").expect(200)["status"] == "active"
+        return self.wait_for_phase(campaign_id, "completed")
 
-    def until(self, campaign: int, phase: str) -> Any:
+    def wait_for_phase(self, campaign: int, phase: str) -> Any:
         """Wait until a campaign is in a phase."""
         return self.api.wait(f"/campaigns/{campaign}", lambda row: row["phase"] == phase, 60)
 
-    def at(self, seconds: float) -> str:
-        """Return a moment so many seconds from now."""
+    def time_in(self, seconds: float) -> str:
+        """Return the time in `seconds` from now."""
         return datetime.fromtimestamp(self.clock.now() + seconds, UTC).isoformat()
 
     def rows(self, campaign: int) -> dict[str, Any]:
-        """Return the messages of a campaign by number."""
+        """Return the messages of a campaign, by phone number."""
         return {row["to"]: row for row in self.api.all("/messages", campaign_id=campaign)}
 
 
 @pytest.fixture(scope="module")
 def bakery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bakery]:
-    """One for the tests of this module; it must end well."""
+    """A service for the tests of this module."""
     directory = Path(tmp_path_factory.mktemp("bakery"))
     clock = TestClock(directory / "clock")
     with FakeSms(directory, clock) as provider:
         env = provider.env | {"CAMPANERO_SMS__RETRY_AFTER": "1,1,1", "CAMPANERO_SMS__COUNTRIES": "US,DE"}
         with Server(clock=clock, env=env).set_up() as server:
-            made = Bakery(server, provider, clock)
-            made.api.patch("/account", {"name": "Bakery", "sms_opt_out_hint": HINT}).expect(200)
-            yield made
+            service = Bakery(server, provider, clock)
+            service.api.patch("/account", {"name": "Bakery", "sms_opt_out_hint": HINT}).expect(200)
+            yield service
             server.stop()
 
 
-def test_everybody_gets_their_own_once(bakery: Bakery) -> None:
-    """Each their words from our number; who left, has no number or lives elsewhere is skipped with the reason.
+def test_an_sms_campaign(bakery: Bakery) -> None:
+    """Each contact gets its own text once from our number; others are skipped with their reason.
 
-    What the provider tells of them and what people do is in rows, report, events and webhooks' events.
+    Receipts, clicks and a STOP appear in messages, report and events.
     """
     api, provider = bakery.api, bakery.provider
-    group, phones = bakery.people("Everybody", 6)
-    api.post("/contacts", {"email": "mail@example.org", "list_ids": [group]}).expect(201)
-    api.post("/contacts", {"phone": "+33612345678", "list_ids": [group]}).expect(201)
-    german = api.post("/contacts", {"phone": "+4915112345678", "first_name": "Zoë Ж", "list_ids": [group]}).expect(201)
-    left = api.post("/contacts", {"phone": next(bakery.numbers), "list_ids": [group]}).expect(201)
-    api.patch(f"/contacts/{left['id']}", {"opt_in": False}).expect(200)
-    done = bakery.sent(group)
+    list_id, phones = bakery.create_list("Everybody", 6)
+    api.post("/contacts", {"email": "mail@example.org", "list_ids": [list_id]}).expect(201)
+    api.post("/contacts", {"phone": "+33612345678", "list_ids": [list_id]}).expect(201)
+    german_contact = api.post(
+        "/contacts", {"phone": "+4915112345678", "first_name": "Zoë Ж", "list_ids": [list_id]}
+    ).expect(201)
+    opted_out = api.post("/contacts", {"phone": next(bakery.numbers), "list_ids": [list_id]}).expect(201)
+    api.patch(f"/contacts/{opted_out['id']}", {"opt_in": False}).expect(200)
+    completed = bakery.send_and_wait(list_id)
 
-    assert done["stats"] | {"audience": 10, "sent": 7, "skipped": 3, "accepted": 7, "pending": 0} == done["stats"]
-    taken = {one.to: one for one in provider.accepted if one.to in {*phones, "+4915112345678"}}
-    assert len(taken) == len([one for one in provider.accepted if one.to in taken]) == 7
+    assert (
+        completed["stats"] | {"audience": 10, "sent": 7, "skipped": 3, "accepted": 7, "pending": 0}
+        == completed["stats"]
+    )
+    taken = {accepted.to: accepted for accepted in provider.accepted if accepted.to in {*phones, "+4915112345678"}}
+    assert len(taken) == len([accepted for accepted in provider.accepted if accepted.to in taken]) == 7
     for index, phone in enumerate(phones):
-        said = re.fullmatch(rf"Bakery: hi Ann{index}! Bread: (\S+) K{index} {HINT}", taken[phone].body)
-        assert said is not None and taken[phone].sender == NUMBER
-        assert said[1].startswith(f"{bakery.server.url}/c/") and len(said[1].rpartition("/")[2]) <= 25
-    rows = bakery.rows(done["id"])
+        match = re.fullmatch(rf"Bakery: hi Ann{index}! Bread: (\S+) K{index} {HINT}", taken[phone].body)
+        assert match is not None and taken[phone].sender == NUMBER
+        assert match[1].startswith(f"{bakery.server.url}/c/") and len(match[1].rpartition("/")[2]) <= 25
+    rows = bakery.rows(completed["id"])
     assert {rows[phone]["provider_id"] for phone in phones} == {taken[phone].sid for phone in phones}
     assert rows[phones[0]]["segments"] == 1 and rows["+4915112345678"]["segments"] == 2
-    reasons = {row["skip_reason"] for row in api.all("/messages", campaign_id=done["id"], status="skipped")}
+    reasons = {row["skip_reason"] for row in api.all("/messages", campaign_id=completed["id"], status="skipped")}
     assert reasons == {"no_channel", "country_not_allowed", "unsubscribed"}
-    _told(bakery, done["id"], phones, taken)
-    assert api.get(f"/contacts/{german['id']}").expect(200)["channels"][0]["sent_count"] == 1
+    _check_report(bakery, completed["id"], phones, taken)
+    assert api.get(f"/contacts/{german_contact['id']}").expect(200)["channels"][0]["sent_count"] == 1
 
 
-def _told(bakery: Bakery, campaign: int, phones: list[str], taken: dict[str, Any]) -> None:
-    """Let the provider tell and people act, and hold it against the report."""
+def _check_report(bakery: Bakery, campaign: int, phones: list[str], taken: dict[str, Any]) -> None:
+    """Report receipts, a click and a STOP, and check the campaign's report."""
     api, provider = bakery.api, bakery.provider
     for phone in phones[:4]:
         assert provider.report(taken[phone], "delivered").status < 300
@@ -119,22 +124,22 @@ def _told(bakery: Bakery, campaign: int, phones: list[str], taken: dict[str, Any
     assert provider.write(bakery.server.url, phones[0], "Stop.").status == 200
     bakery.clock.advance(5)
 
-    def is_told(report: Any) -> bool:
+    def is_counted(report: Any) -> bool:
         return bool(report["clicks"]["people"]["count"] == 1 and report["unsubscribes"]["count"] == 1)
 
-    report = api.wait(f"/campaigns/{campaign}/report", is_told, 30)
+    report = api.wait(f"/campaigns/{campaign}/report", is_counted, 30)
     terms = {one["name"]: one["count"] for one in report["ledger"]["terms"]}
     assert terms["delivered"] == 4 and terms["bounced"] == 1 and terms["sent"] == 2 and report["ledger"]["adds_up"]
     assert report["bounces"]["count"] == 1 and report["opens"]["total"] == 0 and report["domains"] == []
     assert report["links"][0]["url"] == "https://bakery.example/menu?a=1&b=2" and report["links"][0]["total_human"] == 1
     assert report["sms"]["parts"] == 8
-    american, german = report["sms"]["countries"][:2]
-    assert (american["country"], american["delivered"], american["bounced"], american["clicked"]) == ("US", 4, 1, 1)
-    assert (german["country"], german["accepted"], german["parts"]) == ("DE", 1, 2)
-    behind = api.get(german["people"].removeprefix("/v1/my")).expect(200)
-    assert [row["to"] for row in behind] == ["+4915112345678"]
-    who = api.get(report["unsubscribes"]["people"].removeprefix("/v1/my")).expect(200)
-    assert [row["to"] for row in who] == [phones[0]]
+    us, germany = report["sms"]["countries"][:2]
+    assert (us["country"], us["delivered"], us["bounced"], us["clicked"]) == ("US", 4, 1, 1)
+    assert (germany["country"], germany["accepted"], germany["parts"]) == ("DE", 1, 2)
+    german_messages = api.get(germany["people"].removeprefix("/v1/my")).expect(200)
+    assert [row["to"] for row in german_messages] == ["+4915112345678"]
+    unsubscribed = api.get(report["unsubscribes"]["people"].removeprefix("/v1/my")).expect(200)
+    assert [row["to"] for row in unsubscribed] == [phones[0]]
     events = {row["event"] for row in api.all("/events") if row["data"].get("campaign_id") == campaign}
     assert {
         "sms_sent",
@@ -146,144 +151,151 @@ def _told(bakery: Bakery, campaign: int, phones: list[str], taken: dict[str, Any
     } <= events
 
 
-def test_a_test_is_marked_and_counted_nowhere(bakery: Bakery) -> None:
-    """To a number that is named, or the contact's; the campaign is still a draft that nobody got."""
+def test_a_test_sms(bakery: Bakery) -> None:
+    """A test SMS goes to a given number or the contact's, is marked, and is not counted for the campaign."""
     api = bakery.api
-    group, (phone,) = bakery.people("Tests", 1)
-    draft = bakery.draft(group)
-    template = api.get(f"/campaigns/{draft}").expect(200)["template"]["id"]
-    contact = api.get("/contacts", list_id=group).expect(200)[0]["id"]
-    answer = api.post(f"/templates/{template}/send_test", {"phones": ["+1 (415) 555-9999"], "contact_id": contact})
-    (result,) = answer.expect(200)["results"]
-    found = api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
-    (taken,) = bakery.provider.to("+14155559999")
+    list_id, (phone,) = bakery.create_list("Tests", 1)
+    campaign_id = bakery.create_draft(list_id)
+    template = api.get(f"/campaigns/{campaign_id}").expect(200)["template"]["id"]
+    contact = api.get("/contacts", list_id=list_id).expect(200)[0]["id"]
+    response = api.post(f"/templates/{template}/send_test", {"phones": ["+1 (415) 555-9999"], "contact_id": contact})
+    (result,) = response.expect(200)["results"]
+    message = api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
+    (accepted,) = bakery.provider.to("+14155559999")
 
     assert (result["to"], result["email"], result["phone"]) == ("+14155559999", None, "+14155559999")
-    assert taken.body.startswith("[Test] Bakery: hi Ann0! ") and taken.body.endswith(f"K0 {HINT}")
-    assert (found["test"], found["source_type"], found["campaign_id"], found["segments"]) == (True, "test", None, 1)
-    assert api.get(f"/campaigns/{draft}").expect(200)["sent_count"] == 0
-    theirs = api.post(f"/templates/{template}/send_test", {"contact_id": contact}).expect(200)["results"][0]
-    assert theirs["to"] == phone
+    assert accepted.body.startswith("[Test] Bakery: hi Ann0! ") and accepted.body.endswith(f"K0 {HINT}")
+    assert (message["test"], message["source_type"], message["campaign_id"], message["segments"]) == (
+        True,
+        "test",
+        None,
+        1,
+    )
+    assert api.get(f"/campaigns/{campaign_id}").expect(200)["sent_count"] == 0
+    to_contact = api.post(f"/templates/{template}/send_test", {"contact_id": contact}).expect(200)["results"][0]
+    assert to_contact["to"] == phone
     foreign = api.post(f"/templates/{template}/send_test", {"phone": "+33612345678"}).expect(200)
     assert (foreign["sent"], foreign["results"][0]["error"]) == (0, "country_not_allowed")
-    refused = api.post(f"/templates/{template}/send_test", {"email": "a@example.org"}).expect(422)["validation_errors"]
-    assert set(refused) == {"email", "phone"}
-    codes = {one["code"] for one in api.get(f"/campaigns/{draft}/preflight").expect(200)["warnings"]}
+    errors = api.post(f"/templates/{template}/send_test", {"email": "a@example.org"}).expect(422)["validation_errors"]
+    assert set(errors) == {"email", "phone"}
+    codes = {one["code"] for one in api.get(f"/campaigns/{campaign_id}/preflight").expect(200)["warnings"]}
     assert "not_tested" not in codes
 
 
-def test_it_can_be_taken_back_and_stopped(bakery: Bakery) -> None:
-    """Undone in its hold nobody gets it; paused nothing more leaves; cancelled it never does."""
+def test_undo_pause_and_cancel(bakery: Bakery) -> None:
+    """Undone in its hold, paused or cancelled, a campaign sends nothing more."""
     api, provider = bakery.api, bakery.provider
-    group, phones = bakery.people("Held", 30)
-    draft = bakery.draft(group)
-    assert api.post(f"/campaigns/{draft}/send", {"hold_seconds": 600}).expect(200)["phase"] == "holding"
-    assert api.patch(f"/campaigns/{draft}", {"status": "draft"}).expect(200)["phase"] == "draft"
-    assert not [one for one in provider.accepted if one.to in phones] and not bakery.rows(draft)
+    list_id, phones = bakery.create_list("Held", 30)
+    campaign_id = bakery.create_draft(list_id)
+    assert api.post(f"/campaigns/{campaign_id}/send", {"hold_seconds": 600}).expect(200)["phase"] == "holding"
+    assert api.patch(f"/campaigns/{campaign_id}", {"status": "draft"}).expect(200)["phase"] == "draft"
+    assert not [one for one in provider.accepted if one.to in phones] and not bakery.rows(campaign_id)
 
     provider.hold("slow", accept=False)
-    api.post(f"/campaigns/{draft}/send").expect(200)
+    api.post(f"/campaigns/{campaign_id}/send").expect(200)
     provider.wait_reached("slow")
-    assert api.post(f"/campaigns/{draft}/pause").expect(200)["phase"] == "paused"
+    assert api.post(f"/campaigns/{campaign_id}/pause").expect(200)["phase"] == "paused"
     provider.release("slow")
     provider.behave()
-    # What was in hand ends; the rest waits for a person
-    api.wait("/messages", lambda rows: not rows, campaign_id=draft, status="sending")
-    few = {one.to for one in provider.accepted if one.to in phones}
-    assert len(few) <= 16
-    assert api.post(f"/campaigns/{draft}/resume").expect(200)["status"] == "active"
-    done = bakery.until(draft, "completed")
-    assert done["stats"]["sent"] == 30 == len([one for one in provider.accepted if one.to in phones])
+    # SMS in flight are completed; the rest waits
+    api.wait("/messages", lambda rows: not rows, campaign_id=campaign_id, status="sending")
+    sent_before_pause = {one.to for one in provider.accepted if one.to in phones}
+    assert len(sent_before_pause) <= 16
+    assert api.post(f"/campaigns/{campaign_id}/resume").expect(200)["status"] == "active"
+    completed = bakery.wait_for_phase(campaign_id, "completed")
+    assert completed["stats"]["sent"] == 30 == len([one for one in provider.accepted if one.to in phones])
 
-    group, phones = bakery.people("Stopped", 3)
-    late = bakery.draft(group, scheduled_at=bakery.at(3600))
-    assert api.post(f"/campaigns/{late}/send").expect(200)["phase"] == "scheduled"
-    assert api.post(f"/campaigns/{late}/cancel").expect(200)["phase"] == "cancelled"
+    list_id, phones = bakery.create_list("Stopped", 3)
+    scheduled_id = bakery.create_draft(list_id, scheduled_at=bakery.time_in(3600))
+    assert api.post(f"/campaigns/{scheduled_id}/send").expect(200)["phase"] == "scheduled"
+    assert api.post(f"/campaigns/{scheduled_id}/cancel").expect(200)["phase"] == "cancelled"
     assert not [one for one in provider.accepted if one.to in phones]
 
 
-def test_it_stays_what_it_was_when_it_went_out(bakery: Bakery) -> None:
-    """Who it is from and how to leave are fixed with the words, whatever the account says while it waits."""
+def test_sender_and_hint_are_fixed_when_sending(bakery: Bakery) -> None:
+    """Sender and opt-out hint are those of the moment of sending, whatever changes during the hold."""
     api, provider = bakery.api, bakery.provider
-    group, phones = bakery.people("Fixed", 2)
-    draft = bakery.draft(group)
-    api.post(f"/campaigns/{draft}/send", {"hold_seconds": 600}).expect(200)
+    list_id, phones = bakery.create_list("Fixed", 2)
+    campaign_id = bakery.create_draft(list_id)
+    api.post(f"/campaigns/{campaign_id}/send", {"hold_seconds": 600}).expect(200)
     api.patch("/account", {"sms_opt_out_hint": "QUIT to quit", "sms_from": "+15005550001"}).expect(200)
     bakery.clock.advance(610)
-    bakery.until(draft, "completed")
-    taken = [one for one in provider.accepted if one.to in phones]
+    bakery.wait_for_phase(campaign_id, "completed")
+    accepted = [one for one in provider.accepted if one.to in phones]
 
-    assert [one.sender for one in taken] == [NUMBER] * 2 and all(one.body.endswith(HINT) for one in taken)
-    row = bakery.rows(draft)[phones[0]]
+    assert [one.sender for one in accepted] == [NUMBER] * 2 and all(one.body.endswith(HINT) for one in accepted)
+    row = bakery.rows(campaign_id)[phones[0]]
     assert api.get(f"/messages/{row['id']}").expect(200)["text"] == provider.to(phones[0])[0].body
-    again = api.post(f"/campaigns/{draft}/duplicate").expect(201)
-    assert (again["phase"], again["channel"], again["name"]) == ("draft", "sms", "Bread (copy)")
-    assert again["template"]["body"] == BODY and again["trigger"]["contact_list_id"] == group
-    api.post(f"/campaigns/{again['id']}/send").expect(200)
-    bakery.until(again["id"], "completed")
+    duplicate = api.post(f"/campaigns/{campaign_id}/duplicate").expect(201)
+    assert (duplicate["phase"], duplicate["channel"], duplicate["name"]) == ("draft", "sms", "Bread (copy)")
+    assert duplicate["template"]["body"] == BODY and duplicate["trigger"]["contact_list_id"] == list_id
+    api.post(f"/campaigns/{duplicate['id']}/send").expect(200)
+    bakery.wait_for_phase(duplicate["id"], "completed")
     assert {(one.sender, one.body[-12:]) for one in provider.accepted[-2:]} == {("+15005550001", "QUIT to quit")}
     api.patch("/account", {"sms_opt_out_hint": HINT, "sms_from": None}).expect(200)
 
 
-def test_it_starts_at_its_time(bakery: Bakery) -> None:
-    """Armed, it goes out once its time has come, to those who are in the audience then."""
-    group, phones = bakery.people("Later", 2)
-    draft = bakery.draft(group, scheduled_at=bakery.at(1800))
-    assert bakery.api.post(f"/campaigns/{draft}/send").expect(200)["phase"] == "scheduled"
+def test_a_scheduled_sms_campaign(bakery: Bakery) -> None:
+    """A scheduled campaign starts at its time."""
+    list_id, phones = bakery.create_list("Later", 2)
+    campaign_id = bakery.create_draft(list_id, scheduled_at=bakery.time_in(1800))
+    assert bakery.api.post(f"/campaigns/{campaign_id}/send").expect(200)["phase"] == "scheduled"
     bakery.clock.advance(1810)
-    done = bakery.until(draft, "completed")
+    completed = bakery.wait_for_phase(campaign_id, "completed")
 
-    assert done["stats"]["sent"] == 2 and {one.to for one in bakery.provider.accepted} >= set(phones)
+    assert completed["stats"]["sent"] == 2 and {one.to for one in bakery.provider.accepted} >= set(phones)
 
 
-def test_a_night_is_waited_for_and_told(bakery: Bakery) -> None:
-    """While it is quiet where everybody lives the campaign says so, with the time it goes on; then all get it."""
+def test_quiet_hours_of_all_recipients(bakery: Bakery) -> None:
+    """While all recipients have quiet hours the campaign waits and says until when; then all get it."""
     api, provider = bakery.api, bakery.provider
     local = datetime.fromtimestamp(bakery.clock.now(), ZoneInfo("America/Los_Angeles"))
     hours = {"from": f"{local - timedelta(hours=1):%H:%M}", "to": f"{local + timedelta(hours=1):%H:%M}"}
     api.patch("/account", {"sms_quiet_hours": hours}).expect(200)
-    group, phones = bakery.people("Night", 3)
-    draft = bakery.draft(group)
-    api.post(f"/campaigns/{draft}/send").expect(200)
+    list_id, phones = bakery.create_list("Night", 3)
+    campaign_id = bakery.create_draft(list_id)
+    api.post(f"/campaigns/{campaign_id}/send").expect(200)
 
     def is_resting(row: Any) -> bool:
         return bool(row["waiting"] and row["waiting"]["reason"] == "quiet_hours")
 
-    told = api.wait(f"/campaigns/{draft}", is_resting, 30)
-    assert "quiet hours where 3 people live, next at" in told["waiting"]["text"] and told["waiting"]["until"]
-    assert {row["status"] for row in bakery.rows(draft).values()} == {"held"}
+    waiting_row = api.wait(f"/campaigns/{campaign_id}", is_resting, 30)
+    assert (
+        "quiet hours where 3 people live, next at" in waiting_row["waiting"]["text"] and waiting_row["waiting"]["until"]
+    )
+    assert {row["status"] for row in bakery.rows(campaign_id).values()} == {"held"}
     bakery.clock.advance(3600 + 180)
-    done = bakery.until(draft, "completed")
+    completed = bakery.wait_for_phase(campaign_id, "completed")
     api.patch("/account", {"sms_quiet_hours": None}).expect(200)
 
-    assert done["stats"]["sent"] == 3 == len([one for one in provider.accepted if one.to in phones])
+    assert completed["stats"]["sent"] == 3 == len([one for one in provider.accepted if one.to in phones])
 
 
-def test_a_refusal_is_explained_and_can_be_sent_again(bakery: Bakery) -> None:
-    """A number that is none is a problem with its meaning; once the reason is gone a person sends it again."""
+def test_a_rejected_sms_can_be_resent(bakery: Bakery) -> None:
+    """The report explains a rejection without the number, and a user can send the message again."""
     api, provider = bakery.api, bakery.provider
-    group, phones = bakery.people("Refused", 2)
+    list_id, phones = bakery.create_list("Refused", 2)
     provider.refuse(21408, phones[0], times=1, text="Permission to send to this region is not enabled: " + phones[0])
-    done = bakery.sent(group)
-    problems = api.get(f"/campaigns/{done['id']}/report").expect(200)["problems"]
+    completed = bakery.send_and_wait(list_id)
+    problems = api.get(f"/campaigns/{completed['id']}/report").expect(200)["problems"]
 
-    assert done["stats"] | {"failed": 1, "sent": 1} == done["stats"]
+    assert completed["stats"] | {"failed": 1, "sent": 1} == completed["stats"]
     assert problems[0]["count"] == 1 and phones[0] not in problems[0]["text"] and problems[0]["meaning"]
-    failed = bakery.rows(done["id"])[phones[0]]
+    failed = bakery.rows(completed["id"])[phones[0]]
     api.post(f"/messages/{failed['id']}/retry").expect(200)
     api.wait(f"/messages/{failed['id']}", lambda row: row["status"] == "sent")
-    assert bakery.until(done["id"], "completed")["stats"]["sent"] == 2
+    assert bakery.wait_for_phase(completed["id"], "completed")["stats"]["sent"] == 2
     assert len(provider.to(phones[0])) == 1
 
 
-def test_a_test_keys_campaign_stays_here(bakery: Bakery) -> None:
-    """Whatever the transport, it goes to the inbox, marked as a test, and counts for nobody."""
+def test_a_test_key_sends_sms_to_the_capture_inbox(bakery: Bakery) -> None:
+    """A campaign sent with a test key is captured, marked as a test and not counted."""
     api = bakery.server.client(bakery.server.new_key("test", "--test"))
-    group, phones = bakery.people("Capture", 2)
-    draft = bakery.draft(group)
-    assert api.post(f"/campaigns/{draft}/send").expect(200)["status"] == "active"
-    done = bakery.until(draft, "completed")
-    kept = [row for row in bakery.api.all("/capture") if row["to"] in phones]
+    list_id, phones = bakery.create_list("Capture", 2)
+    campaign_id = bakery.create_draft(list_id)
+    assert api.post(f"/campaigns/{campaign_id}/send").expect(200)["status"] == "active"
+    completed = bakery.wait_for_phase(campaign_id, "completed")
+    captured = [row for row in bakery.api.all("/capture") if row["to"] in phones]
 
-    assert done["stats"]["sent"] == 2 and done["sent_count"] == 0
-    assert len(kept) == 2 and not [one for one in bakery.provider.accepted if one.to in phones]
+    assert completed["stats"]["sent"] == 2 and completed["sent_count"] == 0
+    assert len(captured) == 2 and not [one for one in bakery.provider.accepted if one.to in phones]

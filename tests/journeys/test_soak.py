@@ -1,4 +1,4 @@
-"""A week of use, driven by the clock: memory, file handles, threads, temporary files and the log stay bounded."""
+"""A week of use with a simulated clock: memory, file handles, threads, temporary files and WAL stay bounded."""
 
 import http.client
 from contextlib import closing
@@ -15,8 +15,8 @@ from tests.kit.vitals import Vitals
 from tests.ui.test_roles import signed_in
 
 _MB = 1_000_000
-# What is set aside for a log that a long look held open (`journal_size_limit`), and what a usual day needs of it
-_MAX_LOG = 24 * _MB
+# `journal_size_limit` of a WAL that a long read held open, and the need of a usual day
+_MAX_WAL_BYTES = 24 * _MB
 LETTER = {"from_email": "ana@bakery.example", "from_name": "Ana"}
 PAGES = (
     "/", "/contacts", "/contacts?search=p1", "/campaigns", "/templates", "/flows", "/inbox", "/activity", "/lists",
@@ -25,11 +25,11 @@ PAGES = (
 
 
 class Week:
-    """A team that works: a file of newcomers each day, a campaign, a flow, readers, a shop that tells, open pages."""
+    """A team at work: imports, campaigns, a flow, recipients, an online shop, open pages."""
 
     def __init__(self, server: Server, clock: TestClock, people: int, hours: int) -> None:
         self.server, self.clock, self.people, self.hours = server, clock, people, hours
-        # Whether answers are as they should be is said elsewhere; here that would be most of the work
+        # Responses are validated in other tests; here that would be most of the work
         self.api = server.client(keep_alive=True, validate=False)
         steps = [
             {"subject": "Thank you", "body": "<p>For your order</p>", **LETTER},
@@ -37,19 +37,19 @@ class Week:
             {"subject": "How was it?", "body": "<p>Tell us <a href='https://bakery.example/t'>here</a></p>", **LETTER},
         ]
         flow = {"name": "Orders", "trigger": {"event": "order_paid"}, "steps": steps}
-        made = self.api.post("/flows", flow)
-        self.api.post(f"/flows/{made.expect(201)['id']}/activate").expect(200)
+        flow_response = self.api.post("/flows", flow)
+        self.api.post(f"/flows/{flow_response.expect(201)['id']}/activate").expect(200)
 
     def day(self, number: int) -> None:
-        """Let a day pass, with all that happens on it."""
-        group = self.api.post("/lists", {"name": f"Newcomers {number}"}).expect(201)["id"]
-        self._import(number, group)
-        self._campaign(number, group)
+        """Simulate a day."""
+        list_id = self.api.post("/lists", {"name": f"Newcomers {number}"}).expect(201)["id"]
+        self._import(number, list_id)
+        self._campaign(number, list_id)
         self._orders(number)
-        self._look()
+        self._visit_pages()
         for _ in range(4):
             self.clock.advance(hours=self.hours)
-            self._rest()
+            self._wait_until_idle()
 
     def _import(self, number: int, group: int) -> None:
         lines = "".join(f"p{number}-{one}@example.org,Name{one},{one}\n" for one in range(self.people))
@@ -62,8 +62,10 @@ class Week:
     def _campaign(self, number: int, group: int) -> None:
         words = {"subject": f"Letter {number} for {{{{ first_name }}}}", **LETTER}
         words["body"] = "<p>Bread <a href='https://bakery.example/{{ first_name }}'>today</a></p>"
-        made = self.api.post("/campaigns", {"name": f"Letter {number}", "template_attributes": words}).expect(201)
-        path = f"/campaigns/{made['id']}"
+        flow_response = self.api.post("/campaigns", {"name": f"Letter {number}", "template_attributes": words}).expect(
+            201
+        )
+        path = f"/campaigns/{flow_response['id']}"
         self.api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
         self.clock.advance(60)
         self.api.wait(path, lambda row: row["status"] == "completed", timeout=300)
@@ -85,7 +87,7 @@ class Week:
             self.api.post("/contacts", {"email": "no"}, headers={"Idempotency-Key": f"x{number}-{one}"}).expect(422)
         upload_picture(self.api, saved(photo(400 + number, 300), "PNG")).expect(201)
 
-    def _look(self) -> None:
+    def _visit_pages(self) -> None:
         cookie = signed_in(self.server, EMAIL)
         with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as browser:
             for _ in range(2):
@@ -95,31 +97,31 @@ class Week:
                     answer.read()
                     assert answer.status == 200, (path, answer.status)
         for _ in range(30):
-            # Who goes away in the middle
+            # Clients that disconnect before the response
             with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as lost:
                 lost.request("GET", "/v1/my/contacts?limit=100", headers={"Authorization": f"Bearer {self.api.key}"})
 
-    def _rest(self) -> None:
+    def _wait_until_idle(self) -> None:
         self.api.wait("/messages", lambda waiting: not waiting, timeout=300, status="queued", limit=1)
 
 
-def bounded(days: list[Vitals]) -> None:
-    """Hold what the last days took against the first ones, when all had been used once."""
+def check_bounds(days: list[Vitals]) -> None:
+    """Check the last days against the first ones, when everything had been used once."""
     early, late = days[1:3], days[-2:]
     table = vitals.told(days)
-    # The pages of the database that are mapped count to nobody's memory
-    most, now = max(one.own for one in early), min(one.own for one in late)
-    assert now < 1.1 * most + 8 * _MB, table
-    assert min(one.handles for one in late) <= max(one.handles for one in early) + 5, table
-    assert min(one.threads for one in late) <= max(one.threads for one in early) + 3, table
+    # Mapped database pages do not count as own memory
+    early_memory, late_memory = max(vitals_row.own for vitals_row in early), min(vitals_row.own for vitals_row in late)
+    assert late_memory < 1.1 * early_memory + 8 * _MB, table
+    assert min(vitals_row.handles for vitals_row in late) <= max(vitals_row.handles for vitals_row in early) + 5, table
+    assert min(vitals_row.threads for vitals_row in late) <= max(vitals_row.threads for vitals_row in early) + 3, table
     assert late[-1].temporary <= early[0].temporary, table
-    assert max(one.log for one in days) < _MAX_LOG, table
+    assert max(vitals_row.log for vitals_row in days) < _MAX_WAL_BYTES, table
 
 
-def test_a_week_leaves_nothing_behind(
+def test_a_week_of_use_leaks_nothing(
     fresh_server: FreshServer, clock: TestClock, tmp_path: Path, full: bool, capsys: Any
 ) -> None:  # fmt: skip
-    """Seven days of a small team; with `--full` six weeks of a larger one, whose events go after thirty days."""
+    """A week of a small team; with `--full` six weeks of a larger one, whose events are deleted after 30 days."""
     count, people, hours = (21, 1_000, 12) if full else (7, 100, 6)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -132,7 +134,7 @@ def test_a_week_leaves_nothing_behind(
     if full:
         with capsys.disabled():
             print(f"\n{vitals.told(days)}")
-    bounded(days)
+    check_bounds(days)
     assert "Traceback" not in server.output, server.output[-3000:]
     assert server.client().get("/contacts", limit=1).status == 200
     server.stop()

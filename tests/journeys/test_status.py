@@ -1,4 +1,4 @@
-"""`campanero status` beside the running service, without it, and on a terminal."""
+"""`campanero status` with a running service, without one, and on a terminal."""
 
 import json
 import os
@@ -22,160 +22,162 @@ from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
 
-def status(server: Server) -> dict[str, Any]:
-    """Return what the command says as JSON."""
-    found: dict[str, Any] = json.loads(server.cli("status", "--json").stdout)
-    return found
+def read_status(server: Server) -> dict[str, Any]:
+    """Return the JSON output of the command."""
+    output: dict[str, Any] = json.loads(server.cli("status", "--json").stdout)
+    return output
 
 
-def under_way(server: Server, smtp: SmtpServer) -> None:
-    """Begin a send of which some are accepted, and which then stands still in the middle of a message."""
+def start_blocked_send(server: Server, smtp: SmtpServer) -> None:
+    """Start a slow send and wait until ten messages are accepted."""
     api = server.client()
-    number = len(smtp.messages) + 10
+    message_count = len(smtp.messages) + 10
     smtp.rules.delay("body", 0.05)
     send(api, crowd(api, 400))
-    smtp.wait_for(number)
+    smtp.wait_for(message_count)
 
 
-def test_it_tells_what_runs(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Beside the service: a send with its speed and its end, what waits, what today brought; as text and as JSON."""
+def test_status_of_a_running_service(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Shows a send with its rate and time left, the queue and today's counts, as text and as JSON."""
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
-    under_way(server, smtp_server)
-    found = status(server)
-    assert found["service"] == {
+    start_blocked_send(server, smtp_server)
+    report = read_status(server)
+    assert report["service"] == {
         "running": True, "process": server.pid, "listen": f"127.0.0.1:{server.port}", "state": "ready",
     }  # fmt: skip
-    [task] = found["tasks"]
+    [task] = report["tasks"]
     assert (task["kind"], task["state"], task["total"]) == ("send", "sending", 400)
     assert 0 < task["done"] < 400 and task["per_second"] > 0 and task["left_seconds"] > 0
-    email, sms = found["queue"]
+    email, sms = report["queue"]
     assert email["due"] > 0 and email["last_minute"] >= task["done"]
     assert not any(value for name, value in sms.items() if name != "channel")
-    assert found["today"][0]["sent"] > 0 and found["storage"]["database_bytes"] > 0
+    assert report["today"][0]["sent"] > 0 and report["storage"]["database_bytes"] > 0
     text = server.cli("status").stdout
     assert f"runs as process {server.pid}, ready on" in text and re.search(r"of 400 +\d+/s", text)
 
 
-def test_it_needs_no_service(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """After a kill the same numbers are there, without a speed; where nothing is, it says how to begin."""
+def test_status_without_a_service(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """After a kill the same tasks are shown without a rate; without an installation it says how to start."""
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
-    under_way(server, smtp_server)
+    start_blocked_send(server, smtp_server)
     server.kill()
-    found = status(server)
-    assert found["service"]["running"] is False
-    assert [(one["kind"], one["per_second"], one["left_seconds"]) for one in found["tasks"]] == [("send", None, None)]
+    report = read_status(server)
+    assert report["service"]["running"] is False
+    assert [(task["kind"], task["per_second"], task["left_seconds"]) for task in report["tasks"]] == [
+        ("send", None, None)
+    ]
     (server.data / "STOP").touch()
     text = server.cli("status").stdout
     assert "the service is not running" in text and "STOP" in text and "/s " not in text
-    # The number of a process that is gone may be anybody's
+    # The pid of a dead process may have been reused
     (server.data / "serve.lock").write_text(f"{os.getpid()}\n127.0.0.1:1\n")
-    assert status(server)["service"]["running"] is False
+    assert read_status(server)["service"]["running"] is False
     empty = fresh_server(start=False, set_up=False)
-    done = empty.cli("status", expect=1)
-    assert "start with campanero serve" in done.stderr and not empty.data.exists()
+    result = empty.cli("status", expect=1)
+    assert "start with campanero serve" in result.stderr and not empty.data.exists()
 
 
-def test_what_a_person_stopped_is_told(fresh_server: FreshServer) -> None:
-    """With the words of who stopped it."""
+def test_status_shows_who_stopped_sending(fresh_server: FreshServer) -> None:
+    """Stopped sending is shown with its reason."""
     server = fresh_server()
     api = server.client()
     api.patch("/account", {"sending_stopped": True, "stop_reason": "we moved"}).expect(200)
-    assert status(server)["stopped"] == ["sending is stopped for Bakery: we moved"]
+    assert read_status(server)["stopped"] == ["sending is stopped for Bakery: we moved"]
 
 
-def test_an_export_is_told_while_it_goes(fresh_server: FreshServer) -> None:
-    """Somebody reads a large file slowly: it stands there with its rows, and is gone when they have left."""
+def test_status_shows_a_running_export(fresh_server: FreshServer) -> None:
+    """An export that a client reads slowly is shown with its rows, and disappears when the client is gone."""
     server = fresh_server()
     api = server.client()
     crowd(api, 800)
     server.stop()
-    with closing(sqlite3.connect(server.data / "campanero.db")) as books:
-        # More than the system takes for somebody who does not read
-        books.execute("UPDATE contact SET data = json_object('note', hex(zeroblob(15000)))")
-        books.commit()
+    with closing(sqlite3.connect(server.data / "campanero.db")) as connection:
+        # More than the socket buffers hold
+        connection.execute("UPDATE contact SET data = json_object('note', hex(zeroblob(15000)))")
+        connection.commit()
     server.start()
     headers = {"Authorization": f"Bearer {api.key}"}
-    found: list[Any] = []
-    link = slow_reader(server, "/v1/my/exports/contacts.jsonl", headers)
+    exports: list[Any] = []
+    slow_socket = request_without_reading(server, "/v1/my/exports/contacts.jsonl", headers)
     end = time.monotonic() + 60
     try:
-        while not (found := [one for one in status(server)["tasks"] if one["kind"] == "export"]):
+        while not (exports := [task for task in read_status(server)["tasks"] if task["kind"] == "export"]):
             assert time.monotonic() < end
     finally:
-        link.close()
-    assert (found[0]["name"], found[0]["total"]) == ("contacts.jsonl", 800)
-    while any(one["kind"] == "export" for one in status(server)["tasks"]):
+        slow_socket.close()
+    assert (exports[0]["name"], exports[0]["total"]) == ("contacts.jsonl", 800)
+    while any(task["kind"] == "export" for task in read_status(server)["tasks"]):
         assert time.monotonic() < end
     assert not list(server.data.glob("exports.json*"))
 
 
-def slow_reader(server: Server, path: str, headers: dict[str, str]) -> Any:
-    """Ask for a file and read nothing of it."""
-    link = socket.socket()
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    link.connect(("127.0.0.1", server.port))
+def request_without_reading(server: Server, path: str, headers: dict[str, str]) -> Any:
+    """Request a file without reading the response."""
+    client_socket = socket.socket()
+    client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client_socket.connect(("127.0.0.1", server.port))
     lines = [f"GET {path} HTTP/1.1", "Host: h", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-    link.sendall("\r\n".join(lines).encode())
-    return link
+    client_socket.sendall("\r\n".join(lines).encode())
+    return client_socket
 
 
 class Terminal:
-    """A command on a terminal of so many columns and lines."""
+    """A command on a pseudo-terminal of a given size."""
 
-    def __init__(self, server: Server, *words: str, columns: int = 60, lines: int = 24) -> None:
-        self.here, there = pty.openpty()
-        termios.tcsetwinsize(there, (lines, columns))
+    def __init__(self, server: Server, *arguments: str, columns: int = 60, lines: int = 24) -> None:
+        self.master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (lines, columns))
         env = {**server.env, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
         env = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
         self.process = subprocess.Popen(
-            server._command(*words), env=env, cwd=server.home, stdin=there, stdout=there, stderr=there,
+            server._command(*arguments), env=env, cwd=server.home, stdin=slave, stdout=slave, stderr=slave,
             start_new_session=True,
         )  # fmt: skip
-        os.close(there)
-        self.said = ""
+        os.close(slave)
+        self.output = ""
 
-    def until(self, pattern: str, timeout: float = 60) -> None:
-        """Read until it has said something."""
+    def read_until(self, pattern: str, timeout: float = 60) -> None:
+        """Read the output until it matches a pattern."""
         end = time.monotonic() + timeout
-        while not re.search(pattern, self.said, re.DOTALL):
-            assert time.monotonic() < end, self.said
-            if select.select([self.here], [], [], 0.1)[0]:
+        while not re.search(pattern, self.output, re.DOTALL):
+            assert time.monotonic() < end, self.output
+            if select.select([self.master], [], [], 0.1)[0]:
                 try:
-                    self.said += os.read(self.here, 65_536).decode("utf-8", "replace")
-                except OSError:  # it has ended
+                    self.output += os.read(self.master, 65_536).decode("utf-8", "replace")
+                except OSError:  # the process has ended
                     break
 
-    def end(self) -> int:
-        """Press Ctrl C, and return the exit code."""
+    def interrupt(self) -> int:
+        """Send SIGINT and return the exit code."""
         self.process.send_signal(signal.SIGINT)
-        self.until(r"\x1b\[\?25h")
+        self.read_until(r"\x1b\[\?25h")
         return self.process.wait(30)
 
 
-def test_on_a_terminal_it_is_drawn_in_its_place(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Frames follow each other in the same lines, none wider or longer than the screen; Ctrl C ends it well."""
+def test_watch_on_a_terminal(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Frames replace each other and fit the screen; SIGINT ends with exit code 0."""
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
-    under_way(server, smtp_server)
+    start_blocked_send(server, smtp_server)
     for lines in (24, 8):
         terminal = Terminal(server, "status", "--watch", columns=60, lines=lines)
-        terminal.until(r"(\x1b\[\d+F.*){2}\x1b\[J")
-        assert terminal.end() == 0
-        frames = re.split(r"\x1b\[\d+F", terminal.said)
+        terminal.read_until(r"(\x1b\[\d+F.*){2}\x1b\[J")
+        assert terminal.interrupt() == 0
+        frames = re.split(r"\x1b\[\d+F", terminal.output)
         assert len(frames) >= 3 and "Campanero" in frames[1]
         for frame in frames[:-1]:
             drawn = re.sub(r"\x1b\[[?0-9]*[a-zA-Z]", "", frame).split("\r\n")[:-1]
             assert len(drawn) <= lines - 1 and max(map(len, drawn)) <= 60
-        assert set(re.findall(r"\x1b\[(\d+)F", terminal.said)) == {str(len(drawn))}
+        assert set(re.findall(r"\x1b\[(\d+)F", terminal.output)) == {str(len(drawn))}
     server.stop()
 
 
-def test_elsewhere_it_writes_line_after_line(server: Server, api: Client, tmp_path: Path) -> None:
-    """Into a file or a pipe: a line for what is new, with its moment and without escapes; as JSON an object a line."""
-    said: dict[str, str] = {}
+def test_watch_without_a_terminal(server: Server, api: Client, tmp_path: Path) -> None:
+    """Into a pipe it writes lines with a timestamp and without escapes; with `--json` one object a line."""
+    outputs: dict[str, str] = {}
     for option in ("--watch", "--json"):
-        words = ("status", "--watch") if option == "--watch" else ("status", "--watch", "--json")
+        arguments = ("status", "--watch") if option == "--watch" else ("status", "--watch", "--json")
         process = subprocess.Popen(
-            server._command(*words), env=server.env, cwd=server.home, text=True,
+            server._command(*arguments), env=server.env, cwd=server.home, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         assert process.stdout is not None
@@ -183,7 +185,7 @@ def test_elsewhere_it_writes_line_after_line(server: Server, api: Client, tmp_pa
         process.send_signal(signal.SIGINT)
         lines += process.stdout.readlines()
         assert process.wait(30) == 0
-        said[option] = "".join(lines)
-    assert "\x1b" not in said["--watch"]
-    assert re.match(r"\S+Z service: ready, process \d+\n\S+Z queue email: 0 due", said["--watch"])
-    assert {json.loads(line)["version"] for line in said["--json"].splitlines()} == {"0.1.0"}
+        outputs[option] = "".join(lines)
+    assert "\x1b" not in outputs["--watch"]
+    assert re.match(r"\S+Z service: ready, process \d+\n\S+Z queue email: 0 due", outputs["--watch"])
+    assert {json.loads(line)["version"] for line in outputs["--json"].splitlines()} == {"0.1.0"}

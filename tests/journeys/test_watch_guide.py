@@ -1,4 +1,4 @@
-"""What the guide for whoever watches gives to Prometheus: read as Prometheus reads it, about numbers that exist."""
+"""The Prometheus configuration in the monitoring guide is valid and names metrics that exist."""
 
 import importlib
 import re
@@ -19,21 +19,24 @@ SCRAPE, ALERTS = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```"
 
 @pytest.fixture(scope="module")
 def known(api: Client) -> dict[str, exposition.Family | None]:
-    """Every number there is: those that are said now, and those that have had nothing to count yet."""
-    importlib.import_module("appliance.http.server")  # with which all that counts is declared
-    return {**dict.fromkeys(one.name for one in metrics.collect(None)), **exposition.parse(api.get("/metrics").text)}
+    """All metrics: those of the response, and those without a value so far."""
+    importlib.import_module("appliance.http.server")  # declares all metrics
+    return {
+        **dict.fromkeys(metric.name for metric in metrics.collect(None)),
+        **exposition.parse(api.get("/metrics").text),
+    }
 
 
-def test_the_scrape_asks_where_the_service_listens() -> None:
-    """One job, a bearer key out of a file, and the usual address; the usual path is `/metrics`."""
+def test_the_scrape_configuration() -> None:
+    """One job with a key from a file and the default address."""
     [job] = SCRAPE["scrape_configs"]
     assert set(job) == {"job_name", "scrape_interval", "authorization", "static_configs"}
     assert job["static_configs"] == [{"targets": ["127.0.0.1:8080"]}]
     assert set(job["authorization"]) == {"credentials_file"}
 
 
-def test_alerts_speak_of_numbers_that_exist(known: dict[str, Any]) -> None:
-    """Three rules, each whole, of names and labels that are scraped."""
+def test_alerts_use_existing_metrics(known: dict[str, Any]) -> None:
+    """Each of the three rules is complete and uses metrics and labels that are exported."""
     [group] = ALERTS["groups"]
     assert len(group["rules"]) == 3
     for rule in group["rules"]:
@@ -46,7 +49,7 @@ def test_alerts_speak_of_numbers_that_exist(known: dict[str, Any]) -> None:
             assert known[name].values_of(label)
 
 
-def test_every_number_has_its_line(known: dict[str, Any]) -> None:
-    """The table of the guide names all numbers, and none that is not there."""
+def test_every_metric_is_documented(known: dict[str, Any]) -> None:
+    """The table of the guide names exactly the exported metrics."""
     table = set(re.findall(r"`(campanero_\w+)`", GUIDE))
     assert table == set(known)

@@ -1,4 +1,4 @@
-"""Webhooks with somebody who really listens: who fails, hangs, dies, comes back; and a service that is killed."""
+"""Webhooks with a real receiver that fails, hangs or restarts; and a service that is killed."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,142 +14,148 @@ from tests.kit.server import EMAIL, Server
 from tests.kit.spoken import Spoken, speak
 
 ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
-# The first pauses of docs/decisions.md#13, in seconds
-LADDER = [30, 60, 120]
+# The first retry delays of docs/decisions.md#13, in seconds
+RETRY_DELAYS = [30, 60, 120]
 
 
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[Receiver]:
-    """Somebody who listens."""
+    """A running webhook receiver."""
     with Receiver(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def timed(fresh_server: FreshServer, clock: TestClock) -> Server:
-    """A server whose days pass as fast as we like."""
+    """A server with a simulated clock."""
     return fresh_server(env=ALLOWED, clock=clock)
 
 
-def hook_to(api: Spoken, receiver: Receiver, *events: str) -> dict[str, Any]:
-    """Make a webhook."""
-    made: dict[str, Any] = api.webhooks.create({"url": receiver.url, "events": list(events)})
-    return made
+def create_webhook(api: Spoken, receiver: Receiver, *events: str) -> dict[str, Any]:
+    """Create a webhook to the receiver."""
+    webhook: dict[str, Any] = api.webhooks.create({"url": receiver.url, "events": list(events)})
+    return webhook
 
 
-def happen(api: Spoken, name: str, number: int = 0) -> int:
-    """Let an event happen and return its id."""
+def record_event(api: Spoken, name: str, number: int = 0) -> int:
+    """Record an event and return its id."""
     body = {"event": name, "contact_email": "ann@example.org", "create_contact": True, "data": {"number": number}}
-    made: int = api.events.create(body)["id"]
-    return made
+    event_id: int = api.events.create(body)["id"]
+    return event_id
 
 
-def attempted(api: Spoken, hook: dict[str, Any], event_id: int, attempts: int) -> dict[str, Any]:
-    """Wait until an event was attempted so often, and return its delivery."""
+def wait_for_attempts(api: Spoken, hook: dict[str, Any], event_id: int, attempts: int) -> dict[str, Any]:
+    """Wait until the delivery of an event has this number of attempts, and return it."""
     rows = api.webhooks.deliveries.wait(
         hook["id"], until=lambda rows: bool(rows) and rows[0]["attempts"] == attempts, event_id=event_id
     )
-    found: dict[str, Any] = rows[0]
-    return found
+    delivery: dict[str, Any] = rows[0]
+    return delivery
 
 
-def pause(delivery: dict[str, Any], read: Callable[[str], float]) -> int:
-    """Return the seconds from an attempt to the next."""
+def retry_delay(delivery: dict[str, Any], read: Callable[[str], float]) -> int:
+    """Return the seconds from the last attempt to the next."""
     return round(read(delivery["next_attempt_at"]) - read(delivery["last_attempt_at"]))
 
 
-def seconds(moment: str) -> float:
-    """Return a moment of the interface in seconds."""
+def parse_seconds(moment: str) -> float:
+    """Return a timestamp of the API in seconds."""
     from datetime import datetime
 
     return datetime.fromisoformat(moment).timestamp()
 
 
-def test_a_receiver_dies_and_comes_back(timed: Server, clock: TestClock, receiver: Receiver) -> None:
-    """While nobody listens each event is tried again after the agreed pauses; once somebody does, all arrive."""
+def test_deliveries_are_retried_until_the_receiver_is_back(timed: Server, clock: TestClock, receiver: Receiver) -> None:
+    """While the receiver is down each event is retried after the documented delays; later all arrive."""
     api = speak(timed.client())
-    hook = hook_to(api, receiver, "thing_seen")
-    first = happen(api, "thing_seen")
+    webhook = create_webhook(api, receiver, "thing_seen")
+    first = record_event(api, "thing_seen")
     receiver.wait(lambda found: len(found) == 1)
-    attempted(api, hook, first, 1)
+    wait_for_attempts(api, webhook, first, 1)
     receiver.down()
-    lost = [happen(api, "thing_seen", number) for number in range(1, 6)]
-    for attempt, wanted in enumerate(LADDER[:2]):
-        for event_id in lost:
-            found = attempted(api, hook, event_id, attempt + 1)
-            assert (pause(found, seconds), found["status"], found["response_status"]) == (wanted, "pending", None)
+    lost_ids = [record_event(api, "thing_seen", number) for number in range(1, 6)]
+    for attempt, delay in enumerate(RETRY_DELAYS[:2]):
+        for event_id in lost_ids:
+            found = wait_for_attempts(api, webhook, event_id, attempt + 1)
+            assert (retry_delay(found, parse_seconds), found["status"], found["response_status"]) == (
+                delay,
+                "pending",
+                None,
+            )
         if attempt == 1:
             receiver.up()
-        clock.advance(wanted)
-    came = receiver.wait(lambda found: len(found) == 6)
-    assert sorted(one.event["id"] for one in came) == [first, *lost]
-    assert all(signed_by(hook["secret"], one.headers, one.body) for one in came)
-    done = api.webhooks.get.wait(hook["id"], until=lambda row: row["pending_count"] == 0)
-    assert done["failing_since"] is None and done["enabled"]
+        clock.advance(delay)
+    arrived = receiver.wait(lambda found: len(found) == 6)
+    assert sorted(delivery.event["id"] for delivery in arrived) == [first, *lost_ids]
+    assert all(signed_by(webhook["secret"], delivery.headers, delivery.body) for delivery in arrived)
+    webhook_row = api.webhooks.get.wait(webhook["id"], until=lambda row: row["pending_count"] == 0)
+    assert webhook_row["failing_since"] is None and webhook_row["enabled"]
 
 
-def test_three_days_of_failure_switch_it_off(timed: Server, clock: TestClock, receiver: Receiver) -> None:
-    """Then nobody asks there any more; an event, a mail to the owner and the webhook itself say so and since when."""
+def test_three_days_of_failure_disable_a_webhook(timed: Server, clock: TestClock, receiver: Receiver) -> None:
+    """The webhook is disabled; an event, an email to the owner and its row say so and since when."""
     api = speak(timed.client())
-    hook = hook_to(api, receiver, "thing_seen")
+    webhook = create_webhook(api, receiver, "thing_seen")
     receiver.mood(500)
-    first = attempted(api, hook, happen(api, "thing_seen"), 1)
+    first = wait_for_attempts(api, webhook, record_event(api, "thing_seen"), 1)
     since = first["last_attempt_at"]
     for day in range(1, 3):
         clock.advance(days=1)
-        attempted(api, hook, happen(api, "thing_seen", day), 1)
-        state = api.webhooks.get(hook["id"])
+        wait_for_attempts(api, webhook, record_event(api, "thing_seen", day), 1)
+        state = api.webhooks.get(webhook["id"])
         assert state["failing_since"] == since and state["enabled"]
     clock.advance(days=1)
-    off = api.webhooks.get.wait(hook["id"], until=lambda row: not row["enabled"])
-    assert (off["disabled_reason"], off["failing_since"]) == ("failing", since)
-    told = api.events.list(event="webhook_disabled")
-    assert [one["data"] for one in told] == [{"webhook_id": hook["id"], "reason": "failing", "failing_since": since}]
-    (letter,) = api.capture.list.wait(until=bool)
-    assert letter["to"] == EMAIL and "webhook" in letter["subject"]
-    text = api.capture.get(letter["id"])["text"]
+    disabled = api.webhooks.get.wait(webhook["id"], until=lambda row: not row["enabled"])
+    assert (disabled["disabled_reason"], disabled["failing_since"]) == ("failing", since)
+    disabled_events = api.events.list(event="webhook_disabled")
+    assert [one["data"] for one in disabled_events] == [
+        {"webhook_id": webhook["id"], "reason": "failing", "failing_since": since}
+    ]
+    (email,) = api.capture.list.wait(until=bool)
+    assert email["to"] == EMAIL and "webhook" in email["subject"]
+    text = api.capture.get(email["id"])["text"]
     assert "127.0.0.1" in text and since in text and "/hook" not in text
-    asked = len(receiver.arrived)
-    happen(api, "thing_seen", 9)
+    arrived_before = len(receiver.arrived)
+    record_event(api, "thing_seen", 9)
     receiver.mood()
-    waiting = api.webhooks.get(hook["id"])["pending_count"]
+    waiting = api.webhooks.get(webhook["id"])["pending_count"]
     assert waiting > 0
-    assert api.webhooks.update(hook["id"], {"enabled": True})["failing_since"] is None
+    assert api.webhooks.update(webhook["id"], {"enabled": True})["failing_since"] is None
     clock.advance(days=1)
-    api.webhooks.get.wait(hook["id"], until=lambda row: row["pending_count"] == 0)
-    assert [one.event["data"]["number"] for one in receiver.arrived[asked:]].count(9) == 0
+    api.webhooks.get.wait(webhook["id"], until=lambda row: row["pending_count"] == 0)
+    assert [one.event["data"]["number"] for one in receiver.arrived[arrived_before:]].count(9) == 0
 
 
-def test_one_that_hangs_holds_up_no_other(fresh_server: FreshServer, receiver: Receiver, tmp_path: Path) -> None:
-    """Whoever does not answer keeps only itself waiting."""
+def test_a_hanging_receiver_delays_no_other(fresh_server: FreshServer, receiver: Receiver, tmp_path: Path) -> None:
+    """Webhooks of a hanging receiver do not delay those of another."""
     with Receiver(tmp_path) as slow:
         api = speak(fresh_server(env=ALLOWED).client())
         slow.mood(seconds=60)
         for _ in range(3):
-            hook_to(api, slow, "thing_seen")
-        hook_to(api, receiver, "thing_seen", "thing_done")
+            create_webhook(api, slow, "thing_seen")
+        create_webhook(api, receiver, "thing_seen", "thing_done")
         for number in range(20):
-            happen(api, "thing_seen", number)
-        receiver.wait(lambda found: len(found) == 20)
-        happen(api, "thing_done")
-        receiver.wait(lambda found: len(found) == 21)
+            record_event(api, "thing_seen", number)
+        receiver.wait(lambda arrived: len(arrived) == 20)
+        record_event(api, "thing_done")
+        receiver.wait(lambda arrived: len(arrived) == 21)
         assert slow.arrived == []
 
 
-def test_none_is_lost_when_the_service_is_killed(fresh_server: FreshServer, receiver: Receiver) -> None:
-    """Killed amid deliveries, each event arrives; what arrives twice has the same name twice."""
+def test_a_kill_loses_no_delivery(fresh_server: FreshServer, receiver: Receiver) -> None:
+    """After a kill each event arrives; a repeated delivery has the same id."""
     server = fresh_server(env=ALLOWED)
     api = speak(server.client())
-    hook_to(api, receiver, "thing_seen")
+    create_webhook(api, receiver, "thing_seen")
     receiver.mood(seconds=0.1)
-    sent = [happen(api, "thing_seen", number) for number in range(60)]
-    receiver.wait(lambda found: len(found) >= 10)
+    sent = [record_event(api, "thing_seen", number) for number in range(60)]
+    receiver.wait(lambda arrived: len(arrived) >= 10)
     server.kill()
     server.start()
-    receiver.wait(lambda found: set(sent) == {one.event["id"] for one in found})
-    came = receiver.arrived
-    names = {(one.name, one.event["id"]) for one in came}
+    receiver.wait(lambda arrived: set(sent) == {delivery.event["id"] for delivery in arrived})
+    deliveries = receiver.arrived
+    names = {(delivery.name, delivery.event["id"]) for delivery in deliveries}
     assert len(names) == len(sent) == 60
-    repeats = Counter(one.name for one in came)
-    # As many as are on their way at once
+    repeats = Counter(delivery.name for delivery in deliveries)
+    # The number of concurrent deliveries
     assert sum(count - 1 for count in repeats.values()) <= 4
