@@ -10,7 +10,7 @@ from tests.conftest import FreshServer
 from tests.kit.fake_sms import FakeSms
 from tests.kit.server import Server, free_port
 from tests.kit.smtp import SmtpServer
-from tests.ui.test_roles import FORM, signed_in
+from tests.ui.test_roles import FORM, session_cookie
 
 CONTENT = {"subject": "s", "body": "<p>Hi</p>", "from_email": "ana@bakery.example"}
 
@@ -148,7 +148,7 @@ def test_the_campaign_page_shows_wrong_counts(fresh_server: FreshServer) -> None
     """The page of a campaign whose counts do not add up says so, with the numbers."""
     server = fresh_server()
     path = send_campaign(server)
-    cookie = signed_in(server, "owner@example.com")
+    cookie = session_cookie(server, "owner@example.com")
     client = server.client()
     before = client.request("GET", path, headers=FORM | {"Cookie": cookie})
     server.kill()

@@ -12,7 +12,7 @@ from tests.kit.client import Client
 from tests.kit.patience import soon
 from tests.kit.server import EMAIL, Server
 from tests.kit.smtp import SmtpServer
-from tests.ui.test_roles import FORM, signed_in
+from tests.ui.test_roles import FORM, session_cookie
 
 CONTENT = {"subject": "s", "body": "<p>Hi</p>", "from_email": "ana@bakery.example"}
 
@@ -143,7 +143,7 @@ def test_a_missing_audience_file_is_recreated(large_server: StartLarge) -> None:
 def test_the_report_shows_the_progress_of_the_audience(large_server: StartLarge) -> None:
     """While rows are written the report shows their number and the total, and updates itself."""
     server = large_server(120_000, 0.9)
-    cookie = signed_in(server, EMAIL)
+    cookie = session_cookie(server, EMAIL)
     path = send(server.client(), hold_seconds=3600)
     wait_until(server.client(), path, lambda campaign: campaign["freezing"]["total"])
     shown = server.client().request("GET", path, headers=FORM | {"Cookie": cookie}).text

@@ -12,7 +12,7 @@ from tests.kit.pictures import photo, saved
 from tests.kit.server import EMAIL, Server
 from tests.kit.uploads import done, upload, upload_picture
 from tests.kit.vitals import Vitals
-from tests.ui.test_roles import signed_in
+from tests.ui.test_roles import session_cookie
 
 _MB = 1_000_000
 # `journal_size_limit` of a WAL that a long read held open, and the need of a usual day
@@ -88,7 +88,7 @@ class Week:
         upload_picture(self.api, saved(photo(400 + number, 300), "PNG")).expect(201)
 
     def _visit_pages(self) -> None:
-        cookie = signed_in(self.server, EMAIL)
+        cookie = session_cookie(self.server, EMAIL)
         with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as browser:
             for _ in range(2):
                 for path in PAGES:

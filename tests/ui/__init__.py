@@ -1,1 +1,1 @@
-"""Tests of the pages."""
+"""Tests of the web pages."""

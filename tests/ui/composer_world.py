@@ -1,4 +1,4 @@
-"""Where emails are composed: a server that sends for real, and people of every kind to write to."""
+"""Fixtures of the composer tests: a server with a relay, and contacts of every kind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,28 +17,28 @@ BODY = "<h1>Hello {{ first_name | default: 'friend' }}</h1><p><a href='https://b
 
 @pytest.fixture(scope="module")
 def smtp() -> Iterator[SmtpServer]:
-    """Where real messages go."""
+    """The SMTP server that receives sent messages."""
     with SmtpServer() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """What time it is for the server."""
+    """The clock of the server."""
     return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
 
 
 @pytest.fixture(scope="module")
 def server(smtp: SmtpServer, clock: TestClock) -> Iterator[Server]:
-    """A server that sends for real, with people of every kind in three lists, and a segment."""
+    """A server with a relay, contacts of every kind in three lists, and a segment."""
     with Server(relay=smtp.port, clock=clock).set_up() as running:
         api = running.client()
         api.put("/brand", {"physical_address": "4 Mill Lane"}).expect(200)
         api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
         lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Newsletter", "Workshop", "Staff")]
         for number in range(12):
-            inside = [lists[0]] * (number < 9) + [lists[1]] * (number > 6) + [lists[2]] * (number in (0, 8))
-            body = {"email": f"p{number}@example.com", "list_ids": inside}
+            list_ids = [lists[0]] * (number < 9) + [lists[1]] * (number > 6) + [lists[2]] * (number in (0, 8))
+            body = {"email": f"p{number}@example.com", "list_ids": list_ids}
             body |= {} if number == 4 else {"first_name": f"Ann{number}"}
             api.post("/contacts", body).expect(201)
         api.post("/suppressions", {"address": "p1@example.com", "reason": "manual"}).expect(201)
@@ -50,7 +50,7 @@ def server(smtp: SmtpServer, clock: TestClock) -> Iterator[Server]:
 
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at a browser, in which nothing may go wrong."""
+    """A page signed in as the owner; the test fails on any console error."""
     problems = Problems()
     opened = sign_in(new_page(browser, server.url, problems, width=1360))
     yield opened
@@ -58,13 +58,13 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def named(smtp: SmtpServer, subject: str) -> list[str]:
-    """Return to whom messages with a subject went."""
-    return [one.to for one in list(smtp.messages) if one.subject == subject]
+def recipients_of(smtp: SmtpServer, subject: str) -> list[str]:
+    """Return the recipients of messages with a subject."""
+    return [message.to for message in list(smtp.messages) if message.subject == subject]
 
 
 def draft(api: Client, name: str, **content: str) -> int:
-    """Make a draft to the newsletter that could be sent."""
-    asked = {"name": name, "template_attributes": {"subject": name, "body": BODY, **content},
+    """Create a sendable draft to the newsletter and return its id."""
+    request = {"name": name, "template_attributes": {"subject": name, "body": BODY, **content},
              "trigger_attributes": {"contact_list_id": 1}}  # fmt: skip
-    return int(api.post("/campaigns", asked).expect(201)["id"])
+    return int(api.post("/campaigns", request).expect(201)["id"])

@@ -1,4 +1,4 @@
-"""What happened, sifted by kind, person and day, and taken away as a file."""
+"""The activity page: filters by kind, contact and day, and exports."""
 
 import csv
 import io
@@ -17,19 +17,19 @@ from tests.kit.server import Server
 
 
 @pytest.fixture(scope="module", autouse=True)
-def happened(server: Server, api: Client) -> None:
-    """Two people of one name, an event of a client with hostile words in it, and a test."""
+def events(server: Server, api: Client) -> None:
+    """Two contacts with the same name, an event with hostile data, and a test event."""
     api.post("/lists", {"name": "Newsletter"}).expect(201)
     for number in (1, 2):
         body = {"first_name": "Anna", "last_name": f"Kurz{number}", "email": f"a{number}@example.org", "list_ids": [1]}
         api.post("/contacts", body).expect(201)
-    paid = {"event": "order_paid", "contact_id": 1, "amount": 42.5, "data": {"items": "<b>x</b>", "verdict": [1]}}
-    api.post("/events", paid).expect(201)
+    order_paid = {"event": "order_paid", "contact_id": 1, "amount": 42.5, "data": {"items": "<b>x</b>", "verdict": [1]}}
+    api.post("/events", order_paid).expect(201)
     api.post("/events", {"event": "table_booked", "contact_id": 2, "test": True}).expect(201)
 
 
-def test_the_stream_is_sifted(browser_page: Page) -> None:
-    """A kind, a person who is asked about where several are meant, days, and tests only when they are wanted."""
+def test_activity_filters(browser_page: Page) -> None:
+    """Events are filtered by kind, by contact (chosen among several matches), by days, and with or without tests."""
     page = browser_page
     page.goto("/activity")
     rows = page.locator("#rows .timeline li:has(.ic)")
@@ -56,8 +56,8 @@ def test_the_stream_is_sifted(browser_page: Page) -> None:
     )
 
 
-def test_what_is_shown_is_what_is_exported(browser_page: Page) -> None:
-    """The export begins with the filters of the list, says how many that is, and ends its own asking."""
+def test_an_export_has_the_filters_of_the_page(browser_page: Page) -> None:
+    """The export has the page's filters, shows its count, and stops polling at its end."""
     page = browser_page
     page.goto("/activity?event=order_paid")
     page.get_by_role("link", name="Export").click()
@@ -75,8 +75,8 @@ def test_what_is_shown_is_what_is_exported(browser_page: Page) -> None:
     assert page.locator("#progress").get_attribute("hx-trigger") is None
 
 
-def test_people_are_exported_as_their_table_shows_them(browser_page: Page) -> None:
-    """Search, chips and rules of the table come along, stand in words, and decide who is in the file."""
+def test_a_contact_export_has_the_filters_of_the_table(browser_page: Page) -> None:
+    """Search, chips and rules of the table select the exported contacts."""
     page = browser_page
     rules = json.dumps([{"name": "contact_last_name", "predicate": "eq", "value": "Kurz2"}])
     page.goto("/contacts?" + urlencode({"show": "subscribed", "filters": rules}))
@@ -94,8 +94,8 @@ def test_people_are_exported_as_their_table_shows_them(browser_page: Page) -> No
     expect(page.locator(".stat")).to_contain_text("2 contacts")
 
 
-def test_people_are_exported_without_a_script(browser: Browser, server: Server) -> None:
-    """A plain form downloads the people of a list as Excel wants them; a filter that is none is refused."""
+def test_a_contact_export_without_javascript(browser: Browser, server: Server) -> None:
+    """A form downloads the contacts of a list as CSV with a byte order mark; invalid filters are rejected."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     page = sign_in(context.new_page())
     page.goto("/exports/contacts?list_id=1&search=kurz2&page=3")

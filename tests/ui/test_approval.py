@@ -1,4 +1,4 @@
-"""Approval on the pages: an editor asks, an owner approves or says what to change, and nobody approves of their own."""
+"""Approval on the pages: an editor requests it, and an owner approves or rejects with a note."""
 
 import re
 from collections.abc import Iterator
@@ -18,51 +18,51 @@ from tests.kit.server import PASSWORD, Server
 
 @pytest.fixture(scope="module")
 def people(server: Server) -> dict[str, Visitor]:
-    """Who there is: the owner, another admin, an editor and an author."""
+    """A visitor for each role: owner, admin, editor, author."""
     for role in ("admin", "editor", "author"):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=f"{PASSWORD}\n")
-    found = {role: Visitor(server, f"{role}@example.org") for role in ("admin", "editor", "author")}
-    return found | {"owner": Visitor(server, "owner@example.com")}
+    visitors = {role: Visitor(server, f"{role}@example.org") for role in ("admin", "editor", "author")}
+    return visitors | {"owner": Visitor(server, "owner@example.com")}
 
 
 @pytest.fixture(scope="module")
-def crowd(api: Client) -> int:
-    """A list with somebody in it."""
-    number = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
-    api.post("/contacts", {"email": "reader@example.org", "list_ids": [number]}).expect(201)
-    return number
+def list_id(api: Client) -> int:
+    """The id of a list with one contact."""
+    new_id = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
+    api.post("/contacts", {"email": "reader@example.org", "list_ids": [new_id]}).expect(201)
+    return new_id
 
 
 @pytest.fixture(autouse=True)
 def required(people: dict[str, Visitor]) -> Iterator[None]:
-    """Approval is wanted; afterwards it is not any more."""
-    assert switched(people["owner"], "approval_required").status == 303
+    """Require approval during a test."""
+    assert save_options(people["owner"], "approval_required").status == 303
     yield
-    switched(people["owner"])
+    save_options(people["owner"])
 
 
-def switched(owner: Visitor, *names: str) -> Any:
-    """Tick these boxes on the page of settings and no other."""
+def save_options(owner: Visitor, *names: str) -> Any:
+    """Save the settings page with only these boxes checked."""
     return owner.send("POST", "/settings", {"name": "Acme", "asks": "approval", **dict.fromkeys(names, "yes")})
 
 
-def sent(who: Visitor, campaign: dict[str, Any]) -> int:
-    """Press the button of the review and answer the status."""
-    return who.send("POST", at(campaign, "send"), {"expected": "1"}).status
+def send_campaign(visitor: Visitor, campaign: dict[str, Any]) -> int:
+    """Submit the send form of a campaign and return the status."""
+    return visitor.send("POST", at(campaign, "send"), {"expected": "1"}).status
 
 
-def test_an_editor_asks_and_an_owner_approves(api: Client, people: dict[str, Visitor], crowd: int) -> None:
-    """Until then nothing can be sent; Home and a chip say what waits; afterwards the editor sends it."""
-    campaign, editor, owner = draft(api, crowd), people["editor"], people["owner"]
+def test_an_owner_approves_an_editors_campaign(api: Client, people: dict[str, Visitor], list_id: int) -> None:
+    """An editor cannot send before approval; the owner sees the request, rejects with a note, then approves."""
+    campaign, editor, owner = draft(api, list_id), people["editor"], people["owner"]
     review = editor.send("GET", at(campaign, "send")).text
     assert "Ask for approval" in review and "Send to 1 person" not in review
-    assert sent(editor, campaign) == 422
-    for who in (editor, people["author"]):
-        assert all(who.send("POST", at(campaign, verb)).status == 403 for verb in ("approve", "reject"))
+    assert send_campaign(editor, campaign) == 422
+    for visitor in (editor, people["author"]):
+        assert all(visitor.send("POST", at(campaign, verb)).status == 403 for verb in ("approve", "reject"))
     assert editor.send("POST", at(campaign, "ask")).status == 303
     assert "Waits for approval" in owner.send("GET", "/").text
-    found = owner.send("GET", "/campaigns?phase=asked").text
-    assert f'/campaigns/{campaign["id"]}"' in found and re.search(r"Waits for approval\W", found)
+    page = owner.send("GET", "/campaigns?phase=asked").text
+    assert f'/campaigns/{campaign["id"]}"' in page and re.search(r"Waits for approval\W", page)
     assert "Ask for approval" not in editor.send("GET", at(campaign, "send")).text
     assert "asked for approval" in owner.send("GET", at(campaign)).text
     assert owner.send("POST", at(campaign, "reject"), {"note": "Shorter <b>"}).status == 303
@@ -70,32 +70,32 @@ def test_an_editor_asks_and_an_owner_approves(api: Client, people: dict[str, Vis
     editor.send("POST", at(campaign, "from"), {"subject": "Short"})
     editor.send("POST", at(campaign, "ask"))
     assert owner.send("POST", at(campaign, "approve")).status == 303
-    assert sent(editor, campaign) == 303
+    assert send_campaign(editor, campaign) == 303
     assert api.get(at(campaign)).json["status"] == "active"
 
 
-def test_somebody_else_than_who_wrote_it(api: Client, people: dict[str, Visitor], crowd: int) -> None:
-    """Whoever changed it last neither approves nor sends, on pages and with an approval of their own; another does."""
+def test_approval_by_another_user(api: Client, people: dict[str, Visitor], list_id: int) -> None:
+    """The last editor of a campaign can neither approve nor send it; another user can."""
     owner, admin = people["owner"], people["admin"]
-    switched(owner, "approval_required", "approval_by_another")
-    campaign = draft(api, crowd)
+    save_options(owner, "approval_required", "approval_by_another")
+    campaign = draft(api, list_id)
     owner.send("POST", at(campaign, "from"), {"subject": "Mine"})
-    assert sent(owner, campaign) == 422
+    assert send_campaign(owner, campaign) == 422
     assert owner.send("POST", at(campaign, "approve")).status == 403
     assert "somebody else has to" in owner.send("GET", at(campaign, "send")).text
     assert owner.send("POST", at(campaign, "ask")).status == 303
     admin.send("POST", at(campaign, "approve"))
-    assert sent(owner, campaign) == 303
-    # Whoever is the only one may: there would be nobody to ask
+    assert send_campaign(owner, campaign) == 303
+    # A sole approver would be allowed, since no other user could approve
     number = re.search(r"/settings/team/(\d+)/disable[^>]*>", owner.send("GET", "/settings/team").text)
     assert number is None or int(number[1]) > 1
-    mine = draft(api, crowd)
-    admin.send("POST", at(mine, "from"), {"subject": "Theirs"})
-    assert sent(admin, mine) == 422 and sent(owner, mine) == 303
+    own_campaign = draft(api, list_id)
+    admin.send("POST", at(own_campaign, "from"), {"subject": "Theirs"})
+    assert send_campaign(admin, own_campaign) == 422 and send_campaign(owner, own_campaign) == 303
 
 
-def test_flows_are_asked_about_too(api: Client, people: dict[str, Visitor]) -> None:
-    """An editor may not start one without; what is rejected says why; what was approved starts."""
+def test_approval_of_flows(api: Client, people: dict[str, Visitor]) -> None:
+    """An editor starts a flow only after approval; a rejection shows its note."""
     editor, owner = people["editor"], people["owner"]
     flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
     assert "Ask for approval" in editor.send("GET", flow).text
@@ -106,25 +106,25 @@ def test_flows_are_asked_about_too(api: Client, people: dict[str, Visitor]) -> N
     owner.send("POST", f"{flow}/reject", {"note": "Not on Sundays"})
     assert "Somebody rejected it: Not on Sundays" in editor.send("GET", flow).text
     owner.send("POST", f"{flow}/approve")
-    # Its link is to a name kept for examples
+    # Its link leads to a reserved example domain, which counts as unfinished
     assert editor.send("POST", f"{flow}/activate", {"unfinished": "yes"}).status == 303
     assert api.get(flow).json["status"] == "active"
 
 
-def test_banner_and_dialogs_are_sound(
-    api: Client, people: dict[str, Visitor], crowd: int, browser: Browser, server: Server, browser_problems: Problems
+def test_approval_banner_and_dialogs(
+    api: Client, people: dict[str, Visitor], list_id: int, browser: Browser, server: Server, browser_problems: Problems
 ) -> None:
-    """Asked about in a dialog, decided in a banner and a dialog: in both looks, on a desk and on a phone."""
-    campaign = draft(api, crowd)
+    """The banner and the dialogs work and are accessible in both themes, on desktop and phone."""
+    campaign = draft(api, list_id)
     flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
     people["editor"].send("POST", f"{flow}/ask")
     editor = sign_in(new_page(browser, server.url, browser_problems), "editor@example.org", PASSWORD)
     editor.goto(at(campaign))
     editor.get_by_role("link", name="Review and send").click()
-    ask = editor.get_by_role("dialog").get_by_role("button", name="Ask for approval")
-    expect(ask).to_be_visible()
+    ask_button = editor.get_by_role("dialog").get_by_role("button", name="Ask for approval")
+    expect(ask_button).to_be_visible()
     assert faults_in_both_looks(editor) == []
-    ask.click()
+    ask_button.click()
     expect(editor.locator(".banner")).to_contain_text("An owner or admin decides")
     owner = sign_in(new_page(browser, server.url, browser_problems, width=390))
     for path in (at(campaign), flow):

@@ -1,4 +1,4 @@
-"""The audit as owners and admins look it over: who did what, narrowed, as a file, and for nobody else."""
+"""The audit log page: entries in words, filters, its file, and access."""
 
 import csv
 import io
@@ -18,58 +18,58 @@ SECRET = re.compile(r"camp_(live|test)_\w{20}|whsec_|\$argon2")
 
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Visitor:
-    """The owner, who has done a few things."""
-    found = Visitor(server, EMAIL)
-    found.send("POST", "/settings/keys", {"name": "Counter", "scope": "read"})
-    found.send("POST", "/settings/team", {"email": "ann@example.org", "name": "Ann", "role": "editor"})
-    for word in ("Spring", "=cmd()"):
-        made = server.client().post("/forms", {"name": word}).expect(201)["id"]
-        server.client().delete(f"/forms/{made}").expect(200)
-    return found
+    """The owner after a few audited actions."""
+    visitor = Visitor(server, EMAIL)
+    visitor.send("POST", "/settings/keys", {"name": "Counter", "scope": "read"})
+    visitor.send("POST", "/settings/team", {"email": "ann@example.org", "name": "Ann", "role": "editor"})
+    for name in ("Spring", "=cmd()"):
+        form_id = server.client().post("/forms", {"name": name}).expect(201)["id"]
+        server.client().delete(f"/forms/{form_id}").expect(200)
+    return visitor
 
 
-def rows_of(owner: Visitor, **query: str) -> list[dict[str, str]]:
-    """Return the rows of the file that the page offers."""
-    asked = "&".join(f"{name}={value}" for name, value in query.items())
-    answer = owner.send("GET", f"/settings/audit/audit.csv?{asked}")
-    assert answer.status == 200 and "attachment" in str(answer.headers["Content-Disposition"])
-    return list(csv.DictReader(io.StringIO(answer.body.decode("utf-8-sig"))))
+def audit_rows(owner: Visitor, **query: str) -> list[dict[str, str]]:
+    """Return the rows of the audit log's CSV file."""
+    query_string = "&".join(f"{name}={value}" for name, value in query.items())
+    response = owner.send("GET", f"/settings/audit/audit.csv?{query_string}")
+    assert response.status == 200 and "attachment" in str(response.headers["Content-Disposition"])
+    return list(csv.DictReader(io.StringIO(response.body.decode("utf-8-sig"))))
 
 
-def test_what_was_done_is_told_in_words(owner: Visitor) -> None:
-    """Each act stands with who did it, from where and when; what was deleted keeps its name, and nothing is secret."""
+def test_audit_entries(owner: Visitor) -> None:
+    """Entries show the action, the actor and the address; deleted objects keep their name, and no secret is shown."""
     page = owner.send("GET", "/settings/audit").text
-    for words in ("Made an API key", "Counter", "Added a person to the team", "Deleted a form", "Spring", "127.0.0.1"):
-        assert words in page
+    for text in ("Made an API key", "Counter", "Added a person to the team", "Deleted a form", "Spring", "127.0.0.1"):
+        assert text in page
     assert "The command line" in page and "Key test" in page
     assert not SECRET.search(page) and PASSWORD not in page
 
 
-def test_it_is_narrowed_by_who_what_and_when(owner: Visitor) -> None:
-    """The filters of the page count for its file too, the last day to its end; an unknown day is no filter."""
-    made = rows_of(owner, action="form_add")
-    assert [row["action"] for row in made] == ["form_add"] * 2
-    assert {row["actor"] for row in made} == {"key:1"} and {row["actor_name"] for row in made} == {"test"}
-    about = rows_of(owner, subject=made[0]["subject"])
-    assert [row["action"] for row in about] == ["form_delete", "form_add"]
-    today = made[0]["created_at"][:10]
-    assert rows_of(owner, action="form_add", **{"from": today, "to": today}) == made
-    assert rows_of(owner, action="form_add", to="1999-01-01") == []
-    assert rows_of(owner, action="form_add", to="never") == made
+def test_audit_filters(owner: Visitor) -> None:
+    """The filters apply to page and file, and days are inclusive; an invalid day is ignored."""
+    created = audit_rows(owner, action="form_add")
+    assert [row["action"] for row in created] == ["form_add"] * 2
+    assert {row["actor"] for row in created} == {"key:1"} and {row["actor_name"] for row in created} == {"test"}
+    subject_rows = audit_rows(owner, subject=created[0]["subject"])
+    assert [row["action"] for row in subject_rows] == ["form_delete", "form_add"]
+    today = created[0]["created_at"][:10]
+    assert audit_rows(owner, action="form_add", **{"from": today, "to": today}) == created
+    assert audit_rows(owner, action="form_add", to="1999-01-01") == []
+    assert audit_rows(owner, action="form_add", to="never") == created
     assert "None of these" in owner.send("GET", "/settings/audit?action=nothing").text
 
 
-def test_a_file_of_it_is_noted_and_no_formula(owner: Visitor) -> None:
-    """Whoever takes the audit along is in it; a name that a spreadsheet would run is inside of JSON."""
-    rows_of(owner, action="form_add")
-    newest = rows_of(owner)[1]
+def test_audit_exports_are_audited_and_safe(owner: Visitor) -> None:
+    """Downloading the file is an entry itself, and no cell begins like a formula."""
+    audit_rows(owner, action="form_add")
+    newest = audit_rows(owner)[1]
     assert (newest["action"], newest["actor"]) == ("export", "user:1") and "audit.csv" in newest["data"]
     assert json.loads(newest["data"])["rows"] == 2
-    assert not [cell for row in rows_of(owner) for cell in row.values() if cell.startswith(("=", "+", "@"))]
+    assert not [cell for row in audit_rows(owner) for cell in row.values() if cell.startswith(("=", "+", "@"))]
 
 
-def test_owners_and_admins_alone_see_it(server: Server, owner: Visitor) -> None:
-    """An editor is refused the page and the file, and is shown no way there."""
+def test_access_to_the_audit_log(server: Server, owner: Visitor) -> None:
+    """An editor gets a 403 for page and file, and no link to them."""
     server.cli("user", "add", "--email", "eve@example.org", "--role", "editor", stdin=f"{PASSWORD}\n")
     eve = Visitor(server, "eve@example.org")
     assert [eve.send("GET", f"/settings/audit{path}").status for path in ("", "/audit.csv")] == [403, 403]
@@ -77,8 +77,8 @@ def test_owners_and_admins_alone_see_it(server: Server, owner: Visitor) -> None:
     assert "/settings/audit" in owner.send("GET", "/settings/you").text
 
 
-def test_it_is_sound_with_and_without_javascript(browser: Browser, server: Server, owner: Visitor) -> None:
-    """Axe finds nothing in either look, on a phone too; a choice narrows at once, or by a button without JavaScript."""
+def test_the_audit_page_with_and_without_javascript(browser: Browser, server: Server, owner: Visitor) -> None:
+    """Filters apply at once, or by a button without JavaScript; the page is accessible and fits a phone."""
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems))
     page.goto("/settings/audit")

@@ -1,4 +1,4 @@
-"""Backups on their page, and what a restored account shows before it sends."""
+"""The backups page, and the page of a restored account before it sends."""
 
 from pathlib import Path
 
@@ -10,10 +10,8 @@ from tests.kit.recipients import CONTENT, crowd, send
 from tests.kit.server import Server
 
 
-def test_a_backup_by_a_button(
-    browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
-) -> None:
-    """Asked for, seen in the making, and there when it is made; one that fails says why."""
+def test_back_up_now(browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path) -> None:
+    """The button creates a backup, which appears in the list and the audit log; a failure is shown."""
     server = fresh_server()
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings/data")
@@ -33,11 +31,11 @@ def test_a_backup_by_a_button(
     page.context.close()
 
 
-def test_what_a_restored_account_would_send(
+def test_a_restored_account(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
 ) -> None:
-    """Each page says that nothing leaves; what would is listed, can be stopped, and goes on when somebody says so."""
-    server = held(fresh_server, tmp_path)
+    """After a restore pages say that nothing is sent and list what would be; a button lets it go out."""
+    server = restored_server(fresh_server, tmp_path)
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.get_by_role("link", name="Look at it").click()
     expect(page.get_by_role("heading", name="Restored from a backup")).to_be_visible()
@@ -53,17 +51,17 @@ def test_what_a_restored_account_would_send(
     page.context.close()
 
 
-def held(fresh_server: FreshServer, place: Path) -> Server:
-    """Return a server whose data were restored while a campaign waited and a flow was live."""
+def restored_server(fresh_server: FreshServer, directory: Path) -> Server:
+    """Return a server that was restored from a backup with a queued campaign and an active flow."""
     server = fresh_server()
     api = server.client()
     api.patch("/account", {"sending_stopped": True, "stop_reason": "for now"}).expect(200)
-    group = crowd(api, 40)
-    send(api, group)
-    flow = {"name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": group}, "steps": [CONTENT]}
-    made = api.post("/flows", flow).expect(201)["id"]
-    api.post(f"/flows/{made}/activate").expect(200)
-    server.cli("backup", str(place / "kept.tar.gz"))
+    list_id = crowd(api, 40)
+    send(api, list_id)
+    flow = {"name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": list_id}, "steps": [CONTENT]}
+    flow_id = api.post("/flows", flow).expect(201)["id"]
+    api.post(f"/flows/{flow_id}/activate").expect(200)
+    server.cli("backup", str(directory / "kept.tar.gz"))
     server.stop()
-    server.cli("restore", str(place / "kept.tar.gz"), "--force")
+    server.cli("restore", str(directory / "kept.tar.gz"), "--force")
     return server.start()

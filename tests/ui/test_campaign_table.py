@@ -1,20 +1,20 @@
-"""The table of campaigns: many at once, and the ways back."""
+"""The table of campaigns: bulk actions and undo."""
 
 from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
 
 
-def test_many_at_once_and_back(browser_page: Page, api: Client) -> None:
-    """Chosen drafts are copied and deleted together, and come back with one click; what was sent is asked about."""
+def test_bulk_actions_of_campaigns(browser_page: Page, api: Client) -> None:
+    """Selected drafts are duplicated, deleted and restored; deleting a sent campaign asks first."""
     page = browser_page
-    group = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
     for number in range(8):
-        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [group]}).expect(201)
+        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [list_id]}).expect(201)
     for name in ("Bulk one", "Bulk two"):
-        said = {"template_attributes": {"subject": name, "body": "<p>Hello</p>"},
-                "trigger_attributes": {"contact_list_id": group}}  # fmt: skip
-        api.post("/campaigns", {"name": name, **said}).expect(201)
+        content = {"template_attributes": {"subject": name, "body": "<p>Hello</p>"},
+                "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
+        api.post("/campaigns", {"name": name, **content}).expect(201)
     page.goto("/campaigns?search=Bulk")
     page.get_by_label("Choose Bulk one").check()
     page.get_by_label("Choose Bulk two").check()
@@ -28,8 +28,8 @@ def test_many_at_once_and_back(browser_page: Page, api: Client) -> None:
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("4 campaigns are back.")).to_be_visible()
     assert len(api.get("/campaigns?search=Bulk").json) == 4
-    done = api.get("/campaigns", search="Bulk one").json[-1]["id"]
-    api.post(f"/campaigns/{done}/send").expect(200)
+    campaign_id = api.get("/campaigns", search="Bulk one").json[-1]["id"]
+    api.post(f"/campaigns/{campaign_id}/send").expect(200)
     api.wait("/campaigns", bool, search="Bulk one", phase="completed")
     page.goto("/campaigns?search=Bulk&phase=completed")
     page.get_by_role("button", name="More for Bulk one").click()

@@ -1,4 +1,4 @@
-"""The canvas on the wire: rows by their digests, nothing that runs but our scripts, the email as a person gets it."""
+"""The canvas over HTTP: rows by their hashes, its content security policy, and rendering for a contact."""
 
 import json
 import re
@@ -11,149 +11,151 @@ from playwright.sync_api import Page, expect
 from tests.kit.browser import shoot
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
-from tests.ui.test_canvas_hand import TEXT, kept, opened, sections
-from tests.ui.test_roles import ask, signed_in
+from tests.ui.test_canvas_hand import TEXT, get_sections, open_editor, wait_for_property
+from tests.ui.test_roles import request_page, session_cookie
 
 MARK = re.compile(r"<!--cn:(.*?)-->")
 
 
 @pytest.fixture(scope="module")
 def get(server: Server, api: Client) -> Callable[..., Any]:
-    """Ask for a page as the owner; returns the response."""
-    cookie = signed_in(server, EMAIL)
-    assert PASSWORD and ask(server, "GET", "/templates", cookie)[0] == 200
+    """Return a function that requests a page as the owner."""
+    cookie = session_cookie(server, EMAIL)
+    assert PASSWORD and request_page(server, "GET", "/templates", cookie)[0] == 200
     return lambda path, **headers: api.request("GET", path, headers={"Cookie": cookie} | headers)
 
 
-def make(api: Client, *sections: dict[str, Any]) -> int:
-    """Make a template of sections."""
-    return int(api.post("/templates", {"name": "T", "design": {"sections": list(sections)}}).expect(201)["id"])
+def make(api: Client, *get_sections: dict[str, Any]) -> int:
+    """Create a template of sections and return its id."""
+    return int(api.post("/templates", {"name": "T", "design": {"sections": list(get_sections)}}).expect(201)["id"])
 
 
 def heading(key: str, text: str, **props: Any) -> dict[str, Any]:
-    """Return a heading."""
+    """Return a heading section."""
     return {"id": key, "type": "heading", "props": {"text": text, **props}}
 
 
-def rows(get: Callable[..., Any], template: int, have: str = "") -> Any:
-    """Return what a canvas is told."""
-    return get(f"/templates/{template}/rows?have={have}").expect(200)
+def get_rows(get: Callable[..., Any], template_id: int, have: str = "") -> Any:
+    """Return the rows that the canvas loads."""
+    return get(f"/templates/{template_id}/rows?have={have}").expect(200)
 
 
-def test_only_what_changed_is_sent_again(get: Callable[..., Any], api: Client) -> None:
-    """An edit of one section changes its row alone; a move changes none; a theme changes what stands around them."""
-    one = make(api, heading("a", "First"), heading("b", "Second"), heading("c", "Third"))
-    first = rows(get, one)
+def test_only_changed_rows_are_sent(get: Callable[..., Any], api: Client) -> None:
+    """An edit sends only its row, a move sends none, and a theme change sends the frame."""
+    template_id = make(api, heading("a", "First"), heading("b", "Second"), heading("c", "Third"))
+    first = get_rows(get, template_id)
     assert len(first["rows"]) == 3 and "Second" in first["rows"][1][1]
     have = ",".join([first["frame"][0], *(name for name, _ in first["rows"])])
-    again = rows(get, one, have)
+    again = get_rows(get, template_id, have)
     assert again["frame"][1] is None and [html for _, html in again["rows"]] == [None] * 3
-    design = api.get(f"/templates/{one}").expect(200)["design"]
+    design = api.get(f"/templates/{template_id}").expect(200)["design"]
     design["sections"][1]["props"]["text"] = "Changed"
-    api.patch(f"/templates/{one}", {"design": design}).expect(200)
-    edited = rows(get, one, have)
+    api.patch(f"/templates/{template_id}", {"design": design}).expect(200)
+    edited = get_rows(get, template_id, have)
     assert [html is None for _, html in edited["rows"]] == [True, False, True] and edited["frame"][1] is None
     design["sections"].reverse()
-    api.patch(f"/templates/{one}", {"design": design}).expect(200)
-    moved = rows(get, one, have + "," + edited["rows"][1][0])
+    api.patch(f"/templates/{template_id}", {"design": design}).expect(200)
+    moved = get_rows(get, template_id, have + "," + edited["rows"][1][0])
     assert [name for name, _ in moved["rows"]] == [name for name, _ in reversed(edited["rows"])]
     assert all(html is None for _, html in moved["rows"])
-    api.patch(f"/templates/{one}", {"design": design | {"theme": {"bg_color": "#ffeedd"}}}).expect(200)
-    assert rows(get, one, have)["frame"][1] is not None
+    api.patch(f"/templates/{template_id}", {"design": design | {"theme": {"bg_color": "#ffeedd"}}}).expect(200)
+    assert get_rows(get, template_id, have)["frame"][1] is not None
 
 
-def test_marks_tell_where_sections_are(get: Callable[..., Any], api: Client) -> None:
-    """Every section has its key and label, those in columns their column; an empty column can be dropped upon."""
+def test_section_marks(get: Callable[..., Any], api: Client) -> None:
+    """Each section has a mark with its key and label, and each column one with its number, also if empty."""
     inner = {"sections": [heading("in", "Inside", name="My heading")]}
-    one = make(api, {"id": "cols", "type": "columns", "props": {"columns": [inner, {"sections": []}]}})
-    page = get(f"/templates/{one}/canvas").text
-    told = [json.loads(found) for found in MARK.findall(page)]
-    assert isinstance(told[0], str)
-    assert told[1:] == [["cols", "Columns", None, True, False], 0, ["in", "My heading", 0, True, False], 1]
+    template_id = make(api, {"id": "cols", "type": "columns", "props": {"columns": [inner, {"sections": []}]}})
+    page = get(f"/templates/{template_id}/canvas").text
+    marks = [json.loads(mark) for mark in MARK.findall(page)]
+    assert isinstance(marks[0], str)
+    assert marks[1:] == [["cols", "Columns", None, True, False], 0, ["in", "My heading", 0, True, False], 1]
     assert "Empty column" in page and page.count("<!--cn:") == page.count("<!--/cn:-->")
 
 
-def test_hostile_documents_only_ever_show(get: Callable[..., Any], api: Client) -> None:
-    """Ids, names and texts that end no comment and begin no script; the policy names our scripts alone."""
+def test_hostile_documents_in_the_canvas(get: Callable[..., Any], api: Client) -> None:
+    """Hostile ids, names and texts stay text, and the policy allows only our scripts."""
     bad = '--><script>alert(1)</script><!--cn:["x","y",0,true]-->{{ "a" }}'
-    one = make(
+    template_id = make(
         api, heading(bad, "<script>alert(2)</script>", name=bad), heading("x\u2028", "Two"), {"id": 7, "type": bad},
         {"id": "h", "type": "html", "props": {"html": f"<p onclick=x>Hi</p>{bad}<script src=//x></script>"}},
     )  # fmt: skip
-    answer = get(f"/templates/{one}/canvas")
-    assert answer.status == 200
-    assert "alert(1)</script>" not in answer.text.replace("&lt;", "") and "onclick" not in answer.text
-    assert len(re.findall("<script", answer.text)) == 5
-    told = [json.loads(found) for found in MARK.findall(answer.text)]
-    assert len([found for found in told if isinstance(found, list)]) == 4
-    policy = answer.headers["content-security-policy"]
+    response = get(f"/templates/{template_id}/canvas")
+    assert response.status == 200
+    assert "alert(1)</script>" not in response.text.replace("&lt;", "") and "onclick" not in response.text
+    assert len(re.findall("<script", response.text)) == 5
+    marks = [json.loads(mark) for mark in MARK.findall(response.text)]
+    assert len([mark for mark in marks if isinstance(mark, list)]) == 4
+    policy = response.headers["content-security-policy"]
     assert policy.startswith("sandbox allow-scripts;") and "allow-same-origin" not in policy
     scripts = re.search(r"script-src ([^;]*)", policy)
     assert scripts is not None
-    ours = {f"{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret")}
-    assert {found.rpartition("/")[2] for found in scripts[1].split()} == ours
+    our_scripts = {f"{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret")}
+    assert {mark.rpartition("/")[2] for mark in scripts[1].split()} == our_scripts
     assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
 
 
-def test_a_proxy_may_ask_by_another_name(get: Callable[..., Any], api: Client, server: Server) -> None:
-    """The frame finds its scripts under the address that people use, whatever host a proxy names."""
-    answer = get(f"/templates/{make(api, heading('a', 'One'))}/canvas", Host="inside:1")
-    policy = answer.headers["content-security-policy"]
+def test_the_canvas_policy_behind_a_proxy(get: Callable[..., Any], api: Client, server: Server) -> None:
+    """The policy allows scripts from the public host and from the host of the request."""
+    response = get(f"/templates/{make(api, heading('a', 'One'))}/canvas", Host="inside:1")
+    policy = response.headers["content-security-policy"]
     for host in ("inside:1", server.url.removeprefix("http://")):
         assert f" http://{host}/static/" in policy, policy
 
 
-def test_it_is_shown_as_a_person_gets_it(get: Callable[..., Any], api: Client) -> None:
-    """Their own values; a section that is not for them says so in its place; a stranger to the account is not found."""
-    mara = api.post("/contacts", {"email": "mara@example.org", "first_name": "Mara"}).expect(201)["id"]
+def test_the_canvas_for_a_contact(get: Callable[..., Any], api: Client) -> None:
+    """The canvas shows a contact's values and which sections are hidden for it; unknown ids return 404."""
+    contact_id = api.post("/contacts", {"email": "mara@example.org", "first_name": "Mara"}).expect(201)["id"]
     only = [{"name": "contact_last_name", "predicate": "present"}]
-    one = make(api, heading("a", "Hello {{ contact.first_name }}"), heading("b", "For all with a name", show_if=only))
-    assert "Hello Mara" in get(f"/templates/{one}/canvas?as={mara}").text
-    assert "Heading: not shown to Mara" in get(f"/templates/{one}/canvas?as={mara}").text
-    assert "For all with a name" in get(f"/templates/{one}/canvas").text
-    assert get(f"/templates/{one}/canvas?as=999999").status == 404
+    template_id = make(
+        api, heading("a", "Hello {{ contact.first_name }}"), heading("b", "For all with a name", show_if=only)
+    )
+    assert "Hello Mara" in get(f"/templates/{template_id}/canvas?as={contact_id}").text
+    assert "Heading: not shown to Mara" in get(f"/templates/{template_id}/canvas?as={contact_id}").text
+    assert "For all with a name" in get(f"/templates/{template_id}/canvas").text
+    assert get(f"/templates/{template_id}/canvas?as=999999").status == 404
     assert get("/templates/999999/rows").status == 404
 
 
-def test_what_cannot_be_rendered_is_said(get: Callable[..., Any], api: Client) -> None:
-    """A template that is HTML has no rows; one without sections shows where the first will be."""
-    plain = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ email }}</p>"}).expect(201)["id"]
-    assert rows(get, plain)["rows"] is None
-    empty = rows(get, make(api))
-    assert len(empty["rows"]) == 1 and "Add a first section" in empty["rows"][0][1]
+def test_templates_without_rows(get: Callable[..., Any], api: Client) -> None:
+    """An HTML template has no rows; an empty design has a placeholder row."""
+    html_template_id = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ email }}</p>"}).expect(201)["id"]
+    assert get_rows(get, html_template_id)["rows"] is None
+    empty_rows = get_rows(get, make(api))
+    assert len(empty_rows["rows"]) == 1 and "Add a first section" in empty_rows["rows"][0][1]
 
 
-def test_the_picker_knows_the_people(get: Callable[..., Any], api: Client) -> None:
-    """Data keys come with an example and the share of people who lack them; links are for emails alone."""
+def test_the_merge_tag_picker(get: Callable[..., Any], api: Client) -> None:
+    """Data keys have an example and the share of contacts without them; links are offered for emails only."""
     for number in range(4):
         api.post("/contacts", {"email": f"p{number}@example.net", "data": {"pet": {"name": "Rex"}} if number else {}})
     page = get("/templates/merge").text
     assert 'data-tag="{{ contact.data.pet.name }}"' in page and "Rex" in page and "% have no" in page
     assert "unsubscribe_url" in page
-    note = api.post("/templates", {"name": "N", "channel": "sms", "body": "Hi"}).expect(201)["id"]
-    assert 'data-name="unsubscribe_url"' not in get(f"/templates/merge?t={note}").text
+    sms_template_id = api.post("/templates", {"name": "N", "channel": "sms", "body": "Hi"}).expect(201)["id"]
+    assert 'data-name="unsubscribe_url"' not in get(f"/templates/merge?t={sms_template_id}").text
     assert get("/templates/merge?t=999999").status == 404
 
 
-def test_the_editor_tells_the_size_as_it_is_sent(server: Server, api: Client) -> None:
-    """Nothing beside the number while all is well; from 80 KB what Gmail shows, over 102 KB what it does."""
-    cookie, one = signed_in(server, EMAIL), make(api, heading("a", "First"))
-    said = []
+def test_the_size_of_an_email(server: Server, api: Client) -> None:
+    """The editor warns from 80 KB and reports an error over the 102 KB that Gmail shows."""
+    cookie, template_id = session_cookie(server, EMAIL), make(api, heading("a", "First"))
+    sizes = []
     for count in (0, 43, 60):
-        more = [heading(f"t{at}", "Words") for at in range(count)]
-        api.patch(f"/templates/{one}", {"design": {"sections": [heading("a", "First"), *more]}}).expect(200)
+        sections = [heading(f"t{index}", "Words") for index in range(count)]
+        api.patch(f"/templates/{template_id}", {"design": {"sections": [heading("a", "First"), *sections]}}).expect(200)
         headers = {"Cookie": cookie, "HX-Request": "true"}
-        said.append(api.request("GET", f"/templates/{one}/size", headers=headers).text)
-    assert re.search(r"> · \d+ KB<", said[0])
-    assert 'class="warn"' in said[1] and "KB: Gmail shows 102" in said[1]
-    assert 'class="bad"' in said[2] and "KB: Gmail will cut it off" in said[2]
+        sizes.append(api.request("GET", f"/templates/{template_id}/size", headers=headers).text)
+    assert re.search(r"> · \d+ KB<", sizes[0])
+    assert 'class="warn"' in sizes[1] and "KB: Gmail shows 102" in sizes[1]
+    assert 'class="bad"' in sizes[2] and "KB: Gmail will cut it off" in sizes[2]
 
 
-def test_a_text_is_written_where_it_stands(browser_page: Page, api: Client) -> None:
-    """Double click writes in the canvas, by the field; what stands there stays until it is left; tags stay tags."""
+def test_writing_in_the_canvas(browser_page: Page, api: Client) -> None:
+    """After a double click text is written in the canvas, field and outline follow, and merge tags stay tags."""
     page = browser_page
-    template = make(api, TEXT, heading("a", "First"))
-    frame = opened(page, template)
+    template_id = make(api, TEXT, heading("a", "First"))
+    frame = open_editor(page, template_id)
     frame.get_by_role("heading", name="First").dblclick()
     writing = frame.locator("h2[data-writing]")
     expect(writing).to_be_focused()
@@ -175,15 +177,15 @@ def test_a_text_is_written_where_it_stands(browser_page: Page, api: Client) -> N
     page.keyboard.type("news")
     frame.get_by_role("heading", name="First of all").click()
     expect(frame.get_by_text("Hello Anna, how are you?")).to_be_visible()
-    said = kept(page, api, template, "content", re.compile("news"))
-    assert said == "<p>Hello {{ first_name }}, how are you?</p><p>Good <strong>news</strong></p>"
-    assert sections(api, template)[1]["props"]["text"] == "First of all"
+    content = wait_for_property(page, api, template_id, "content", re.compile("news"))
+    assert content == "<p>Hello {{ first_name }}, how are you?</p><p>Good <strong>news</strong></p>"
+    assert get_sections(api, template_id)[1]["props"]["text"] == "First of all"
 
 
-def test_what_is_typed_is_seen_before_it_is_kept(browser_page: Page, api: Client) -> None:
-    """The canvas shows a letter at once, without an answer of the server."""
+def test_the_canvas_shows_typed_text_at_once(browser_page: Page, api: Client) -> None:
+    """Typed text appears in the canvas without waiting for the server's response."""
     page = browser_page
-    frame = opened(page, make(api, heading("a", "First"), TEXT))
+    frame = open_editor(page, make(api, heading("a", "First"), TEXT))
     frame.get_by_role("heading", name="First").click()
     expect(page.locator("#inspector").get_by_label("Text", exact=True)).to_have_text("First")
     page.route("**/sections/*", lambda route: None)
@@ -193,7 +195,7 @@ def test_what_is_typed_is_seen_before_it_is_kept(browser_page: Page, api: Client
 
 
 def test_a_finding_leads_to_its_section(get: Callable[..., Any], api: Client) -> None:
-    """The editor opens at a path of the document, as the checklist names it; one that is gone opens the email."""
-    one = make(api, heading("a", "First"), heading("b", "Second"))
+    """The editor opens at a document path of a preflight finding; a missing path opens the email."""
+    template_id = make(api, heading("a", "First"), heading("b", "Second"))
     for path, key in (("sections[1]", "b"), ("sections[7]", "")):
-        assert f'id="inspector" data-key="{key}"' in get(f"/templates/{one}/edit?path={path}").text
+        assert f'id="inspector" data-key="{key}"' in get(f"/templates/{template_id}/edit?path={path}").text

@@ -1,4 +1,4 @@
-"""Pictures in the canvas, chosen and dropped; and the label of the selected section, which covers no words."""
+"""Pictures in the canvas, chosen and dropped; and the label of the selected section, which covers no text."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,36 +19,41 @@ WORDS = "Words that stand close to the edge of their section, in as many lines a
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page of somebody who is signed in, shared by the tests of this module."""
-    with at_work(browser, server) as opened:
-        yield opened
+    """A signed-in page, shared by the tests of this module."""
+    with at_work(browser, server) as open_editor:
+        yield open_editor
 
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A picture on the disk, to be dropped."""
+    """A picture file to drop."""
     path = tmp_path_factory.mktemp("pictures") / "hills.png"
     path.write_bytes(saved(photo(300, 200), "PNG"))
     return path
 
 
-def opened(page: Page, api: Client, *sections: dict[str, Any]) -> tuple[int, FrameLocator]:
-    """Open an email of sections in the editor, and wait until its canvas listens."""
-    one = make(api, design={"sections": list(sections)})
-    page.goto(f"/templates/{one}/edit")
+def open_editor(page: Page, api: Client, *sections: dict[str, Any]) -> tuple[int, FrameLocator]:
+    """Open a new email in the editor and return its id and canvas, once its scripts run."""
+    template_id = make(api, design={"sections": list(sections)})
+    page.goto(f"/templates/{template_id}/edit")
     frame = page.frame_locator("#canvas")
     expect(frame.locator("html[style*=color-scheme]")).to_be_attached()
     expect(page.locator("#stage[data-have*=',']")).to_be_attached()
-    return one, frame
+    return template_id, frame
 
 
-def text(key: str, **more: Any) -> dict[str, Any]:
-    """Return a text close to the edges of its section."""
-    return {"id": key, "type": "text", "props": {"content": f"<p>{WORDS}</p>"}, "styles": {"padding": "2px 4px"}} | more
+def text(key: str, **options: Any) -> dict[str, Any]:
+    """Return a text section with little padding."""
+    return {
+        "id": key,
+        "type": "text",
+        "props": {"content": f"<p>{WORDS}</p>"},
+        "styles": {"padding": "2px 4px"},
+    } | options
 
 
 def drop_file(page: Page, file: Path, at: Locator, below: float | None = None) -> None:
-    """Drag a file from outside of the browser over an element, and let go of it."""
+    """Drag a file from outside of the browser and drop it on an element."""
     box = at.bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + (box["height"] / 2 if below is None else below)
@@ -59,22 +64,22 @@ def drop_file(page: Page, file: Path, at: Locator, below: float | None = None) -
     session.detach()
 
 
-def test_an_empty_picture_is_an_area_that_opens_the_drawer(page: Page, api: Client) -> None:
-    """As high as a hand can hit, with words; a click and the Enter key choose; in a column and a gallery too."""
+def test_an_empty_picture_opens_the_drawer(page: Page, api: Client) -> None:
+    """An empty picture is a large area that opens the drawer by click or Enter, also in columns and galleries."""
     columns = {"columns": [{"sections": [{"id": "in", "type": "image", "props": {}}]}, {"sections": []}]}
     gallery = {"id": "g", "type": "gallery", "props": {"items": [{}, {}]}}
-    one, frame = opened(
+    template_id, frame = open_editor(
         page, api, {"id": "p", "type": "image", "props": {}}, {"id": "c", "type": "columns", "props": columns}, gallery
     )
     areas = frame.get_by_text("Drop an image here or choose one")
     expect(areas).to_have_count(3)
-    for at in range(3):
-        box = areas.nth(at).locator("xpath=..").bounding_box()
+    for index in range(3):
+        box = areas.nth(index).locator("xpath=..").bounding_box()
         assert box is not None
         assert box["height"] >= 120
-    band = areas.first.locator("xpath=ancestor::div[contains(@class, 'c-card')]")
-    expect(band).to_have_css("background-color", "rgb(255, 255, 255)")
-    assert (band.bounding_box() or {})["width"] == 600
+    card = areas.first.locator("xpath=ancestor::div[contains(@class, 'c-card')]")
+    expect(card).to_have_css("background-color", "rgb(255, 255, 255)")
+    assert (card.bounding_box() or {})["width"] == 600
     drawer = page.locator("#pictures")
     close = drawer.get_by_role("button", name="Close")
     areas.first.click()
@@ -93,71 +98,69 @@ def test_an_empty_picture_is_an_area_that_opens_the_drawer(page: Page, api: Clie
     close.click()
     shoot(page, "canvas-empty-pictures")
     assert axe.faults_in_both_looks(page) == []
-    # What is sent has neither the area nor a broken image in its place
-    sent = page.request.get(f"/templates/{one}/preview").text()
+    # The sent email has neither the area nor a broken image
+    sent = page.request.get(f"/templates/{template_id}/preview").text()
     assert "Drop an image" not in sent and "<img" not in sent
 
 
-def test_a_file_is_dropped_into_an_empty_picture(page: Page, api: Client, picture: Path) -> None:
-    """It is uploaded, what it shows is asked, and it stands where it was dropped; a second drop takes its place."""
-    one, frame = opened(page, api, text("t"), {"id": "p", "type": "image", "props": {}})
+def test_dropping_a_file_on_a_picture(page: Page, api: Client, picture: Path) -> None:
+    """The file is uploaded with its alt text and shown; a second drop opens the drawer with that text."""
+    template_id, frame = open_editor(page, api, text("t"), {"id": "p", "type": "image", "props": {}})
     drop_file(page, picture, frame.get_by_text("Drop an image here"))
     expect(page.locator("#media-alt")).to_be_visible()
     page.locator("#media-alt").fill("Hills")
     page.get_by_role("button", name="Use this picture").click()
     expect(frame.get_by_role("img", name="Hills")).to_be_visible()
     settled(page)
-    props = design_of(api, one)["sections"][1]["props"]
+    props = design_of(api, template_id)["sections"][1]["props"]
     assert "/m/" in props["src"] and props["alt"] == "Hills"
-    # What was written in the drawer stands in the field, so that typing there adds to it.
+    # The alt text of the drawer is also in the field, so that typing there extends it
     field = page.get_by_role("textbox", name="Words for those who do not see it")
     expect(field).to_have_text("Hills")
     drop_file(page, picture, frame.get_by_role("img", name="Hills"))
     expect(page.locator("#pictures")).to_be_visible()
     expect(page.locator("#media-alt")).to_have_value("Hills")
     page.keyboard.press("Escape")
-    assert len(design_of(api, one)["sections"]) == 2
+    assert len(design_of(api, template_id)["sections"]) == 2
 
 
-BEAT = """
+PRESENCE_POLL = """
     editor.send(`${editor.here}/presence`, () => new URLSearchParams({ revision: editor.root.dataset.rev }), null, true)
 """
 
 
-def test_who_else_is_here_takes_no_words_away(page: Page, api: Client, picture: Path) -> None:
-    """The answer to that question comes every 20 seconds, and finds somebody who types into the drawer."""
-    _, frame = opened(page, api, {"id": "p", "type": "image", "props": {}})
+def test_the_presence_poll_keeps_typed_text(page: Page, api: Client, picture: Path) -> None:
+    """The response to the presence poll does not clear text that is being typed in the drawer."""
+    _, frame = open_editor(page, api, {"id": "p", "type": "image", "props": {}})
     drop_file(page, picture, frame.get_by_text("Drop an image here"))
-    words = page.locator("#media-alt")
-    expect(words).to_be_focused()
+    field = page.locator("#media-alt")
+    expect(field).to_be_focused()
     expect(page.locator("#media li")).not_to_have_count(0)
-    words.fill("Hills")
-    page.evaluate(BEAT)
-    expect(words).to_have_value("Hills")
+    field.fill("Hills")
+    page.evaluate(PRESENCE_POLL)
+    expect(field).to_have_value("Hills")
 
 
-def test_a_file_is_dropped_between_sections_or_beside_them(
-    page: Page, api: Client, picture: Path, tmp_path: Path
-) -> None:
-    """Between sections it becomes a picture of its own; what is none is refused; beside the email nothing happens."""
-    one, frame = opened(page, api, text("a"), text("b"))
+def test_dropping_a_file_between_sections(page: Page, api: Client, picture: Path, tmp_path: Path) -> None:
+    """A picture becomes a section where it is dropped; other files are rejected, and drops beside the email ignored."""
+    template_id, frame = open_editor(page, api, text("a"), text("b"))
     drop_file(page, picture, frame.get_by_text(WORDS).nth(1), 2)
     expect(page.locator("#media-alt")).to_be_visible()
     page.get_by_role("button", name="Use this picture").click()
     settled(page)
-    kinds = [each["type"] for each in design_of(api, one)["sections"]]
+    kinds = [section["type"] for section in design_of(api, template_id)["sections"]]
     assert kinds == ["text", "image", "text"]
-    paper = tmp_path / "paper.pdf"
-    paper.write_bytes(b"%PDF-1.4")
-    drop_file(page, paper, frame.get_by_text(WORDS).first, 2)
+    pdf = tmp_path / "paper.pdf"
+    pdf.write_bytes(b"%PDF-1.4")
+    drop_file(page, pdf, frame.get_by_text(WORDS).first, 2)
     expect(page.locator("#saved")).to_have_text("Only images can be dropped here")
     drop_file(page, picture, page.locator("#o-"))
     page.wait_for_timeout(200)
-    assert page.url.endswith(f"/templates/{one}/edit") or f"/templates/{one}/edit?" in page.url
-    assert [each["type"] for each in design_of(api, one)["sections"]] == kinds
+    assert page.url.endswith(f"/templates/{template_id}/edit") or f"/templates/{template_id}/edit?" in page.url
+    assert [section["type"] for section in design_of(api, template_id)["sections"]] == kinds
 
 
-# Which label covers a line of the words of the email
+# The labels that cover text of the email
 COVERED = """(() => {
   const hit = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = new Range();
   for (let node; (node = walk.nextNode());) {
@@ -173,7 +176,7 @@ COVERED = """(() => {
   }
   return hit;
 })"""
-# The label is in a closed tree; it is opened for the test
+# The labels are in a closed shadow tree, which this opens for the test
 OPEN = """{
   const attach = Element.prototype.attachShadow;
   Element.prototype.attachShadow = function (how) {
@@ -187,13 +190,13 @@ OPEN = """{
 
 
 @pytest.mark.parametrize("look", ["Desktop", "Phone", "Dark"])
-def test_the_label_of_a_section_covers_no_words(page: Page, api: Client, look: str) -> None:
-    """Neither its own nor those above it: at the top, in the middle, in a column, and with a long name."""
+def test_section_labels_cover_no_text(page: Page, api: Client, look: str) -> None:
+    """No label covers text: at the top, in the middle, in a column, and with a long name."""
     page.context.add_init_script(OPEN)
     named = {"props": {"content": f"<p>{WORDS}</p>", "name": "A very long name that somebody gave to a section"}}
     columns = {"columns": [{"sections": [text("left")]}, {"sections": [text("right")]}]}
     heading = {"id": "h", "type": "heading", "props": {"text": "First"}, "styles": {"padding": "0px 32px"}}
-    _, frame = opened(page, api, text("top"), heading, text("named", **named), text("low"),
+    _, frame = open_editor(page, api, text("top"), heading, text("named", **named), text("low"),
                       {"id": "c", "type": "columns", "props": columns})  # fmt: skip
     page.get_by_role("button", name=look, exact=True).click()
     shown = 0

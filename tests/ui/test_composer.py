@@ -1,4 +1,4 @@
-"""Composing and sending an email in the browser: in numbers before it happens, and with a way back."""
+"""Composing and sending an email in the browser: counts, undo, tests, schedules and the checklist."""
 
 import re
 import time
@@ -11,18 +11,16 @@ from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.patience import soon
 from tests.kit.smtp import SmtpServer
-from tests.ui.composer_world import clock, draft, named, page, server, smtp
+from tests.ui.composer_world import clock, draft, page, recipients_of, server, smtp
 from ui.pages.composer import finding_sentence
 
 __all__ = ["clock", "page", "server", "smtp"]
 
 
-def test_the_number_on_the_button_is_the_number_of_rows(
-    page: Page, api: Client, smtp: SmtpServer, clock: TestClock
-) -> None:
-    """Two lists, cut with a segment, less a list: arithmetic, groups, button, rows and messages agree."""
-    number = draft(api, "Arithmetic")
-    page.goto(f"/campaigns/{number}?open=to")
+def test_the_recipient_count_is_exact(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
+    """For two lists, a segment and an excluded list, the sum, the button, the ledger and the messages agree."""
+    campaign_id = draft(api, "Arithmetic")
+    page.goto(f"/campaigns/{campaign_id}?open=to")
     page.get_by_label("Workshop").check()
     expect(page.locator(".sums")).to_contain_text("12 in Newsletter, Workshop")
     page.get_by_label("Of them only who is in this segment").select_option("With a name")
@@ -34,34 +32,34 @@ def test_the_number_on_the_button_is_the_number_of_rows(
     expect(page.locator("tbody tr")).to_have_count(2)
     page.get_by_role("link", name=re.compile("^Get it")).click()
     expect(page.locator("tbody tr")).to_have_count(8)
-    page.goto(f"/campaigns/{number}")
+    page.goto(f"/campaigns/{campaign_id}")
     page.get_by_role("link", name="Review and send").click()
     page.get_by_role("button", name="Send to 8 people").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
-    assert api.get(f"/campaigns/{number}").json["stats"]["pending"] == 8
+    assert api.get(f"/campaigns/{campaign_id}").json["stats"]["pending"] == 8
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("Draft", exact=True)).to_be_visible()
-    assert api.get(f"/campaigns/{number}").json["audience_count"] == 0
+    assert api.get(f"/campaigns/{campaign_id}").json["audience_count"] == 0
     clock.advance(20)
-    other = draft(api, "After it")
-    api.post(f"/campaigns/{other}/send").expect(200)
-    smtp.wait_until(lambda: len(named(smtp, "After it")) == 8, "what was sent after it")
-    assert named(smtp, "Arithmetic") == []
+    other_id = draft(api, "After it")
+    api.post(f"/campaigns/{other_id}/send").expect(200)
+    smtp.wait_until(lambda: len(recipients_of(smtp, "After it")) == 8, "what was sent after it")
+    assert recipients_of(smtp, "Arithmetic") == []
     page.get_by_role("link", name="Review and send").click()
     page.get_by_role("button", name="Send to 8 people").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
     clock.advance(20)
-    smtp.wait_until(lambda: len(named(smtp, "Arithmetic")) == 8, "as many as the button said")
+    smtp.wait_until(lambda: len(recipients_of(smtp, "Arithmetic")) == 8, "as many as the button said")
     expect(page.locator("#progress-title")).to_have_text(
         "Sent to 8 contacts. 1 skipped: on the do-not-send list (blocked by hand)", timeout=15_000
     )
-    assert len(set(named(smtp, "Arithmetic"))) == len(named(smtp, "Arithmetic")) == 8
+    assert len(set(recipients_of(smtp, "Arithmetic"))) == len(recipients_of(smtp, "Arithmetic")) == 8
 
 
-def test_everybody_asks_once_more(page: Page, api: Client) -> None:
-    """All contacts want a word of their own, which the checklist says."""
-    number = draft(api, "For all")
-    page.goto(f"/campaigns/{number}?open=to")
+def test_all_contacts_need_a_confirmation(page: Page, api: Client) -> None:
+    """Sending to all contacts needs a confirmation, which the checklist lists."""
+    campaign_id = draft(api, "For all")
+    page.goto(f"/campaigns/{campaign_id}?open=to")
     page.get_by_text("Everybody", exact=True).click()
     expect(page.locator("#side .checklist")).to_contain_text("Confirm that everyone gets it")
     page.get_by_label("Yes, everybody of this account").check()
@@ -69,10 +67,10 @@ def test_everybody_asks_once_more(page: Page, api: Client) -> None:
     expect(page.locator(".sums .total")).to_have_text("=11 people")
 
 
-def test_what_is_typed_is_kept(page: Page, api: Client) -> None:
-    """Typing over the saving loses no letter and no focus; what was typed is there when the page is opened anew."""
-    number = draft(api, "Typing")
-    page.goto(f"/campaigns/{number}?open=from")
+def test_typed_text_is_saved(page: Page, api: Client) -> None:
+    """Autosave loses no character and no focus; text survives a reload, and invalid values show an error."""
+    campaign_id = draft(api, "Typing")
+    page.goto(f"/campaigns/{campaign_id}?open=from")
     text = "Three things that we learned while baking less bread"
     subject = page.get_by_label("Subject", exact=True)
     subject.fill("")
@@ -92,14 +90,14 @@ def test_what_is_typed_is_kept(page: Page, api: Client) -> None:
     page.get_by_label("Subject", exact=True).fill("Typed and gone")
     page.goto("/campaigns")
     end = time.monotonic() + soon(5)
-    while api.get(f"/campaigns/{number}").expect(200)["templates"][0]["subject"] != "Typed and gone":
+    while api.get(f"/campaigns/{campaign_id}").expect(200)["templates"][0]["subject"] != "Typed and gone":
         assert time.monotonic() < end
 
 
-def test_a_template_and_the_way_back(page: Page, api: Client) -> None:
-    """Choosing shows each as a picture; the copy is in place, and one click brings back what was there."""
-    number = draft(api, "Chosen", body="<p>Mine</p>")
-    page.goto(f"/campaigns/{number}?open=content")
+def test_choosing_a_template_and_undo(page: Page, api: Client) -> None:
+    """Choosing a template copies its content, and undo restores the previous content."""
+    campaign_id = draft(api, "Chosen", body="<p>Mine</p>")
+    page.goto(f"/campaigns/{campaign_id}?open=content")
     page.get_by_role("link", name="Choose another").click()
     page.get_by_role("dialog").get_by_role("button", name="Newsletter").click()
     expect(page.get_by_text("It has its own copy now.")).to_be_visible()
@@ -111,11 +109,11 @@ def test_a_template_and_the_way_back(page: Page, api: Client) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_html_is_pasted_over_what_was_designed(page: Page, api: Client) -> None:
-    """Pasting is offered beside the sections too; they come back with one click, and nothing is kept of nothing."""
+def test_pasting_html_over_a_design(page: Page, api: Client) -> None:
+    """Pasted HTML replaces the design, undo restores it, and empty HTML is rejected."""
     design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Designed"}}]}
-    number = draft(api, "Pasted", body=None, design=design)
-    page.goto(f"/campaigns/{number}?open=content")
+    campaign_id = draft(api, "Pasted", body=None, design=design)
+    page.goto(f"/campaigns/{campaign_id}?open=content")
     page.get_by_role("link", name="Paste HTML").click()
     box = page.get_by_role("dialog")
     box.get_by_role("button", name="Use this HTML").click()
@@ -125,18 +123,18 @@ def test_html_is_pasted_over_what_was_designed(page: Page, api: Client) -> None:
     box.get_by_label("HTML of the email").fill("<p>Made elsewhere</p>")
     box.get_by_role("button", name="Use this HTML").click()
     expect(page.locator(".toast")).to_contain_text("It says what you pasted now.")
-    row = api.get(f"/campaigns/{number}").expect(200)["template"]
+    row = api.get(f"/campaigns/{campaign_id}").expect(200)["template"]
     assert (row["body"], row["design"]["sections"]) == ("<p>Made elsewhere</p>", [])
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(page.get_by_role("link", name="Paste HTML")).to_be_visible()
-    row = api.get(f"/campaigns/{number}").expect(200)["template"]
+    row = api.get(f"/campaigns/{campaign_id}").expect(200)["template"]
     assert (row["body"], row["design"]["sections"][0]["id"]) == (None, "s1")
 
 
-def test_a_test_of_it(page: Page, api: Client, smtp: SmtpServer) -> None:
-    """A test goes to who is named, with the values of who is chosen, marked; the addresses are remembered."""
-    number = draft(api, "Tested")
-    page.goto(f"/campaigns/{number}")
+def test_sending_a_test(page: Page, api: Client, smtp: SmtpServer) -> None:
+    """A test goes to the given addresses with a chosen contact's values; the addresses are remembered."""
+    campaign_id = draft(api, "Tested")
+    page.goto(f"/campaigns/{campaign_id}")
     expect(page.locator("#side")).to_contain_text("Nobody got a test")
     page.get_by_role("link", name="Send test").click()
     dialog = page.get_by_role("dialog")
@@ -159,10 +157,10 @@ def test_a_test_of_it(page: Page, api: Client, smtp: SmtpServer) -> None:
     expect(page.locator("#side")).not_to_contain_text("Nobody got a test")
 
 
-def test_later_and_not_after_all(page: Page, api: Client) -> None:
-    """A time in the past is refused; one to come is armed, taken back with a way to arm it again."""
-    number = draft(api, "Later")
-    page.goto(f"/campaigns/{number}?open=when")
+def test_scheduling_and_unscheduling(page: Page, api: Client) -> None:
+    """A past time is rejected; a scheduled campaign can become a draft again, and undo schedules it again."""
+    campaign_id = draft(api, "Later")
+    page.goto(f"/campaigns/{campaign_id}?open=when")
     page.locator("#card-when .seg").get_by_text("Later").click()
     page.get_by_label("Date").fill("2020-01-01")
     expect(page.locator("#f-day-err")).to_contain_text("in the future")
@@ -205,34 +203,34 @@ def test_later_without_a_date_never_sends_now(page: Page, api: Client) -> None:
     expect(page.get_by_role("button", name="Schedule for 8 people")).to_be_visible()
 
 
-def test_the_checklist_is_the_refusal_of_the_api(page: Page, api: Client) -> None:
-    """What the page lists as needed is what a send over the API is refused for, one for one, with a way to mend it."""
+def test_the_checklist_matches_the_blockers_of_the_api(page: Page, api: Client) -> None:
+    """The checklist shows exactly the blockers of a rejected send, each with a link to fix it."""
     cases = {
         "Nothing": {},
         "Broken": {"template_attributes": {"subject": "{{ first_name", "body": "<p>{% if %}</p>"}},
         "For all": {"trigger_attributes": {"data": {"audience_type": "all_contacts"}},
                     "template_attributes": {"subject": "x"}},
     }  # fmt: skip
-    told = 0
-    for name, more in cases.items():
-        answer = api.post("/campaigns", {"name": name, **more})
-        number = answer.json["id"] if answer.status == 201 else draft(api, name, body="")
-        blockers = api.post(f"/campaigns/{number}/send").expect(422)["blockers"]
-        page.goto(f"/campaigns/{number}")
+    blocker_count = 0
+    for name, fields in cases.items():
+        response = api.post("/campaigns", {"name": name, **fields})
+        campaign_id = response.json["id"] if response.status == 201 else draft(api, name, body="")
+        blockers = api.post(f"/campaigns/{campaign_id}/send").expect(422)["blockers"]
+        page.goto(f"/campaigns/{campaign_id}")
         needed = page.locator("#side .checklist li:has(.bad)")
-        expect(needed).to_have_text([finding_sentence(SimpleNamespace(**one)) for one in blockers])
+        expect(needed).to_have_text([finding_sentence(SimpleNamespace(**blocker)) for blocker in blockers])
         expect(page.locator("#side")).to_contain_text(f"{len(blockers)} needed")
         assert needed.locator("a").count() == len(blockers)
-        page.goto(f"/campaigns/{number}/send")
+        page.goto(f"/campaigns/{campaign_id}/send")
         expect(page.locator(".asks li:has(.bad)")).to_have_count(len(blockers))
-        told += len(blockers)
-    assert told >= 5
+        blocker_count += len(blockers)
+    assert blocker_count >= 5
 
 
-def test_one_person_after_the_other(page: Page, api: Client) -> None:
-    """Who gets it is browsed by buttons and arrows, narrowed to whoever has no first name, at two widths."""
-    number = draft(api, "Browsed")
-    page.goto(f"/campaigns/{number}/previews")
+def test_browsing_previews(page: Page, api: Client) -> None:
+    """Previews are browsed by keys, filtered to contacts without a first name, and shown at phone width."""
+    campaign_id = draft(api, "Browsed")
+    page.goto(f"/campaigns/{campaign_id}/previews")
     frame = page.frame_locator("iframe.frame")
     expect(frame.locator("h1")).to_have_text("Hello Ann0")
     expect(page.get_by_text("1 of 8")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Composing an email in other ways: by keyboard alone, by who may not send, and without a script."""
+"""Composing an email by keyboard alone, by users who may not send, and without JavaScript."""
 
 import re
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.server import PASSWORD, Server
 from tests.kit.smtp import SmtpServer
-from tests.ui.composer_world import clock, draft, named, page, server, smtp
+from tests.ui.composer_world import clock, draft, page, recipients_of, server, smtp
 
 __all__ = ["clock", "page", "server", "smtp"]
 
 
-def _design(page: Page, tab_to: Callable[[str], None]) -> None:
-    """Put a heading and a footer into an email in the editor, write into the one, and come back to the campaign."""
+def _design_by_keyboard(page: Page, tab_to: Callable[[str], None]) -> None:
+    """Add a heading and a footer in the editor by keyboard, write the heading, and return to the campaign."""
     page.wait_for_url("**/content")
-    words = "Baked by keyboard"
+    text = "Baked by keyboard"
     for kind in ("heading", "footer"):
         tab_to("#o-, #tab-palette")
         page.keyboard.press("a")
@@ -29,15 +29,15 @@ def _design(page: Page, tab_to: Callable[[str], None]) -> None:
         if kind == "heading":
             tab_to("#inspector .ed")
             page.keyboard.press("Control+a")
-            page.keyboard.type(words)
-            expect(page.frame_locator("#canvas").get_by_role("heading", name=words)).to_be_visible()
+            page.keyboard.type(text)
+            expect(page.frame_locator("#canvas").get_by_role("heading", name=text)).to_be_visible()
     tab_to("a.primary[href*='/campaigns/']")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/campaigns/\d+(\?.*)?$"))
 
 
-def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
-    """Made, designed, tested and sent without a mouse, up to the messages."""
+def test_composing_by_keyboard(page: Page, api: Client, smtp: SmtpServer, clock: TestClock) -> None:
+    """A campaign is created, designed, tested and sent without a mouse."""
     page.goto("/campaigns")
     page.keyboard.press("c")
     expect(page.get_by_label("Name")).to_be_focused()
@@ -64,7 +64,7 @@ def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer, clock: Tes
     page.keyboard.press("Enter")
     tab_to(".begins a[href$='/content']")
     page.keyboard.press("Enter")
-    _design(page, tab_to)
+    _design_by_keyboard(page, tab_to)
     expect(page.locator("#card-content summary")).to_contain_text("2 sections")
     tab_to(".acts a[href$='/test']")
     page.keyboard.press("Enter")
@@ -79,20 +79,20 @@ def test_by_keyboard_alone(page: Page, api: Client, smtp: SmtpServer, clock: Tes
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
     clock.advance(20)
-    smtp.wait_until(lambda: len(named(smtp, "Typed")) == 8, "what was typed")
-    tested = next(one for one in smtp.messages if one.subject == "[Test] Typed")
-    sent = next(one for one in smtp.messages if one.subject == "Typed")
-    assert all("Baked by keyboard" in (one.html() or "") for one in (tested, sent))
+    smtp.wait_until(lambda: len(recipients_of(smtp, "Typed")) == 8, "what was typed")
+    tested = next(message for message in smtp.messages if message.subject == "[Test] Typed")
+    sent = next(message for message in smtp.messages if message.subject == "Typed")
+    assert all("Baked by keyboard" in (message.html() or "") for message in (tested, sent))
 
 
-def test_who_may_not_send_sees_no_button(browser: Browser, server: Server, api: Client) -> None:
-    """An author writes and reviews; a viewer looks. Neither is shown what would be refused."""
-    number = draft(api, "Looked at")
+def test_users_who_may_not_send(browser: Browser, server: Server, api: Client) -> None:
+    """An author edits and reviews, a viewer only reads; neither is offered to send."""
+    campaign_id = draft(api, "Looked at")
     for role, may_write in (("author", True), ("viewer", False)):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
         problems = Problems()
         page = sign_in(new_page(browser, server.url, problems), f"{role}@example.org")
-        page.goto(f"/campaigns/{number}?open=to")
+        page.goto(f"/campaigns/{campaign_id}?open=to")
         assert page.get_by_label("Workshop").is_enabled() == may_write
         assert (page.get_by_role("link", name="Send test").count() == 1) == may_write
         page.get_by_role("link", name="Review", exact=True).click()
@@ -102,12 +102,12 @@ def test_who_may_not_send_sees_no_button(browser: Browser, server: Server, api: 
         assert not problems.found
 
 
-def test_without_javascript(browser: Browser, server: Server, api: Client) -> None:
-    """Every card is a form with a button, a test and a send are pages."""
-    number = draft(api, "Plain")
+def test_composing_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Each card is a form with a button; test and send are pages."""
+    campaign_id = draft(api, "Plain")
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     page = sign_in(context.new_page())
-    page.goto(f"/campaigns/{number}?open=to")
+    page.goto(f"/campaigns/{campaign_id}?open=to")
     page.get_by_label("Workshop").check()
     page.locator("#card-to").get_by_role("button", name="Save").click()
     expect(page.locator("#card-to .sums")).to_contain_text("12 in Newsletter, Workshop")
@@ -117,5 +117,5 @@ def test_without_javascript(browser: Browser, server: Server, api: Client) -> No
     expect(page.get_by_text("A test is on its way to plain@bakery.example.")).to_be_visible()
     page.get_by_role("link", name="Review and send").click()
     page.get_by_role("button", name="Send to 11 people").click()
-    assert api.get(f"/campaigns/{number}").json["phase"] == "holding"
+    assert api.get(f"/campaigns/{campaign_id}").json["phase"] == "holding"
     context.close()

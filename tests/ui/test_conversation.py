@@ -1,4 +1,4 @@
-"""The conversation with a person: both ways in one place, an answer from there, and what an unclear answer means."""
+"""The SMS conversation with a contact: replies, decisions about unclear texts, and the SMS counter."""
 
 from typing import Any
 
@@ -10,30 +10,30 @@ from tests.kit.client import Client
 from tests.kit.server import Server
 
 
-def spoken_to(api: Client, number: str) -> tuple[int, int]:
-    """Write to somebody new and return them, and the captured SMS."""
-    person = api.post("/contacts", {"first_name": "Anna", "phone": number, "opt_in": True}).expect(201)["id"]
-    made = api.post("/messages", {"channel": "sms", "to": number, "body": "Come by until 6 pm."}).expect(201)
-    [row] = api.wait("/capture", bool, message_id=made["id"])
-    return person, row["id"]
+def contact_with_sms(api: Client, number: str) -> tuple[int, int]:
+    """Create a contact that got an SMS; return its id and the id of the captured SMS."""
+    contact_id = api.post("/contacts", {"first_name": "Anna", "phone": number, "opt_in": True}).expect(201)["id"]
+    message = api.post("/messages", {"channel": "sms", "to": number, "body": "Come by until 6 pm."}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=message["id"])
+    return contact_id, row["id"]
 
 
-def hear(api: Client, captured: int, text: str) -> None:
-    """Let them write back."""
+def receive_reply(api: Client, captured: int, text: str) -> None:
+    """Simulate a reply of the contact."""
     api.post(f"/capture/{captured}/simulate", {"action": "reply", "text": text}).expect(200)
 
 
-def said(api: Client, person: int) -> list[Any]:
-    """Return what was said, the newest first."""
-    return list(api.get(f"/contacts/{person}/conversation").expect(200))
+def conversation(api: Client, contact_id: int) -> list[Any]:
+    """Return the conversation of a contact, newest first."""
+    return list(api.get(f"/contacts/{contact_id}/conversation").expect(200))
 
 
-def test_an_answer_is_sent_from_the_conversation(browser_page: Page, api: Client) -> None:
-    """What they wrote and what is answered stand side by side; the words arrive as they were typed."""
+def test_replying_in_a_conversation(browser_page: Page, api: Client) -> None:
+    """Incoming and sent texts are shown together, and a reply is sent as typed, without merge tags."""
     page = browser_page
-    person, captured = spoken_to(api, "+14155550101")
-    hear(api, captured, "Is there <b>parking</b>?")
-    page.goto(f"/contacts/{person}/conversation")
+    contact_id, captured = contact_with_sms(api, "+14155550101")
+    receive_reply(api, captured, "Is there <b>parking</b>?")
+    page.goto(f"/contacts/{contact_id}/conversation")
     expect(page.locator(".bubble:not(.mine)")).to_contain_text("Is there <b>parking</b>?")
     page.get_by_role("button", name="Send SMS").click()
     expect(page.get_by_text("Write what you want to say.")).to_be_visible()
@@ -46,42 +46,42 @@ def test_an_answer_is_sent_from_the_conversation(browser_page: Page, api: Client
     assert row["to"] == "+14155550101"
 
 
-def test_an_unclear_answer_is_decided_by_a_person(browser_page: Page, api: Client) -> None:
-    """What may be a refusal asks somebody; as one it ends all SMS to them, and the form is gone."""
+def test_deciding_about_an_unclear_reply(browser_page: Page, api: Client) -> None:
+    """A user may treat a possible refusal as a STOP, which suppresses the number and removes the form."""
     page = browser_page
-    person, captured = spoken_to(api, "+14155550102")
-    hear(api, captured, "I told your colleague to stop this already")
-    page.goto(f"/contacts/{person}/conversation")
+    contact_id, captured = contact_with_sms(api, "+14155550102")
+    receive_reply(api, captured, "I told your colleague to stop this already")
+    page.goto(f"/contacts/{contact_id}/conversation")
     page.get_by_role("button", name="Send no more SMS").click()
     expect(page.get_by_text("They answered STOP")).to_be_visible()
     expect(page.get_by_label("Answer")).to_have_count(0)
     assert api.get("/suppressions", address="+14155550102").expect(200)[0]["reason"] == "stop_keyword"
 
 
-def test_without_a_script_and_for_who_only_looks(browser: Browser, server: Server, api: Client) -> None:
-    """The form works as a plain one; a viewer reads what was said and has no form."""
-    person, _ = spoken_to(api, "+14155550103")
+def test_conversations_without_javascript_and_for_viewers(browser: Browser, server: Server, api: Client) -> None:
+    """The form works without JavaScript; a viewer reads the conversation and has no form."""
+    contact_id, _ = contact_with_sms(api, "+14155550103")
     server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin="correct horse battery\n")
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    bare = sign_in(context.new_page())
-    bare.goto(f"/contacts/{person}/conversation")
-    bare.get_by_label("Answer").fill("Without a script")
-    bare.get_by_role("button", name="Send SMS").click()
-    assert said(api, person)[0]["body"] == "Without a script"
+    page = sign_in(context.new_page())
+    page.goto(f"/contacts/{contact_id}/conversation")
+    page.get_by_label("Answer").fill("Without a script")
+    page.get_by_role("button", name="Send SMS").click()
+    assert conversation(api, contact_id)[0]["body"] == "Without a script"
     context.clear_cookies()
-    sign_in(bare, "viewer@example.org", "correct horse battery")
-    bare.goto(f"/contacts/{person}/conversation")
-    assert "Without a script" in bare.locator("#conversation").inner_text()
-    assert bare.locator("#conversation form").count() == 0
+    sign_in(page, "viewer@example.org", "correct horse battery")
+    page.goto(f"/contacts/{contact_id}/conversation")
+    assert "Without a script" in page.locator("#conversation").inner_text()
+    assert page.locator("#conversation form").count() == 0
     context.close()
 
 
-def test_answers_stand_in_one_place_until_somebody_decided(browser_page: Page, api: Client) -> None:
-    """Whatever people wrote back is listed; what may be a refusal waits for a decision, from the stream of all."""
+def test_the_list_of_replies(browser_page: Page, api: Client) -> None:
+    """All replies are listed, and possible refusals wait there for a decision."""
     page = browser_page
-    _, captured = spoken_to(api, "+14155550104")
-    hear(api, captured, "Lovely <i>thanks</i>")
-    hear(api, captured, "I told your colleague to stop this already")
+    _, captured = contact_with_sms(api, "+14155550104")
+    receive_reply(api, captured, "Lovely <i>thanks</i>")
+    receive_reply(api, captured, "I told your colleague to stop this already")
     page.goto("/activity")
     page.get_by_role("link", name="Answers 1 to look at").click()
     row = page.get_by_role("listitem").filter(has_text="I told your colleague")
@@ -94,11 +94,11 @@ def test_answers_stand_in_one_place_until_somebody_decided(browser_page: Page, a
     assert api.get("/suppressions", address="+14155550104").expect(200) == []
 
 
-def test_what_an_answer_takes_is_counted_while_it_is_typed(browser_page: Page, api: Client) -> None:
-    """Characters, parts and alphabet as they leave; a sign outside the short alphabet is named, focus stays."""
+def test_the_sms_counter(browser_page: Page, api: Client) -> None:
+    """Characters, parts and alphabet are shown while typing, and the first character outside GSM-7 is named."""
     page = browser_page
-    person, _ = spoken_to(api, "+14155550105")
-    page.goto(f"/contacts/{person}/conversation")
+    contact_id, _ = contact_with_sms(api, "+14155550105")
+    page.goto(f"/contacts/{contact_id}/conversation")
     box, meter = page.get_by_label("Answer"), page.locator("#sms-meter")
     expect(meter).to_contain_text("0 characters · 0 parts")
     box.press_sequentially("{{ x }} " + "a" * 153)
@@ -110,7 +110,7 @@ def test_what_an_answer_takes_is_counted_while_it_is_typed(browser_page: Page, a
     expect(meter).to_contain_text("“ê”")
     expect(box).to_be_focused()
     assert axe.faults_in_both_looks(page) == []
-    page.goto(f"/contacts/{person}")
+    page.goto(f"/contacts/{contact_id}")
     page.get_by_label("Answer").fill("Two words")
     expect(page.locator("#sms-meter")).to_contain_text("9 characters · 1 part")
-    assert len(said(api, person)) == 1
+    assert len(conversation(api, contact_id)) == 1

@@ -1,4 +1,4 @@
-"""Messages in doubt on the pages: what is known is shown, and a person decides about one or all."""
+"""Uncertain messages on the pages: a user decides about one or all of them."""
 
 from playwright.sync_api import Browser, expect
 
@@ -7,13 +7,13 @@ from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD
 from tests.kit.smtp import SmtpServer
-from tests.ui.test_roles import ask, signed_in
+from tests.ui.test_roles import request_page, session_cookie
 
 
-def test_one_is_sent_again_and_the_rest_counted(
+def test_deciding_about_uncertain_messages(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """The report names who is in doubt; one chosen goes out once more, all others count as sent, after a question."""
+    """A selected message is sent again, and the others are counted as sent, each after a confirmation."""
     smtp_server.rules.store_then_close(times=3)
     server = fresh_server(relay=smtp_server.port, env=HOLD)
     api = server.client()
@@ -23,9 +23,9 @@ def test_one_is_sent_again_and_the_rest_counted(
     page.goto(f"{path}/problems")
     expect(page.locator("#doubts tbody tr")).to_have_count(3)
     page.locator("#doubts").get_by_role("link", name="Decide").click()
-    # Which three of the four met the fault, nobody knows beforehand
+    # It is not known which three of the four lost their reply
     chosen = page.locator("tbody tr").first.get_by_role("checkbox")
-    twice = (chosen.get_attribute("aria-label") or "").partition("@")[0]
+    resent = (chosen.get_attribute("aria-label") or "").partition("@")[0]
     chosen.check()
     page.get_by_role("button", name="Send again").click()
     page.get_by_role("dialog").get_by_role("button", name="Send again").click()
@@ -42,25 +42,27 @@ def test_one_is_sent_again_and_the_rest_counted(
 
     assert (stats["sent"], stats["uncertain"]) == (4, 0)
     assert sorted(message.to.partition("@")[0] for message in smtp_server.messages) == sorted(
-        ["one", "two", "three", "four", twice]
+        ["one", "two", "three", "four", resent]
     )
     assert not browser_problems.found
 
 
-def test_who_may_not_send_decides_nothing(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """An author looks at what is in doubt; only those who may send decide."""
+def test_an_author_cannot_decide(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """An author sees the uncertain messages but gets a 403 for decisions; an editor decides."""
     smtp_server.rules.store_then_close(times=1)
     server = fresh_server(relay=smtp_server.port, env=HOLD)
     path = send(server.client(), "one")
     done(server.client(), path)
-    answers = {}
+    statuses = {}
     for role in ("author", "editor"):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
-        cookie = signed_in(server, f"{role}@example.org")
-        assert ask(server, "GET", f"{path}/decide", cookie)[0] == 200
+        cookie = session_cookie(server, f"{role}@example.org")
+        assert request_page(server, "GET", f"{path}/decide", cookie)[0] == 200
         for verb in ("assume", "retry"):
-            answers[role, verb] = ask(server, "POST", f"{path}/{verb}", cookie, status="uncertain", all="1")[0]
+            statuses[role, verb] = request_page(server, "POST", f"{path}/{verb}", cookie, status="uncertain", all="1")[
+                0
+            ]
 
-    assert answers == {("author", "assume"): 403, ("author", "retry"): 403, ("editor", "assume"): 303,
+    assert statuses == {("author", "assume"): 403, ("author", "retry"): 403, ("editor", "assume"): 303,
                        ("editor", "retry"): 303}  # fmt: skip
     assert done(server.client(), path)["stats"]["sent"] == 1

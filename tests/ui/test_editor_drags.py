@@ -1,4 +1,4 @@
-"""Dragging in the editor with a real mouse: however a drag goes and ends, the canvas lives and no mark of it stays."""
+"""Dragging in the editor with the mouse: however a drag ends, it leaves no trace and the editor still works."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,28 +12,30 @@ from tests.kit.emails import at_work, design_of, expect_order, make, settled
 from tests.kit.server import Server
 
 Point = tuple[float, float]
-MARKS = "[data-drag], .dragging, .drag-label, .drop-line"
-# What the page asks every 20 seconds: who else is here, and what they changed
-BEAT = """() => editor.send(
+DRAG_TRACES = "[data-drag], .dragging, .drag-label, .drop-line"
+# The poll of every 20 seconds: who else is here, and what they changed
+PRESENCE_POLL = """() => editor.send(
   `${editor.here}/presence`, () => new URLSearchParams({ revision: editor.rev() }), null, true)"""
-# The button is let go unheard, as where another window takes it
-DEAF = "() => addEventListener('pointerup', (event) => event.stopImmediatePropagation(), { capture: true, once: true })"
+# The release is not seen by the page, as if another window took it
+SWALLOW_POINTER_UP = (
+    "() => addEventListener('pointerup', (event) => event.stopImmediatePropagation(), { capture: true, once: true })"
+)
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """A page of somebody who is signed in, shared by the tests of this module."""
-    with at_work(browser, server) as opened:
-        yield opened
+    """A signed-in page, shared by the tests of this module."""
+    with at_work(browser, server) as open_editor:
+        yield open_editor
 
 
 def heading(key: str, text: str) -> dict[str, Any]:
-    """Return a heading."""
+    """Return a heading section."""
     return {"id": key, "type": "heading", "props": {"text": text}}
 
 
 def sections() -> list[dict[str, Any]]:
-    """Return three headings and two columns, one of them with a heading."""
+    """Return three headings and two columns, one of which has a heading."""
     columns = {"columns": [{"sections": [heading("inner", "Inner")]}, {"sections": []}]}
     return [heading("first", "First"), heading("second", "Second"), heading("third", "Third"),
             {"id": "pair", "type": "columns", "props": columns}]  # fmt: skip
@@ -47,42 +49,42 @@ class Email(NamedTuple):
     id: int
 
     def types(self) -> list[str]:
-        """Return the kinds of the sections as they are stored."""
-        return [one["type"] for one in design_of(self.api, self.id)["sections"]]
+        """Return the kinds of the stored sections."""
+        return [section["type"] for section in design_of(self.api, self.id)["sections"]]
 
     def tile(self, kind: str) -> Point:
-        """Return the middle of a tile of the palette."""
-        return middle(self.page, f".tile-add[data-kind={kind}]")
+        """Return the centre of a tile of the palette."""
+        return center(self.page, f".tile-add[data-kind={kind}]")
 
     def in_canvas(self, text: str, x: float = 400, y: float = 4) -> Point:
-        """Return a place in the canvas: so far right of and below the upper left corner of a heading."""
-        self.page.wait_for_timeout(300)  # the canvas scrolls smoothly to what was chosen
+        """Return a point in the canvas, relative to the upper left corner of a heading."""
+        self.page.wait_for_timeout(300)  # the canvas scrolls smoothly to the selected section
         box = self.page.frame_locator("#canvas").get_by_role("heading", name=text, exact=True).bounding_box()
         assert box is not None
         return box["x"] + x, box["y"] + y
 
 
-def middle(page: Page, selector: str) -> Point:
-    """Return the middle of an element."""
+def center(page: Page, selector: str) -> Point:
+    """Return the centre of an element."""
     box = page.locator(selector).bounding_box()
     assert box is not None
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def opened(page: Page, api: Client, design: Any = None, tab: str = "Add") -> Email:
-    """Open a new email in the editor at a tab of its rail."""
-    one = make(api, design={"sections": sections() if design is None else design})
-    page.goto(f"/templates/{one}/edit")
+def open_editor(page: Page, api: Client, design: Any = None, tab: str = "Add") -> Email:
+    """Open a new email in the editor at a tab."""
+    template_id = make(api, design={"sections": sections() if design is None else design})
+    page.goto(f"/templates/{template_id}/edit")
     expect(page.frame_locator("#canvas").locator("html[style*=color-scheme]")).to_be_attached()
     expect(page.locator("#stage[data-have*=',']")).to_be_attached()
     page.get_by_role("tab", name=tab).click()
     expect(page.get_by_role("tabpanel", name=tab)).to_be_visible()
     settled(page)
-    return Email(page, api, one)
+    return Email(page, api, template_id)
 
 
 def drag(page: Page, *points: Point, steps: int = 12, pause_ms: int = 0) -> None:
-    """Press at the first point and move over the others; the button stays down."""
+    """Press at the first point and move over the others, without releasing."""
     (x, y), *rest = points
     page.mouse.move(x, y)
     page.mouse.down()
@@ -96,15 +98,15 @@ def drag(page: Page, *points: Point, steps: int = 12, pause_ms: int = 0) -> None
 
 
 def drop(page: Page, *points: Point, **options: Any) -> None:
-    """Drag over the points and let go at the last one."""
+    """Drag over the points and release at the last one."""
     drag(page, *points, **options)
     page.mouse.up()
 
 
-def lives(email: Email) -> None:
-    """Check that nothing of a drag is left, and that sections are chosen, written and added as before."""
+def check_editor_works(email: Email) -> None:
+    """Check that no trace of a drag is left, and that sections can be selected, edited and added."""
     page, frame = email.page, email.page.frame_locator("#canvas")
-    expect(page.locator(MARKS)).to_have_count(0)
+    expect(page.locator(DRAG_TRACES)).to_have_count(0)
     expect(frame.locator("html[data-held]")).to_have_count(0)
     settled(page)
     before = email.types()
@@ -123,29 +125,29 @@ def lives(email: Email) -> None:
     settled(page)
 
 
-def still(thing: Locator) -> Any:
-    """Return where something is once it no longer moves."""
-    box = thing.bounding_box()
+def settled_box(element: Locator) -> Any:
+    """Return the bounding box of an element once it no longer moves."""
+    box = element.bounding_box()
     for _ in range(100):
-        thing.page.wait_for_timeout(150)
-        if box == (box := thing.bounding_box()):
+        element.page.wait_for_timeout(150)
+        if box == (box := element.bounding_box()):
             break
     assert box is not None
     return box
 
 
 def undo(email: Email) -> None:
-    """Take the last step back by its button."""
+    """Click the undo button."""
     email.page.locator("#undo").click()
     settled(email.page)
 
 
-def test_a_tile_crosses_the_outline_slowly_and_lands_in_the_canvas(page: Page, api: Client) -> None:
-    """Two seconds over the outline that lies there; one undo takes back what was dropped and nothing else."""
-    email = opened(page, api)
+def test_a_slow_drag_across_the_outline(page: Page, api: Client) -> None:
+    """A slow drag over the outline ends in the canvas, and one undo removes the new section."""
+    email = open_editor(page, api)
     before = design_of(api, email.id)
-    tile, place = email.tile("divider"), email.in_canvas("Second")
-    drag(page, tile, (360, 200), (420, place[1]), place, steps=14, pause_ms=45)
+    tile, target = email.tile("divider"), email.in_canvas("Second")
+    drag(page, tile, (360, 200), (420, target[1]), target, steps=14, pause_ms=45)
     expect(page.frame_locator("#canvas").locator("html")).to_be_attached()
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(6)
@@ -153,38 +155,38 @@ def test_a_tile_crosses_the_outline_slowly_and_lands_in_the_canvas(page: Page, a
     assert email.types() == ["heading", "divider", "heading", "heading", "columns"]
     undo(email)
     assert design_of(api, email.id) == before
-    lives(email)
+    check_editor_works(email)
 
 
-def test_a_tile_takes_any_path_to_the_canvas(page: Page, api: Client) -> None:
-    """Fast; to and fro over every edge; out of the window and back; twice in a row; each lands where it is let go."""
-    email = opened(page, api)
-    place = email.in_canvas("Second")
+def test_drags_along_any_path(page: Page, api: Client) -> None:
+    """Fast, over every edge, or out of the window and back: a tile is added where it is released."""
+    email = open_editor(page, api)
+    target = email.in_canvas("Second")
     paths: list[list[Point]] = [
-        [place],
-        [(300, 300), (250, 310), (430, 320), (280, 300), (600, 60), (600, 30), (1200, 300), place],
-        [(600, 300), (600, -80), (-50, 200), (700, 900), place],
-        [place],
+        [target],
+        [(300, 300), (250, 310), (430, 320), (280, 300), (600, 60), (600, 30), (1200, 300), target],
+        [(600, 300), (600, -80), (-50, 200), (700, 900), target],
+        [target],
     ]
-    for at, path in enumerate(paths, 1):
-        place = path[-1] = email.in_canvas("Second")
-        drop(page, email.tile("divider"), *path, steps=3 if at == 1 else 8)
-        expect(page.locator("#list li")).to_have_count(5 + at)
+    for count, path in enumerate(paths, 1):
+        target = path[-1] = email.in_canvas("Second")
+        drop(page, email.tile("divider"), *path, steps=3 if count == 1 else 8)
+        expect(page.locator("#list li")).to_have_count(5 + count)
         settled(page)
-        assert email.types() == ["heading", *["divider"] * at, "heading", "heading", "columns"]
-    lives(email)
+        assert email.types() == ["heading", *["divider"] * count, "heading", "heading", "columns"]
+    check_editor_works(email)
 
 
-def test_a_tile_lands_in_a_column_and_in_the_outline(page: Page, api: Client) -> None:
-    """In the canvas within an empty column; in the outline before the line that it is let go over."""
-    email = opened(page, api)
+def test_dropping_in_a_column_and_in_the_outline(page: Page, api: Client) -> None:
+    """A tile is added to an empty column of the canvas, and before a line of the outline."""
+    email = open_editor(page, api)
     empty = page.frame_locator("#canvas").get_by_text("Empty column").bounding_box()
     assert empty is not None
     drop(page, email.tile("button"), (empty["x"] + 60, empty["y"] + 20))
     expect(page.locator("#list li")).to_have_count(6)
     settled(page)
     columns = design_of(api, email.id)["sections"][3]["props"]["columns"]
-    assert [[one["type"] for one in column["sections"]] for column in columns] == [["heading"], ["button"]]
+    assert [[section["type"] for section in column["sections"]] for column in columns] == [["heading"], ["button"]]
     drag(page, email.tile("divider"), (340, 300))
     second = page.locator("li[data-key=second] .row").bounding_box()
     assert second is not None
@@ -194,20 +196,20 @@ def test_a_tile_lands_in_a_column_and_in_the_outline(page: Page, api: Client) ->
     expect(page.locator("#list li")).to_have_count(7)
     settled(page)
     assert email.types() == ["heading", "divider", "heading", "heading", "columns"]
-    lives(email)
+    check_editor_works(email)
 
 
 @pytest.mark.parametrize("how", ["Escape", "outside", "window", "blur", "unseen", "rail"])
-def test_a_drag_that_is_given_up_leaves_nothing(page: Page, api: Client, how: str) -> None:
-    """By Escape, let go over nothing, outside of the window, by leaving the window, or unseen by the page."""
-    email = opened(page, api)
+def test_a_cancelled_drag_leaves_no_trace(page: Page, api: Client, how: str) -> None:
+    """Escape, a release outside, a lost focus or an unseen release adds nothing."""
+    email = open_editor(page, api)
     before = design_of(api, email.id)
-    tile, place = email.tile("divider"), email.in_canvas("Second")
-    drag(page, tile, (420, 300), place)
+    tile, target = email.tile("divider"), email.in_canvas("Second")
+    drag(page, tile, (420, 300), target)
     expect(page.locator(".drag-label")).to_have_text("Divider")
     if how == "Escape":
         page.keyboard.press("Escape")
-        expect(page.locator(MARKS)).to_have_count(0)
+        expect(page.locator(DRAG_TRACES)).to_have_count(0)
     elif how == "outside":
         page.mouse.move(1250, 400, steps=6)
     elif how == "window":
@@ -215,45 +217,45 @@ def test_a_drag_that_is_given_up_leaves_nothing(page: Page, api: Client, how: st
     elif how == "blur":
         page.evaluate("dispatchEvent(new Event('blur'))")
     elif how == "unseen":
-        page.evaluate(DEAF)
+        page.evaluate(SWALLOW_POINTER_UP)
     else:
         page.mouse.move(*tile, steps=6)
     page.mouse.up()
-    page.mouse.move(place[0] - 40, place[1] + 30, steps=3)
+    page.mouse.move(target[0] - 40, target[1] + 30, steps=3)
     settled(page)
-    expect(page.locator(MARKS)).to_have_count(0)
+    expect(page.locator(DRAG_TRACES)).to_have_count(0)
     assert design_of(api, email.id) == before
-    lives(email)
+    check_editor_works(email)
 
 
-def test_what_arrives_in_the_middle_of_a_drag_does_it_no_harm(page: Page, api: Client) -> None:
-    """A save is answered and somebody else changes the email while a tile is held; it lands among what is there."""
-    email = opened(page, api)
+def test_updates_during_a_drag(page: Page, api: Client) -> None:
+    """A save and another user's change during a drag are applied, and the tile is added to the new state."""
+    email = open_editor(page, api)
     page.frame_locator("#canvas").get_by_role("heading", name="First").click()
     field = page.locator("#inspector").get_by_label("Text", exact=True)
     field.fill("First, late")
-    place = email.in_canvas("Third")
-    drag(page, email.tile("divider"), (420, 300), place)
+    target = email.in_canvas("Third")
+    drag(page, email.tile("divider"), (420, 300), target)
     expect(page.locator("#o-first")).to_contain_text("First, late")
     design = design_of(api, email.id)
     del design["sections"][1]
     api.patch(f"/templates/{email.id}", {"design": design}).expect(200)
-    page.evaluate(BEAT)
+    page.evaluate(PRESENCE_POLL)
     expect(page.locator("#list li")).to_have_count(4)
-    place = email.in_canvas("Third")
-    page.mouse.move(*place, steps=4)
+    target = email.in_canvas("Third")
+    page.mouse.move(*target, steps=4)
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(5)
     settled(page)
-    assert [one.get("id") for one in design_of(api, email.id)["sections"]][0::2] == ["first", "third"]
+    assert [section.get("id") for section in design_of(api, email.id)["sections"]][0::2] == ["first", "third"]
     assert email.types() == ["heading", "divider", "heading", "columns"]
-    expect(page.locator(MARKS)).to_have_count(0)
+    expect(page.locator(DRAG_TRACES)).to_have_count(0)
 
 
-def test_lines_are_dragged_in_the_outline_and_onto_the_canvas(page: Page, api: Client) -> None:
-    """By their grip or their name, also while the list is drawn anew; letting go where it was changes nothing."""
-    email = opened(page, api, tab="Sections")
-    grip, second = middle(page, "li[data-key=third] .grip"), middle(page, "li[data-key=second] > .row")
+def test_dragging_lines_of_the_outline(page: Page, api: Client) -> None:
+    """Lines move by grip or name, also during a redraw; a release at the same place changes nothing."""
+    email = open_editor(page, api, tab="Sections")
+    grip, second = center(page, "li[data-key=third] .grip"), center(page, "li[data-key=second] > .row")
     drag(page, grip, (second[0], second[1] - 6))
     page.evaluate("document.getElementById('list').replaceWith(document.getElementById('list').cloneNode(true))")
     page.mouse.move(second[0], second[1] - 8, steps=2)
@@ -263,27 +265,27 @@ def test_lines_are_dragged_in_the_outline_and_onto_the_canvas(page: Page, api: C
     page.locator("#o-first").click()
     settled(page)
     revision = page.locator("#editor").get_attribute("data-rev")
-    drop(page, middle(page, "#o-third"), (120, 400), middle(page, "#o-third"))
+    drop(page, center(page, "#o-third"), (120, 400), center(page, "#o-third"))
     settled(page)
     assert page.locator("#editor").get_attribute("data-rev") == revision
     expect(page.locator("#o-third")).not_to_have_attribute("aria-current", "true")
-    inner = middle(page, "li[data-key=inner] .row")
-    drop(page, middle(page, "#o-first"), (inner[0], inner[1] - 5))
+    inner = center(page, "li[data-key=inner] .row")
+    drop(page, center(page, "#o-first"), (inner[0], inner[1] - 5))
     expect(page.locator("li[data-key=pair] li")).to_have_count(2)
     settled(page)
     expect_order(page, "third", "second", "pair", "first", "inner")
-    drop(page, middle(page, "#o-second"), email.in_canvas("Third", 200, 2))
+    drop(page, center(page, "#o-second"), email.in_canvas("Third", 200, 2))
     expect(page.locator("#list > .lines > li").first).to_have_attribute("data-key", "second")
     settled(page)
     undo(email)
     expect_order(page, "third", "second", "pair", "first", "inner")
-    lives(email)
+    check_editor_works(email)
 
 
 @pytest.mark.parametrize("how", ["drop", "Escape", "removed", "unseen", "far"])
-def test_a_section_is_dragged_in_the_canvas(page: Page, api: Client, how: str) -> None:
-    """It moves where it is let go; Escape, a section that is gone by then and a button let go unseen end it."""
-    email = opened(page, api, tab="Sections")
+def test_dragging_a_section_in_the_canvas(page: Page, api: Client, how: str) -> None:
+    """A section moves where it is released; Escape, a removed section or an unseen release cancels the drag."""
+    email = open_editor(page, api, tab="Sections")
     before = design_of(api, email.id)
     drag(page, email.in_canvas("Third", 8, 8), email.in_canvas("First", 40, 2))
     expect(page.frame_locator("#canvas").locator("html[data-held]")).to_have_count(1)
@@ -294,10 +296,10 @@ def test_a_section_is_dragged_in_the_canvas(page: Page, api: Client, how: str) -
     elif how == "removed":
         before["sections"].pop(2)
         api.patch(f"/templates/{email.id}", {"design": before}).expect(200)
-        page.evaluate(BEAT)
+        page.evaluate(PRESENCE_POLL)
         expect(page.frame_locator("#canvas").get_by_role("heading", name="Third")).to_have_count(0)
     elif how == "unseen":
-        page.frame_locator("#canvas").locator("html").evaluate(DEAF)
+        page.frame_locator("#canvas").locator("html").evaluate(SWALLOW_POINTER_UP)
     page.mouse.up()
     page.mouse.move(*email.in_canvas("First", 60, 10), steps=4)
     if how == "drop":
@@ -306,17 +308,17 @@ def test_a_section_is_dragged_in_the_canvas(page: Page, api: Client, how: str) -
         undo(email)
     settled(page)
     assert design_of(api, email.id) == before
-    lives(email)
+    check_editor_works(email)
 
 
-def test_a_long_email_scrolls_while_something_is_held_at_its_edge(page: Page, api: Client) -> None:
-    """The pointer rests at the lower edge of the canvas until the end comes into sight, then at that of the outline."""
-    email = opened(page, api, [heading(f"k{at}", f"Number {at}") for at in range(40)])
+def test_autoscroll_during_a_drag(page: Page, api: Client) -> None:
+    """The canvas, and then the outline, scrolls while the pointer is held at its lower edge."""
+    email = open_editor(page, api, [heading(f"k{at}", f"Number {at}") for at in range(40)])
     frame = page.frame_locator("#canvas")
     last = frame.get_by_role("heading", name="Number 39")
     drag(page, email.tile("divider"), (700, 400), (900, 780))
     expect(last).to_be_in_viewport(ratio=1)
-    box = still(last)
+    box = settled_box(last)
     page.mouse.move(900, box["y"] + box["height"] + 4, steps=3)
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(41)
@@ -326,24 +328,24 @@ def test_a_long_email_scrolls_while_something_is_held_at_its_edge(page: Page, ap
     expect(page.locator("#o-k39")).to_be_in_viewport()
     page.keyboard.press("Escape")
     page.mouse.up()
-    expect(page.locator(MARKS)).to_have_count(0)
+    expect(page.locator(DRAG_TRACES)).to_have_count(0)
 
 
-def test_a_tile_lands_in_an_email_as_wide_as_a_phone(page: Page, api: Client) -> None:
-    """The canvas is narrower, and scrolled."""
-    email = opened(page, api)
+def test_dropping_in_the_phone_preview(page: Page, api: Client) -> None:
+    """A tile is added at the right place in the narrow canvas."""
+    email = open_editor(page, api)
     page.get_by_role("button", name="Phone").click()
     expect(page.locator("#canvas")).to_have_css("width", "375px")
     drop(page, email.tile("divider"), (340, 320), email.in_canvas("Third", 120, 3))
     expect(page.locator("#list li")).to_have_count(6)
     settled(page)
     assert email.types() == ["heading", "heading", "divider", "heading", "columns"]
-    lives(email)
+    check_editor_works(email)
 
 
-def test_a_click_on_a_tile_is_a_click(page: Page, api: Client) -> None:
-    """A hand that trembles a little adds; the rail stays for the next one, and what was added is chosen and told."""
-    email = opened(page, api)
+def test_clicking_a_tile_adds_a_section(page: Page, api: Client) -> None:
+    """A slightly moving click adds the section after the selected one, announces it and leaves the palette open."""
+    email = open_editor(page, api)
     page.frame_locator("#canvas").get_by_role("heading", name="First").click()
     for count, kind in enumerate(("divider", "button"), 6):
         x, y = email.tile(kind)
@@ -367,12 +369,12 @@ def test_a_click_on_a_tile_is_a_click(page: Page, api: Client) -> None:
     assert email.types()[:4] == ["heading", "divider", "button", "heading"]
 
 
-def test_a_phone_shows_what_was_added(browser: Browser, server: Server, api: Client) -> None:
-    """The fields of the new section come; the rail still offers the next one when somebody goes back to it."""
-    one = make(api, design={"sections": sections()})
+def test_adding_a_section_on_a_phone(browser: Browser, server: Server, api: Client) -> None:
+    """After adding a section its fields are shown, and the palette is still open behind them."""
+    template_id = make(api, design={"sections": sections()})
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems, width=375))
-    page.goto(f"/templates/{one}/edit")
+    page.goto(f"/templates/{template_id}/edit")
     page.wait_for_load_state("networkidle")
     page.get_by_role("tab", name="Add").click()
     page.get_by_role("button", name="Button", exact=True).click()

@@ -6,7 +6,7 @@ from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD
 from tests.kit.smtp import SmtpServer
-from tests.ui.test_roles import ask, signed_in
+from tests.ui.test_roles import request_page, session_cookie
 
 LETTER = {"subject": "Your order", "body": "<p>Thank you</p>"}
 
@@ -73,8 +73,8 @@ def test_who_may_not_send_only_looks(fresh_server: FreshServer) -> None:
     number = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
     api.wait(f"/messages/{number}", lambda row: row["status"] == "sent")
     server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
-    cookie = signed_in(server, "author@example.org")
+    cookie = session_cookie(server, "author@example.org")
 
-    assert ask(server, "GET", f"/outbox/{number}", cookie)[0] == 200
+    assert request_page(server, "GET", f"/outbox/{number}", cookie)[0] == 200
     paths = ("/outbox/retry", f"/outbox/{number}/retry", f"/outbox/{number}/assume", f"/outbox/{number}/cancel")
-    assert [ask(server, "POST", path, cookie)[0] for path in paths] == [403] * 4
+    assert [request_page(server, "POST", path, cookie)[0] for path in paths] == [403] * 4

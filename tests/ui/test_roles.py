@@ -10,7 +10,7 @@ from tests.kit.server import EMAIL, PASSWORD, Server
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 
 
-def ask(server: Server, method: str, path: str, cookie: str = "", **form: str) -> tuple[int, dict[str, str]]:
+def request_page(server: Server, method: str, path: str, cookie: str = "", **form: str) -> tuple[int, dict[str, str]]:
     """Ask for a page as a browser would and answer status and headers."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     connection.request(method, path, urlencode(form) if method == "POST" else None, FORM | {"Cookie": cookie})
@@ -20,9 +20,9 @@ def ask(server: Server, method: str, path: str, cookie: str = "", **form: str) -
     return answer.status, dict(answer.headers)
 
 
-def signed_in(server: Server, email: str) -> str:
+def session_cookie(server: Server, email: str) -> str:
     """Sign in and answer the cookie."""
-    status, headers = ask(server, "POST", "/login", email=email, password=PASSWORD)
+    status, headers = request_page(server, "POST", "/login", email=email, password=PASSWORD)
     assert status == 303
     return headers["Set-Cookie"].partition(";")[0]
 
@@ -36,7 +36,7 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
     cookies = {}
     for role in ("viewer", "author", "editor", "admin"):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
-        cookies[role] = signed_in(server, f"{role}@example.org")
+        cookies[role] = session_cookie(server, f"{role}@example.org")
     writes = {
         "/lists": {"name": "x"},
         "/templates/pictures": {},
@@ -55,9 +55,11 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
     sends = {f"/campaigns/{campaign}/send", f"/campaigns/{campaign}/schedule", f"/flows/{flow}/activate"}
     allowed = {"viewer": set(), "author": author, "editor": author | sends, "admin": set(writes)}
     for role, cookie in cookies.items():
-        assert all(ask(server, "GET", path, cookie)[0] == 200 for path in ("/campaigns", "/templates/pictures"))
+        assert all(
+            request_page(server, "GET", path, cookie)[0] == 200 for path in ("/campaigns", "/templates/pictures")
+        )
         for path, form in writes.items():
-            status = ask(server, "POST", path, cookie, **form)[0]
+            status = request_page(server, "POST", path, cookie, **form)[0]
             assert (status != 403) == (path in allowed[role]), (role, path, status)
 
 
@@ -65,9 +67,9 @@ def test_guessing_a_password_is_slowed_down(fresh_server: FreshServer, clock: Te
     """After ten failures even the right password waits, with `Retry-After`; a quarter of an hour later it counts."""
     server = fresh_server(clock=clock)
     for _ in range(10):
-        assert ask(server, "POST", "/login", email=EMAIL, password="wrong wrong wrong")[0] == 422
-    status, _ = ask(server, "POST", "/login", email=EMAIL, password=PASSWORD)
+        assert request_page(server, "POST", "/login", email=EMAIL, password="wrong wrong wrong")[0] == 422
+    status, _ = request_page(server, "POST", "/login", email=EMAIL, password=PASSWORD)
     clock.advance(minutes=16)
 
     assert status == 429
-    assert signed_in(server, EMAIL)
+    assert session_cookie(server, EMAIL)

@@ -6,12 +6,12 @@ import urllib.request
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
-from tests.journeys.test_sending import completed, people, send
+from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.axe import faults_in_both_looks
 from tests.kit.browser import Problems, new_page, shoot, sign_in
 from tests.kit.server import EMAIL, PASSWORD, Server, free_port
 from tests.kit.smtp import SmtpServer
-from tests.ui.test_roles import ask, signed_in
+from tests.ui.test_roles import request_page, session_cookie
 
 UNVERIFIED = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true", "CAMPANERO_EMAIL__RETRY_AFTER": "1,1,1"}
 SECRET = "a password of its own"
@@ -55,7 +55,7 @@ def test_a_mail_server_is_connected_in_the_browser(
     expect(page.locator("#email-way .pill")).to_have_text("Leaves for real")
 
     api = server.give_address().client()
-    completed(api, send(api, people(api, 3)))
+    completed(api, send(api, create_list(api, 3)))
     assert len(smtp_server.messages) == 3
     server.restart()
     assert server.client().get("/account").expect(200)["transport"]["email"] == "relay"
@@ -73,14 +73,14 @@ def read(server: Server, path: str, cookie: str) -> str:
 def test_secrets_are_sealed_and_fixed_settings_stay(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """A password is in no page and not in the database; what the environment fixed cannot be changed on the page."""
     server = fresh_server(env={"CAMPANERO_EMAIL__TRANSPORT": "capture"})
-    cookie = signed_in(server, EMAIL)
+    cookie = session_cookie(server, EMAIL)
     form = {
         "part": "email",
         "email.transport": "relay",
         "email.relay.host": "127.0.0.1",
         "email.relay.password": SECRET,
     }
-    assert ask(server, "POST", "/settings/sending", cookie, **form)[0] == 303
+    assert request_page(server, "POST", "/settings/sending", cookie, **form)[0] == 303
     answer = read(server, "/settings/sending", cookie)
     assert SECRET not in answer and "Kept. Type to replace it." in answer and "an environment variable" in answer
     assert server.client().get("/account").expect(200)["transport"]["email"] == "capture"
@@ -92,13 +92,16 @@ def test_secrets_are_sealed_and_fixed_settings_stay(fresh_server: FreshServer, s
     elsewhere = form | {"email.relay.port": str(smtp_server.port), "email.relay.tls": "none"}
     elsewhere["email.relay.password"] = ""
     for path in ("/settings/sending/test", "/welcome/mail/test", "/settings/sending"):
-        assert ask(server, "POST", path, cookie, **elsewhere)[0] == 422, path
+        assert request_page(server, "POST", path, cookie, **elsewhere)[0] == 422, path
     server.cli("account", "add", "Other")
     server.cli("user", "add", "--email", "b@example.org", "--account", "2", stdin=f"{PASSWORD}\n")
-    other = signed_in(server, "b@example.org")
-    assert ask(server, "POST", "/settings/sending/test", other, **elsewhere)[0] == 403
+    other = session_cookie(server, "b@example.org")
+    assert request_page(server, "POST", "/settings/sending/test", other, **elsewhere)[0] == 403
     assert smtp_server.connections == 0
-    assert ask(server, "POST", "/settings/sending/test", cookie, **elsewhere | {"email.relay.password": "x"})[0] == 200
+    assert (
+        request_page(server, "POST", "/settings/sending/test", cookie, **elsewhere | {"email.relay.password": "x"})[0]
+        == 200
+    )
     assert smtp_server.connections == 1
 
 
@@ -107,17 +110,20 @@ def test_a_change_in_the_middle_of_a_send(fresh_server: FreshServer, smtp_server
     other = SmtpServer().start()
     try:
         server = fresh_server(env=UNVERIFIED | {"CAMPANERO_EMAIL__RATE_PER_SECOND": "40"})
-        cookie = signed_in(server, EMAIL)
+        cookie = session_cookie(server, EMAIL)
         form = {"part": "email", "email.transport": "relay", "email.relay.host": "127.0.0.1", "email.relay.tls": "none"}
         assert (
-            ask(server, "POST", "/settings/sending", cookie, **form, **{"email.relay.port": str(other.port)})[0] == 303
+            request_page(server, "POST", "/settings/sending", cookie, **form, **{"email.relay.port": str(other.port)})[
+                0
+            ]
+            == 303
         )
         api = server.give_address().client()
-        made = send(api, people(api, 90))
+        made = send(api, create_list(api, 90))
         while len(other.messages) < 10:
             time.sleep(0.02)
         change = form | {"email.relay.port": str(smtp_server.port)}
-        assert ask(server, "POST", "/settings/sending", cookie, **change)[0] == 303
+        assert request_page(server, "POST", "/settings/sending", cookie, **change)[0] == 303
         stats = completed(api, made)["stats"]
         taken = [message.to for message in (*other.messages, *smtp_server.messages)]
         assert (stats["sent"], len(taken), len(set(taken))) == (90, 90, 90)

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD
-from tests.ui.test_roles import ask, signed_in
+from tests.ui.test_roles import request_page, session_cookie
 
 
 def test_stop_and_let_go(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
@@ -40,6 +40,6 @@ def test_only_owners_and_admins_turn_it(fresh_server: FreshServer) -> None:
     server = fresh_server()
     for role, status in (("editor", 403), ("admin", 303)):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
-        cookie = signed_in(server, f"{role}@example.org")
-        assert ask(server, "POST", "/settings/stop", cookie, stop="1", stop_reason="x")[0] == status
+        cookie = session_cookie(server, f"{role}@example.org")
+        assert request_page(server, "POST", "/settings/stop", cookie, stop="1", stop_reason="x")[0] == status
         assert server.client().get("/account").expect(200)["sending_stopped"] is (status == 303)

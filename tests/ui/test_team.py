@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD, Server
-from tests.ui.test_roles import ask, signed_in
+from tests.ui.test_roles import request_page, session_cookie
 
 TABS = ("", "/sending", "/domains", "/team", "/keys", "/audit", "/consent", "/data", "/doctor", "/you")
 
@@ -67,7 +67,7 @@ def test_somebody_joins_chooses_a_password_and_is_shut_out(page: Page, browser: 
     ben.get_by_label("New password").fill("long and memorable")
     ben.get_by_role("button", name="Change password").click()
     expect(ben.locator(".toast")).to_contain_text("Your password is changed")
-    assert ask(server, "POST", "/login", email="ben@example.org", password=secret)[0] == 422
+    assert request_page(server, "POST", "/login", email="ben@example.org", password=secret)[0] == 422
     page.goto("/settings/team")
     page.get_by_role("button", name="More for ben").click()
     page.get_by_role("button", name="Let them sign in no more").click()
@@ -91,14 +91,14 @@ def test_the_last_owner_stays_one(page: Page) -> None:
 def test_only_rulers_see_team_and_keys(server: Server) -> None:
     """An editor is refused both pages and every act on them, and looks after their own name all the same."""
     server.cli("user", "add", "--email", "ed@example.org", "--role", "editor", stdin=PASSWORD + "\n")
-    cookie = signed_in(server, "ed@example.org")
+    cookie = session_cookie(server, "ed@example.org")
     for method, path in (
         ("GET", "/team"), ("GET", "/keys"), ("GET", "/audit"),
         ("POST", "/team"), ("POST", "/keys"), ("POST", "/keys/1/revoke"),
         ("POST", "/team/1/role"), ("POST", "/team/1/close"), ("POST", "/team/1/password"), ("POST", "/consent"),
     ):  # fmt: skip
-        assert ask(server, method, f"/settings{path}", cookie, role="viewer", name="x")[0] == 403, path
-    assert ask(server, "POST", "/settings/you", cookie, name="Ed")[0] == 303
+        assert request_page(server, method, f"/settings{path}", cookie, role="viewer", name="x")[0] == 403, path
+    assert request_page(server, "POST", "/settings/you", cookie, name="Ed")[0] == 303
 
 
 def test_what_is_noticed_is_kept_and_refused_in_words(page: Page) -> None:

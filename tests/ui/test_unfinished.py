@@ -9,7 +9,7 @@ from appliance.content.templates import starters
 from tests.kit import axe
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer
-from tests.ui.composer_world import clock, draft, named, page, server, smtp
+from tests.ui.composer_world import clock, draft, page, recipients_of, server, smtp
 
 __all__ = ["clock", "page", "server", "smtp"]
 
@@ -46,7 +46,7 @@ def test_a_starter_as_it_came_has_to_be_confirmed(page: Page, api: Client, smtp:
     page.get_by_role("button", name="Undo").click()
     page.locator("#side").get_by_role("link", name="“Your name").click()
     expect(page.locator("#inspector")).to_contain_text("Text")
-    assert named(smtp, "Unfinished letter") == []
+    assert recipients_of(smtp, "Unfinished letter") == []
 
 
 def test_what_is_finished_is_ready(page: Page, api: Client) -> None:
