@@ -11,7 +11,7 @@ from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client, Response
 from tests.kit.persons import added, login, signed_in
 from tests.kit.server import EMAIL, Server
-from tests.ui.test_login import code, switch_on
+from tests.ui.test_login import enable_second_factor, otp_code
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,8 @@ def test_an_account_keeps_an_owner(server: Server) -> None:
 def test_a_code_opens_once(server: Server) -> None:
     """A recovery code, and one of the app, typed ten times at once."""
     added(server, "viewer", name="cleo")
-    key, codes = switch_on(Visitor(server, "cleo@example.org"))
-    for otp in (codes[0], code(key, 1)):
+    key, codes = enable_second_factor(Visitor(server, "cleo@example.org"))
+    for otp in (codes[0], otp_code(key, 1)):
         answers = at_once(*[partial(login, server, "cleo@example.org", otp=otp)] * 10)
         assert Counter(answer.status for answer in answers) == {200: 1, 401: 9}
     token = login(server, "cleo@example.org", otp=codes[1]).expect(200)["token"]

@@ -1,4 +1,4 @@
-"""What the browser is sent beside the pages: small, ours or accounted for, and readable in light and dark."""
+"""Static files: their sizes, origins, caching and colours."""
 
 import gzip
 import hashlib
@@ -17,13 +17,13 @@ STATIC = ROOT / "static"
 TOKEN = re.compile(r"--([\w-]+): light-dark\(oklch\(([^)]*)\), oklch\(([^)]*)\)\)")
 
 
-# The sheets every page loads, and that of the editor; a page's own sheet or script is small, and loaded there alone.
+# The style sheets of every page and of the editor; others are small and used by one page
 SHEETS = ("tokens", "base", "parts", "editor")
 SCRIPTS = {"ui": 8, "editor": 10, "drop": 7.5, "hand": 7, "drag": 6}
 
 
-def test_the_files_keep_to_their_budgets() -> None:
-    """As served: 40 KB for the sheets of all pages and the editor's, 8 for our script, few for what one page adds."""
+def test_size_budgets() -> None:
+    """Shared style sheets have at most 40 KB together; other sheets and scripts have their own limits."""
     _, files = load_all()
     size = {name: len(file.plain) for name, file in files.items() if name.startswith(("css/", "js/"))}
     assert sum(size.pop(f"css/{name}.css", 0) for name in SHEETS) <= 40 * 1024
@@ -34,8 +34,8 @@ def test_the_files_keep_to_their_budgets() -> None:
     assert large == {}
 
 
-def test_compacting_a_sheet_changes_nothing_it_says() -> None:
-    """Selectors keep the spaces that mean something, and values theirs."""
+def test_minify_css() -> None:
+    """Minifying keeps the spaces that have a meaning."""
     sheet = """/* A comment. */
     .a :is(.b, .c) > p { margin: 0 auto;  color: red; }
     @media (min-width: 8px) { .d:hover { width: calc(100% - 2px) } & .e { font: 1px/2 "A b", serif } }
@@ -46,15 +46,15 @@ def test_compacting_a_sheet_changes_nothing_it_says() -> None:
     )
 
 
-def test_vendored_files_are_the_ones_that_are_written_down() -> None:
-    """Every file of others has a line with its digest in packaging/licences/vendored.md."""
+def test_vendored_files_are_documented() -> None:
+    """The SHA-256 of each vendored file is in packaging/licences/vendored.md."""
     lines = (ROOT / "packaging" / "licences" / "vendored.md").read_text(encoding="utf-8")
     for path in (*(STATIC / "vendor").iterdir(), *(ROOT / "tests" / "vendor").iterdir()):
         assert hashlib.sha256(path.read_bytes()).hexdigest() in lines, path.name
 
 
-def test_the_sprite_holds_what_the_pages_use() -> None:
-    """Every icon of the sprite is named somewhere in the interface."""
+def test_the_sprite_has_no_unused_icons() -> None:
+    """Each icon of the sprite is used somewhere in the interface."""
     sources = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "ui").rglob("*") if path.suffix in (".html", ".py")
     )
@@ -63,24 +63,24 @@ def test_the_sprite_holds_what_the_pages_use() -> None:
     assert [name for name in names if f"'{name}'" not in sources and f'"{name}"' not in sources] == []
 
 
-def test_what_happens_has_a_picture_that_exists() -> None:
-    """Every kind of event is told with an icon of the sprite."""
+def test_event_icons_exist() -> None:
+    """Each kind of event has an icon of the sprite."""
     sprite = (STATIC / "icons.svg").read_text(encoding="utf-8")
     assert [kind for kind, (icon, *_) in formats._EVENTS.items() if f'<symbol id="{icon}"' not in sprite] == []
 
 
-def test_static_files_are_kept_for_a_year(server: object, api: Client) -> None:
-    """A file under the present digest is immutable for a year; under another it is not kept."""
+def test_static_files_are_cached_for_a_year(server: object, api: Client) -> None:
+    """A file under its current hash is immutable for a year; under another hash it is not cached."""
     page = api.request("GET", "/login").text
-    found = re.search(r'href="(/static/(\w+)/css/base\.css)"', page)
-    assert found
-    answer = api.request("GET", found[1])
-    assert answer.status == 200
-    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
-    assert answer.headers["content-type"].startswith("text/css")
-    stale = api.request("GET", found[1].replace(found[2], "000000000000"))
+    match = re.search(r'href="(/static/(\w+)/css/base\.css)"', page)
+    assert match
+    response = api.request("GET", match[1])
+    assert response.status == 200
+    assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert response.headers["content-type"].startswith("text/css")
+    stale = api.request("GET", match[1].replace(match[2], "000000000000"))
     assert (stale.status, stale.headers["cache-control"]) == (200, "no-cache")
-    assert api.request("GET", f"/static/{found[2]}/../ui/view.py").status == 404
+    assert api.request("GET", f"/static/{match[2]}/../ui/view.py").status == 404
 
 
 def _luminance(oklch: str) -> float:
@@ -105,26 +105,32 @@ def _contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["light", "dark"])
-def test_contrast_of_the_tokens(side: int) -> None:
-    """Text is at least 4.5:1 on what it stands on, control borders 3:1, in both looks."""
+def test_contrast_of_color_tokens(side: int) -> None:
+    """Text has a contrast of at least 4.5:1 to its background and control borders 3:1, in both themes."""
     text = (STATIC / "css" / "tokens.css").read_text(encoding="utf-8")
     tokens = {name: (one, two)[side] for name, one, two in TOKEN.findall(text)}
-    pairs = [(ink, ground) for ink in ("ink", "ink-2", "ink-3") for ground in ("paper", "surface", "sunken")]
+    pairs = [
+        (text_color, background)
+        for text_color in ("ink", "ink-2", "ink-3")
+        for background in ("paper", "surface", "sunken")
+    ]
     pairs += [
-        (tone, ground) for tone in ("accent", "good", "warn", "bad", "hold") for ground in (f"{tone}-soft", "surface")
+        (tone, background)
+        for tone in ("accent", "good", "warn", "bad", "hold")
+        for background in (f"{tone}-soft", "surface")
     ]
     pairs += [("accent-ink", "accent"), ("paper", "ink")]
-    weak = {pair: found for pair in pairs if (found := _contrast(tokens[pair[0]], tokens[pair[1]])) < 4.5}
+    weak = {pair: ratio for pair in pairs if (ratio := _contrast(tokens[pair[0]], tokens[pair[1]])) < 4.5}
     assert weak == {}
     assert _contrast(tokens["edge"], tokens["surface"]) >= 3
 
 
-def test_pages_are_packed_for_who_unpacks_them(server: object, api: Client) -> None:
-    """A browser that says so gets a page in fewer bytes, never twice of the same length; others get it as it is."""
+def test_compressed_pages(server: object, api: Client) -> None:
+    """Clients that accept gzip get a compressed page, whose length varies each time."""
     plain = api.request("GET", "/login")
-    packed = [api.request("GET", "/login", headers={"accept-encoding": "gzip"}) for _ in range(4)]
+    compressed = [api.request("GET", "/login", headers={"accept-encoding": "gzip"}) for _ in range(4)]
     assert "content-encoding" not in plain.headers
-    assert all(one.headers["content-encoding"] == "gzip" for one in packed)
-    assert all(gzip.decompress(one.body).decode() == plain.text for one in packed)
-    assert len({len(one.body) for one in packed}) > 1
-    assert max(len(one.body) for one in packed) * 2 < len(plain.body)
+    assert all(response.headers["content-encoding"] == "gzip" for response in compressed)
+    assert all(gzip.decompress(response.body).decode() == plain.text for response in compressed)
+    assert len({len(response.body) for response in compressed}) > 1
+    assert max(len(response.body) for response in compressed) * 2 < len(plain.body)

@@ -1,4 +1,4 @@
-"""From the printed link to the first campaign received, as somebody new goes through it."""
+"""The set-up in the browser, from the printed link to the brand."""
 
 import re
 from pathlib import Path
@@ -13,23 +13,23 @@ from tests.kit.pictures import photo, saved
 WORDS = "correct horse battery"
 
 
-def sound(page: Page, name: str) -> None:
-    """Hold the screen against WCAG, and take its picture."""
+def check_screen(page: Page, name: str) -> None:
+    """Check the screen against WCAG, and take a screenshot."""
     assert faults_in_both_looks(page) == [], name
     shoot(page, f"first-{name}")
 
 
-def test_from_the_link_to_the_brand(
+def test_the_set_up_screens(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems, tmp_path: Path
 ) -> None:
-    """Five screens, each saved by itself; the logo proposes its colours, and the letter shows what is not kept yet."""
+    """Five screens are each saved; the logo proposes colours, and the sample email shows unsaved ones."""
     server = fresh_server(set_up=False, address=False)
     page = new_page(browser, server.url, browser_problems)
     page.goto(server.setup_link)
-    sound(page, "you")
+    check_screen(page, "you")
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("alert")).to_contain_text("4 things need attention")
-    sound(page, "you-all-wrong")
+    check_screen(page, "you-all-wrong")
     page.get_by_label("Your name").fill("Ana")
     page.get_by_label("Team or company").fill("Northwind")
     page.get_by_label("Email").fill("ana@northwind.example")
@@ -42,15 +42,15 @@ def test_from_the_link_to_the_brand(
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Who is writing to people?")
     expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
-    sound(page, "sender")
+    check_screen(page, "sender")
     page.get_by_label("Postal address").fill("4 Mill Lane, Leeds")
     page.get_by_role("button", name="Save and go on").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("How does mail leave?")
-    sound(page, "mail")
+    check_screen(page, "mail")
     page.get_by_role("button", name="Save and go on").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Is the domain yours?")
     expect(page.get_by_label("Domain")).to_have_value("northwind.example")
-    sound(page, "domain")
+    check_screen(page, "domain")
     page.get_by_role("link", name="Later").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("How does it look?")
@@ -62,12 +62,12 @@ def test_from_the_link_to_the_brand(
     proposed = page.get_by_role("link", name=re.compile("^#[0-9a-f]{6}$")).first
     colour = proposed.inner_text().strip()
     proposed.click()
-    page.wait_for_url("**/brand?brand_color=*")  # with the scripts that listen to what is typed
+    page.wait_for_url("**/brand?brand_color=*")  # waits for the scripts of the page
     expect(page.locator("#f-brand-color")).to_have_value(colour)
     page.locator("#f-bg-color").fill("#eeeeee")
     letter = page.frame_locator("iframe[title='A letter in this brand']")
     expect(letter.locator("[bgcolor='#eeeeee'], [style*='#eeeeee']").first).to_be_attached()
-    sound(page, "brand")
+    check_screen(page, "brand")
     page.get_by_role("button", name="Save and begin").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")
     expect(page.get_by_text("All set. Send yourself a first email.")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Flows in the browser: built by hand and by keys, tried, changed while they are live, and the people in them."""
+"""Flows in the browser: building, simulating, publishing changes, and contacts in a flow."""
 
 import re
 import sqlite3
@@ -20,18 +20,18 @@ LETTER = {
     "subject": "Welcome, {{ first_name | default: 'friend' }}",
     "body": "<h1>Hello</h1><a href='https://x.example'>x</a>",
 }
-# Where the service notes what it does by itself
-OWN = ("cursor", "sqlite_sequence")
+# Tables that the service changes by itself
+INTERNAL_TABLES = ("cursor", "sqlite_sequence")
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 BRANCH = [{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}]
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at one browser; any error on the console fails the module."""
+    """A page signed in as the owner; the module fails on any console error."""
     problems = Problems()
     problems.allow("Blocked script execution")
-    # A page that is gone to before it has faded in
+    # A page that is left before its transition ends
     problems.allow("Transition was aborted")
     opened = sign_in(new_page(browser, server.url, problems, width=1360))
     yield opened
@@ -41,25 +41,25 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def live(api: Client) -> int:
-    """A live flow with three people who wait, and one who would have entered and did not."""
-    group = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    """An active flow with three waiting contacts, and a fourth that did not match its trigger."""
+    list_id = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
     steps: list[dict[str, Any]] = [
         LETTER, {"duration": 3 * 86_400},
         {"filters": BRANCH, "yes": [{"subject": "Five", "body": "<p>5</p>"}], "no": [{"duration": 86_400}]},
     ]  # fmt: skip
-    trigger = {"event": "list_add", "contact_list_id": group}
+    trigger = {"event": "list_add", "contact_list_id": list_id}
     flow = api.post("/flows", {"name": "Readers", "trigger": trigger, "steps": steps, "status": "active"}).expect(201)
-    other = api.post("/lists", {"name": "Other"}).expect(201)["id"]
+    other_list_id = api.post("/lists", {"name": "Other"}).expect(201)["id"]
     for number in range(4):
         person = {"first_name": f"P{number}", "email": f"p{number}@example.com", "opt_in": True}
-        api.post("/contacts", {**person, "list_ids": [group if number else other]}).expect(201)
+        api.post("/contacts", {**person, "list_ids": [list_id if number else other_list_id]}).expect(201)
     number = int(flow["id"])
     for _ in range(100):
         waiting = api.get(f"/flows/{number}/runs", step=2, outcome="waiting").expect(200)
         if len(waiting) == 3 and len(api.get("/messages", status="sent").expect(200)) == 3:
             return number
         time.sleep(0.1)
-    raise AssertionError("they did not come to the wait")
+    raise AssertionError("the contacts did not reach the wait")
 
 
 def card(page: Page, title: str) -> Any:
@@ -68,17 +68,17 @@ def card(page: Page, title: str) -> Any:
 
 
 def order(page: Page) -> list[str]:
-    """Return the titles of the steps at the top of the tree, in their order."""
+    """Return the titles of the top-level steps, in order."""
     return page.locator("#tree > .way > li > .node .n").all_inner_texts()
 
 
 def expect_order(page: Page, titles: list[str]) -> None:
-    """Wait until the steps at the top of the tree stand in this order."""
+    """Wait until the top-level steps are in this order."""
     expect(page.locator("#tree > .way > li > .node .n")).to_have_text(titles)
 
 
-def test_a_flow_is_built_with_keys_alone(page: Page, api: Client) -> None:
-    """Steps are added, written, moved, removed and brought back without a mouse; what is typed is saved by itself."""
+def test_building_a_flow_by_keyboard(page: Page, api: Client) -> None:
+    """Steps are added, edited, moved, removed and restored without a mouse, and saved by themselves."""
     page.goto("/flows/new")
     page.get_by_role("button", name="Begin blank").press("Enter")
     page.wait_for_url(re.compile(r"/flows/\d+$"))
@@ -108,11 +108,11 @@ def test_a_flow_is_built_with_keys_alone(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Undo").press("Enter")
     expect(card(page, "First letter")).to_be_visible()
     flow = api.get("/flows/" + re.findall(r"/flows/(\d+)", page.url)[0]).expect(200)
-    assert [(one["type"], one["subject"]) for one in flow["steps"]] == [("wait", ""), ("email", "First letter")]
+    assert [(step["type"], step["subject"]) for step in flow["steps"]] == [("wait", ""), ("email", "First letter")]
 
 
-def test_what_keeps_a_flow_from_starting_leads_to_its_place(page: Page) -> None:
-    """The question before the start lists what is missing; each line goes to where it is mended."""
+def test_blockers_link_to_their_step(page: Page) -> None:
+    """The start dialog lists what is missing, and each entry links to its step."""
     page.get_by_role("button", name="Start…").click()
     dialog = page.get_by_role("dialog", name="Not ready yet")
     expect(dialog.get_by_role("link", name="First letter: write the message.")).to_be_visible()
@@ -122,17 +122,17 @@ def test_what_keeps_a_flow_from_starting_leads_to_its_place(page: Page) -> None:
     expect(page.locator("#saved")).to_contain_text("Saved")
 
 
-def _pull(page: Page) -> list[str]:
-    """Take hold of the first card and pull it below the next one; return the order from before."""
+def _drag_first_card(page: Page) -> list[str]:
+    """Drag the first card below the second without releasing, and return the former order."""
     before = order(page)
     first, second = (page.locator("#tree > .way > li > .node").nth(at).bounding_box() for at in (0, 1))
     assert first and second
-    # A page that fades in cannot be taken hold of yet
+    # A page cannot be dragged on during its transition
     page.wait_for_function("at => document.elementFromPoint(at.x + 40, at.y + 20)?.closest('.node')", arg=first)
     page.mouse.move(first["x"] + 40, first["y"] + 20)
     page.mouse.down()
     page.mouse.move(first["x"] + 42, first["y"] + 26, steps=3)
-    # The browser says only now and then where a drag is: let go when the card has moved, as a person does
+    # Drag events come rarely: release once the card has moved, as a user does
     for step in range(100):
         page.mouse.move(second["x"] + 40 + step % 2, second["y"] + second["height"] - 4 + step % 30)
         if order(page) == before[::-1]:
@@ -141,9 +141,9 @@ def _pull(page: Page) -> list[str]:
     return before
 
 
-def test_a_drag_of_a_step_that_is_given_up_moves_nothing(page: Page) -> None:
-    """Escape puts the card back where it was, here and on the server."""
-    before = _pull(page)
+def test_a_cancelled_drag_of_a_step(page: Page) -> None:
+    """Escape during a drag restores the order, on the page and on the server."""
+    before = _drag_first_card(page)
     expect_order(page, before[::-1])
     page.keyboard.press("Escape")
     page.mouse.up()
@@ -153,9 +153,9 @@ def test_a_drag_of_a_step_that_is_given_up_moves_nothing(page: Page) -> None:
     expect_order(page, before)
 
 
-def test_steps_are_dragged_among_their_siblings(page: Page) -> None:
-    """A card that is pulled below the next one stands there, on the server too."""
-    before = _pull(page)
+def test_dragging_a_step(page: Page) -> None:
+    """A card dropped below the next one is moved there, also on the server."""
+    before = _drag_first_card(page)
     page.mouse.up()
     expect(page.locator("#said")).to_contain_text("2 of 2")
     expect_order(page, before[::-1])
@@ -163,30 +163,32 @@ def test_steps_are_dragged_among_their_siblings(page: Page) -> None:
     expect_order(page, before[::-1])
 
 
-def test_who_would_have_entered_is_told_with_why(page: Page, live: int) -> None:
-    """The start shows the last people its event happened to, and who of them does not enter."""
+def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:
+    """The trigger lists the last contacts with its event, and why one of them does not enter."""
     page.goto(f"/flows/{live}")
     met = page.locator("#met")
     expect(met.get_by_role("listitem")).to_have_count(4)
     expect(met.get_by_role("listitem").filter(has_text="P0")).to_contain_text("It is about")
 
 
-def test_trying_a_flow_writes_nothing(page: Page, server: Server, live: int) -> None:
-    """The way is lit up, the other way can be chosen, messages open; no table of the database has changed."""
+def test_a_simulation_writes_nothing(page: Page, server: Server, live: int) -> None:
+    """A simulation shows the path and its alternatives and opens emails; no table of the database changes."""
 
-    def books() -> dict[str, list[Any]]:
+    def all_rows() -> dict[str, list[Any]]:
         with closing(sqlite3.connect(server.data / "campanero.db")) as db:
             names = [name for (name,) in db.execute(_TABLES)]
-            return {name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in names if name not in OWN}
+            return {
+                name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in names if name not in INTERNAL_TABLES
+            }
 
-    before = books()
+    before = all_rows()
     page.goto(f"/flows/{live}/try")
-    told = page.locator(".told")
-    expect(told).to_contain_text("Branch: No")
+    result = page.locator(".told")
+    expect(result).to_contain_text("Branch: No")
     expect(card(page, "Wait 1 day")).to_be_visible()
     expect(page.locator(".node.off .n")).to_have_text("Five")
     page.get_by_role("link", name="What if: clicked a link").click()
-    expect(told).to_contain_text("Branch: Yes")
+    expect(result).to_contain_text("Branch: Yes")
     expect(page.locator(".node.off .n")).to_have_text("Wait 1 day")
     page.get_by_text("Open the email").first.click()
     expect(page.frame_locator(".mailed iframe").first.get_by_role("heading")).to_have_text("Hello")
@@ -195,11 +197,11 @@ def test_trying_a_flow_writes_nothing(page: Page, server: Server, live: int) -> 
     expect(page.locator(".card h2").first).to_contain_text("P1")
     page.goto(f"/flows/{live}/crowd")
     expect(page.locator(".stat", has_text="Met the start")).to_contain_text("3")
-    assert books() == before
+    assert all_rows() == before
 
 
-def test_a_rehearsal_is_kept_as_a_test(page: Page, live: int) -> None:
-    """It is played with the flow as it stands, and says whether what was expected came."""
+def test_saving_a_simulation_as_a_test(page: Page, live: int) -> None:
+    """A saved simulation is run with the current flow and passes; it can be deleted."""
     page.goto(f"/flows/{live}/try?do=3.email_clicked")
     page.get_by_role("textbox", name="Name", exact=True).fill("Clicks at once")
     page.get_by_role("button", name="Keep").click()
@@ -209,8 +211,8 @@ def test_a_rehearsal_is_kept_as_a_test(page: Page, live: int) -> None:
     expect(page.locator(".toast")).to_contain_text("is gone")
 
 
-def test_changes_of_a_live_flow_are_published_with_one_question(page: Page, api: Client, live: int) -> None:
-    """What is live stays until then; the difference is shown, and people who wait take the new time where wanted."""
+def test_publishing_changes_of_a_live_flow(page: Page, api: Client, live: int) -> None:
+    """Changes apply after publishing only; waiting contacts take the new wait time if wanted."""
     page.goto(f"/flows/{live}?step=2")
     page.get_by_role("textbox", name="How long").fill("2")
     banner = page.locator("#banner")
@@ -225,12 +227,12 @@ def test_changes_of_a_live_flow_are_published_with_one_question(page: Page, api:
     expect(banner).not_to_contain_text("Unpublished")
     assert api.get(f"/flows/{live}").expect(200)["steps"][1]["duration"] == 2 * 86_400
     for run in api.get(f"/flows/{live}/runs", step=2, outcome="waiting").expect(200):
-        # Two days after they came, not three
+        # Two days after they entered, not three
         assert datetime.fromisoformat(run["due_at"]) < datetime.now(UTC) + timedelta(days=2.5)
 
 
-def test_the_people_behind_a_number_are_moved_by_hand(page: Page, api: Client, live: int) -> None:
-    """A count leads to its people; one moves on at once, another is taken out."""
+def test_moving_contacts_in_a_flow(page: Page, api: Client, live: int) -> None:
+    """A count links to its contacts; one skips the wait, another is removed."""
     page.goto(f"/flows/{live}")
     page.locator(".node", has_text="Wait 2 days").locator(".c").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Who waits in “Wait 2 days”")
@@ -246,11 +248,11 @@ def test_the_people_behind_a_number_are_moved_by_hand(page: Page, api: Client, l
     expect(page.locator(".told")).to_contain_text("waits here")
 
 
-def test_pages_of_flows_are_sound(page: Page, live: int) -> None:
-    """axe finds nothing in either look, and nothing scrolls sideways on a small phone."""
+def test_flow_pages_are_accessible(page: Page, live: int) -> None:
+    """axe finds no faults in either theme, and nothing scrolls sideways on a small phone."""
     paths = ["/flows", "/flows/new", f"/flows/{live}", *(f"/flows/{live}?step={step}" for step in (1, 3))]
     paths += [f"/flows/{live}?at=after-1&add=emit_event", f"/flows/{live}/publish"]
-    paths += [f"/flows/{live}/{one}" for one in ("try", "crowd", "people", "people/1")]
+    paths += [f"/flows/{live}/{subpage}" for subpage in ("try", "crowd", "people", "people/1")]
     for path in paths:
         page.set_viewport_size({"width": 1360, "height": 900})
         page.goto(path)
@@ -260,8 +262,8 @@ def test_pages_of_flows_are_sound(page: Page, live: int) -> None:
     page.set_viewport_size({"width": 1360, "height": 900})
 
 
-def test_a_flow_is_built_without_a_script(browser: Browser, server: Server, api: Client) -> None:
-    """Plus signs lead to a list of kinds, forms save by a button, moving goes by the arrows of the step."""
+def test_building_a_flow_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Steps are added, saved and moved with links and buttons."""
     flow = api.post("/flows", {"name": "Plain", "steps": [{"duration": 60}]}).expect(201)["id"]
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     page = sign_in(context.new_page())
@@ -276,8 +278,8 @@ def test_a_flow_is_built_without_a_script(browser: Browser, server: Server, api:
     context.close()
 
 
-def test_a_viewer_sees_a_flow_and_no_buttons(browser: Browser, server: Server, live: int) -> None:
-    """Whoever may only look is offered nothing that would be refused to them."""
+def test_a_viewer_cannot_change_a_flow(browser: Browser, server: Server, live: int) -> None:
+    """A viewer sees the flow without buttons that would be rejected."""
     server.cli("user", "add", "--email", "v@example.org", "--role", "viewer", stdin="correct horse battery\n")
     context = browser.new_context(base_url=server.url)
     page = sign_in(context.new_page(), "v@example.org", "correct horse battery")

@@ -1,4 +1,4 @@
-"""By keys alone nobody is thrown off: whatever a page swaps, the focus stays, goes where it was meant to, or back."""
+"""Keyboard focus: whatever a page replaces, the focus stays, moves where it should, or returns."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,16 +23,16 @@ Ids = dict[str, int]
 
 @pytest.fixture(scope="module")
 def ids(api: Client) -> Ids:
-    """One of each thing that is worked on, and people."""
-    news = api.post("/lists", {"name": "News"}).expect(201)["id"]
-    people = [
+    """Ids of one object of each kind, and contacts."""
+    list_id = api.post("/lists", {"name": "News"}).expect(201)["id"]
+    contact_ids = [
         api.post("/contacts", {"first_name": f"Person{n:02}", "email": f"p{n}@example.com", "opt_in": n % 2 == 0,
                                "phone": f"+1415555{n:04}"}).expect(201)["id"]
         for n in range(12)
     ]  # fmt: skip
     return {
-        "list": news,
-        "person": people[0],
+        "list": list_id,
+        "person": contact_ids[0],
         "template": api.post("/templates", {"name": "T", "design": DESIGN}).expect(201)["id"],
         "flow": api.post("/flows", {"name": "F", "trigger": {"event": "x"}, "steps": STEPS}).expect(201)["id"],
         "segment": api.post("/segments", {"name": "S", "filters": RULES}).expect(201)["id"],
@@ -42,7 +42,7 @@ def ids(api: Client) -> Ids:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at one browser; any error on the console fails the module."""
+    """A page signed in as the owner; the module fails on any console error."""
     problems = Problems()
     problems.allow("Blocked script execution|Transition was aborted")
     opened = sign_in(new_page(browser, server.url, problems, width=1360))
@@ -51,9 +51,9 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def _press(one: Locator, key: str = "Enter") -> None:
-    one.focus()
-    one.press(key)
+def _press(element: Locator, key: str = "Enter") -> None:
+    element.focus()
+    element.press(key)
 
 
 def _button(page: Page, name: str) -> Locator:
@@ -61,7 +61,7 @@ def _button(page: Page, name: str) -> Locator:
 
 
 def search(page: Page, ids: Ids) -> Locator:
-    """Letters keep their place while the rows below change."""
+    """Typing in the search field keeps its caret while the rows change."""
     page.goto("/contacts")
     field = page.locator("#search")
     field.focus()
@@ -75,25 +75,25 @@ def search(page: Page, ids: Ids) -> Locator:
 
 
 def chip(page: Page, ids: Ids) -> Locator:
-    """A chip leads to the same page, and to itself there."""
+    """A filter chip keeps the focus on the new page."""
     page.goto("/contacts")
-    one = page.locator(".chips").get_by_role("link", name="Subscribed").first
-    _press(one)
+    link = page.locator(".chips").get_by_role("link", name="Subscribed").first
+    _press(link)
     page.wait_for_url(re.compile(r"show=subscribed"))
-    return one
+    return link
 
 
 def heading(page: Page, ids: Ids) -> Locator:
-    """A heading orders the rows and keeps the focus."""
+    """A column heading sorts the rows and keeps the focus."""
     page.goto("/contacts")
-    one = page.locator("thead").get_by_role("link").first
-    _press(one)
+    link = page.locator("thead").get_by_role("link").first
+    _press(link)
     page.wait_for_url(re.compile(r"sort="))
-    return one
+    return link
 
 
 def bulk(page: Page, ids: Ids, tag: str = "vip") -> Locator:
-    """After an act for many one stands at the head of the rows."""
+    """After a bulk action the focus is at the top of the rows."""
     page.goto("/contacts")
     _press(page.locator("td.choose input").first, "Space")
     _press(_button(page, "Tag"))
@@ -104,8 +104,8 @@ def bulk(page: Page, ids: Ids, tag: str = "vip") -> Locator:
     return page.locator("#rows :focus")
 
 
-def taken_back(page: Page, ids: Ids) -> Locator:
-    """Undo of a message leaves one in the page."""
+def undo_bulk(page: Page, ids: Ids) -> Locator:
+    """After undo by the toast the focus is within the page."""
     expect(bulk(page, ids, "guest").first).to_be_focused()
     _press(page.locator(".toast").get_by_role("button", name="Undo"))
     expect(page.locator(".toast")).to_contain_text("taken off")
@@ -113,18 +113,18 @@ def taken_back(page: Page, ids: Ids) -> Locator:
 
 
 def question(page: Page, ids: Ids) -> Locator:
-    """A question takes the focus and gives it back to who asked."""
+    """A confirmation dialog takes the focus, and Escape returns it to its button."""
     page.goto("/contacts")
     _press(page.locator("td.choose input").first, "Space")
-    asks = _button(page, "Delete")
-    _press(asks)
+    button = _button(page, "Delete")
+    _press(button)
     expect(page.locator("#dialog :focus")).to_have_count(1)
     page.keyboard.press("Escape")
-    return asks
+    return button
 
 
 def drawer(page: Page, ids: Ids) -> Locator:
-    """What is opened from a link over the page leads back to it."""
+    """A dialog that a link opens returns the focus to the link."""
     page.goto(f"/campaigns/{ids['campaign']}")
     opener = page.get_by_role("link", name="Send test")
     _press(opener)
@@ -134,7 +134,7 @@ def drawer(page: Page, ids: Ids) -> Locator:
 
 
 def card(page: Page, ids: Ids) -> Locator:
-    """A box of a card that saves itself stays under the fingers."""
+    """A checkbox of a card that saves itself keeps the focus."""
     page.goto(f"/campaigns/{ids['campaign']}?open=to")
     box = page.get_by_label("News")
     with page.expect_response(re.compile(r"/to$")):
@@ -152,11 +152,11 @@ def _settled(page: Page) -> None:
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
 
 
-def moved(page: Page, ids: Ids) -> Locator:
-    """A section that is moved by its button leaves the focus on that button."""
+def move_section(page: Page, ids: Ids) -> Locator:
+    """Moving a section by its button keeps the focus on the button."""
     _edit(page, ids, "two")
-    one = page.locator("#inspector").get_by_role("button", name="Move up")
-    _press(one)
+    button = page.locator("#inspector").get_by_role("button", name="Move up")
+    _press(button)
     expect(page.locator("#say")).to_contain_text("moved to 1 of 3")
     _settled(page)
     _press(page.locator("#inspector").get_by_role("button", name="Move down"))
@@ -165,18 +165,18 @@ def moved(page: Page, ids: Ids) -> Locator:
     return page.locator("#inspector").get_by_role("button", name="Move down")
 
 
-def doubled(page: Page, ids: Ids) -> Locator:
-    """After a copy was made the button for it is still there."""
+def duplicate_section(page: Page, ids: Ids) -> Locator:
+    """Duplicating a section keeps the focus on the button."""
     _edit(page, ids, "three")
-    many = page.locator("#list [data-select]").count()
+    count = page.locator("#list [data-select]").count()
     _press(page.locator("#inspector").get_by_role("button", name="Duplicate"))
-    expect(page.locator("#list [data-select]")).to_have_count(many + 1)
+    expect(page.locator("#list [data-select]")).to_have_count(count + 1)
     _settled(page)
     return page.locator("#inspector").get_by_role("button", name="Duplicate")
 
 
-def removed(page: Page, ids: Ids, section: str = "one") -> Locator:
-    """After a section was removed one stands on the one that is chosen then."""
+def remove_section(page: Page, ids: Ids, section: str = "one") -> Locator:
+    """After a section is removed the focus is within the editor."""
     _edit(page, ids, section)
     _press(page.locator("#inspector").get_by_role("button", name="Remove"))
     expect(page.locator(".toast")).to_contain_text("is removed")
@@ -184,17 +184,17 @@ def removed(page: Page, ids: Ids, section: str = "one") -> Locator:
     return page.locator("#editor :focus")
 
 
-def brought_back(page: Page, ids: Ids) -> Locator:
-    """Undo of the editor's message leaves one in the editor."""
-    removed(page, ids, "two")
+def undo_removal(page: Page, ids: Ids) -> Locator:
+    """After undo by the editor's toast the focus is within the editor."""
+    remove_section(page, ids, "two")
     _press(page.locator(".toast").get_by_role("button", name="Undo"))
     expect(page.locator("#o-two")).to_have_count(1)
     _settled(page)
     return page.locator("#editor :focus")
 
 
-def ruled(page: Page, ids: Ids) -> Locator:
-    """A new rule is where one goes on."""
+def add_rule(page: Page, ids: Ids) -> Locator:
+    """A new rule gets the focus."""
     page.goto(f"/segments/{ids['segment']}")
     rules = page.locator("[data-rule]")
     expect(rules).to_have_count(2)
@@ -203,8 +203,8 @@ def ruled(page: Page, ids: Ids) -> Locator:
     return rules.last.locator(".find:focus")
 
 
-def unruled(page: Page, ids: Ids) -> Locator:
-    """After a rule was taken out one stands on its neighbour."""
+def remove_rule(page: Page, ids: Ids) -> Locator:
+    """After a rule is removed its neighbour gets the focus."""
     page.goto(f"/segments/{ids['segment']}")
     rules = page.locator("[data-rule]")
     _press(rules.first.locator("[popovertarget]").last)
@@ -213,40 +213,40 @@ def unruled(page: Page, ids: Ids) -> Locator:
     return rules.first.locator(":focus")
 
 
-def stepped(page: Page, ids: Ids) -> Locator:
-    """A step that was added is written at once."""
+def add_step(page: Page, ids: Ids) -> Locator:
+    """A new step gets the focus."""
     page.goto(f"/flows/{ids['flow']}")
-    many = page.locator("#tree .node").count()
+    count = page.locator("#tree .node").count()
     _press(page.locator(".plus").last)
     page.locator("#add-menu :focus").press("Enter")
-    expect(page.locator("#tree .node")).to_have_count(many + 1)
+    expect(page.locator("#tree .node")).to_have_count(count + 1)
     return page.locator("main :focus")
 
 
-def unstepped(page: Page, ids: Ids) -> Locator:
-    """A step that was removed leaves one in the flow."""
+def remove_step(page: Page, ids: Ids) -> Locator:
+    """After a step is removed the focus is within the flow."""
     page.goto(f"/flows/{ids['flow']}")
     nodes = page.locator("#tree .node")
-    many = nodes.count()
+    count = nodes.count()
     last = page.locator("#tree li[data-step] .node .n").last
     _press(last, "Delete")
-    expect(nodes).to_have_count(many - 1)
+    expect(nodes).to_have_count(count - 1)
     return page.locator("main :focus")
 
 
-def restepped(page: Page, ids: Ids) -> Locator:
-    """Undo in a flow leaves one in the flow."""
+def undo_step_removal(page: Page, ids: Ids) -> Locator:
+    """After undo in a flow the focus is within the flow."""
     page.goto(f"/flows/{ids['flow']}")
     nodes = page.locator("#tree .node")
-    many = nodes.count()
-    expect(unstepped(page, ids).first).to_be_focused()
+    count = nodes.count()
+    expect(remove_step(page, ids).first).to_be_focused()
     _press(page.locator(".toast").get_by_role("button", name="Undo"))
-    expect(nodes).to_have_count(many)
+    expect(nodes).to_have_count(count)
     return page.locator("main :focus")
 
 
-def refused(page: Page, ids: Ids) -> Locator:
-    """A form that is refused leads to its first fault."""
+def invalid_form(page: Page, ids: Ids) -> Locator:
+    """A rejected form focuses its first invalid field."""
     page.goto(f"/contacts/{ids['person']}/edit")
     field = page.locator("#f-email")
     page.get_by_label("First name").focus()
@@ -256,8 +256,8 @@ def refused(page: Page, ids: Ids) -> Locator:
     return field
 
 
-def answered(page: Page, ids: Ids) -> Locator:
-    """Whoever sent an answer can write the next."""
+def send_reply(page: Page, ids: Ids) -> Locator:
+    """After a reply is sent the next one can be written."""
     page.goto(f"/contacts/{ids['person']}/conversation")
     page.locator("#say").focus()
     page.keyboard.type("We are open")
@@ -266,8 +266,8 @@ def answered(page: Page, ids: Ids) -> Locator:
     return page.locator("#conversation :focus")
 
 
-def helped(page: Page, ids: Ids) -> Locator:
-    """The list of keys closes to where one was."""
+def keyboard_help(page: Page, ids: Ids) -> Locator:
+    """The list of shortcuts returns the focus when it closes."""
     page.goto("/contacts")
     link = page.locator("tbody a.name").first
     _press(link, "?")
@@ -277,14 +277,15 @@ def helped(page: Page, ids: Ids) -> Locator:
 
 
 CASES = (
-    search, chip, heading, bulk, taken_back, question, drawer, card, moved, doubled, removed, brought_back, ruled,
-    unruled, stepped, unstepped, restepped, refused, answered, helped,
+    search, chip, heading, bulk, undo_bulk, question, drawer, card, move_section, duplicate_section, remove_section, undo_removal,
+    add_rule,
+    remove_rule, add_step, remove_step, undo_step_removal, invalid_form, send_reply, keyboard_help,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_the_focus_is_never_lost(page: Page, ids: Ids, case: Callable[[Page, Any], Locator]) -> None:
-    """Each case works by keys and returns what shall have the focus in the end; it is never the page itself."""
-    where = case(page, ids)
-    expect(where.first).to_be_focused()
+def test_focus_after_an_action(page: Page, ids: Ids, case: Callable[[Page, Any], Locator]) -> None:
+    """Each case acts by keyboard and returns the element that must have the focus; it is never the body."""
+    expected = case(page, ids)
+    expect(expected.first).to_be_focused()
     assert page.evaluate("document.activeElement !== document.body")

@@ -1,4 +1,4 @@
-"""The pages of forms, for those who make one and for those who fill it in, in a browser."""
+"""The pages of sign-up forms, for users and for visitors."""
 
 import io
 import re
@@ -15,8 +15,8 @@ from tests.kit.server import Server
 from ui.widgets.charts import BORDER
 
 
-def test_a_form_is_made_seen_and_filled_in(server: Server, browser_page: Page) -> None:
-    """From the empty page to somebody who has confirmed, without a script that is needed anywhere."""
+def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> None:
+    """A form is created after its errors are fixed, submitted by a visitor, and confirmed."""
     page = browser_page
     server.client().post("/lists", {"name": "Letter"}).expect(201)
     page.goto("/forms")
@@ -50,31 +50,31 @@ def test_a_form_is_made_seen_and_filled_in(server: Server, browser_page: Page) -
     page.goto(link(letters(server, "reader@example.org")[0]))
     page.get_by_role("button", name="Yes, subscribe me").click()
     expect(page.get_by_role("heading", name="Thank you, you are subscribed")).to_be_visible()
-    made = contact(server, "reader@example.org")
-    assert made is not None and made["data"] == {"city": "Bath"}
+    new_contact = contact(server, "reader@example.org")
+    assert new_contact is not None and new_contact["data"] == {"city": "Bath"}
     page.goto("/forms")
     assert re.findall(r"\d+", page.locator("tbody tr").inner_text())[:2] == ["1", "1"]
 
 
-def test_who_presses_at_once_is_asked_again(server: Server, anonymous_page: Page) -> None:
-    """Quicker than anybody reads: nothing is lost, one more press is enough, and programs do not press again."""
+def test_a_very_fast_submission_is_asked_again(server: Server, anonymous_page: Page) -> None:
+    """A submission faster than reading keeps its values and needs one more press."""
     form = make_form(server, "Quick")
     anonymous_page.goto(f"/f/{form['public_key']}")
     anonymous_page.evaluate("document.querySelector('[name=email]').value = 'quick@example.org'")
-    # As if the page had been shown just now, on however slow a machine
+    # As fast as a program, on however slow a machine
     anonymous_page.evaluate("document.querySelector('form').submit()")
-    again = anonymous_page.get_by_text("press the button once more")
-    done = anonymous_page.get_by_role("heading", name="Almost done")
-    expect(again.or_(done)).to_be_visible()
-    if again.is_visible():
+    repeated_request = anonymous_page.get_by_text("press the button once more")
+    confirmation_sent = anonymous_page.get_by_role("heading", name="Almost done")
+    expect(repeated_request.or_(confirmation_sent)).to_be_visible()
+    if repeated_request.is_visible():
         assert anonymous_page.get_by_label("Email address").input_value() == "quick@example.org"
         anonymous_page.wait_for_timeout(800)
         anonymous_page.get_by_role("button", name="Sign up").click()
-    expect(done).to_be_visible()
+    expect(confirmation_sent).to_be_visible()
 
 
-def test_the_html_to_copy_works_on_another_page(server: Server, browser: Browser, browser_problems: Problems) -> None:
-    """Pasted somewhere else, without a script, it signs people up and ends on our page or where the form says."""
+def test_the_html_snippet_of_a_form(server: Server, browser: Browser, browser_problems: Problems) -> None:
+    """The snippet, pasted into another page without a script, signs visitors up."""
     form = make_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
     from appliance.forms import submissions
     from appliance.storage.models import Form
@@ -93,10 +93,8 @@ def test_the_html_to_copy_works_on_another_page(server: Server, browser: Browser
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_is_wider_than_the_screen(
-    width: int, server: Server, browser: Browser, browser_problems: Problems
-) -> None:
-    """On a phone as on a desk, with names as long as they may be."""
+def test_forms_fit_the_screen(width: int, server: Server, browser: Browser, browser_problems: Problems) -> None:
+    """A form with very long names does not scroll sideways on phone and desktop."""
     form = make_form(server, "W" * 60 + str(width), consent_text="x" * 300, fields=["email", "data." + "y" * 60])
     page = new_page(browser, server.url, browser_problems, width=width, dark=True)
     page.goto(f"/f/{form['public_key']}")
@@ -105,59 +103,59 @@ def test_no_page_is_wider_than_the_screen(
     assert not browser_problems.found
 
 
-def test_the_team_erases_who_asked_and_cannot_be_mailed(server: Server, browser_page: Page) -> None:
-    """The page of the person says that they asked, and has the button; without a request there is none."""
+def test_erasing_a_contact_on_request(server: Server, browser_page: Page) -> None:
+    """The page of a contact has an erase button only if an erasure was requested that no email can confirm."""
     api = server.client()
-    who = api.post("/contacts", {"email": "forget@example.org", "first_name": "Zoe"}).expect(201)["id"]
-    letter = {"to": "forget@example.org", "subject": "s", "body": "<a href='{{ preferences_url }}'>p</a>"}
-    sent = api.post("/messages", letter).expect(201)["id"]
-    path = re.search(r"/p/[\w-]+", api.get(f"/messages/{sent}").expect(200)["html"])
-    assert path is not None
-    browser_page.goto(f"/contacts/{who}")
+    contact_id = api.post("/contacts", {"email": "forget@example.org", "first_name": "Zoe"}).expect(201)["id"]
+    message = {"to": "forget@example.org", "subject": "s", "body": "<a href='{{ preferences_url }}'>p</a>"}
+    message_id = api.post("/messages", message).expect(201)["id"]
+    match = re.search(r"/p/[\w-]+", api.get(f"/messages/{message_id}").expect(200)["html"])
+    assert match is not None
+    browser_page.goto(f"/contacts/{contact_id}")
     expect(browser_page.get_by_role("button", name="Erase now")).to_have_count(0)
     api.post("/suppressions", {"address": "forget@example.org", "reason": "hard_bounce"}).expect(201)
-    browser_page.goto(path[0])
+    browser_page.goto(match[0])
     browser_page.get_by_role("button", name="Delete my data").click()
     expect(browser_page.get_by_role("heading", name="Your request is noted")).to_be_visible()
-    browser_page.goto(f"/contacts/{who}")
+    browser_page.goto(f"/contacts/{contact_id}")
     browser_page.get_by_role("button", name="Erase now").click()
     browser_page.get_by_role("button", name="Erase", exact=True).click()
     expect(browser_page.get_by_text("Zoe is erased.")).to_be_visible()
     assert contact(server, "forget@example.org") is None
 
 
-def test_the_qr_code_leads_to_the_form(server: Server, browser_page: Page) -> None:
-    """The page draws the code of its exact address, and gives it as SVG and PNG; nothing is asked of anybody else."""
-    made = make_form(server, "Poster")
-    url, page = made["url"], browser_page
-    page.goto(f"/forms/{made['id']}")
-    wanted = [[bool(module) for module in row] for row in segno.make_qr(url, error="q").matrix]
-    drawn = page.get_by_role("img", name=f"QR code of {url}")
-    expect(drawn).to_be_visible()
-    assert modules(drawn.locator("path").get_attribute("d") or "", len(wanted)) == wanted
+def test_the_qr_code_of_a_form(server: Server, browser_page: Page) -> None:
+    """The QR code contains the exact URL, on the page and in the SVG and PNG files."""
+    form = make_form(server, "Poster")
+    url, page = form["url"], browser_page
+    page.goto(f"/forms/{form['id']}")
+    expected_modules = [[bool(module) for module in row] for row in segno.make_qr(url, error="q").matrix]
+    image = page.get_by_role("img", name=f"QR code of {url}")
+    expect(image).to_be_visible()
+    assert svg_modules(image.locator("path").get_attribute("d") or "", len(expected_modules)) == expected_modules
     assert faults_in_both_looks(page) == []
-    expect(page.get_by_text("Don't print it yet")).to_be_visible()  # its address is of this machine alone
-    for label, begins in (("Download SVG", b"<?xml"), ("Download PNG", b"\x89PNG")):
+    expect(page.get_by_text("Don't print it yet")).to_be_visible()  # its URL is local
+    for label, signature in (("Download SVG", b"<?xml"), ("Download PNG", b"\x89PNG")):
         with page.expect_download() as download:
             page.get_by_role("link", name=label).click()
         source = download.value.path().read_bytes()
-        assert source.startswith(begins) and download.value.suggested_filename.startswith("form-")
-        if begins != b"<?xml":
-            assert sampled(source, len(wanted)) == wanted
+        assert source.startswith(signature) and download.value.suggested_filename.startswith("form-")
+        if signature != b"<?xml":
+            assert png_modules(source, len(expected_modules)) == expected_modules
 
 
-def modules(path: str, side: int) -> list[list[bool]]:
-    """Return what an SVG path draws as modules."""
+def svg_modules(path: str, side: int) -> list[list[bool]]:
+    """Return the modules that an SVG path draws."""
     dark = {(int(x), int(y)) for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", path)}
     return [[(x, y) in dark for x in range(side)] for y in range(side)]
 
 
-def sampled(png: bytes, side: int) -> list[list[bool]]:
-    """Return the modules of a picture, by the middle of each, within its white border."""
+def png_modules(png: bytes, side: int) -> list[list[bool]]:
+    """Return the modules of a PNG, read at the centre of each, and check its white border."""
     picture = Image.open(io.BytesIO(png)).convert("L")
     scale = picture.width // (side + 2 * BORDER)
     assert picture.width == picture.height == scale * (side + 2 * BORDER)
-    at = [scale * (BORDER + number) + scale // 2 for number in range(side)]
-    edge = {picture.getpixel((x, y)) for x in range(picture.width) for y in (0, scale * BORDER - 1)}
-    assert edge == {255}
-    return [[picture.getpixel((x, y)) == 0 for x in at] for y in at]
+    centers = [scale * (BORDER + number) + scale // 2 for number in range(side)]
+    border_pixels = {picture.getpixel((x, y)) for x in range(picture.width) for y in (0, scale * BORDER - 1)}
+    assert border_pixels == {255}
+    return [[picture.getpixel((x, y)) == 0 for x in centers] for y in centers]

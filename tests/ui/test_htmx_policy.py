@@ -1,8 +1,8 @@
-"""Which htmx, decided under the real policy in a real browser.
+"""htmx under our content security policy, in a real browser.
 
-Result: htmx 4.0.1 passes all of it with `includeIndicatorCSS:false` (its indicator styles would be ours to keep) and
-morphing from its own core (`outerMorph`), so neither htmx 2 nor idiomorph is shipped. What the policy forbids is what
-our pages must not use: trigger filters, `hx-on` and `js:` values (each needs `new Function`).
+Result: htmx 4.0.1 passes with `includeIndicatorCSS:false` (its indicator styles are in our own sheet) and the morphing
+of its core (`outerMorph`), so neither htmx 2 nor idiomorph is shipped. The policy forbids trigger filters, `hx-on` and
+`js:` values, which need `new Function`: our pages must not use them.
 """
 
 import re
@@ -30,17 +30,17 @@ PAGE = f"""<!doctype html><html lang="en"><head><title>Policy</title><meta name=
 </body></html>"""
 
 
-class Answers(BaseHTTPRequestHandler):
-    """A tiny site under exactly the headers of our pages."""
+class SampleSite(BaseHTTPRequestHandler):
+    """A small site with exactly the headers of our pages."""
 
     protocol_version = "HTTP/1.1"
-    asked: dict[str, int] = {}
-    turn = threading.Semaphore(0)  # one for each answer to a save
+    request_counts: dict[str, int] = {}
+    save_permits = threading.Semaphore(0)  # one permit for each response to a save
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
-    def _answer(self, body: str | bytes, kind: str = "text/html; charset=utf-8", status: int = 200) -> None:
+    def _respond(self, body: str | bytes, kind: str = "text/html; charset=utf-8", status: int = 200) -> None:
         content = body if isinstance(body, bytes) else body.encode()
         self.send_response(status)
         for name, value in (
@@ -52,29 +52,29 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def do_GET(self) -> None:
-        """The page, the script, and a counter that stops asking at three."""
+        """Return the page, a script, or a counter whose polling ends at three."""
         if self.path.startswith("/static/"):
-            self._answer((STATIC / self.path.removeprefix("/static/")).read_bytes(), "text/javascript")
+            self._respond((STATIC / self.path.removeprefix("/static/")).read_bytes(), "text/javascript")
         elif self.path == "/live":
-            step = self.asked["live"] = self.asked.get("live", 0) + 1
+            step = self.request_counts["live"] = self.request_counts.get("live", 0) + 1
             again = 'hx-get="/live" hx-trigger="every 60ms" hx-target="this" hx-swap="outerMorph"' if step < 3 else ""
-            self._answer(f'<section id="live" {again}>{step}</section>')
+            self._respond(f'<section id="live" {again}>{step}</section>')
         else:
-            self._answer(PAGE)
+            self._respond(PAGE)
 
     def do_POST(self) -> None:
-        """Save when it is told to, or refuse with the same block."""
+        """Return the saved form once there is a permit, or the form with an error."""
         typed = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode(), keep_blank_values=True)
         if self.path == "/save":
-            assert self.turn.acquire(timeout=30)
+            assert self.save_permits.acquire(timeout=30)
             value = typed["typed"][0]
-            self._answer(
+            self._respond(
                 f'<form id="save" action="/save" method="post" hx-post="/save" hx-trigger="input delay:50ms" '
                 f'hx-target="this" hx-sync="this:queue all" hx-swap="outerMorph"><input id="typed" name="typed" '
                 f'value="{value}"><output>{len(value)}</output></form>'
             )
         else:
-            self._answer(
+            self._respond(
                 '<form id="bad" action="/bad" method="post" hx-post="/bad" hx-target="this" hx-swap="outerMorph">'
                 f'<input id="field" name="field" value="{typed["field"][0]}" aria-invalid="true">'
                 '<p id="why">Fill this in.</p><button>Save</button></form>',
@@ -84,9 +84,9 @@ class Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """The tiny site, opened, with every complaint of the policy collected on `window.complaints`."""
-    Answers.asked = {}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    """The page of the site; violations of the policy are collected in `window.complaints`."""
+    SampleSite.request_counts = {}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SampleSite)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     context = browser.new_context()
     context.add_init_script(
@@ -103,23 +103,23 @@ def page(browser: Browser) -> Iterator[Page]:
     assert complaints == [], "no inline style, no inline script, no eval"
 
 
-def test_typed_text_survives_a_morph(page: Page) -> None:
-    """What is typed while an answer is under way stays, the caret too, and the rest of the block is fresh."""
+def test_typed_text_survives_a_swap(page: Page) -> None:
+    """Text that is typed during a request stays, with its caret, while the rest of the block is replaced."""
     with page.expect_request("**/save"):
         page.locator("#typed").fill("abc")
     page.locator("#typed").press("End")
     page.locator("#typed").press_sequentially("defgh")
-    Answers.turn.release()
+    SampleSite.save_permits.release()
     expect(page.locator("#save output")).to_have_text("3")
     assert page.locator("#typed").input_value() == "abcdefgh"
-    Answers.turn.release(8)
+    SampleSite.save_permits.release(8)
     expect(page.locator("#save output")).to_have_text("8")
     assert page.locator("#typed").input_value() == "abcdefgh"
     assert page.evaluate("[document.activeElement.id, document.activeElement.selectionStart]") == ["typed", 8]
 
 
-def test_a_refusal_is_swapped(page: Page) -> None:
-    """422 puts the same block in place, with the fault and what was typed."""
+def test_a_422_response_is_swapped(page: Page) -> None:
+    """A 422 replaces the form by one with the error and the typed value."""
     page.locator("#field").fill("kept")
     page.locator("#bad button").click()
     page.locator("#why").wait_for()
@@ -127,16 +127,16 @@ def test_a_refusal_is_swapped(page: Page) -> None:
     assert page.locator("#field").get_attribute("aria-invalid") == "true"
 
 
-def test_polling_ends_itself(page: Page) -> None:
-    """A block that comes back without its trigger asks no more."""
-    expect(page.locator("#live:not([hx-trigger])")).to_have_text(re.compile("[34]"))  # one may be under way by then
-    asked = Answers.asked["live"]
+def test_polling_ends(page: Page) -> None:
+    """A block that is returned without its trigger stops polling."""
+    expect(page.locator("#live:not([hx-trigger])")).to_have_text(re.compile("[34]"))
+    request_count = SampleSite.request_counts["live"]
     page.wait_for_timeout(600)
-    assert Answers.asked["live"] == asked
+    assert SampleSite.request_counts["live"] == request_count
 
 
-def test_the_policy_is_in_force(page: Page) -> None:
-    """The proofs above mean something: under the same headers an inline style and a text as code are refused."""
+def test_the_policy_is_enforced(page: Page) -> None:
+    """Under the same headers an inline style and code from a string are blocked, so the other tests are valid."""
     page.evaluate("document.body.setAttribute('style', 'margin: 99px'); setTimeout('window.evil = 1', 0)")
     page.wait_for_timeout(60)
     assert page.evaluate("[window.evil, getComputedStyle(document.body).marginTop !== '99px']") == [None, True]

@@ -1,4 +1,4 @@
-"""A file of people, from the drop to the undo: nothing is written before its numbers were seen."""
+"""Importing contacts in the browser, from upload to undo: nothing is written before the check."""
 
 import re
 from pathlib import Path
@@ -21,24 +21,24 @@ FILE = (
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file as Excel writes it where commas are decimal: semicolons, a mark at its beginning."""
+    """A CSV file as Excel writes it: semicolons and a byte order mark."""
     path = tmp_path / "customers.csv"
     path.write_bytes(b"\xef\xbb\xbf" + FILE.encode())
     return path
 
 
-def handed_in(page: Page, file: Path) -> None:
-    """Choose a file and come to its columns."""
+def upload_file(page: Page, file: Path) -> None:
+    """Upload a file and open its columns page."""
     page.goto("/contacts/imports/new")
     page.get_by_label("Drop a CSV file here").set_input_files(file)
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Columns")).to_be_visible()
 
 
-def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file: Path) -> None:
-    """Columns are guessed and changed, the check tells all numbers and writes nothing, the import can be undone."""
+def test_import_and_undo(browser_page: Page, api: Client, file: Path) -> None:
+    """Columns are guessed and changed, the check writes nothing, and the import can be undone."""
     page = browser_page
-    handed_in(page, file)
+    upload_file(page, file)
     expect(page.get_by_role("combobox", name="E-Mail")).to_have_value("email")
     expect(page.get_by_role("combobox", name="Vorname")).to_have_value("first_name")
     expect(page.get_by_role("row", name="Ort")).to_contain_text("York")
@@ -49,7 +49,7 @@ def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file
     expect(page.get_by_label("Where they come from")).to_be_focused()
     expect(page.get_by_label("Name of the field for Ort")).to_have_value("city")
     page.get_by_label("Where they come from").fill("The fair in May")
-    # Nobody is subscribed because a choice was made for whoever imports
+    # No choice is preselected, so that consent is a decision
     expect(page.get_by_role("radio", name="Subscribe them")).not_to_be_checked()
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_text("Choose whether these contacts are subscribed.")).to_be_visible()
@@ -58,18 +58,18 @@ def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
     assert api.get("/contacts").json == [] and api.get("/lists").json == []
-    for words in ("2 rows have problems", "1 row repeats an address", "1 role-based address"):
-        page.get_by_text(words).click()
+    for summary in ("2 rows have problems", "1 row repeats an address", "1 role-based address"):
+        page.get_by_text(summary).click()
     expect(page.get_by_text("on line 2")).to_be_visible()
     assert axe.faults_in_both_looks(page) == []
-    with page.expect_download() as coming:
+    with page.expect_download() as download:
         page.get_by_role("link", name="Download them").click()
-    lines = Path(coming.value.path()).read_text().splitlines()
+    lines = Path(download.value.path()).read_text().splitlines()
     assert len(lines) == 3 and "email is invalid: bad" in lines[1]
     page.get_by_role("button", name="Import 2 contacts").click()
     expect(page.get_by_text("2 contacts imported")).to_be_visible()
-    people = {one["channels"][0]["value"]: one for one in api.all("/contacts")}
-    assert people["ann@example.org"]["data"] == {"city": "Bath"} and people["ann@example.org"]["subscribed_email"]
+    contacts = {contact_row["channels"][0]["value"]: contact_row for contact_row in api.all("/contacts")}
+    assert contacts["ann@example.org"]["data"] == {"city": "Bath"} and contacts["ann@example.org"]["subscribed_email"]
     assert api.get("/lists").json[0]["contacts_count"] == 2
     page.get_by_role("button", name="Undo this import").click()
     expect(page.get_by_role("button", name="Keep")).to_be_focused()
@@ -78,8 +78,8 @@ def test_a_file_comes_in_and_is_taken_back(browser_page: Page, api: Client, file
     assert api.get("/contacts").json == []
 
 
-def test_what_cannot_be_is_said_at_its_place(browser_page: Page, file: Path, tmp_path: Path) -> None:
-    """No file, one without a table, no column of addresses, two columns to one place: each says so, and keeps all."""
+def test_errors_of_file_and_columns(browser_page: Page, file: Path, tmp_path: Path) -> None:
+    """An empty file, a missing address column and a field used twice are errors at their place; input is kept."""
     page = browser_page
     page.goto("/contacts/imports/new")
     empty = tmp_path / "empty.csv"
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_said_at_its_place(browser_page: Page, file: Path, tmp
     page.get_by_label("Drop a CSV file here").set_input_files(empty)
     page.get_by_role("button", name="Continue").click()
     expect(page.locator("#f-file-err")).to_contain_text("The file is empty")
-    handed_in(page, file)
+    upload_file(page, file)
     page.get_by_label("Where they come from").fill("The fair in May")
     page.get_by_role("combobox", name="E-Mail").select_option("")
     page.get_by_role("button", name="Check the file").click()
@@ -102,8 +102,10 @@ def test_what_cannot_be_is_said_at_its_place(browser_page: Page, file: Path, tmp
     expect(page.locator(".toast")).to_contain_text("customers.csv is discarded")
 
 
-def test_it_works_without_a_script(browser: Browser, server: Server, api: Client, tmp_path: Path) -> None:
-    """Addresses that must get nothing come in by plain forms, and the list of imports tells what came of it."""
+def test_importing_suppressions_without_javascript(
+    browser: Browser, server: Server, api: Client, tmp_path: Path
+) -> None:
+    """Suppressions are imported with plain forms, and the list of imports shows the result."""
     path = tmp_path / "blocked.csv"
     path.write_text("address,why\nno@example.org,they asked\n")
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
@@ -116,37 +118,39 @@ def test_it_works_without_a_script(browser: Browser, server: Server, api: Client
     page.get_by_role("combobox", name="why").select_option("note")
     page.get_by_role("button", name="Check the file").click()
     page.wait_for_load_state()
-    number = int(re.findall(r"\d+", page.url)[-1])
-    api.wait(f"/imports/{number}", lambda one: one["status"] == "complete")
-    page.goto(f"/contacts/imports/{number}")
+    import_id = int(re.findall(r"\d+", page.url)[-1])
+    api.wait(f"/imports/{import_id}", lambda import_row: import_row["status"] == "complete")
+    page.goto(f"/contacts/imports/{import_id}")
     page.get_by_role("button", name="Import 1 address").click()
-    api.wait(f"/imports/{number}", lambda one: one["status"] == "complete" and not one["dry_run"])
+    api.wait(
+        f"/imports/{import_id}", lambda import_row: import_row["status"] == "complete" and not import_row["dry_run"]
+    )
     page.goto("/contacts/imports")
     assert "Imported" in page.get_by_role("row").filter(has_text="blocked.csv").inner_text()
     assert api.get("/suppressions", address="no@example.org").json[0]["note"] == "they asked"
     context.close()
 
 
-def test_a_second_press_and_hostile_files_do_no_harm(browser_page: Page, api: Client, tmp_path: Path) -> None:
-    """Who presses twice sees where the import stands; a file that is none, or is named badly, is told of in words."""
+def test_repeated_and_hostile_imports(browser_page: Page, api: Client, tmp_path: Path) -> None:
+    """A repeated start imports once; hostile names are text, and invalid files show an error or the columns."""
     page = browser_page
     odd = tmp_path / "<img src=x onerror=alert(1)>.csv"
     odd.write_text("<script>alert(1)</script>,email\n=1+1,odd@example.org\n")
-    handed_in(page, odd)
+    upload_file(page, odd)
     expect(page.get_by_role("heading", level=1)).to_have_text(odd.name)
     page.get_by_label("Where they come from").fill("{{ 7 * 7 }}")
     page.get_by_role("radio", name="Subscribe them").check()
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
     headers = {"Sec-Fetch-Site": "same-origin"}
-    here = page.url
-    answers = [page.request.post(f"{here}/apply", headers=headers) for _ in range(2)]
-    assert [answer.status for answer in answers] == [200, 200]
-    page.goto(here)
+    import_url = page.url
+    responses = [page.request.post(f"{import_url}/apply", headers=headers) for _ in range(2)]
+    assert [response.status for response in responses] == [200, 200]
+    page.goto(import_url)
     expect(page.get_by_role("heading", name="Import results")).to_be_visible()
     assert len(api.get("/contacts", search="odd@").json) == 1
-    for act in ("apply", "discard", "stop"):
-        assert page.request.post(f"{here}/{act}", headers=headers).status in (200, 422), act
+    for action in ("apply", "discard", "stop"):
+        assert page.request.post(f"{import_url}/{action}", headers=headers).status in (200, 422), action
     assert len(api.get("/contacts", search="odd@").json) == 1
     for name, content in (("a.csv", b"\x00\xff\xfe\x00" * 50), ("b.xlsx", b"PK\x03\x04" + bytes(300)), ("c.csv", b"")):
         (tmp_path / name).write_bytes(content)
@@ -157,15 +161,19 @@ def test_a_second_press_and_hostile_files_do_no_harm(browser_page: Page, api: Cl
         assert name != "b.xlsx" or "save it as CSV" in page.locator("#f-file-err").inner_text()
 
 
-def test_any_part_of_the_page_can_be_asked_for(server: Server, api: Client) -> None:
-    """The whole content of a file's page as a part: it says what is wrong as the page does."""
-    number = done(api, upload(api, "email\nann@example.org\n"))["id"]
+def test_partial_responses_of_the_import_page(server: Server, api: Client) -> None:
+    """An htmx request for part of the page gets that part with its errors."""
+    import_id = done(api, upload(api, "email\nann@example.org\n"))["id"]
     owner = Visitor(server, EMAIL)
     for target in ("main", "job"):
         headers = {"Cookie": owner.cookie, "Sec-Fetch-Site": "same-origin", "HX-Request": "true"}
         headers |= {"HX-Target": f"div#{target}", "Content-Type": "application/x-www-form-urlencoded"}
-        answer = owner.api.request("POST", f"/contacts/imports/{number}", b"source=", headers)
-        assert answer.status == 422 and "<html" not in answer.text and f"/contacts/imports/{number}" in answer.text
+        response = owner.api.request("POST", f"/contacts/imports/{import_id}", b"source=", headers)
+        assert (
+            response.status == 422
+            and "<html" not in response.text
+            and f"/contacts/imports/{import_id}" in response.text
+        )
 
 
 MESSY = (
@@ -174,14 +182,14 @@ MESSY = (
 )  # fmt: skip
 
 
-def test_the_check_says_who_arrives_how_and_asks_what_it_cannot_know(
+def test_the_check_of_a_messy_file(
     browser_page: Page, api: Client, tmp_path: Path
 ) -> None:  # fmt: skip
-    """Subscribed, unsubscribed and suppressed in numbers, values that are left out, and the order of dates."""
+    """The check counts contacts by status, lists dropped values, and asks for the order of dates."""
     api.patch("/account", {"time_zone": "Europe/London"}).expect(200)
     page, path = browser_page, tmp_path / "messy.csv"
     path.write_text(MESSY)
-    handed_in(page, path)
+    upload_file(page, path)
     country = page.get_by_label("Country of phone numbers without a country code")
     expect(country).to_have_value("GB")
     country.select_option("")
@@ -208,30 +216,33 @@ def test_the_check_says_who_arrives_how_and_asks_what_it_cannot_know(
     expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_hidden()
     page.get_by_text("1 row will be imported without some of its values").click()
     expect(page.get_by_text("phone: Ask Bob (is not a phone number)")).to_be_visible()
-    with page.expect_download() as coming:
+    with page.expect_download() as download:
         page.get_by_role("link", name="Download these rows").first.click()
-    assert len(Path(coming.value.path()).read_text().splitlines()) == 2
+    assert len(Path(download.value.path()).read_text().splitlines()) == 2
     page.get_by_role("button", name="Import 4 contacts").click()
     expect(page.get_by_role("heading", name="Import results")).to_be_visible()
-    people = {one["channels"][0]["value"]: one for one in api.all("/contacts")}
-    assert people["m1@example.org"]["data"] == {"joined": "2026-04-03"}
-    assert [one["value"] for one in people["m1@example.org"]["channels"]] == ["m1@example.org", "+447700900001"]
+    contacts = {contact_row["channels"][0]["value"]: contact_row for contact_row in api.all("/contacts")}
+    assert contacts["m1@example.org"]["data"] == {"joined": "2026-04-03"}
+    assert [contact_row["value"] for contact_row in contacts["m1@example.org"]["channels"]] == [
+        "m1@example.org",
+        "+447700900001",
+    ]
 
 
-def test_an_email_address_that_is_lost_is_told_before_anything_else(
+def test_lost_email_addresses_are_listed_first(
     browser_page: Page, api: Client, tmp_path: Path
 ) -> None:  # fmt: skip
-    """Whoever arrives by a phone number alone stands apart from values that nobody misses."""
+    """Rows that lose their email address are listed before rows that lose other values."""
     page, path = browser_page, tmp_path / "lost.csv"
     rows = [f"k{number}@example.org,n/a?,Germany" for number in range(12)]
     path.write_text("email,phone,country\n" + "\n".join(rows) + "\nann@@example.org,+441632960011,Mars\n")
-    handed_in(page, path)
+    upload_file(page, path)
     page.get_by_label("Where they come from").fill("The shop")
     page.get_by_role("radio", name="Subscribe them").check()
     page.get_by_role("button", name="Check the file").click()
     lost, others = page.get_by_text("1 row loses its email address"), page.get_by_text("12 rows will be imported")
     expect(lost).to_be_visible()
-    page.goto(page.url)  # what followed the check is not there to draw anything anew
+    page.goto(page.url)  # a fresh page, without the updates that followed the check
     order = page.locator("details.worth summary").all_inner_texts()
     assert "1 row loses its email address" in order[0] and "12 rows will be imported without" in order[1]
     lost.click()
@@ -241,7 +252,7 @@ def test_an_email_address_that_is_lost_is_told_before_anything_else(
     assert axe.faults_in_both_looks(page) == []
     page.get_by_role("button", name="Import 13 contacts").click()
     expect(page.get_by_text("1 row was imported without its email address")).to_be_visible()
-    [contact] = [one for one in api.all("/contacts") if one["channels"][0]["value"] == "k3@example.org"]
+    [contact] = [row for row in api.all("/contacts") if row["channels"][0]["value"] == "k3@example.org"]
     assert contact["country_code"] == "DE"
     page.goto(f"/contacts/{contact['id']}/edit")
     page.get_by_label("Country").select_option("France")
@@ -250,16 +261,16 @@ def test_an_email_address_that_is_lost_is_told_before_anything_else(
     assert api.get(f"/contacts/{contact['id']}").json["country_code"] == "FR"
 
 
-def test_a_contact_whose_phone_or_second_address_is_unreadable_keeps_its_email_address(
+def test_rows_that_lose_other_values(
     browser_page: Page, tmp_path: Path
 ) -> None:  # fmt: skip
-    """Only a row whose one email address cannot be read is told to lose it; other rows are told what they lose."""
+    """Only a row whose sole email address is invalid is listed as losing it; other rows list their lost values."""
     page, path = browser_page, tmp_path / "kept.csv"
     path.write_text(
         "email,phone\nphone@kept.example,Ask Bob\nfirst@kept.example; second@kept.example,\n"
         "broken@@kept.example,+441632960012\n"
     )
-    handed_in(page, path)
+    upload_file(page, path)
     page.get_by_label("Where they come from").fill("The shop")
     page.get_by_role("radio", name="Subscribe them").check()
     page.get_by_role("button", name="Check the file").click()
@@ -284,21 +295,21 @@ def test_a_contact_whose_phone_or_second_address_is_unreadable_keeps_its_email_a
 
 
 def figures(page: Page) -> dict[str, str]:
-    """Return the figures of a check or import by their labels."""
+    """Return the figures of a check or import, by label."""
     stats = page.locator("dl.stats").first.locator(".stat")
     return dict(text.split("\n")[:2] for text in stats.all_inner_texts())
 
 
-def test_rows_that_repeat_a_contact_of_the_file_are_not_called_updates(
+def test_repeated_rows_are_counted_separately(
     browser_page: Page, api: Client, tmp_path: Path
 ) -> None:  # fmt: skip
-    """The check, the result and the list of imports count them apart, and the upload keeps its time."""
+    """Check, result and list count repeats of a contact apart from updates; the upload keeps its time."""
     page, path = browser_page, tmp_path / "repeats.csv"
     api.post("/contacts", {"email": "old@again.example"}).expect(201)
     path.write_text("email\nold@again.example\nnew@again.example\nNEW@again.example\nnew@again.example\n")
-    handed_in(page, path)
-    number = int(re.findall(r"\d+", page.url)[-1])
-    uploaded = api.get(f"/imports/{number}").json["created_at"]
+    upload_file(page, path)
+    import_id = int(re.findall(r"\d+", page.url)[-1])
+    uploaded = api.get(f"/imports/{import_id}").json["created_at"]
     page.get_by_label("Where they come from").fill("The shop")
     page.get_by_role("radio", name="Subscribe them").check()
     page.get_by_role("button", name="Check the file").click()
@@ -311,7 +322,7 @@ def test_rows_that_repeat_a_contact_of_the_file_are_not_called_updates(
     assert figures(page) == {"New": "1", "Updated": "1", "Repeats": "2", "Skipped": "0", "Problems": "0"}
     page.get_by_role("button", name="Undo this import").click()
     expect(page.get_by_role("dialog")).to_contain_text("1 new contact is deleted, 1 update is reverted.")
-    assert api.get(f"/imports/{number}").json["created_at"] == uploaded
+    assert api.get(f"/imports/{import_id}").json["created_at"] == uploaded
     page.goto("/contacts/imports")
     cells = page.get_by_role("row").filter(has_text="repeats.csv").locator("td.num").all_inner_texts()
     assert cells == ["1", "1", "0", "0"]

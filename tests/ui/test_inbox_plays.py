@@ -1,4 +1,4 @@
-"""In the inbox, messages can be opened, clicked, returned: what follows is as if it were real."""
+"""The test inbox: simulating opens, clicks, bounces and replies, with their real effects."""
 
 import re
 from typing import Any
@@ -13,49 +13,49 @@ from tests.kit.server import PASSWORD, Server
 LINKED = "<p><a href='https://example.com/'>Read</a></p>"
 
 
-def captured(api: Client, address: str, **more: Any) -> tuple[Any, int]:
-    """Send somebody new a message and return it with its number in the inbox."""
+def captured(api: Client, address: str, **fields: Any) -> tuple[Any, int]:
+    """Send a message to a new contact; return it and its id in the inbox."""
     api.post("/contacts", {"email": address}).expect(201)
-    made = api.post("/messages", {"to": address, "subject": "News", "body": LINKED, **more}).expect(201)
-    [row] = api.wait("/capture", bool, message_id=made["id"])
-    return made, row["id"]
+    message = api.post("/messages", {"to": address, "subject": "News", "body": LINKED, **fields}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=message["id"])
+    return message, row["id"]
 
 
-def play(page: Page, number: int, act: str) -> None:
-    """Open a message and let something happen to it."""
+def simulate(page: Page, number: int, action: str) -> None:
+    """Open a message in the inbox and simulate an event."""
     page.goto(f"/inbox/{number}")
-    page.get_by_role("button", name=act).click()
+    page.get_by_role("button", name=action).click()
     expect(page.locator(".plays .said")).not_to_be_empty()
     expect(page).to_have_url(re.compile(f"/inbox/{number}$"))
 
 
-def test_things_happen_to_a_message(browser_page: Page, api: Client) -> None:
-    """Each line of the menu does the real thing to message and person, and says so."""
+def test_simulated_events_of_an_email(browser_page: Page, api: Client) -> None:
+    """A simulated click and bounce change message and contact, and are confirmed on the page."""
     page = browser_page
-    made, number = captured(api, "ann@example.org", transactional=False)
-    play(page, number, "They click a link")
+    message, number = captured(api, "ann@example.org", transactional=False)
+    simulate(page, number, "They click a link")
     expect(page.get_by_text("Clicked. What follows from it is done")).to_be_visible()
-    play(page, number, "They do not exist")
+    simulate(page, number, "They do not exist")
     expect(page.get_by_text("there is no such recipient")).to_be_visible()
-    after = api.get(f"/messages/{made['id']}").expect(200)
-    assert after["status"] == "bounced" and after["clicked_at"] is not None
+    updated = api.get(f"/messages/{message['id']}").expect(200)
+    assert updated["status"] == "bounced" and updated["clicked_at"] is not None
     assert api.get("/suppressions", address="ann@example.org").expect(200)[0]["reason"] == "hard_bounce"
 
 
-def test_what_cannot_happen_is_said(browser_page: Page, api: Client) -> None:
-    """In a message without tracked links none can be clicked, and one that is asked for all the same is refused."""
-    made, number = captured(api, "bob@example.org")
+def test_a_click_needs_a_tracked_link(browser_page: Page, api: Client) -> None:
+    """In a message without tracked links the click button is disabled."""
+    message, number = captured(api, "bob@example.org")
     browser_page.goto(f"/inbox/{number}")
     expect(browser_page.get_by_role("button", name="They click a link")).to_be_disabled()
-    assert api.get(f"/messages/{made['id']}").expect(200)["clicked_at"] is None
+    assert api.get(f"/messages/{message['id']}").expect(200)["clicked_at"] is None
 
 
-def test_an_sms_shows_as_a_phone(browser_page: Page, api: Client) -> None:
-    """What it says stands in a bubble with what it takes; whoever answers on it is heard, in words and by the menu."""
+def test_an_sms_in_the_inbox(browser_page: Page, api: Client) -> None:
+    """An SMS is shown with its parts; replies, receipts and STOP can be simulated."""
     page, number = browser_page, "+15550300001"
     api.post("/contacts", {"phone": number}).expect(201)
-    made = api.post("/messages", {"channel": "sms", "to": number, "body": "Doors open at “8” <b>pm</b>"}).expect(201)
-    [row] = api.wait("/capture", bool, message_id=made["id"])
+    message = api.post("/messages", {"channel": "sms", "to": number, "body": "Doors open at “8” <b>pm</b>"}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=message["id"])
     page.goto("/inbox")
     line = page.get_by_role("listitem").filter(has_text=number)
     expect(line).to_contain_text("SMS from")
@@ -66,21 +66,21 @@ def test_an_sms_shows_as_a_phone(browser_page: Page, api: Client) -> None:
     page.get_by_label("Answer as they would").fill("Thanks <i>!</i>")
     page.get_by_role("button", name="Send the answer").click()
     expect(page.locator(".bubble.mine")).to_contain_text("Thanks <i>!</i>")
-    play(page, row["id"], "It arrives")
+    simulate(page, row["id"], "It arrives")
     expect(page.get_by_text("Delivered. What follows from it is done")).to_be_visible()
-    play(page, row["id"], "They write STOP")
+    simulate(page, row["id"], "They write STOP")
     expect(page.locator(".bubble.mine")).to_have_count(2)
-    assert api.get(f"/messages/{made['id']}").expect(200)["status"] == "delivered"
+    assert api.get(f"/messages/{message['id']}").expect(200)["status"] == "delivered"
     assert api.get("/suppressions", address=number).expect(200)[0]["reason"] == "stop_keyword"
-    page.goto(f"/contacts/{made['contact_id']}")
+    page.goto(f"/contacts/{message['contact_id']}")
     expect(page.locator(".timeline")).to_contain_text("Wrote an SMSThanks <i>!</i>")
 
 
-def test_the_link_that_is_clicked_is_chosen(browser_page: Page, api: Client) -> None:
-    """Of several links one is chosen by where it leads; what happened stands beside the message."""
+def test_choosing_the_clicked_link(browser_page: Page, api: Client) -> None:
+    """Of several links one is chosen by its URL, and the event appears beside the message."""
     page = browser_page
     body = "<p><a href='https://example.com/one'>One</a> <a href='https://example.com/two'>Two</a></p>"
-    made, number = captured(api, "eve@example.org", transactional=False, body=body)
+    message, number = captured(api, "eve@example.org", transactional=False, body=body)
     page.goto(f"/inbox/{number}")
     page.get_by_role("button", name="They click a link").click()
     page.get_by_role("button", name="example.com/two").click()
@@ -88,12 +88,12 @@ def test_the_link_that_is_clicked_is_chosen(browser_page: Page, api: Client) -> 
     page.get_by_role("link", name="What happened").click()
     expect(page.locator(".timeline")).to_contain_text("https://example.com/two")
     assert axe.faults_in_both_looks(page) == []
-    [event] = api.get("/events", event="email_clicked", contact_id=made["contact_id"]).expect(200)
+    [event] = api.get("/events", event="email_clicked", contact_id=message["contact_id"]).expect(200)
     assert event["resource_url"] == "https://example.com/two"
 
 
-def test_the_list_is_sifted_by_channel(browser_page: Page, api: Client) -> None:
-    """Emails and SMS stand in one list, or each by itself; a search keeps the channel."""
+def test_inbox_filters(browser_page: Page, api: Client) -> None:
+    """The list is filtered by channel and search, also on a phone."""
     page = browser_page
     captured(api, "sift@example.org")
     page.goto("/inbox")
@@ -109,8 +109,8 @@ def test_the_list_is_sifted_by_channel(browser_page: Page, api: Client) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_the_list_brings_what_comes_and_keys_walk_in_it(browser_page: Page, api: Client) -> None:
-    """A message that comes stands on top by itself; whoever is at another one stays there. j and k go on from it."""
+def test_inbox_updates_and_shortcuts(browser_page: Page, api: Client) -> None:
+    """New messages appear on top without moving the focus; j and k move it."""
     page = browser_page
     first, second = (captured(api, f"{name}@keys.example")[1] for name in ("one", "two"))
     page.goto("/inbox?search=keys.example")
@@ -128,8 +128,8 @@ def test_the_list_brings_what_comes_and_keys_walk_in_it(browser_page: Page, api:
     expect(page.locator(".timeline > li a, .timeline > li summary").first).to_be_focused()
 
 
-def test_who_may_not_empty_it_is_not_asked_to(browser_page: Page, api: Client, server: Server) -> None:
-    """As over the API: owners and admins empty the inbox, an author plays with its messages."""
+def test_emptying_the_inbox(browser_page: Page, api: Client, server: Server) -> None:
+    """Only owners and admins may empty the inbox; an author can simulate events."""
     number = captured(api, "kept@example.org")[1]
     server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
     author = Visitor(server, "author@example.org")

@@ -1,4 +1,4 @@
-"""The jump box, single keys, and how to switch them off."""
+"""The jump box, single-key shortcuts, and switching them off."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ from tests.kit.server import Server
 
 
 @pytest.fixture(scope="module", autouse=True)
-def filled(server: Server, api: Client) -> None:
-    """Somebody and something to jump to, and a name that would be an element if it were written as it is."""
+def contacts_and_campaign(server: Server, api: Client) -> None:
+    """Contacts and a campaign to jump to, one of them with markup as its name."""
     api.post("/contacts", {"first_name": "Anna", "last_name": "Kurz", "email": "anna@example.org"}).expect(201)
     api.post("/contacts", {"first_name": "<i id=x>Anna</i>", "email": "other@example.org"}).expect(201)
     words = {"subject": "A letter in autumn"}
@@ -21,7 +21,7 @@ def filled(server: Server, api: Client) -> None:
 
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at a browser; any error on the console fails the test."""
+    """A page signed in as the owner; the test fails on any console error."""
     problems = Problems()
     opened = sign_in(new_page(browser, server.url, problems))
     yield opened
@@ -29,8 +29,8 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def test_jump_with_the_keyboard_alone(page: Page) -> None:
-    """Ctrl K opens, letters find, arrows walk, Enter goes; Esc leaves everything as it was."""
+def test_jumping_by_keyboard(page: Page) -> None:
+    """Ctrl K opens the box, letters search, arrows and Enter choose; Escape closes it."""
     page.keyboard.press("Control+k")
     box = page.get_by_role("dialog", name="Jump to")
     expect(box.get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
@@ -48,8 +48,8 @@ def test_jump_with_the_keyboard_alone(page: Page) -> None:
     expect(page.get_by_role("heading", level=1, name="Anna Kurz")).to_be_visible()
 
 
-def test_a_key_in_the_first_moment_finds_too(page: Page) -> None:
-    """Ctrl K while the page is still being set up shows the places as it does later."""
+def test_the_jump_box_during_page_load(page: Page) -> None:
+    """Ctrl K during the page load opens a complete box."""
     press = "new KeyboardEvent('keydown', {key: 'k', ctrlKey: true, bubbles: true, cancelable: true})"
     page.add_init_script(f"addEventListener('DOMContentLoaded', () => document.body.dispatchEvent({press}))")
     page.goto("/lists")
@@ -57,8 +57,8 @@ def test_a_key_in_the_first_moment_finds_too(page: Page) -> None:
     expect(box.get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
 
 
-def test_nothing_found_says_so(page: Page) -> None:
-    """The box says what it did not find; and it is a page of its own, too."""
+def test_a_search_without_results(page: Page) -> None:
+    """The box says that nothing was found, and offers to add an address as a contact."""
     page.goto("/jump?q=%3Ci%3Enobody")
     expect(page.get_by_text("Nothing is called “<i>nobody”.")).to_be_visible()
     page.goto("/jump?q=team")
@@ -70,8 +70,8 @@ def test_nothing_found_says_so(page: Page) -> None:
     expect(page.get_by_label("Email")).to_have_value("nobody@example.org")
 
 
-def test_single_keys_go_places_until_they_are_switched_off(page: Page) -> None:
-    """`g c` goes to the campaigns, not from within a field; switched off they do nothing, while Ctrl K still opens."""
+def test_single_key_shortcuts(page: Page) -> None:
+    """`g c` opens the campaigns except within a field; switched off, single keys do nothing, and Ctrl K still works."""
     page.keyboard.press("g")
     page.keyboard.press("c")
     expect(page.get_by_role("heading", level=1, name="Campaigns")).to_be_visible()

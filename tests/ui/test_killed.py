@@ -1,4 +1,4 @@
-"""The service dies and comes back while people work: what they saved is whole, what they typed stays, mail goes on."""
+"""Kills of the service while users work: saved data is consistent, typed text stays, and sending continues."""
 
 import random
 import re
@@ -16,10 +16,10 @@ from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-# What a browser says of a server that is gone
+# Console messages of a browser whose server is gone
 GONE = "ERR_CONNECTION|ERR_EMPTY|ERR_SOCKET|Failed to fetch|NetworkError|ViewTransition|ERR_INCOMPLETE|status of 503"
 CONNECTIONS = 4
-# A page, how the API reads it, and two fields of both that are saved together
+# A page, its API path, and two fields that are saved together
 PAGES = (
     ("/settings", "/account", ("email_from_name", "email_reply_to")),
     ("/brand", "/brand", ("company_name", "industry")),
@@ -29,13 +29,13 @@ PAGES = (
 
 @pytest.fixture
 def server(fresh_server: FreshServer, smtp_server: SmtpServer) -> Server:
-    """A server of this test's own that sends to its SMTP server."""
+    """A server with the SMTP test server as its relay."""
     return fresh_server(relay=smtp_server.port, env=UNLIMITED | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
 
 
 @pytest.fixture
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at a browser that bears a server that is gone for a while."""
+    """A page signed in as the owner, which tolerates connection errors."""
     problems = Problems()
     problems.allow(GONE)
     opened = sign_in(new_page(browser, server.url, problems))
@@ -44,44 +44,44 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert problems.found == []
 
 
-def _fill(page: Page, names: tuple[str, ...], words: str, ticked: bool) -> tuple[object, ...]:
-    """Write into both fields, and return what the API shall say of them."""
-    said: list[object] = []
+def _fill(page: Page, names: tuple[str, ...], text: str, ticked: bool) -> tuple[object, ...]:
+    """Fill both fields and return the values that the API must return."""
+    values: list[object] = []
     for name in names:
         field = page.locator(f"main [name={name}]")
         if field.get_attribute("type") == "checkbox":
             field.set_checked(ticked)
-            said.append(ticked)
+            values.append(ticked)
         else:
-            field.fill(words)
-            said.append(words)
-    return tuple(said)
+            field.fill(text)
+            values.append(text)
+    return tuple(values)
 
 
 def _save(page: Page) -> None:
     page.get_by_role("button", name="Save", exact=True).last.click()
-    # The first page of a service that began just now is read from the disk
+    # The first page after a start is slow
     expect(page.locator(".toast")).to_contain_text("Saved", timeout=30_000)
 
 
-def test_settings_saved_while_the_power_goes_in_a_send(server: Server, smtp_server: SmtpServer, page: Page) -> None:
-    """Each setting is old or new, both of its fields alike; the send ends with nobody missing, copies as promised."""
-    api, dice = server.client(validate=False), random.Random(7)
-    group = crowd(api, 900)
-    assert group == 1
+def test_kills_while_saving_settings_during_a_send(server: Server, smtp_server: SmtpServer, page: Page) -> None:
+    """After a kill both fields are old or both new, and the campaign loses no message."""
+    api, rng = server.client(validate=False), random.Random(7)
+    list_id = crowd(api, 900)
+    assert list_id == 1
     smtp_server.rules.delay("body", 0.3)
-    path = send(api, group)
-    for at, (where, resource, names) in enumerate(PAGES):
-        page.goto(where)
-        old = _fill(page, names, f"old{at}@bakery.example", False)
+    path = send(api, list_id)
+    for index, (url, resource, names) in enumerate(PAGES):
+        page.goto(url)
+        old = _fill(page, names, f"old{index}@bakery.example", False)
         _save(page)
-        page.goto(where)
-        new = _fill(page, names, f"new{at}@bakery.example", True)
-        smtp_server.wait_for(30 * (at + 1), timeout=60)
+        page.goto(url)
+        new = _fill(page, names, f"new{index}@bakery.example", True)
+        smtp_server.wait_for(30 * (index + 1), timeout=60)
         assert api.get(path).expect(200)["status"] == "active"
-        with page.expect_request(lambda asked: asked.method == "POST"):
+        with page.expect_request(lambda request: request.method == "POST"):
             page.get_by_role("button", name="Save", exact=True).last.click(no_wait_after=True)
-        time.sleep(dice.uniform(0, 0.03))
+        time.sleep(rng.uniform(0, 0.03))
         server.kill()
         server.start()
         row = api.get(resource).expect(200)
@@ -90,7 +90,7 @@ def test_settings_saved_while_the_power_goes_in_a_send(server: Server, smtp_serv
             _save(page)
             row = api.get(resource).expect(200)
             assert tuple(row[name] for name in names) == new
-        page.goto(where)
+        page.goto(url)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
     smtp_server.rules.clear()
     completed(api, path)
@@ -99,10 +99,10 @@ def test_settings_saved_while_the_power_goes_in_a_send(server: Server, smtp_serv
     assert books.copies <= len(PAGES) * CONNECTIONS
 
 
-def test_what_is_typed_while_the_service_restarts_is_saved(server: Server, page: Page) -> None:
-    """Editor, composer and a plain form stay open over a kill, keep every word, and save without signing in anew."""
+def test_typed_text_survives_a_kill(server: Server, page: Page) -> None:
+    """Editor, composer and a form keep typed text over a kill and save it without a new sign-in."""
     api = server.client()
-    person = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)["id"]
+    contact_id = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)["id"]
     campaign = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
     design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Hi"}}]}
     template = f"/templates/{api.post('/templates', {'name': 'T', 'design': design}).expect(201)['id']}"
@@ -110,7 +110,7 @@ def test_what_is_typed_while_the_service_restarts_is_saved(server: Server, page:
     with page.expect_response("**/presence"):
         page.goto(f"{template}/edit?s=s1")
     composer.goto(f"{campaign}?open=from")
-    form.goto(f"/contacts/{person}/edit")
+    form.goto(f"/contacts/{contact_id}/edit")
     heading = page.locator("#inspector").get_by_role("textbox").first
     subject = composer.get_by_role("textbox", name="Subject")
     first, save = form.get_by_label("First name"), form.get_by_role("button", name="Save", exact=True).last
@@ -135,14 +135,14 @@ def test_what_is_typed_while_the_service_restarts_is_saved(server: Server, page:
     expect(first).to_have_value("Between")
     save.click()
     expect(form.locator(".toast")).to_contain_text("Saved")
-    assert api.get(f"/contacts/{person}").expect(200)["first_name"] == "Between"
-    for one in (page, composer, form):
-        expect(one.get_by_text("You were signed out")).to_have_count(0)
-        expect(one.locator("dialog[open]")).to_have_count(0)
+    assert api.get(f"/contacts/{contact_id}").expect(200)["first_name"] == "Between"
+    for tab in (page, composer, form):
+        expect(tab.get_by_text("You were signed out")).to_have_count(0)
+        expect(tab.locator("dialog[open]")).to_have_count(0)
 
 
-def test_the_way_back_from_a_large_act_outlives_the_service(server: Server, page: Page) -> None:
-    """An act for many goes on after a kill; its undo is found under Activity when its message is gone."""
+def test_undo_of_a_bulk_action_survives_a_kill(server: Server, page: Page) -> None:
+    """A bulk action continues after a kill, and its undo is listed under Activity."""
     api: Client = server.client()
     crowd(api, 620)
     page.goto("/contacts?limit=25")

@@ -1,4 +1,4 @@
-"""A list of very many: its page does not wait for what takes long to count, and tells it as soon as it is known."""
+"""The page of a large list does not wait for its count, and shows it once it is known."""
 
 import re
 
@@ -12,27 +12,27 @@ from tests.kit.crowd import fill
 PEOPLE, SHARE = 60_000, 0.94
 
 
-def _told(people: int, may: int) -> re.Pattern[str]:
+def _summary(people: int, may: int) -> re.Pattern[str]:
     groups = (f"{number:,}".replace(",", ".") for number in (people, may))
     return re.compile("^{} people, {} of them may get email$".format(*groups))
 
 
-def test_whom_mail_may_reach_is_told_when_it_is_counted(
+def test_the_sendable_count_appears_by_itself(
     browser: Browser, fresh_server: FreshServer, browser_problems: Problems
 ) -> None:
-    """The number comes by itself, with the page or behind it; after somebody left it is counted anew."""
+    """The sendable count appears with the page or later, and is recomputed after a contact is deleted."""
     server = fresh_server()
     server.stop()
     fill(server.data / "campanero.db", PEOPLE, SHARE)
     server.start()
-    may = sum(draw(number, 12) < SHARE for number in range(1, PEOPLE + 1))
+    sendable = sum(draw(number, 12) < SHARE for number in range(1, PEOPLE + 1))
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/lists/1")
     expect(page.get_by_role("heading", level=1)).to_have_text("Everybody")
-    expect(page.locator("#reach")).to_have_text(_told(PEOPLE, may))
+    expect(page.locator("#reach")).to_have_text(_summary(PEOPLE, sendable))
     expect(page.locator("#reach[hx-trigger]")).to_have_count(0)
     server.client().delete("/contacts/1").expect(200)
     page.reload()
-    expect(page.locator("#reach")).to_have_text(_told(PEOPLE - 1, may - 1))
+    expect(page.locator("#reach")).to_have_text(_summary(PEOPLE - 1, sendable - 1))
     page.context.close()
     assert not browser_problems.found

@@ -1,4 +1,4 @@
-"""Every list page works without scripts: found by words, in order, page by page, by chips, and acted upon."""
+"""List pages without JavaScript: search, order, pagination, chips and bulk actions."""
 
 import re
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from tests.kit.browser import sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
 
-MANY = 53
-ODD = "Quincy"
-SPARE = "Zebra"
+ROWS = 53
+UNIQUE_NAME = "Quincy"
+DELETED_NAME = "Zebra"
 
 
-class Listed(NamedTuple):
-    """A list page, how its rows are found, and by what name its field of search goes."""
+class ListPage(NamedTuple):
+    """A list page, the selector of its rows, and the name of its search field."""
 
     path: str
     rows: str = "tbody a.name"
@@ -25,26 +25,26 @@ class Listed(NamedTuple):
 
 
 PAGES = [
-    Listed("/campaigns"),
-    Listed("/flows"),
-    Listed("/templates", "li.tile a.name"),
-    Listed("/contacts"),
-    Listed("/lists"),
-    Listed("/segments"),
-    Listed("/forms"),
-    Listed("/contacts/suppressions"),
-    Listed("/activity", "ol.timeline a.link", "who"),
-    Listed("/inbox", "#rows ul.list a"),
+    ListPage("/campaigns"),
+    ListPage("/flows"),
+    ListPage("/templates", "li.tile a.name"),
+    ListPage("/contacts"),
+    ListPage("/lists"),
+    ListPage("/segments"),
+    ListPage("/forms"),
+    ListPage("/contacts/suppressions"),
+    ListPage("/activity", "ol.timeline a.link", "who"),
+    ListPage("/inbox", "#rows ul.list a"),
 ]
 CHOSEN = {"/campaigns", "/flows", "/templates", "/contacts", "/lists", "/segments"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def filled(server: Server, api: Client) -> None:
-    """More of each kind than stand on a page, one of them with a name of its own, and one that nobody needs."""
+def rows_of_each_kind(server: Server, api: Client) -> None:
+    """More rows of each kind than fit on a page, one with a unique name and one to delete."""
     rule = [{"name": "contact_first_name", "predicate": "eq", "value": "x"}]
     server.give_address()
-    for name in (ODD, SPARE, *(f"Thing {number:02}" for number in range(2, MANY))):
+    for name in (UNIQUE_NAME, DELETED_NAME, *(f"Thing {number:02}" for number in range(2, ROWS))):
         address = f"{name.lower().replace(' ', '-')}@example.org"
         api.post("/contacts", {"first_name": name, "email": address, "opt_in": True}).expect(201)
         api.post("/campaigns", {"name": name}).expect(201)
@@ -58,90 +58,92 @@ def filled(server: Server, api: Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def bare(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at a browser that runs no scripts."""
+def no_js_page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page signed in as the owner, without JavaScript."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     yield sign_in(context.new_page())
     context.close()
 
 
-def told(page: Page) -> int:
-    """Return how many rows there are, by the words under the list."""
-    words = page.locator(".pager [role=status]").inner_text().replace("\u202f", "")
-    return int(re.findall(r"(\d+) \D+$", words)[0])
+def total(page: Page) -> int:
+    """Return the total number of rows that the page shows."""
+    status = page.locator(".pager [role=status]").inner_text().replace("\u202f", "")
+    return int(re.findall(r"(\d+) \D+$", status)[0])
 
 
-@pytest.mark.parametrize("one", PAGES, ids=lambda one: one.path)
-def test_page_by_page_everything_is_there_once(bare: Page, one: Listed) -> None:
-    """Next goes on to the end; together the pages show as many rows as are told of, none of them twice."""
-    bare.goto(one.path)
-    whole, seen, pages = told(bare), [], 1
-    assert whole >= MANY
-    seen += _ids(bare.locator(one.rows))
-    while (following := bare.get_by_role("link", name="Next")).count():
-        following.click()
-        bare.wait_for_load_state()
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_pagination_shows_each_row_once(no_js_page: Page, list_page: ListPage) -> None:
+    """All pages together show as many rows as the total, none of them twice."""
+    no_js_page.goto(list_page.path)
+    row_count, seen, pages = total(no_js_page), [], 1
+    assert row_count >= ROWS
+    seen += _ids(no_js_page.locator(list_page.rows))
+    while (next_link := no_js_page.get_by_role("link", name="Next")).count():
+        next_link.click()
+        no_js_page.wait_for_load_state()
         pages += 1
-        seen += _ids(bare.locator(one.rows))
+        seen += _ids(no_js_page.locator(list_page.rows))
     assert pages > 1
-    assert len(seen) == whole
-    assert one.field == "who" or len(set(seen)) == whole
-    bare.get_by_role("link", name="Previous").click()
-    bare.wait_for_load_state()
-    assert len(_ids(bare.locator(one.rows))) > 0
+    assert len(seen) == row_count
+    assert list_page.field == "who" or len(set(seen)) == row_count
+    no_js_page.get_by_role("link", name="Previous").click()
+    no_js_page.wait_for_load_state()
+    assert len(_ids(no_js_page.locator(list_page.rows))) > 0
 
 
 def _ids(rows: Locator) -> list[str]:
-    found: list[str] = rows.evaluate_all("all => all.map((each) => each.href)")
-    return found
+    hrefs: list[str] = rows.evaluate_all("all => all.map((each) => each.href)")
+    return hrefs
 
 
-@pytest.mark.parametrize("one", PAGES, ids=lambda one: one.path)
-def test_words_and_enter_find(bare: Page, one: Listed) -> None:
-    """What is typed and sent with Enter finds the one row that has it; what nobody has is told, with the way back."""
-    bare.goto(one.path)
-    box = bare.locator(f"main input[name={one.field}]")
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_searching(no_js_page: Page, list_page: ListPage) -> None:
+    """A search finds the matching row; without a match the page says so and offers to clear the search."""
+    no_js_page.goto(list_page.path)
+    box = no_js_page.locator(f"main input[name={list_page.field}]")
     box.fill("quinc")
     box.press("Enter")
-    bare.wait_for_load_state()
-    found = bare.locator(one.rows)
-    assert found.count() == told(bare) >= 1
-    assert all(ODD.lower() in words.lower() for words in found.all_inner_texts())
-    bare.goto(one.path)
-    box = bare.locator(f"main input[name={one.field}]")
+    no_js_page.wait_for_load_state()
+    rows = no_js_page.locator(list_page.rows)
+    assert rows.count() == total(no_js_page) >= 1
+    assert all(UNIQUE_NAME.lower() in row_text.lower() for row_text in rows.all_inner_texts())
+    no_js_page.goto(list_page.path)
+    box = no_js_page.locator(f"main input[name={list_page.field}]")
     box.fill("nobody-has-this")
     box.press("Enter")
-    expect(bare.get_by_role("main")).to_contain_text("nobody-has-this")
-    bare.get_by_role("link", name=re.compile("Clear search|Show all|Show everybody")).first.click()
-    assert told(bare) >= MANY
+    expect(no_js_page.get_by_role("main")).to_contain_text("nobody-has-this")
+    no_js_page.get_by_role("link", name=re.compile("Clear search|Show all|Show everybody")).first.click()
+    assert total(no_js_page) >= ROWS
 
 
-@pytest.mark.parametrize("one", PAGES, ids=lambda one: one.path)
-def test_chips_show_as_many_as_they_say(bare: Page, one: Listed) -> None:
-    """Each chip is a link to as many rows as its number says, and is marked where one arrives."""
-    bare.goto(one.path)
-    chips = bare.locator("main .chips a.chip").evaluate_all("all => all.map((each) => [each.innerText, each.href])")
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_chip_counts(no_js_page: Page, list_page: ListPage) -> None:
+    """Each chip links to as many rows as its number, and is marked as current there."""
+    no_js_page.goto(list_page.path)
+    chips = no_js_page.locator("main .chips a.chip").evaluate_all(
+        "all => all.map((each) => [each.innerText, each.href])"
+    )
     for label, address in chips:
-        words, number = _chip(label)
-        bare.goto(address)
-        assert words in bare.locator("main .chips a[aria-current=true]").first.inner_text()
+        chip_label, number = _chip(label)
+        no_js_page.goto(address)
+        assert chip_label in no_js_page.locator("main .chips a[aria-current=true]").first.inner_text()
         if number is not None:
-            assert (told(bare) if bare.locator(".pager").count() else 0) == number
+            assert (total(no_js_page) if no_js_page.locator(".pager").count() else 0) == number
 
 
 def _chip(label: str) -> tuple[str, int | None]:
-    words, _, number = label.strip().replace("\u202f", "").partition("\n")
-    found = re.fullmatch(r"(.+?)\s+(\d+)", words)
-    return (found[1], int(found[2])) if found else (words, int(number) if number.strip().isdigit() else None)
+    chip_label, _, number = label.strip().replace("\u202f", "").partition("\n")
+    match = re.fullmatch(r"(.+?)\s+(\d+)", chip_label)
+    return (match[1], int(match[2])) if match else (chip_label, int(number) if number.strip().isdigit() else None)
 
 
-@pytest.mark.parametrize("one", PAGES, ids=lambda one: one.path)
-def test_headings_order(bare: Page, one: Listed) -> None:
-    """Headings that order are links; the page says which way it is, and the other way at the second time."""
-    bare.goto(one.path)
-    names = bare.locator("thead th[aria-sort] a").all_inner_texts()[:1]
-    ways = [_ordered_by(bare, name) for name in names * 2]
-    assert sorted(ways) == ["ascending", "descending"][: len(ways)]
+@pytest.mark.parametrize("list_page", PAGES, ids=lambda list_page: list_page.path)
+def test_sorting_by_headings(no_js_page: Page, list_page: ListPage) -> None:
+    """Column headings are links that sort, ascending and descending in turn."""
+    no_js_page.goto(list_page.path)
+    names = no_js_page.locator("thead th[aria-sort] a").all_inner_texts()[:1]
+    directions = [_ordered_by(no_js_page, name) for name in names * 2]
+    assert sorted(directions) == ["ascending", "descending"][: len(directions)]
 
 
 def _ordered_by(page: Page, name: str) -> str:
@@ -151,18 +153,22 @@ def _ordered_by(page: Page, name: str) -> str:
     return heading.get_attribute("aria-sort") or ""
 
 
-@pytest.mark.parametrize("one", [one for one in PAGES if one.path in CHOSEN], ids=lambda one: one.path)
-def test_a_chosen_row_is_deleted(bare: Page, one: Listed) -> None:
-    """A row is chosen and deleted, asked first where it cannot come back; then it is gone, and nothing else is."""
-    bare.goto(one.path)
-    before = told(bare)
-    bare.goto(f"{one.path}?search={SPARE}")
-    bare.get_by_label(f"Choose {SPARE}").check()
-    bare.locator(".bulk").get_by_role("button", name="Delete").click()
-    if (sure := bare.locator("main form.asks, main form").get_by_role("button", name=re.compile("^Delete"))).count():
-        sure.first.click()
-    expect(bare.locator(".toast")).to_contain_text("deleted")
-    bare.goto(one.path)
-    assert told(bare) == before - 1
-    bare.goto(f"{one.path}?search={SPARE}")
-    assert bare.locator(one.rows).count() == 0
+@pytest.mark.parametrize(
+    "list_page", [list_page for list_page in PAGES if list_page.path in CHOSEN], ids=lambda list_page: list_page.path
+)
+def test_deleting_a_selected_row(no_js_page: Page, list_page: ListPage) -> None:
+    """A selected row is deleted, after a confirmation where it cannot be undone, and no other row is."""
+    no_js_page.goto(list_page.path)
+    before = total(no_js_page)
+    no_js_page.goto(f"{list_page.path}?search={DELETED_NAME}")
+    no_js_page.get_by_label(f"Choose {DELETED_NAME}").check()
+    no_js_page.locator(".bulk").get_by_role("button", name="Delete").click()
+    if (
+        confirm := no_js_page.locator("main form.asks, main form").get_by_role("button", name=re.compile("^Delete"))
+    ).count():
+        confirm.first.click()
+    expect(no_js_page.locator(".toast")).to_contain_text("deleted")
+    no_js_page.goto(list_page.path)
+    assert total(no_js_page) == before - 1
+    no_js_page.goto(f"{list_page.path}?search={DELETED_NAME}")
+    assert no_js_page.locator(list_page.rows).count() == 0

@@ -1,4 +1,4 @@
-"""A campaign on its way: how it stands is asked again and again until it is done, and nobody waits for that."""
+"""Live updates of a running campaign: pages poll until it is completed, and nothing waits for them."""
 
 import re
 import time
@@ -12,37 +12,37 @@ from tests.kit.patience import soon
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-CONNECTIONS = 4  # of the kit's relay
+CONNECTIONS = 4  # of the SMTP test server
 
 
-def under_way(api: Client, people: int = 30) -> int:
-    """Send a campaign to so many, and answer its id."""
-    made = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+def start_campaign(api: Client, people: int = 30) -> int:
+    """Send a campaign to `people` contacts and return its id."""
+    list_id = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
     for number in range(people):
-        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [made]}).expect(201)
+        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [list_id]}).expect(201)
     content = {"subject": "News", "body": "<p>Hello</p>", "from_email": "ana@example.com"}
-    body = {"name": "Slow", "trigger_attributes": {"contact_list_id": made}, "template_attributes": content}
+    body = {"name": "Slow", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": content}
     campaign = int(api.post("/campaigns", body).expect(201)["id"])
     api.post(f"/campaigns/{campaign}/send").expect(200)
     return campaign
 
 
-def asked(page: Page) -> list[str]:
-    """Note every request of a page that asks how things stand."""
-    found: list[str] = []
-    page.on("request", lambda request: found.append(request.url) if request.headers.get("hx-request") else None)
-    return found
+def record_htmx_requests(page: Page) -> list[str]:
+    """Record the htmx requests of a page, and return the growing list of their URLs."""
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url) if request.headers.get("hx-request") else None)
+    return urls
 
 
-def test_polling_ends_itself(
+def test_polling_ends_with_the_campaign(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """While it is sending the page follows; once it is done no request is made any more, and all is there."""
+    """The report updates itself while the campaign is sent, and stops polling once it is completed."""
     smtp_server.rules.delay("body", 0.3)
     server = fresh_server(relay=smtp_server.port)
     page = sign_in(new_page(browser, server.url, browser_problems))
-    campaign = under_way(server.client(), 32)
-    polls = asked(page)
+    campaign = start_campaign(server.client(), 32)
+    polls = record_htmx_requests(page)
     page.goto(f"/campaigns/{campaign}")
     expect(page.locator("#live[hx-trigger]")).to_be_visible()
     expect(page.locator("#live .pill", has_text="Done")).to_be_visible(timeout=20_000)
@@ -57,24 +57,24 @@ def test_polling_ends_itself(
     assert not browser_problems.found
 
 
-def test_pause_stops_within_one_batch(
+def test_pausing_from_the_report(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """What is in hand ends, nothing else leaves; who paused is said, and after Continue everybody gets it once."""
+    """After a pause only messages in flight leave; after Continue each recipient gets the mail once."""
     smtp_server.rules.delay("body", 0.3)
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     page = sign_in(new_page(browser, server.url, browser_problems))
-    campaign = under_way(api)
+    campaign = start_campaign(api)
     page.goto(f"/campaigns/{campaign}")
     smtp_server.wait_for(2)
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    taken = len(smtp_server.messages)
+    message_count = len(smtp_server.messages)
     expect(page.locator("#live .banner", has_text="Paused by owner, today")).to_be_visible()
-    # Follows until what was in hand is settled, and then no longer
+    # Polls until the messages in flight are settled
     expect(page.locator("#live[hx-trigger]")).to_have_count(0, timeout=25_000)
-    assert len(smtp_server.messages) <= taken + CONNECTIONS
+    assert len(smtp_server.messages) <= message_count + CONNECTIONS
     stats = api.get(f"/campaigns/{campaign}").expect(200)["stats"]
     assert stats["pending"] + stats["accepted"] == 30 and stats["accepted"] == len(smtp_server.messages)
     smtp_server.rules.delay("body", 0)
@@ -86,14 +86,14 @@ def test_pause_stops_within_one_batch(
     assert not browser_problems.found
 
 
-def test_lists_ask_once_for_all_rows(
+def test_list_rows_are_polled_together(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """One request brings the cells of what is named and moves; an id of nobody's is passed over."""
+    """One request updates all running rows; unknown ids are ignored."""
     smtp_server.rules.delay("body", 1)
     server = fresh_server(relay=smtp_server.port)
     page = sign_in(new_page(browser, server.url, browser_problems))
-    campaign = under_way(server.client(), 8)
+    campaign = start_campaign(server.client(), 8)
     headers = {"hx-request": "true", "hx-target": "div#live-campaigns"}
     path = f"/live/campaigns?ids={campaign},99,x"
     text = page.request.get(path, headers=headers).text()
@@ -103,29 +103,29 @@ def test_lists_ask_once_for_all_rows(
     expect(page.locator("#happening")).to_contain_text("of 8 sent")
     smtp_server.rules.delay("body", 0)
     expect(page.locator("#happening[hx-trigger]")).to_have_count(0, timeout=15_000)
-    done = page.request.get(path, headers=headers).text()
+    completed = page.request.get(path, headers=headers).text()
 
-    assert "hx-trigger" not in done and "Done" in done
+    assert "hx-trigger" not in completed and "Done" in completed
     page.context.close()
     assert not browser_problems.found
 
 
-def test_a_slowed_report_says_why_and_holds_nothing_up(
+def test_a_slowed_campaign(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """At its limit a campaign says so and until when; the service stops at once though its report is followed."""
+    """At its hourly limit the report says why and until when; polling does not delay stopping the service."""
     browser_problems.allow("ERR_|Failed to load resource|NetworkError|fetch")
     server: Server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__RATE_PER_HOUR": "3"})
     page = sign_in(new_page(browser, server.url, browser_problems))
-    campaign = under_way(server.client(), 6)
+    campaign = start_campaign(server.client(), 6)
     smtp_server.wait_for(3)
     page.goto(f"/campaigns/{campaign}")
     expect(page.locator("#waiting")).to_contain_text("Slowed: waiting for your limit of 3 an hour, next at")
     expect(page.locator("#live .pill").first).to_have_text("Slowed")
     with page.expect_response(re.compile("/live$")):
         pass
-    begun = time.monotonic()
+    started = time.monotonic()
     server.stop()
 
-    assert time.monotonic() - begun < soon(2)
+    assert time.monotonic() - started < soon(2)
     page.context.close()

@@ -1,4 +1,4 @@
-"""The main job in the browser: from the link in the terminal to three personal messages in the inbox."""
+"""The main task in the browser: from the set-up link to three personalised messages in the test inbox."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PEOPLE = (("Mara", "mara@example.com"), ("Jonas", "jonas@example.com"), ("Ines",
 
 @pytest.fixture(scope="module")
 def first_run() -> Iterator[Server]:
-    """A server that nobody has set up."""
+    """A server that is not set up."""
     with Server() as running:
         yield running
         running.stop()
@@ -22,7 +22,7 @@ def first_run() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, first_run: Server) -> Iterator[Page]:
-    """One person at one browser, all the way."""
+    """A page that is used by all tests in turn; the module fails on any console error."""
     problems = Problems()
     opened = new_page(browser, first_run.url, problems, width=1360)
     yield opened
@@ -30,8 +30,8 @@ def page(browser: Browser, first_run: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def test_set_up_by_the_link(page: Page, first_run: Server) -> None:
-    """The link makes the first person, who is signed in, says who is writing, and lands on the checklist."""
+def test_setting_up(page: Page, first_run: Server) -> None:
+    """The link creates the owner, who is signed in, enters a postal address and reaches the checklist."""
     page.goto(first_run.setup_link)
     page.get_by_label("Your name").fill("Ana Lind")
     page.get_by_label("Team or company").fill("Northwind")
@@ -52,16 +52,16 @@ def test_set_up_by_the_link(page: Page, first_run: Server) -> None:
     expect(page.get_by_text("2 of 4 done")).to_be_visible()
 
 
-def test_the_link_works_once(page: Page, first_run: Server) -> None:
-    """The link opens nothing a second time."""
+def test_the_set_up_link_works_once(page: Page, first_run: Server) -> None:
+    """A used or changed set-up link returns 404."""
     link = first_run.setup_link
     assert page.request.get(link).status == 404
     assert page.request.get(link[:-4] + "0000").status == 404
     assert page.request.get(f"{first_run.url}/setup/x").status == 404
 
 
-def test_add_people_to_a_new_list(page: Page) -> None:
-    """The first list is made with the first person, and two more join it by hand."""
+def test_adding_contacts_to_a_new_list(page: Page) -> None:
+    """The first list is created with the first contact, and two more are added to it."""
     page.get_by_role("link", name="Do it").click()
     for name, address in PEOPLE:
         if name == "Mara":
@@ -84,7 +84,7 @@ def test_add_people_to_a_new_list(page: Page) -> None:
 
 
 def test_search_while_typing(page: Page) -> None:
-    """The table narrows as one types, the field keeps its focus, and the address can be shared."""
+    """The table is filtered while typing, the field keeps its focus, and the URL has the search."""
     page.goto("/contacts")
     page.get_by_label("Search contacts").press_sequentially("jon", delay=40)
     expect(page.locator("tbody tr")).to_have_count(1)
@@ -95,8 +95,8 @@ def test_search_while_typing(page: Page) -> None:
     expect(page.get_by_text("No contact matches")).to_be_visible()
 
 
-def test_compose_and_send_with_the_exact_number(page: Page) -> None:
-    """Every card saves itself; the button names the number of people; the report sums to it and ends."""
+def test_composing_and_sending(page: Page) -> None:
+    """Each card saves itself, and the send button names the number of recipients."""
     page.goto("/campaigns")
     page.get_by_role("link", name="New email").first.click()
     page.get_by_label("Name").fill("October letter")
@@ -117,31 +117,31 @@ def test_compose_and_send_with_the_exact_number(page: Page) -> None:
     expect(page.get_by_text("Going out in")).to_be_visible()
 
 
-def test_undo_leaves_nothing(page: Page) -> None:
-    """Within the grace a send is taken back: it is a draft again and no message exists."""
+def test_undoing_the_send(page: Page) -> None:
+    """During the hold a send is undone: the campaign is a draft, and no message exists."""
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("Draft", exact=True)).to_be_visible()
     page.goto("/inbox")
     expect(page.get_by_text("No messages yet")).to_be_visible()
 
 
-def test_send_for_good_and_follow_it(page: Page) -> None:
-    """The report follows by itself until it is done, and then asks no more."""
+def test_following_a_send(page: Page) -> None:
+    """The report updates itself until the campaign is completed, and then stops polling."""
     page.goto("/campaigns/1/send")
     page.get_by_role("button", name="Send to 3 people").click()
     expect(page.get_by_text("Sent to 3 contacts")).to_be_visible(timeout=60_000)
     expect(page.locator("#report .pill", has_text="Done")).to_be_visible()
     expect(page.get_by_text("3 = 3 people")).to_be_visible()
-    expect(page.get_by_text("Nothing handed over yet")).to_have_count(0, timeout=3_000)  # sooner than the next poll
+    expect(page.get_by_text("Nothing handed over yet")).to_have_count(0, timeout=3_000)  # before the next poll
     expect(page.get_by_role("link", name="Read them in the inbox")).to_be_visible()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested_urls: list[str] = []
+    page.on("request", lambda request: requested_urls.append(request.url))
     page.wait_for_timeout(2500)
-    assert asked == []
+    assert requested_urls == []
 
 
-def test_three_personal_messages_in_the_inbox(page: Page) -> None:
-    """Each message is shown as a mail client would, in a frame where nothing of it can run."""
+def test_personalised_messages_in_the_inbox(page: Page) -> None:
+    """Each message is shown in a frame without scripts, with its headers, source and text."""
     page.goto("/inbox")
     rows = page.locator("#rows li a")
     expect(rows).to_have_count(3)
@@ -150,7 +150,7 @@ def test_three_personal_messages_in_the_inbox(page: Page) -> None:
         rows.nth(index).click()
         expect(rows.nth(index)).to_have_attribute("aria-current", "true")
         address = rows.nth(index).locator("b").inner_text()
-        name = next(name for name, one in PEOPLE if one == address)
+        name = next(name for name, email in PEOPLE if email == address)
         expect(page.get_by_role("heading", name=f"Three things for {name}")).to_be_visible()
         frame = page.frame_locator("#mail iframe")
         expect(frame.locator("h1")).to_have_text(f"Hello {name}")
@@ -165,8 +165,8 @@ def test_three_personal_messages_in_the_inbox(page: Page) -> None:
     expect(page.locator("#mail pre")).to_contain_text("Unsubscribe: http")
 
 
-def test_activity_and_home_tell_of_it(page: Page) -> None:
-    """Home has no checklist any more, and the activity names people and campaign."""
+def test_home_and_activity_after_the_send(page: Page) -> None:
+    """The start page shows the campaign instead of the checklist, and the activity lists its events."""
     page.goto("/")
     expect(page.get_by_text("Ready to send in four steps")).to_have_count(0)
     expect(page.locator("section", has=page.get_by_role("heading", name="Last sent"))).to_contain_text("October letter")
@@ -176,8 +176,8 @@ def test_activity_and_home_tell_of_it(page: Page) -> None:
     expect(page.locator("#rows")).to_contain_text("Mara")
 
 
-def test_sign_out_and_in(page: Page) -> None:
-    """Signing out ends the session; a wrong password says so without saying which; the right one goes back."""
+def test_signing_out_and_in(page: Page) -> None:
+    """Signing out ends the session; after a wrong and the right password the requested page opens."""
     page.get_by_role("button", name=re.compile("Ana Lind")).click()
     page.get_by_role("button", name="Sign out").first.click()
     expect(page.get_by_text("You are signed out.")).to_be_visible()

@@ -1,4 +1,4 @@
-"""What was too wide or too long for its place: nothing stands on something else, and nothing moves a page sideways."""
+"""Long names and narrow screens: nothing overlaps, and no page scrolls sideways."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer
 
-LONG = "A name that is far too long for any card, table or menu in which it will ever have to stand"
+LONG_NAME = "A name that is far too long for any card, table or menu in which it will ever have to stand"
 PHONE: ViewportSize = {"width": 390, "height": 800}
-# Runs in the page: texts that reach out of their own box, or into the next of the same kind
-CLASHES = """(chosen) => [...document.querySelectorAll(chosen)].filter((one, at, all) => {
+# Runs in the page: elements that overflow their box or overlap the next of their kind
+OVERLAPS = """(chosen) => [...document.querySelectorAll(chosen)].filter((one, at, all) => {
   const own = one.getBoundingClientRect(), next = all[at + 1]?.getBoundingClientRect();
   return one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1
     || next && own.right > next.left + 1 && own.left < next.right && own.bottom > next.top + 1 && own.top < next.bottom;
@@ -22,51 +22,51 @@ CLASHES = """(chosen) => [...document.querySelectorAll(chosen)].filter((one, at,
 
 @pytest.fixture
 def phone(browser_page: Page) -> Any:
-    """The owner's browser on a phone."""
+    """The owner's page at phone size."""
     browser_page.set_viewport_size(PHONE)
     yield browser_page
     browser_page.set_viewport_size({"width": 1280, "height": 800})
 
 
-def test_choices_with_long_names_keep_apart(phone: Page, api: Client) -> None:
-    """A name of three lines pushes down what follows it."""
+def test_choices_with_long_names(phone: Page, api: Client) -> None:
+    """A choice with a long name does not overlap the next one."""
     for number in range(6):
-        api.post("/templates", {"name": f"{LONG} {number}", "subject": "News", "body": "<p>x</p>"}).expect(201)
+        api.post("/templates", {"name": f"{LONG_NAME} {number}", "subject": "News", "body": "<p>x</p>"}).expect(201)
     phone.goto("/campaigns/new")
     assert phone.locator(".picks .pick").count() == 7
-    assert phone.evaluate(CLASHES, ".picks .pick") == []
+    assert phone.evaluate(OVERLAPS, ".picks .pick") == []
 
 
-def test_the_bar_of_the_documentation_fits(phone: Page) -> None:
-    """Its name and its links stand beside each other."""
+def test_the_bar_of_the_documentation(phone: Page) -> None:
+    """The name and the links of the bar do not overlap."""
     phone.goto("/docs")
-    assert phone.evaluate(CLASHES, ".bar > a") == []
-    assert phone.evaluate(CLASHES, ".bar .clip") == []
+    assert phone.evaluate(OVERLAPS, ".bar > a") == []
+    assert phone.evaluate(OVERLAPS, ".bar .clip") == []
 
 
-def test_a_key_with_a_long_name_leaves_room_for_its_button(phone: Page) -> None:
-    """What revokes a key does not stand on the key's name."""
+def test_an_api_key_with_a_long_name(phone: Page) -> None:
+    """The revoke button does not overlap the name of the key."""
     phone.goto("/settings/keys")
-    phone.get_by_label("What uses it").fill(LONG)
+    phone.get_by_label("What uses it").fill(LONG_NAME)
     phone.get_by_role("button", name="Make key").click()
     phone.get_by_label("The key", exact=True).wait_for()
-    row = phone.locator("tbody tr").filter(has_text=LONG)
+    row = phone.locator("tbody tr").filter(has_text=LONG_NAME)
     name, button = row.locator(".name").bounding_box(), row.get_by_role("button").bounding_box()
     assert name and button and name["x"] + name["width"] <= button["x"]
 
 
-def test_the_source_of_a_message_keeps_to_the_page(
+def test_the_source_of_a_message(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """Long lines of a message that was refused are broken, not the page."""
+    """Long lines of the source are wrapped, and the page does not scroll sideways."""
     smtp_server.rules.refuse("data", code=554, text="5.3.4 Message too big for this system")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
-    letter = {"to": "one@example.org", "subject": "Your order", "body": f"<p>{'x' * 70}</p>"}
-    number = api.post("/messages", letter).expect(201)["id"]
-    api.wait(f"/messages/{number}", lambda row: row["status"] == "failed")
+    message = {"to": "one@example.org", "subject": "Your order", "body": f"<p>{'x' * 70}</p>"}
+    message_id = api.post("/messages", message).expect(201)["id"]
+    api.wait(f"/messages/{message_id}", lambda row: row["status"] == "failed")
     page = sign_in(new_page(browser, server.url, browser_problems, width=PHONE["width"]))
-    page.goto(f"/outbox/{number}?view=source")
+    page.goto(f"/outbox/{message_id}?view=source")
     assert "x" * 60 in page.locator("pre").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     page.context.close()
@@ -75,7 +75,7 @@ def test_the_source_of_a_message_keeps_to_the_page(
 
 @pytest.mark.parametrize("path", ["/contacts", "/campaigns", "/templates"])
 def test_filter_chips_of_tables_are_all_visible_on_a_phone(phone: Page, api: Client, path: str) -> None:
-    """No chip is cut off or lies under a button; the chips wrap into further lines."""
+    """Chips wrap into further lines; none is cut off or covered."""
     content = {"subject": "News", "body": "<p>x</p>"}
     api.post("/contacts", {"email": f"chips{path[1:]}@example.org"}).expect(201)
     api.post("/templates", {"name": "Chips", **content}).expect(201)
@@ -91,5 +91,5 @@ def test_filter_chips_of_tables_are_all_visible_on_a_phone(phone: Page, api: Cli
         assert number >= len(chips) or box["x"] + box["width"] <= strip["x"] + strip["width"] + 1
         for other in boxes[number + 1 :]:
             assert other
-            apart_across = other["x"] >= box["x"] + box["width"] - 1 or box["x"] >= other["x"] + other["width"] - 1
-            assert apart_across or abs(other["y"] - box["y"]) >= min(box["height"], other["height"]) - 1
+            is_beside = other["x"] >= box["x"] + box["width"] - 1 or box["x"] >= other["x"] + other["width"] - 1
+            assert is_beside or abs(other["y"] - box["y"]) >= min(box["height"], other["height"]) - 1

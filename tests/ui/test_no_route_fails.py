@@ -1,8 +1,7 @@
-"""Whatever is asked of whichever route, nobody gets a 5xx and the log has no traceback.
+"""No request to any route leads to a 5xx or a traceback in the log.
 
-Every route that the router knows is walked with slashes, methods, ids, headers and fields that no browser and no
-program of ours sends. By default each route gets the shapes that have failed before and a sample of the others; with
-`--full` every route gets all of them.
+Each route is requested with slashes, methods, ids, headers and fields that browsers do not send: by default with shapes
+that failed before and a sample of the others, with `--full` with all of them.
 """
 
 import random
@@ -19,9 +18,9 @@ from tests.kit.wire import Answer, Wire
 
 MAX_SAMPLE = 2
 FORM = "application/x-www-form-urlencoded"
-# Ends what others still need: walked after everything else
+# Routes that end what others need: requested last
 _ENDS = re.compile(r"delete|logout|password|otp|sessions|erase|close|clear|stop|revoke|discard|cancel|undo|/role")
-# Starts a process of its own or asks other machines, which is tested elsewhere
+# Routes that start processes or call other machines, which are tested elsewhere
 _SLOW = re.compile(r"/backup|/restored|/settings/doctor|/verify|/rotate|/test$")
 IDS = (
     "0", "-1", "+1", "%201", "1_000", "%D9%A3", "1.0", "1e3", "0x1", "9223372036854775808", "9" * 40, "9" * 5000,
@@ -72,19 +71,19 @@ VALUES = (
 
 
 def shapes(path: str) -> Iterator[str]:
-    """Yield a path with slashes and other things where none belong."""
+    """Yield malformed variants of a path."""
     yield from (f"{path}/", f"{path}//", f"/{path}", path.replace("/", "//"), f"{path}/.", f"{path};x=1", f"{path}%00")
     yield from (f"{path}%2f", f"{path}/%ff", f"{path}.", path.upper(), f"http://evil.example{path}/", f"{path}/x/")
 
 
 class Walker:
-    """Somebody who asks for everything, signed in, with a key, or as nobody."""
+    """Sends requests to all routes: signed in, with a key, or anonymous."""
 
     def __init__(self, server: Server, full: bool) -> None:
         self.server, self.full = server, full
         self.random = random.Random(20_261_123)
         self.wire = Wire(server.port)
-        self.asked, self.failed = 0, list[str]()
+        self.request_count, self.failures = 0, list[str]()
         self.cookie = ""
         self.names: set[str] = {"page", "ids", "id", "name"}
         self.blocks = {
@@ -93,56 +92,56 @@ class Walker:
         }  # fmt: skip
 
     def sample(self, choices: tuple[str, ...]) -> list[str]:
-        """Return all of some choices, or a few."""
+        """Return all choices with `--full`, else a random sample."""
         return list(choices) if self.full else self.random.sample(choices, min(MAX_SAMPLE, len(choices)))
 
     def sign_in(self) -> None:
         """Sign in as the owner and keep the cookie."""
         body = f"email={quote_plus(EMAIL)}&password={quote_plus(PASSWORD)}".encode()
-        answer = self.send("POST", "/login", f"Content-Type: {FORM}\r\nSec-Fetch-Site: same-origin", body)
-        assert answer is not None and answer.status == 303, answer
+        response = self.send("POST", "/login", f"Content-Type: {FORM}\r\nSec-Fetch-Site: same-origin", body)
+        assert response is not None and response.status == 303, response
         self.cookie = "Cookie: " + "; ".join(
-            one.partition(";")[0] for one in answer.headers.get_all("set-cookie") or []
+            cookie.partition(";")[0] for cookie in response.headers.get_all("set-cookie") or []
         )
 
-    def who(self, path: str) -> str:
-        """Return the header with which a path is allowed."""
+    def credentials(self, path: str) -> str:
+        """Return the header that authorises requests to a path."""
         has_key = path.startswith(("/v1", "/metrics"))
         return f"Authorization: Bearer {self.server.key}" if has_key else self.cookie
 
     def send(self, method: str, target: str, headers: str = "", body: bytes = b"") -> Answer | None:
-        """Send one request and note a failure; None where there was no answer."""
+        """Send a request and record a failure; return None without a response."""
         lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *filter(None, headers.split("\r\n"))]
         if body:
             lines.append(f"Content-Length: {len(body)}")
         request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
-        self.asked += 1
+        self.request_count += 1
         try:
-            answer = self.wire.ask(request, method)
+            response = self.wire.ask(request, method)
         except (OSError, ValueError) as error:
-            self.failed.append(f"{method} {target[:200]} [{headers[:300]}] {body[:200]!r}: {error!r}")
+            self.failures.append(f"{method} {target[:200]} [{headers[:300]}] {body[:200]!r}: {error!r}")
             self.wire.close()
             return None
-        if answer.status >= 500:
-            self.failed.append(f"{method} {target[:200]} [{headers[:300]}] {body[:200]!r}: {answer.status}")
-        return answer
+        if response.status >= 500:
+            self.failures.append(f"{method} {target[:200]} [{headers[:300]}] {body[:200]!r}: {response.status}")
+        return response
 
 
-def filled(path: str, value: str) -> str:
-    """Return the path of a route with a value for each of its parameters."""
+def fill_parameters(path: str, value: str) -> str:
+    """Return the path of a route with the same value for each parameter."""
     return re.sub(r"<[^>]+>", lambda _: value, path)
 
 
-def filling(path: str, things: dict[str, int]) -> str:
-    """Return the path of a route on things that are there."""
+def fill_existing(path: str, ids: dict[str, int]) -> str:
+    """Return the path of a route with ids of existing objects."""
     noun = path.removeprefix("/v1/my").strip("/").partition("/")[0]
-    first = str(things.get(noun, 1))
-    return re.sub(r"<(\w+):?\w*>", lambda found: first if found[1] in ("number", f"{noun[:-1]}_id") else "1", path)
+    first = str(ids.get(noun, 1))
+    return re.sub(r"<(\w+):?\w*>", lambda match: first if match[1] in ("number", f"{noun[:-1]}_id") else "1", path)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Return a server where one may sign in as often as one is signed out."""
+    """A server with a high limit of sign-ins."""
     with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "100000"}).set_up() as running:
         yield running
         running.stop()
@@ -150,77 +149,77 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def walker(server: Server, full: bool) -> Iterator[Walker]:
-    """Return a walker for an account with one of everything in it, some of it sent."""
+    """A walker for an account with one object of each kind and a sent campaign."""
     tenant = Tenant(server.client()).furnish("alpha")
     api, things = tenant.api, tenant.things
     content = {"subject": "Hi", "body": '<p><a href="https://example.org/x">x</a></p>'}
-    sent = api.post("/campaigns", {"name": "Sent", "template_attributes": content}).expect(201)["id"]
+    campaign_id = api.post("/campaigns", {"name": "Sent", "template_attributes": content}).expect(201)["id"]
     trigger = {"contact_list_id": things["lists"]}
-    api.post(f"/campaigns/{sent}/send", {"trigger_attributes": trigger}).expect(200)
-    api.wait(f"/campaigns/{sent}", lambda row: row["status"] == "completed")
-    made = Walker(server, full)
-    made.things = things | {"campaigns": sent}
-    made.sign_in()
-    yield made
-    made.wire.close()
+    api.post(f"/campaigns/{campaign_id}/send", {"trigger_attributes": trigger}).expect(200)
+    api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
+    new_walker = Walker(server, full)
+    new_walker.things = things | {"campaigns": campaign_id}
+    new_walker.sign_in()
+    yield new_walker
+    new_walker.wire.close()
 
 
-def check(walker: Walker) -> None:
-    """Fail with every request that failed, and with what the log says of it."""
+def check_failures(walker: Walker) -> None:
+    """Fail with all failed requests and the tracebacks of the log."""
     traces = re.findall(r"(?s)Traceback.{0,3000}?\n\S*(?:Error|Exception)\S*.*?\n", walker.server.output)
-    assert walker.failed == [] and traces == [], "\n".join([*walker.failed[:200], *dict.fromkeys(traces[:40])])
+    assert walker.failures == [] and traces == [], "\n".join([*walker.failures[:200], *dict.fromkeys(traces[:40])])
 
 
-def reading() -> list[str]:
-    """Return the paths of all routes that are read."""
+def readable_routes() -> list[str]:
+    """Return the paths of all GET routes."""
     return [path for path, methods in declared() if "GET" in methods and not _SLOW.search(path)]
 
 
-def test_reading_any_route_in_any_shape(walker: Walker) -> None:
-    """Slashes, methods, ids, headers and queries: signed in, with a key, and as nobody."""
-    for route in reading():
-        path = filling(route, walker.things)
-        who = walker.who(path)
-        page = walker.send("GET", path, who)
+def test_malformed_reads(walker: Walker) -> None:
+    """Malformed GET requests to each route, with and without credentials, cause no 5xx."""
+    for route in readable_routes():
+        path = fill_existing(route, walker.things)
+        credentials = walker.credentials(path)
+        page = walker.send("GET", path, credentials)
         text = page.body.decode("utf-8", "replace") if page is not None else ""
         walker.names |= set(re.findall(r'\bname="([\w.\[\]-]{1,60})"', text))
         walker.send("GET", path)
-        walker.send("HEAD", path, who)
+        walker.send("HEAD", path, credentials)
         walker.send("GET", f"{path}/")
-        walker.send("GET", f"{path}/", who)
-        walker.send("GET", path, f"{who}\r\n{HEADERS[0]}")
+        walker.send("GET", f"{path}/", credentials)
+        walker.send("GET", path, f"{credentials}\r\n{HEADERS[0]}")
         walker.send("GET", path, HEADERS[0])
-        ids = {found.replace("-", "_") for found in re.findall(r'\bid="([\w-]+)"', text)}
+        ids = {element_id.replace("-", "_") for element_id in re.findall(r'\bid="([\w-]+)"', text)}
         for block in sorted(walker.blocks & (ids | {"content", "title"})) if not route.startswith("/v1") else ():
-            walker.send("GET", path, f"{who}\r\nHX-Request: true\r\nHX-Target: div#{block.replace('_', '-')}")
+            walker.send("GET", path, f"{credentials}\r\nHX-Request: true\r\nHX-Target: div#{block.replace('_', '-')}")
         for target in walker.sample(tuple(shapes(path))):
-            walker.send("GET", target, walker.random.choice([who, ""]))
+            walker.send("GET", target, walker.random.choice([credentials, ""]))
         for headers in walker.sample(HEADERS[1:]):
-            walker.send("GET", path, f"{who}\r\n{headers}" if "Authorization" not in headers else headers)
+            walker.send("GET", path, f"{credentials}\r\n{headers}" if "Authorization" not in headers else headers)
         for query in walker.sample(QUERIES):
-            walker.send("GET", f"{path}{query}", who)
+            walker.send("GET", f"{path}{query}", credentials)
         for method in walker.sample(METHODS):
             if method not in ("DELETE", "PUT"):
-                walker.send(method, path, who)
+                walker.send(method, path, credentials)
         for value in walker.sample(IDS) if "<" in route else ():
-            walker.send("GET", filled(route, value), who)
+            walker.send("GET", fill_parameters(route, value), credentials)
     for target in ("*", "", "http://", "http://evil", "//", "///", "/" * 5000, "?", "/?", "#", "/%", "evil:80", "\xff"):
         for method in ("GET", "OPTIONS", "CONNECT", "POST"):
             walker.send(method, target)
             walker.send(method, target, walker.cookie)
-    check(walker)
+    check_failures(walker)
 
 
-def test_thousands_of_slashes_are_one(walker: Walker) -> None:
-    """A path that ends with them is found without them; the library alone would ask again for each, and give up."""
+def test_thousands_of_trailing_slashes(walker: Walker) -> None:
+    """A path with 8,000 trailing slashes gets the same response as without them."""
     for path in ("/", "/contacts", "/nothing", "/v1/my/contacts", "/v1/my/nothing"):
-        one, many = (walker.send("GET", path + slashes, walker.who(path)) for slashes in ("", "/" * 8_000))
-        assert one is not None and many is not None and one.status == many.status < 500, path
-    check(walker)
+        plain, slashed = (walker.send("GET", path + slashes, walker.credentials(path)) for slashes in ("", "/" * 8_000))
+        assert plain is not None and slashed is not None and plain.status == slashed.status < 500, path
+    check_failures(walker)
 
 
 def bodies(walker: Walker) -> Iterator[tuple[str, bytes]]:
-    """Yield bodies that no form of ours sends, with their types."""
+    """Yield (content type, body) that no form of ours sends."""
     yield FORM, b""
     for value in walker.sample(VALUES):
         text = quote_plus(value.encode("utf-8", "surrogatepass"))
@@ -240,24 +239,36 @@ def bodies(walker: Walker) -> Iterator[tuple[str, bytes]]:
     yield "text/plain", b"x"
 
 
-def test_writing_to_any_route_in_any_shape(walker: Walker) -> None:
-    """Bodies of the wrong type, with every field that any page has and values that none of them takes."""
+def test_malformed_writes(walker: Walker) -> None:
+    """Bodies of wrong types, or with invalid values in all known fields, cause no 5xx."""
     writing = [
         (path, method) for path, methods in declared() for method in methods
         if method in ("POST", "PATCH", "PUT", "DELETE") and not _SLOW.search(path)
     ]  # fmt: skip
-    writing.sort(key=lambda one: (bool(_ENDS.search(one[0])), one[1] == "DELETE"))
-    same = "Sec-Fetch-Site: same-origin"
+    writing.sort(
+        key=lambda route_and_method: (bool(_ENDS.search(route_and_method[0])), route_and_method[1] == "DELETE")
+    )
+    same_origin = "Sec-Fetch-Site: same-origin"
     for route, method in writing:
-        path = filling(route, walker.things)
+        path = fill_existing(route, walker.things)
         walker.send(method, path)
         for headers in walker.sample(HEADERS):
-            walker.send(method, f"{path}/", f"{same}\r\n{headers}", b"a=b")
-        for kind, body in bodies(walker):
-            part = walker.random.choice(["", "\r\nHX-Request: true\r\nHX-Target: div#nobody"])
-            answer = walker.send(method, path, f"{walker.who(path)}\r\n{same}\r\nContent-Type: {kind}{part}", body)
-            if answer is not None and (answer.status == 401 or "/login" in (answer.headers["Location"] or "")):
+            walker.send(method, f"{path}/", f"{same_origin}\r\n{headers}", b"a=b")
+        for content_type, body in bodies(walker):
+            htmx_headers = walker.random.choice(["", "\r\nHX-Request: true\r\nHX-Target: div#nobody"])
+            response = walker.send(
+                method,
+                path,
+                f"{walker.credentials(path)}\r\n{same_origin}\r\nContent-Type: {content_type}{htmx_headers}",
+                body,
+            )
+            if response is not None and (response.status == 401 or "/login" in (response.headers["Location"] or "")):
                 walker.sign_in()
         for value in walker.sample(IDS) if "<" in route else ():
-            walker.send(method, filled(route, value), f"{walker.who(path)}\r\n{same}\r\nContent-Type: {FORM}", b"a=b")
-    check(walker)
+            walker.send(
+                method,
+                fill_parameters(route, value),
+                f"{walker.credentials(path)}\r\n{same_origin}\r\nContent-Type: {FORM}",
+                b"a=b",
+            )
+    check_failures(walker)

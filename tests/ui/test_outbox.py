@@ -1,4 +1,4 @@
-"""The outbox: what was refused or is in doubt is found, looked at, and sent again or taken back."""
+"""The outbox: rejected, uncertain and queued messages are viewed, sent again or cancelled."""
 
 from playwright.sync_api import Browser, expect
 
@@ -11,10 +11,10 @@ from tests.ui.test_roles import request_page, session_cookie
 LETTER = {"subject": "Your order", "body": "<p>Thank you</p>"}
 
 
-def test_what_was_refused_is_sent_again(
+def test_resending_a_rejected_message(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """It stands with the server's own words, can be read as it left, and goes again once the reason is gone."""
+    """A rejected message is shown with the server's text and its source, and can be sent again."""
     smtp_server.rules.refuse("data", code=554, text="5.3.4 Message too big for this system")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
@@ -45,12 +45,12 @@ def test_what_was_refused_is_sent_again(
     assert not browser_problems.found
 
 
-def test_what_waits_is_taken_back(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
-    """While sending is stopped a message waits in sight of everybody; taken back it never leaves."""
+def test_cancelling_a_queued_message(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
+    """While sending is stopped a queued message can be cancelled, and is never sent."""
     server = fresh_server()
     api = server.client()
     api.patch("/account", {"sending_stopped": True, "stop_reason": "a slip in the footer"}).expect(200)
-    number = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
+    message_id = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
     page = sign_in(new_page(browser, server.url, browser_problems))
     expect(page.locator("#queue-state")).to_contain_text("Sending is stopped · 1 waiting")
     page.goto("/outbox")
@@ -62,19 +62,24 @@ def test_what_waits_is_taken_back(browser: Browser, fresh_server: FreshServer, b
     api.patch("/account", {"sending_stopped": False}).expect(200)
     page.context.close()
 
-    assert api.get(f"/messages/{number}").expect(200)["status"] == "cancelled"
+    assert api.get(f"/messages/{message_id}").expect(200)["status"] == "cancelled"
     assert not browser_problems.found
 
 
-def test_who_may_not_send_only_looks(fresh_server: FreshServer) -> None:
-    """An author sees the outbox and its messages, and decides nothing there."""
+def test_an_author_only_reads_the_outbox(fresh_server: FreshServer) -> None:
+    """An author sees the outbox and gets a 403 for each action."""
     server = fresh_server()
     api = server.client()
-    number = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
-    api.wait(f"/messages/{number}", lambda row: row["status"] == "sent")
+    message_id = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
+    api.wait(f"/messages/{message_id}", lambda row: row["status"] == "sent")
     server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
     cookie = session_cookie(server, "author@example.org")
 
-    assert request_page(server, "GET", f"/outbox/{number}", cookie)[0] == 200
-    paths = ("/outbox/retry", f"/outbox/{number}/retry", f"/outbox/{number}/assume", f"/outbox/{number}/cancel")
+    assert request_page(server, "GET", f"/outbox/{message_id}", cookie)[0] == 200
+    paths = (
+        "/outbox/retry",
+        f"/outbox/{message_id}/retry",
+        f"/outbox/{message_id}/assume",
+        f"/outbox/{message_id}/cancel",
+    )
     assert [request_page(server, "POST", path, cookie)[0] for path in paths] == [403] * 4

@@ -1,4 +1,4 @@
-"""What holds for every page: the policy, one heading, labels, no sideways scroll, and life without JavaScript."""
+"""Checks of every page: policy, headings, labels, layout, and use without JavaScript."""
 
 import re
 import time
@@ -15,14 +15,14 @@ from tests.kit.pictures import photo, saved
 from tests.kit.server import Server
 from tests.kit.uploads import upload_picture
 
-SNEAKY = """<i onclick="x" style='y'>"'&{{ 7 * 7 }}"""
+MARKUP_NAME = """<i onclick="x" style='y'>"'&{{ 7 * 7 }}"""
 BODY = "<h1>Hello {{ first_name }}</h1><p style='color:red' onclick='x()'>News.<script>parent.x = 1</script></p>"
-# The browser says on the console that it did not run what stands in a mail; that is what we want of it.
+# The browser logs that it blocked scripts of an email, which is intended
 BLOCKED = "Blocked script execution in .*(/preview|/html)"
 PHONE: ViewportSize = {"width": 320, "height": 700}
 DESK: ViewportSize = {"width": 1360, "height": 900}
-# Runs in the page: what a reader with a screen reader or a strict browser would stumble over.
-LOOK = """() => ({
+# Runs in the page: collects faults for screen readers and strict policies
+INSPECT = """() => ({
   title: document.title,
   h1: document.querySelectorAll('h1').length,
   inline: document.querySelectorAll('[style], style, script:not([src])').length
@@ -41,46 +41,49 @@ LOOK = """() => ({
 
 
 @pytest.fixture(scope="module", autouse=True)
-def filled(server: Server, api: Client) -> None:
-    """What every page has something to show of."""
+def sample_data(server: Server, api: Client) -> None:
+    """Sample data for every page."""
     fill(api)
 
 
 def fill(api: Client) -> None:
-    """Make people, lists, a template, a picture, a draft, a scheduled and a done campaign."""
-    lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Newsletter", "Workshop")]
-    api.post("/suppressions", {"address": "gone@example.com", "note": SNEAKY, "diagnostic": SNEAKY * 8}).expect(201)
+    """Create contacts, lists, a template, a picture, and a draft, a scheduled and a completed campaign."""
+    list_ids = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Newsletter", "Workshop")]
+    api.post(
+        "/suppressions", {"address": "gone@example.com", "note": MARKUP_NAME, "diagnostic": MARKUP_NAME * 8}
+    ).expect(201)
     for number in range(60):
         body = {
             "first_name": f"Person {number}",
             "email": f"p{number}@example.com",
-            "list_ids": lists[: 1 + number % 2],
+            "list_ids": list_ids[: 1 + number % 2],
         }
         api.post("/contacts", body).expect(201)
-    # Names that would be elements if a page wrote them as they are; the crawl finds any handler.
+    # Names with markup; the crawl finds any handler
     for path in ("/lists", "/templates", "/campaigns"):
-        api.post(path, {"name": SNEAKY}).expect(201)
+        api.post(path, {"name": MARKUP_NAME}).expect(201)
     api.post(
-        "/contacts", {"first_name": SNEAKY, "last_name": SNEAKY, "data": {SNEAKY: SNEAKY}, "source": "W" * 240}
+        "/contacts",
+        {"first_name": MARKUP_NAME, "last_name": MARKUP_NAME, "data": {MARKUP_NAME: MARKUP_NAME}, "source": "W" * 240},
     ).expect(201)
     upload_picture(api, saved(photo(), "PNG")).expect(201)
     api.post("/domains", {"domain": {"name": "bäckerei.example"}}).expect(201)
     api.post("/templates", {"name": "Monthly", "subject": "News", "body": BODY}).expect(201)
     content = {
         "template_attributes": {"subject": "News", "body": BODY},
-        "trigger_attributes": {"contact_list_id": lists[1]},
+        "trigger_attributes": {"contact_list_id": list_ids[1]},
     }
-    done = api.post("/campaigns", {"name": "Done one", **content}).expect(201)["id"]
-    api.post(f"/campaigns/{done}/send").expect(200)
-    flow = {"name": SNEAKY, "starter": "welcome", "goal": SNEAKY}
+    completed_id = api.post("/campaigns", {"name": "Done one", **content}).expect(201)["id"]
+    api.post(f"/campaigns/{completed_id}/send").expect(200)
+    flow = {"name": MARKUP_NAME, "starter": "welcome", "goal": MARKUP_NAME}
     api.post("/flows", flow).expect(201)
     api.post("/campaigns", {"name": "A draft", **content}).expect(201)
-    later = api.post("/campaigns", {"name": "Later", "scheduled_at": "2099-01-01T09:00:00Z", **content}).expect(201)[
-        "id"
-    ]
-    api.post(f"/campaigns/{later}/send").expect(200)
+    scheduled_id = api.post("/campaigns", {"name": "Later", "scheduled_at": "2099-01-01T09:00:00Z", **content}).expect(
+        201
+    )["id"]
+    api.post(f"/campaigns/{scheduled_id}/send").expect(200)
     for _ in range(200):
-        if api.get(f"/campaigns/{done}").expect(200)["status"] == "completed":
+        if api.get(f"/campaigns/{completed_id}").expect(200)["status"] == "completed":
             return
         time.sleep(0.1)
     raise AssertionError("the campaign did not end")
@@ -88,7 +91,7 @@ def fill(api: Client) -> None:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at one browser; any error on the console fails the module."""
+    """A page signed in as the owner; the module fails on any console error."""
     problems = Problems()
     problems.allow(BLOCKED)
     opened = sign_in(new_page(browser, server.url, problems, width=1360))
@@ -98,68 +101,74 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 @pytest.fixture
-def bare(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at a browser without JavaScript."""
+def no_js_page(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page signed in as the owner, without JavaScript."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     context.set_default_timeout(30_000)
     yield sign_in(context.new_page())
     context.close()
 
 
-def crawl(page: Page, look: Callable[[Response], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Visit every page of ours that links lead to, one of a kind, and say what each looks like."""
+def crawl(page: Page, inspect_response: Callable[[Response], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Visit one page of each kind that links lead to, and return what was collected of each."""
     waiting, seen = ["/", "/login?next=/", "/campaigns/3/send", "/contacts/61", "/inbox/1?view=headers", "/nowhere"], {}
     while waiting:
         path = waiting.pop(0)
         kind = re.sub(r"\d+|(?<=/guides/)[\w-]+", "1", re.split("[?#]", path)[0])
         if kind in seen or re.search(r"/(preview|html)$", path) or kind == "/docs/api/reference":
             continue
-        answer = page.goto(path)
-        assert answer is not None
-        seen[kind] = page.evaluate(LOOK) | look(answer)
+        response = page.goto(path)
+        assert response is not None
+        seen[kind] = page.evaluate(INSPECT) | inspect_response(response)
         waiting += seen[kind]["links"]
     return seen
 
 
-def test_every_page_is_sound(page: Page, browser: Browser, server: Server) -> None:
-    """Policy, title, one h1, labels, ids, icons, one primary button at most, and no sideways scroll on the smallest
-    phone: on every page that can be reached."""
+def test_every_page(page: Page, browser: Browser, server: Server) -> None:
+    """Each page has a strict policy, a title, one heading, labels, unique ids and one primary button at most.
+
+    It is accessible in both themes and does not scroll sideways on the smallest phone.
+    """
     problems = Problems()
     problems.allow("404")
     problems.allow(BLOCKED)
     crawler = sign_in(new_page(browser, server.url, problems, width=1360))
 
-    def look_over(answer: Response) -> dict[str, Any]:
-        found = {"status": answer.status, "headers": answer.headers, "axe": faults_in_both_looks(crawler)}
+    def inspect_response(response: Response) -> dict[str, Any]:
+        collected = {"status": response.status, "headers": response.headers, "axe": faults_in_both_looks(crawler)}
         crawler.set_viewport_size(PHONE)
-        found["on_phone"] = crawler.evaluate("document.documentElement.scrollWidth")
+        collected["on_phone"] = crawler.evaluate("document.documentElement.scrollWidth")
         crawler.set_viewport_size(DESK)
-        return found
+        return collected
 
-    seen = crawl(crawler, look_over)
+    seen = crawl(crawler, inspect_response)
     sprite = crawler.request.get(next(iter(seen["/"]["icons"])).partition("#")[0]).text()
     symbols = set(re.findall(r'id="([^"]+)"', sprite))
     crawler.context.close()
     assert problems.found == []
     assert len(seen) >= 20, sorted(seen)
-    assert {kind: look["axe"] for kind, look in seen.items() if look["axe"]} == {}
-    assert {kind: look["on_phone"] for kind, look in seen.items() if look["on_phone"] > PHONE["width"]} == {}
-    for kind, look in seen.items():
-        assert look["status"] == (404 if kind == "/nowhere" else 200), kind
-        assert look["title"].endswith("· Campanero"), kind
-        assert look["h1"] == 1, kind
-        assert (look["inline"], look["twice"], look["nameless"], look["lost"]) == (0, [], [], []), kind
-        assert {href.partition("#")[2] for href in look["icons"]} <= symbols, kind
-        assert look["primary"] <= 1, kind
-        policy = look["headers"]["content-security-policy"]
+    assert {kind: page_data["axe"] for kind, page_data in seen.items() if page_data["axe"]} == {}
+    assert {
+        kind: page_data["on_phone"] for kind, page_data in seen.items() if page_data["on_phone"] > PHONE["width"]
+    } == {}
+    for kind, page_data in seen.items():
+        assert page_data["status"] == (404 if kind == "/nowhere" else 200), kind
+        assert page_data["title"].endswith("· Campanero"), kind
+        assert page_data["h1"] == 1, kind
+        assert (page_data["inline"], page_data["twice"], page_data["nameless"], page_data["lost"]) == (0, [], [], []), (
+            kind
+        )
+        assert {href.partition("#")[2] for href in page_data["icons"]} <= symbols, kind
+        assert page_data["primary"] <= 1, kind
+        policy = page_data["headers"]["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy, kind
-        assert look["headers"]["x-content-type-options"] == "nosniff", kind
-        assert look["headers"]["referrer-policy"] == "same-origin", kind
-        assert look["headers"]["cache-control"] == "no-store", kind
+        assert page_data["headers"]["x-content-type-options"] == "nosniff", kind
+        assert page_data["headers"]["referrer-policy"] == "same-origin", kind
+        assert page_data["headers"]["cache-control"] == "no-store", kind
 
 
-def test_the_tab_bar_of_a_phone_leads_to_the_rest(page: Page) -> None:
-    """What the bar has no place for is behind More."""
+def test_the_tab_bar_of_a_phone(page: Page) -> None:
+    """The More menu links to pages that the bar has no space for."""
     page.set_viewport_size(PHONE)
     page.goto("/")
     page.get_by_role("button", name="More").click()
@@ -168,8 +177,8 @@ def test_the_tab_bar_of_a_phone_leads_to_the_rest(page: Page) -> None:
     page.set_viewport_size(DESK)
 
 
-def test_a_refusal_keeps_what_was_typed(page: Page) -> None:
-    """422 answers the same form with every value, the fault at its field, and the focus there."""
+def test_a_rejected_form_keeps_its_values(page: Page) -> None:
+    """A 422 returns the form with all values and the error at its field, which has the focus."""
     page.goto("/contacts/1/edit")
     page.get_by_label("First name").fill("Anna")
     page.get_by_label("Email").fill("not an address")
@@ -188,8 +197,8 @@ def test_a_refusal_keeps_what_was_typed(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Anna")
 
 
-def test_a_composer_says_what_is_wrong_and_keeps_typing(page: Page) -> None:
-    """A card that cannot be saved says why and loses nothing; the next good value saves it."""
+def test_errors_in_the_composer(page: Page) -> None:
+    """A card that cannot be saved shows why and keeps its values; the next valid value saves it."""
     page.goto("/campaigns/3?open=from")
     page.get_by_label("Address people see").fill("nonsense")
     expect(page.locator("#f-from-email-err")).to_contain_text("Write an address like")
@@ -205,8 +214,8 @@ def test_a_composer_says_what_is_wrong_and_keeps_typing(page: Page) -> None:
     expect(page.locator("#f-day-err")).to_have_count(0)
 
 
-def test_the_number_is_counted_again(page: Page, api: Client) -> None:
-    """If the audience changes while the dialog is open, nothing is sent and the new number is asked about."""
+def test_a_changed_audience_needs_a_new_confirmation(page: Page, api: Client) -> None:
+    """If the audience changes while the dialog is open, nothing is sent and the new number must be confirmed."""
     page.goto("/campaigns/3")
     page.get_by_role("link", name="Review and send").click()
     dialog = page.get_by_role("dialog")
@@ -221,51 +230,51 @@ def test_the_number_is_counted_again(page: Page, api: Client) -> None:
 
 
 def test_a_scheduled_campaign_goes_back_to_draft(page: Page) -> None:
-    """What waits for its time can be taken back."""
+    """A scheduled campaign can become a draft again."""
     page.goto("/campaigns/4")
     expect(page.get_by_role("heading", name="Goes out")).to_contain_text("2099")
     page.get_by_role("button", name="Back to draft").click()
     expect(page.locator("#composer")).to_be_visible()
 
 
-def test_lists_forms_and_reports_work_without_javascript(bare: Page) -> None:
-    """Search, add, refuse, remove and undo, read a report and a mail: all with plain links and forms."""
-    bare.goto("/contacts")
-    bare.get_by_label("Search contacts").fill("p59@")
-    bare.get_by_label("Search contacts").press("Enter")
-    assert bare.locator("tbody tr").count() == 1
-    bare.goto("/lists")
-    bare.get_by_role("link", name="New list").click()
-    bare.get_by_role("button", name="Create list").click()
-    assert bare.locator("#f-name-err").inner_text() == "Give the list a name, for example Newsletter."
-    bare.get_by_label("Name").fill("Waiting list")
-    bare.get_by_role("button", name="Create list").click()
-    bare.get_by_role("link", name="Add people").first.click()
-    bare.get_by_label("Person 59").check()
-    bare.get_by_label("Person 58").check()
-    bare.get_by_role("button", name="Add chosen people").click()
-    assert bare.locator("tbody tr").count() == 2
-    bare.get_by_label("Choose Person 59").check()
-    bare.get_by_role("button", name="Take out", exact=True).click()
-    assert bare.locator("tbody tr").count() == 1
-    bare.get_by_role("button", name="Undo").click()
-    assert bare.locator("tbody tr").count() == 2
-    bare.goto("/campaigns/2")
-    assert "Sent to 30 contacts" in bare.locator("main").inner_text()
-    bare.goto("/inbox/1")
-    assert "News" in bare.locator("#mail .titled h2").inner_text()
-    bare.goto("/campaigns/3?open=from")
-    bare.get_by_label("Subject").fill("Without a script")
-    bare.locator("#card-from").get_by_role("button", name="Save", exact=True).click()
-    assert "Without a script" in bare.locator("#side").inner_text()
-    bare.goto("/settings")
-    bare.get_by_label("Name", exact=True).fill("")
-    bare.get_by_role("button", name="Save").click()
-    assert bare.locator("#f-name-err").inner_text() == "An account needs a name."
+def test_pages_without_javascript(no_js_page: Page) -> None:
+    """Search, adding, errors, undo, reports and emails work with plain links and forms."""
+    no_js_page.goto("/contacts")
+    no_js_page.get_by_label("Search contacts").fill("p59@")
+    no_js_page.get_by_label("Search contacts").press("Enter")
+    assert no_js_page.locator("tbody tr").count() == 1
+    no_js_page.goto("/lists")
+    no_js_page.get_by_role("link", name="New list").click()
+    no_js_page.get_by_role("button", name="Create list").click()
+    assert no_js_page.locator("#f-name-err").inner_text() == "Give the list a name, for example Newsletter."
+    no_js_page.get_by_label("Name").fill("Waiting list")
+    no_js_page.get_by_role("button", name="Create list").click()
+    no_js_page.get_by_role("link", name="Add people").first.click()
+    no_js_page.get_by_label("Person 59").check()
+    no_js_page.get_by_label("Person 58").check()
+    no_js_page.get_by_role("button", name="Add chosen people").click()
+    assert no_js_page.locator("tbody tr").count() == 2
+    no_js_page.get_by_label("Choose Person 59").check()
+    no_js_page.get_by_role("button", name="Take out", exact=True).click()
+    assert no_js_page.locator("tbody tr").count() == 1
+    no_js_page.get_by_role("button", name="Undo").click()
+    assert no_js_page.locator("tbody tr").count() == 2
+    no_js_page.goto("/campaigns/2")
+    assert "Sent to 30 contacts" in no_js_page.locator("main").inner_text()
+    no_js_page.goto("/inbox/1")
+    assert "News" in no_js_page.locator("#mail .titled h2").inner_text()
+    no_js_page.goto("/campaigns/3?open=from")
+    no_js_page.get_by_label("Subject").fill("Without a script")
+    no_js_page.locator("#card-from").get_by_role("button", name="Save", exact=True).click()
+    assert "Without a script" in no_js_page.locator("#side").inner_text()
+    no_js_page.goto("/settings")
+    no_js_page.get_by_label("Name", exact=True).fill("")
+    no_js_page.get_by_role("button", name="Save").click()
+    assert no_js_page.locator("#f-name-err").inner_text() == "An account needs a name."
 
 
-def test_the_look_is_drawn_by_the_server(page: Page) -> None:
-    """The chosen look is in the page from the first byte, so nothing flashes."""
+def test_the_theme_is_rendered_by_the_server(page: Page) -> None:
+    """The chosen theme is in the HTML, so that pages do not flash."""
     page.goto("/brand")
     page.get_by_role("button", name=re.compile("owner@example.com")).click()
     page.get_by_role("button", name="Dark").first.click()
@@ -277,15 +286,15 @@ def test_the_look_is_drawn_by_the_server(page: Page) -> None:
     expect(page.locator("html[data-theme]")).to_have_count(0)
 
 
-def test_a_mail_cannot_run_or_reach_anything(page: Page) -> None:
-    """A captured mail stands under a policy of its own: sandboxed, no script, not to be framed by others."""
+def test_emails_are_sandboxed(page: Page) -> None:
+    """Emails are shown under a policy with a sandbox and without scripts."""
     page.goto("/inbox/1")
     expect(page.frame_locator("#mail iframe").locator("h1")).to_contain_text("Hello Person")
     page.goto("/campaigns/3?open=content")
     expect(page.frame_locator("#card-content iframe").locator("h1")).to_contain_text("Hello")
     assert page.evaluate("window.x === undefined")
-    answer = page.request.get("/inbox/1/html")
-    policy = answer.headers["content-security-policy"]
+    response = page.request.get("/inbox/1/html")
+    policy = response.headers["content-security-policy"]
     assert policy.startswith("sandbox allow-popups ")
     assert "script-src" not in policy and "default-src 'none'" in policy and "frame-ancestors 'self'" in policy
     assert page.request.get("/campaigns/2/preview").headers["content-security-policy"] == policy

@@ -1,4 +1,4 @@
-"""A campaign that is on its way: paused, continued and stopped from its report, and its problems in words."""
+"""Pausing, continuing and stopping a campaign from its report, and its problems."""
 
 import re
 
@@ -11,45 +11,45 @@ from tests.kit.smtp import SmtpServer
 PEOPLE = 120
 
 
-def test_pause_continue_stop(
+def test_pausing_continuing_and_stopping(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """The numbers sum to everyone at every moment; what had not left when it was stopped never leaves."""
+    """The counts always add up to all recipients, and what was not sent at the stop is never sent."""
     smtp_server.rules.delay("body", 0.4)
     smtp_server.rules.refuse("rcpt", "p1@example.com", code=550, text="5.1.1 No such user here")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     api.put("/brand", {"company_name": "Bakery", "physical_address": "4 Mill Lane"}).expect(200)
-    made = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
     for number in range(PEOPLE):
-        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [made]}).expect(201)
+        api.post("/contacts", {"email": f"p{number}@example.com", "list_ids": [list_id]}).expect(201)
     content = {"subject": "News", "body": "<p>Hello</p>", "from_email": "ana@example.com"}
-    body = {"name": "Slow", "trigger_attributes": {"contact_list_id": made}, "template_attributes": content}
-    campaign = api.post("/campaigns", body).expect(201)["id"]
-    api.post(f"/campaigns/{campaign}/send").expect(200)
+    body = {"name": "Slow", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": content}
+    campaign_id = api.post("/campaigns", body).expect(201)["id"]
+    api.post(f"/campaigns/{campaign_id}/send").expect(200)
     page = sign_in(new_page(browser, server.url, browser_problems))
-    page.goto(f"/campaigns/{campaign}")
+    page.goto(f"/campaigns/{campaign_id}")
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.get_by_role("link", name="Problems").click()
     expect(page.locator("#problems")).to_contain_text("No such user here")
     page.get_by_role("link", name="Overview").click()
     page.wait_for_timeout(1500)
-    taken = len(smtp_server.messages)
+    message_count = len(smtp_server.messages)
     page.wait_for_timeout(1000)
-    assert len(smtp_server.messages) == taken < PEOPLE
+    assert len(smtp_server.messages) == message_count < PEOPLE
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    smtp_server.wait_for(taken + 2)
+    smtp_server.wait_for(message_count + 2)
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Stop for good").click()
     expect(page.locator("#report .pill", has_text="Stopped")).to_be_visible()
-    # What was in hand still ends, and the page follows it.
+    # Messages in flight are completed, and the page follows them
     expect(page.locator("dl", has_text="Waiting").locator("dd")).to_contain_text("nobody", timeout=60_000)
-    stats = api.get(f"/campaigns/{campaign}").expect(200)["stats"]
+    stats = api.get(f"/campaigns/{campaign_id}").expect(200)["stats"]
     assert stats["pending"] == 0 and stats["cancelled"] > 0
-    summed = page.locator("footer", has_text="people").inner_text()
-    parts = [int(number) for number in re.findall(r"\d+", summed)]
+    totals_text = page.locator("footer", has_text="people").inner_text()
+    parts = [int(number) for number in re.findall(r"\d+", totals_text)]
     assert sum(parts[:-1]) == parts[-1] == PEOPLE
     assert stats["accepted"] == len(smtp_server.messages)
     page.context.close()

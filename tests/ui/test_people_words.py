@@ -1,4 +1,4 @@
-"""What the rules say in the words of programs is said to people in theirs."""
+"""Messages for programs are reworded for users of the pages."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ui import formats
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("message", "expected"),
     [
         (senders._LACKS_SENDER, "SMS are from nobody: set a number or name in the account."),
         (senders._PROVIDER_CHOOSES, "No sender is named: whatever carries the SMS has to know its own."),
@@ -21,6 +21,6 @@ from ui import formats
         ("this is in use (twice, here)", "This is in use (twice, here)"),
     ],
 )  # fmt: skip
-def test_names_of_settings_are_for_programs(rule: str, said: str) -> None:
-    """A sentence on a page names no key of a configuration and no standard; other brackets stay."""
-    assert formats.sentence(rule) == said
+def test_sentences_name_no_settings(message: str, expected: str) -> None:
+    """A sentence on a page names no settings and no standards; other parentheses stay."""
+    assert formats.sentence(message) == expected

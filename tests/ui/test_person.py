@@ -1,4 +1,4 @@
-"""The page of one person: consent with its evidence, lists and tags, data of every kind, two that are one."""
+"""The page of a contact: consent, lists and tags, custom data, and merging."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -11,15 +11,15 @@ DATA = {"city": "Bath", "vip": True, "visits": 14, "sizes": ["S", "M"], "home": 
 
 @pytest.fixture(scope="module")
 def anna(api: Client) -> int:
-    """Anna, who agreed by email, with data of every kind, and a list that she is not in."""
+    """A contact with consent and data of every kind, and a list that she is not in."""
     api.post("/lists", {"name": "Workshop"}).expect(201)
     body = {"first_name": "Anna", "last_name": "Kurz", "email": "anna@example.com", "data": DATA,
             "opt_in": True, "consent_source": "Signed at the market"}  # fmt: skip
     return int(api.post("/contacts", body).expect(201)["id"])
 
 
-def test_what_somebody_agreed_to_is_shown_with_its_evidence(browser_page: Page, anna: int) -> None:
-    """Who, when and how stand with the address, the words they agreed to below; leaving is told of too."""
+def test_consent_and_its_evidence(browser_page: Page, anna: int) -> None:
+    """The page shows consent with its evidence, and an opt-out with who did it."""
     page = browser_page
     page.goto(f"/contacts/{anna}")
     card = page.locator("#consent")
@@ -36,8 +36,8 @@ def test_what_somebody_agreed_to_is_shown_with_its_evidence(browser_page: Page, 
     assert axe.faults_in_both_looks(page) == []
 
 
-def test_lists_and_tags_come_and_go_with_undo(browser_page: Page, api: Client, anna: int) -> None:
-    """Each is added and taken off on the page itself, which one comes back to."""
+def test_lists_and_tags(browser_page: Page, api: Client, anna: int) -> None:
+    """Lists and tags are added and removed on the page, with undo."""
     page = browser_page
     page.goto(f"/contacts/{anna}")
     page.get_by_label("New tag").fill("regular")
@@ -52,8 +52,8 @@ def test_lists_and_tags_come_and_go_with_undo(browser_page: Page, api: Client, a
     assert api.get(f"/contacts/{anna}").json["list_ids"] == [1]
 
 
-def test_data_keeps_its_kinds(browser_page: Page, api: Client, anna: int) -> None:
-    """Booleans, numbers and nested values are edited as such; a wrong one is said at its row and nothing is lost."""
+def test_custom_data_keeps_its_types(browser_page: Page, api: Client, anna: int) -> None:
+    """Booleans, numbers and nested values keep their types; an invalid value is an error at its row."""
     page = browser_page
     before = api.get(f"/contacts/{anna}").json["data"]
     page.goto(f"/contacts/{anna}/edit")
@@ -68,40 +68,40 @@ def test_data_keeps_its_kinds(browser_page: Page, api: Client, anna: int) -> Non
     expect(page.locator("#data .err")).to_contain_text("Write a number")
     page.get_by_label("Value of visits").fill("15.5")
     keys = page.locator("#data input[name=data_key]")
-    there = keys.count()
+    row_count = keys.count()
     page.get_by_role("button", name="Take out sizes").click()
-    expect(keys).to_have_count(there - 1)
+    expect(keys).to_have_count(row_count - 1)
     page.get_by_role("button", name="Add a value").click()
-    expect(keys).to_have_count(there)
+    expect(keys).to_have_count(row_count)
     page.locator("#data input[name=data_key]").last.fill("shoe")
     page.locator("#data [name=data_value]").last.fill("42")
     page.get_by_role("button", name="Save").last.click()
     expect(page.locator(".toast")).to_contain_text("Saved.")
     after = api.get(f"/contacts/{anna}").json["data"]
-    wanted = {**before, "vip": False, "visits": 15.5, "shoe": "42"}
-    del wanted["sizes"]
-    assert after == wanted
+    expected = {**before, "vip": False, "visits": 15.5, "shoe": "42"}
+    del expected["sizes"]
+    assert after == expected
 
 
-def test_two_that_are_one_become_one(browser_page: Page, api: Client, anna: int) -> None:
-    """Somebody else of the same name is pointed out; merged, the stricter consent counts."""
+def test_merging_contacts(browser_page: Page, api: Client, anna: int) -> None:
+    """A contact of the same name is suggested; after merging the stricter consent applies."""
     page = browser_page
     other = {"first_name": "anna", "last_name": "KURZ", "email": "ak@example.net", "opt_in": True}
-    twin = api.post("/contacts", other).expect(201)["id"]
+    other_id = api.post("/contacts", other).expect(201)["id"]
     page.goto(f"/contacts/{anna}")
     page.get_by_role("link", name="ak@example.net").click()
     page.get_by_role("button", name="Merge into one person").click()
     expect(page.locator(".toast")).to_contain_text("Anna Kurz is one person now.")
-    assert api.get(f"/contacts/{twin}").status == 404
-    one = api.get(f"/contacts/{anna}").json
-    assert {channel["value"]: channel["subscribed"] for channel in one["channels"]} == {
+    assert api.get(f"/contacts/{other_id}").status == 404
+    merged = api.get(f"/contacts/{anna}").json
+    assert {channel["value"]: channel["subscribed"] for channel in merged["channels"]} == {
         "anna@example.com": False, "ak@example.net": False}  # fmt: skip
 
 
-def test_an_address_of_somebody_else_says_whose_it_is(browser_page: Page, api: Client, anna: int) -> None:
-    """The field names who has it and leads there; a wrong number is told at the number."""
-    other = api.post("/contacts", {"first_name": "Bo <i>Berg</i>", "email": "bo@example.com"}).expect(201)["id"]
-    browser_page.goto(f"/contacts/{other}/edit")
+def test_a_taken_address_names_its_owner(browser_page: Page, api: Client, anna: int) -> None:
+    """The error at a taken address names its contact and links to it."""
+    contact_id = api.post("/contacts", {"first_name": "Bo <i>Berg</i>", "email": "bo@example.com"}).expect(201)["id"]
+    browser_page.goto(f"/contacts/{contact_id}/edit")
     browser_page.get_by_label("Email").fill("ANNA@example.com")
     browser_page.get_by_label("Phone").fill("+44")
     browser_page.get_by_role("button", name="Save").last.click()
@@ -111,12 +111,12 @@ def test_an_address_of_somebody_else_says_whose_it_is(browser_page: Page, api: C
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Anna Kurz")
 
 
-def test_a_contact_that_is_added_is_subscribed_only_with_evidence(browser_page: Page, api: Client) -> None:
-    """No box is ticked before; without it the contact is unsubscribed, and with it the evidence is asked for."""
+def test_adding_a_contact_with_consent(browser_page: Page, api: Client) -> None:
+    """Without the checkbox a new contact is unsubscribed; with it, evidence is required."""
     page = browser_page
     page.goto("/contacts/new")
-    box = page.get_by_label("They agreed to receive messages")
-    expect(box).not_to_be_checked()
+    checkbox = page.get_by_label("They agreed to receive messages")
+    expect(checkbox).not_to_be_checked()
     page.get_by_label("Email").fill("quiet@example.net")
     page.get_by_role("button", name="Add contact").click()
     expect(page.locator(".toast")).to_contain_text("quiet@example.net was added, not subscribed: campaigns skip them.")
@@ -124,15 +124,15 @@ def test_a_contact_that_is_added_is_subscribed_only_with_evidence(browser_page: 
     assert not quiet["subscribed_email"]
     page.goto("/contacts/new")
     page.get_by_label("Email").fill("loud@example.net")
-    box.check()
+    checkbox.check()
     page.get_by_role("button", name="Add contact").click()
     expect(page.get_by_text("Say how they agreed. It is kept as evidence of consent.")).to_be_visible()
-    expect(box).to_be_checked()
+    expect(checkbox).to_be_checked()
     assert axe.faults_in_both_looks(page) == []
     page.get_by_label("How they agreed").fill("Signed at the market")
     page.get_by_role("button", name="Add contact").click()
     expect(page.locator(".toast")).to_contain_text("loud@example.net was added, subscribed.")
     (loud,) = api.get("/contacts", search="loud@example.net").json
-    told = api.get(f"/contacts/{loud['id']}/consents").json
+    consents = api.get(f"/contacts/{loud['id']}/consents").json
     assert loud["subscribed_email"]
-    assert [one["text"] for one in told if one["act"] == "opt_in"] == ["Signed at the market"]
+    assert [row["text"] for row in consents if row["act"] == "opt_in"] == ["Signed at the market"]

@@ -1,4 +1,4 @@
-"""Who may do what on the pages, and how often a password may be guessed."""
+"""Roles on the pages, and the limit of failed sign-ins."""
 
 import http.client
 from urllib.parse import urlencode
@@ -11,24 +11,24 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "
 
 
 def request_page(server: Server, method: str, path: str, cookie: str = "", **form: str) -> tuple[int, dict[str, str]]:
-    """Ask for a page as a browser would and answer status and headers."""
+    """Request a page like a browser; return status and headers."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     connection.request(method, path, urlencode(form) if method == "POST" else None, FORM | {"Cookie": cookie})
-    answer = connection.getresponse()
-    answer.read()
+    response = connection.getresponse()
+    response.read()
     connection.close()
-    return answer.status, dict(answer.headers)
+    return response.status, dict(response.headers)
 
 
 def session_cookie(server: Server, email: str) -> str:
-    """Sign in and answer the cookie."""
+    """Sign in and return the session cookie."""
     status, headers = request_page(server, "POST", "/login", email=email, password=PASSWORD)
     assert status == 303
     return headers["Set-Cookie"].partition(";")[0]
 
 
-def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
-    """A viewer changes nothing, an author does not send, an editor does not touch the brand; owners do it all."""
+def test_permissions_of_roles(fresh_server: FreshServer) -> None:
+    """A viewer changes nothing, an author does not send, an editor does not change the brand; an admin may do all."""
     server = fresh_server()
     api = server.client()
     campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
@@ -63,8 +63,8 @@ def test_roles_reach_as_far_as_they_say(fresh_server: FreshServer) -> None:
             assert (status != 403) == (path in allowed[role]), (role, path, status)
 
 
-def test_guessing_a_password_is_slowed_down(fresh_server: FreshServer, clock: TestClock) -> None:
-    """After ten failures even the right password waits, with `Retry-After`; a quarter of an hour later it counts."""
+def test_the_limit_of_failed_sign_ins(fresh_server: FreshServer, clock: TestClock) -> None:
+    """After ten failures even the right password gets a 429; a quarter of an hour later it works."""
     server = fresh_server(clock=clock)
     for _ in range(10):
         assert request_page(server, "POST", "/login", email=EMAIL, password="wrong wrong wrong")[0] == 422

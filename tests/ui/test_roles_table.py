@@ -1,4 +1,4 @@
-"""Who may send which form, each of them: a form that is new has to be put where it belongs (docs/decisions.md#2)."""
+"""The roles that may submit each form: a new form must be added here (docs/decisions.md#2)."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.api.test_threats_pages import Visitor
 from tests.kit.routes import of_pages
 from tests.kit.server import PASSWORD, Server
 
-# Who the least is that may; what all may who are signed in, or anybody, stands with the viewer
+# By the least role that may submit it; forms for everyone are with the viewer
 FORMS = {
     "viewer": """
         /login /logout /forgot /reset/* /setup/* /segments/check /segments/rows /settings/keyboard /settings/theme
@@ -54,37 +54,37 @@ FORMS = {
         /settings/webhooks/*/switch /settings/webhooks/*/test /welcome /welcome/brand /welcome/domain /welcome/mail
         /welcome/mail/test""",
 }
-NEVER = "987654321"
-# They end the sign-in that asks, or are for who has none
-APART = ("/login", "/logout", "/forgot", "/reset/*", "/setup/*", "/settings/you/sessions/end")
+MISSING_ID = "987654321"
+# Forms that end the session, or are for anonymous visitors
+EXCLUDED = ("/login", "/logout", "/forgot", "/reset/*", "/setup/*", "/settings/you/sessions/end")
 
 
-def test_every_form_is_in_the_table_and_no_other() -> None:
-    """The table and the routes are the same."""
-    asked = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in of_pages() if method == "POST")
-    assert sorted(set(asked)) == sorted(" ".join(FORMS.values()).split())
+def test_the_table_matches_the_routes() -> None:
+    """The table has exactly the POST routes of the pages."""
+    form_paths = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in of_pages() if method == "POST")
+    assert sorted(set(form_paths)) == sorted(" ".join(FORMS.values()).split())
     assert {method for method, _ in of_pages()} <= {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server that forgives wrong passwords, of which an empty form has one."""
+    """A server with a high limit of failed sign-ins."""
     with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}).set_up() as running:
         yield running
         running.stop()
 
 
 @pytest.mark.parametrize("role", ["viewer", "author", "editor"])
-def test_a_role_sends_its_forms_and_no_other(server: Server, role: str) -> None:
-    """Of things that never were: refused for the role, or not there. An address with a slash more is the same one."""
+def test_a_role_submits_only_its_forms(server: Server, role: str) -> None:
+    """For missing objects a form returns 403 for other roles only, with and without a trailing slash."""
     server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=f"{PASSWORD}\n")
-    who, order = Visitor(server, f"{role}@example.org"), list(FORMS)
-    for least, forms in FORMS.items():
-        allowed = order.index(least) <= order.index(role)
+    visitor, order = Visitor(server, f"{role}@example.org"), list(FORMS)
+    for least_role, forms in FORMS.items():
+        allowed = order.index(least_role) <= order.index(role)
         for form in forms.split():
-            if form in APART:
+            if form in EXCLUDED:
                 continue
-            path = form.replace("*", NEVER).rstrip("/")
-            for here in (path, f"{path}/"):
-                answer = who.send("POST", here)
-                assert (answer.status != 403) == allowed, (role, here, answer.status)
+            path = form.replace("*", MISSING_ID).rstrip("/")
+            for target in (path, f"{path}/"):
+                response = visitor.send("POST", target)
+                assert (response.status != 403) == allowed, (role, target, response.status)
