@@ -1,4 +1,4 @@
-"""A document of every kind of section as people write them, and one whole mail; the golden files are made of these."""
+"""Sample documents: one for every kind of section, and a whole email; the golden files are rendered from them."""
 
 from typing import Any
 

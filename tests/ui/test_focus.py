@@ -277,9 +277,9 @@ def keyboard_help(page: Page, ids: Ids) -> Locator:
 
 
 CASES = (
-    search, chip, heading, bulk, undo_bulk, question, drawer, card, move_section, duplicate_section, remove_section, undo_removal,
-    add_rule,
-    remove_rule, add_step, remove_step, undo_step_removal, invalid_form, send_reply, keyboard_help,
+    search, chip, heading, bulk, undo_bulk, question, drawer, card, move_section, duplicate_section, remove_section,
+    undo_removal, add_rule, remove_rule, add_step, remove_step, undo_step_removal, invalid_form, send_reply,
+    keyboard_help,
 )  # fmt: skip
 
 

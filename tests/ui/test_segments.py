@@ -1,4 +1,4 @@
-"""Segments as people make them: rules found by typing, counted as they change, held against people."""
+"""Segments in the browser: rules found by typing, counted as they change, and checked against contacts."""
 
 import re
 from collections.abc import Iterator
@@ -17,23 +17,23 @@ CITIES = ("Berlin", "Wien", "Berlin", "Lyon")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def filled(server: Server, api: Client) -> None:
-    """Forty people in four towns, half of them in a list, with orders of theirs."""
-    group = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
+def sample_contacts(server: Server, api: Client) -> None:
+    """Forty contacts in four cities, half of them in a list, some with orders."""
+    list_id = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
     for number in range(40):
-        person = {
+        fields = {
             "first_name": f"Person {number}", "email": f"p{number}@example.com",
-            "list_ids": [group] if number % 2 else [],
+            "list_ids": [list_id] if number % 2 else [],
             "data": {"city": CITIES[number % 4], "orders": number, "<b>odd</b>": number % 3 == 0},
         }  # fmt: skip
-        made = api.post("/contacts", person).expect(201)
+        contact = api.post("/contacts", fields).expect(201)
         if number % 5 == 0:
-            api.post("/events", {"event": "order_placed", "contact_id": made["id"], "data": {"total": number}})
+            api.post("/events", {"event": "order_placed", "contact_id": contact["id"], "data": {"total": number}})
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at one browser; any error on the console fails the module."""
+    """A page signed in as the owner; the module fails on any console error."""
     problems = Problems()
     opened = sign_in(new_page(browser, server.url, problems, width=1360))
     yield opened
@@ -41,26 +41,26 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def choose(page: Page, rule: Locator, words: str) -> None:
-    """Find a field by typing some of its words, with the keyboard alone."""
+def choose_field(page: Page, rule: Locator, query: str) -> None:
+    """Choose a field of a rule by typing, with the keyboard alone."""
     rule.locator(".find").first.focus()
     page.keyboard.press("Enter")
-    page.get_by_role("combobox", name="Search what to choose").fill(words)
+    page.get_by_role("combobox", name="Search what to choose").fill(query)
     page.keyboard.press("Enter")
 
 
 def total(page: Page) -> Locator:
-    """Return the line with the number of people."""
+    """Return the line with the number of contacts."""
     return page.locator("#f-total")
 
 
-def test_rules_are_found_counted_and_said(page: Page, api: Client) -> None:
-    """A field is found by typing; each change says who is meant and how many, each rule how many alone; it is kept."""
+def test_building_a_segment(page: Page, api: Client) -> None:
+    """Each change updates the sentence, the total and the count of each rule; the segment is saved."""
     page.goto("/segments/new")
     expect(total(page)).to_have_text("40 of 40 people")
     page.get_by_label("Name", exact=True).fill("Regulars in Berlin")
     first = page.locator("[data-rule]").first
-    choose(page, first, "city")
+    choose_field(page, first, "city")
     first.get_by_label("Value").fill("Berlin")
     expect(page.locator(".said")).to_have_text("People whose city is “Berlin”.")
     expect(total(page)).to_have_text("20 of 40 people, 50 %")
@@ -68,7 +68,7 @@ def test_rules_are_found_counted_and_said(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Add rule").click()
     second = page.locator("[data-rule]").nth(1)
     expect(second.locator(".find")).to_be_focused()
-    choose(page, second, "orders data")
+    choose_field(page, second, "orders data")
     second.get_by_label("How it is asked").select_option("gteq")
     second.get_by_label("Value").fill("20")
     expect(total(page)).to_have_text("10 of 40 people, 25 %")
@@ -78,16 +78,16 @@ def test_rules_are_found_counted_and_said(page: Page, api: Client) -> None:
     expect(page.locator("#sample tbody td[data-l=city]").first).to_have_text("Berlin")
     page.get_by_role("button", name="Create segment").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Regulars in Berlin")
-    made = api.get("/segments").expect(200)[0]
-    assert made["filters"] == [
+    segment = api.get("/segments").expect(200)[0]
+    assert segment["filters"] == [
         {"name": "contact_data.city", "predicate": "eq", "value": "Berlin"},
         {"name": "contact_data.orders", "predicate": "gteq", "value": 20},
     ]
-    assert made["contacts_count"] == 10
+    assert segment["contacts_count"] == 10
 
 
-def test_count_sample_check_and_branch_agree(page: Page, api: Client) -> None:
-    """Of every person of the sample, and of some others, page, API and a flow's branch say the same."""
+def test_page_api_and_split_agree(page: Page, api: Client) -> None:
+    """For contacts inside and outside, page, API and a flow's split give the same result."""
     filters = [
         {"name": "contact_data.city", "predicate": "in", "value": ["Berlin", "Lyon"]},
         {"name": "group", "predicate": "any", "value": [
@@ -103,22 +103,22 @@ def test_count_sample_check_and_branch_agree(page: Page, api: Client) -> None:
     inside = [int(href.rsplit("/", 1)[1]) for href in page.locator("#sample a.person").evaluate_all(
         "all => all.map(one => one.getAttribute('href'))")]  # fmt: skip
     assert len(inside) == 8
-    outside = [one["id"] for one in api.all("/contacts") if one["data"]["city"] == "Wien"][:1]
-    for contact in inside[:2] + outside:
-        expected = contact in inside
-        person = api.get(f"/contacts/{contact}").expect(200)
-        assert api.get(f"/segments/{row['id']}/explain", contact_id=contact).expect(200)["matches"] is expected
-        page.get_by_label("Name or address").fill(person["channels"][0]["value"])
-        page.locator(".hits button").filter(has_text=re.compile(f"{person['first_name']}$")).click()
-        said = "is in this segment." if expected else "is not in this segment."
-        expect(page.locator("#check [role=status]")).to_have_text(f"{person['first_name']} {said}")
+    outside = [contact_row["id"] for contact_row in api.all("/contacts") if contact_row["data"]["city"] == "Wien"][:1]
+    for contact_id in inside[:2] + outside:
+        expected = contact_id in inside
+        contact = api.get(f"/contacts/{contact_id}").expect(200)
+        assert api.get(f"/segments/{row['id']}/explain", contact_id=contact_id).expect(200)["matches"] is expected
+        page.get_by_label("Name or address").fill(contact["channels"][0]["value"])
+        page.locator(".hits button").filter(has_text=re.compile(f"{contact['first_name']}$")).click()
+        sentence = "is in this segment." if expected else "is not in this segment."
+        expect(page.locator("#check [role=status]")).to_have_text(f"{contact['first_name']} {sentence}")
         assert page.locator("#check > div > .answers > li").count() == 2
-        told: Any = api.post(f"/flows/{flow['id']}/simulate", {"contact_id": contact}).expect(200)
-        assert ("said_yes" in str(told)) is expected, told
+        simulation: Any = api.post(f"/flows/{flow['id']}/simulate", {"contact_id": contact_id}).expect(200)
+        assert ("said_yes" in str(simulation)) is expected, simulation
 
 
-def test_rules_are_moved_copied_and_grouped_by_keys(page: Page, api: Client) -> None:
-    """Arrows on the grip move a rule and say where it is; the menu copies; a removed rule gives the focus on."""
+def test_moving_and_grouping_rules(page: Page, api: Client) -> None:
+    """Rules are moved by keys and mouse, duplicated, removed and grouped; moves are announced."""
     filters = [{"name": name, "predicate": "present", "value": True} for name in ("first_name", "email", "country")]
     row = api.post("/segments", {"name": "Moved", "filters": filters}).expect(201)
     page.goto(f"/segments/{row['id']}")
@@ -126,7 +126,7 @@ def test_rules_are_moved_copied_and_grouped_by_keys(page: Page, api: Client) -> 
     rules.nth(2).locator("[data-grip]").focus()
     with page.expect_response("**/segments/rows"):
         page.keyboard.press("ArrowUp")
-    page.wait_for_timeout(100)  # until the new rows stand there, which must not take the words away
+    page.wait_for_timeout(100)  # until the new rows are there, which must not remove the announcement
     expect(page.locator("[data-moved]")).to_have_text("Rule is 2 of 3")
     expect(page.locator("#f-2 [data-grip]")).to_be_focused()
     rules.nth(0).get_by_role("button", name="More for this rule").click()
@@ -145,15 +145,15 @@ def test_rules_are_moved_copied_and_grouped_by_keys(page: Page, api: Client) -> 
     expect(page.locator(".rule.group .rule")).to_have_count(2)
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator(".toast")).to_contain_text("Saved")
-    kept = api.get(f"/segments/{row['id']}").expect(200)["filters"]
-    assert [one["name"] for one in kept] == ["country", "email", "first_name"]
+    saved_filters = api.get(f"/segments/{row['id']}").expect(200)["filters"]
+    assert [rule["name"] for rule in saved_filters] == ["country", "email", "first_name"]
 
 
-def test_a_rule_that_is_not_finished_is_told_at_its_place(page: Page) -> None:
-    """Saving says what is missing at the rule, keeps all that was typed, and nothing is made."""
+def test_an_incomplete_rule_is_an_error(page: Page) -> None:
+    """Saving shows the error at the rule and keeps all input."""
     page.goto("/segments/new")
     page.get_by_label("Name", exact=True).fill("Unfinished")
-    choose(page, page.locator("[data-rule]").first, "first name")
+    choose_field(page, page.locator("[data-rule]").first, "first name")
     expect(page.get_by_label("How it is asked")).to_be_visible()
     page.get_by_role("button", name="Create segment").click()
     expect(page.locator("[data-rule] .err")).to_contain_text("Fill this in")
@@ -161,33 +161,33 @@ def test_a_rule_that_is_not_finished_is_told_at_its_place(page: Page) -> None:
     expect(page.get_by_label("Value")).to_have_attribute("aria-invalid", "true")
 
 
-def test_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+def test_segments_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Rules are added, chosen, removed and saved with plain buttons."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     context.set_default_timeout(30_000)
-    bare = sign_in(context.new_page())
-    bare.goto("/segments/new")
-    bare.get_by_label("Name", exact=True).fill("Bare")
-    bare.locator("#f-n0-name").select_option("contact_list")
-    bare.get_by_role("button", name="Add rule").click()
-    bare.locator("#f-n0-value").select_option(label="Newsletter")
-    bare.get_by_role("button", name="Remove rule").last.click()
-    bare.get_by_role("button", name="Create segment").click()
-    assert bare.locator(".said").inner_text() == "People in Newsletter."
-    assert bare.locator("#f-total").inner_text() == "20 of 40 people, 50 %"
+    page = sign_in(context.new_page())
+    page.goto("/segments/new")
+    page.get_by_label("Name", exact=True).fill("Bare")
+    page.locator("#f-n0-name").select_option("contact_list")
+    page.get_by_role("button", name="Add rule").click()
+    page.locator("#f-n0-value").select_option(label="Newsletter")
+    page.get_by_role("button", name="Remove rule").last.click()
+    page.get_by_role("button", name="Create segment").click()
+    assert page.locator(".said").inner_text() == "People in Newsletter."
+    assert page.locator("#f-total").inner_text() == "20 of 40 people, 50 %"
     context.close()
     assert api.get("/segments").expect(200)[0]["contacts_count"] == 20
 
 
-def test_a_deleted_segment_comes_back_and_a_used_one_stays(page: Page, api: Client) -> None:
-    """Deleting offers to undo it; what needs a segment is named instead."""
+def test_deleting_a_segment(page: Page, api: Client) -> None:
+    """Deleting can be undone; a segment in use is not deleted, and its uses are named."""
     row = api.post("/segments", {"name": "Short lived"}).expect(201)
     page.goto(f"/segments/{row['id']}")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Short lived")
-    kept = int(page.url.rsplit("/", 1)[1])
-    api.post("/lists", {"name": "Its mirror", "segment_id": kept}).expect(201)
+    segment_id = int(page.url.rsplit("/", 1)[1])
+    api.post("/lists", {"name": "Its mirror", "segment_id": segment_id}).expect(201)
     page.reload()
     expect(page.locator(".banner")).to_contain_text("1 thing uses this segment")
     page.get_by_role("button", name="Delete").click()
@@ -195,8 +195,8 @@ def test_a_deleted_segment_comes_back_and_a_used_one_stays(page: Page, api: Clie
     page.get_by_role("link", name="Keep").click()
 
 
-def test_the_builder_is_accessible_and_fits_a_phone(page: Page, api: Client) -> None:
-    """With every kind of rule: no breach of WCAG 2.2 AA in either look, and no sideways scroll at 320 pixels."""
+def test_the_filter_builder_is_accessible(page: Page, api: Client) -> None:
+    """With every kind of rule axe finds no faults in either theme, and nothing scrolls sideways at 320 px."""
     filters: list[dict[str, Any]] = [
         {"name": "contact_list", "predicate": "in", "value": [1]},
         {"name": "contact_data.city", "predicate": "in", "value": ["Berlin", "Wien"]},
@@ -222,8 +222,8 @@ def test_the_builder_is_accessible_and_fits_a_phone(page: Page, api: Client) -> 
     assert faults_in_both_looks(page) == []
 
 
-def test_who_only_looks_is_offered_nothing_that_is_refused(browser: Browser, fresh_server: FreshServer) -> None:
-    """A viewer may ask and count, and has no button that keeps or deletes."""
+def test_a_viewer_sees_no_save_buttons(browser: Browser, fresh_server: FreshServer) -> None:
+    """A viewer can try rules, and has no button to save or delete."""
     server = fresh_server()
     row = server.client().post("/segments", {"name": "Seen"}).expect(201)
     server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=PASSWORD + "\n")

@@ -1,4 +1,4 @@
-"""How mail leaves, chosen in the browser: tried in the server's own words, in force at once, locked where fixed."""
+"""The email transport in the browser: testing the relay, saving it, and settings fixed by the environment."""
 
 import time
 import urllib.request
@@ -17,10 +17,10 @@ UNVERIFIED = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true", "CAMPANERO_EM
 SECRET = "a password of its own"
 
 
-def test_a_mail_server_is_connected_in_the_browser(
+def test_connecting_a_mail_server(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """Wrong ones are told at their field or in the server's words; the right one takes the next campaign."""
+    """Errors appear at their field or in the server's words; the saved relay is used by the next campaign."""
     server = fresh_server()
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings/sending")
@@ -40,8 +40,8 @@ def test_a_mail_server_is_connected_in_the_browser(
     page.get_by_label("Port", exact=True).fill(str(port))
     page.get_by_label("Encryption").select_option("none")
     page.get_by_role("button", name="Test the server").click()
-    told = page.get_by_role("status").filter(has_text=f"127.0.0.1:{port} cannot be reached")
-    expect(told).to_contain_text("connection refused, nothing is listening on this port. Check host and port")
+    status = page.get_by_role("status").filter(has_text=f"127.0.0.1:{port} cannot be reached")
+    expect(status).to_contain_text("connection refused, nothing is listening on this port. Check host and port")
     page.get_by_label("Server", exact=True).fill("nobody.invalid")
     page.get_by_role("button", name="Test the server").click()
     expect(page.get_by_role("status").filter(has_text="DNS does not know this host name")).to_be_visible()
@@ -63,15 +63,15 @@ def test_a_mail_server_is_connected_in_the_browser(
     assert not browser_problems.found
 
 
-def read(server: Server, path: str, cookie: str) -> str:
+def get_page(server: Server, path: str, cookie: str) -> str:
     """Return the text of a page."""
     request = urllib.request.Request(server.url + path, headers={"Cookie": cookie})
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        return str(answer.read().decode())
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return str(response.read().decode())
 
 
-def test_secrets_are_sealed_and_fixed_settings_stay(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """A password is in no page and not in the database; what the environment fixed cannot be changed on the page."""
+def test_secrets_and_fixed_settings(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """A password appears on no page and not in the database; a setting of the environment cannot be changed."""
     server = fresh_server(env={"CAMPANERO_EMAIL__TRANSPORT": "capture"})
     cookie = session_cookie(server, EMAIL)
     form = {
@@ -81,32 +81,36 @@ def test_secrets_are_sealed_and_fixed_settings_stay(fresh_server: FreshServer, s
         "email.relay.password": SECRET,
     }
     assert request_page(server, "POST", "/settings/sending", cookie, **form)[0] == 303
-    answer = read(server, "/settings/sending", cookie)
-    assert SECRET not in answer and "Kept. Type to replace it." in answer and "an environment variable" in answer
+    page_text = get_page(server, "/settings/sending", cookie)
+    assert (
+        SECRET not in page_text and "Kept. Type to replace it." in page_text and "an environment variable" in page_text
+    )
     assert server.client().get("/account").expect(200)["transport"]["email"] == "capture"
     for path in server.data.iterdir():
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
     assert SECRET not in server.output
 
-    # The password goes to nobody but the server it was written for, whoever asks
-    elsewhere = form | {"email.relay.port": str(smtp_server.port), "email.relay.tls": "none"}
-    elsewhere["email.relay.password"] = ""
+    # The stored password is sent to no other server than the one it was entered for
+    other_server = form | {"email.relay.port": str(smtp_server.port), "email.relay.tls": "none"}
+    other_server["email.relay.password"] = ""
     for path in ("/settings/sending/test", "/welcome/mail/test", "/settings/sending"):
-        assert request_page(server, "POST", path, cookie, **elsewhere)[0] == 422, path
+        assert request_page(server, "POST", path, cookie, **other_server)[0] == 422, path
     server.cli("account", "add", "Other")
     server.cli("user", "add", "--email", "b@example.org", "--account", "2", stdin=f"{PASSWORD}\n")
-    other = session_cookie(server, "b@example.org")
-    assert request_page(server, "POST", "/settings/sending/test", other, **elsewhere)[0] == 403
+    other_cookie = session_cookie(server, "b@example.org")
+    assert request_page(server, "POST", "/settings/sending/test", other_cookie, **other_server)[0] == 403
     assert smtp_server.connections == 0
     assert (
-        request_page(server, "POST", "/settings/sending/test", cookie, **elsewhere | {"email.relay.password": "x"})[0]
+        request_page(server, "POST", "/settings/sending/test", cookie, **other_server | {"email.relay.password": "x"})[
+            0
+        ]
         == 200
     )
     assert smtp_server.connections == 1
 
 
-def test_a_change_in_the_middle_of_a_send(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Senders are exchanged while a campaign is under way: everybody gets it once, from the one server or the other."""
+def test_changing_the_relay_during_a_send(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """When the relay changes during a campaign, each recipient gets it once, from one relay or the other."""
     other = SmtpServer().start()
     try:
         server = fresh_server(env=UNVERIFIED | {"CAMPANERO_EMAIL__RATE_PER_SECOND": "40"})
@@ -119,14 +123,14 @@ def test_a_change_in_the_middle_of_a_send(fresh_server: FreshServer, smtp_server
             == 303
         )
         api = server.give_address().client()
-        made = send(api, create_list(api, 90))
+        campaign = send(api, create_list(api, 90))
         while len(other.messages) < 10:
             time.sleep(0.02)
         change = form | {"email.relay.port": str(smtp_server.port)}
         assert request_page(server, "POST", "/settings/sending", cookie, **change)[0] == 303
-        stats = completed(api, made)["stats"]
-        taken = [message.to for message in (*other.messages, *smtp_server.messages)]
-        assert (stats["sent"], len(taken), len(set(taken))) == (90, 90, 90)
+        stats = completed(api, campaign)["stats"]
+        recipients = [message.to for message in (*other.messages, *smtp_server.messages)]
+        assert (stats["sent"], len(recipients), len(set(recipients))) == (90, 90, 90)
         assert smtp_server.messages and other.messages
     finally:
         other.stop()

@@ -1,4 +1,4 @@
-"""Who may not change settings sees what they are, in fields that nobody takes for ones to type into."""
+"""Settings as read-only pages for users who may not change them."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tests.kit.server import PASSWORD, Server
 
 @pytest.fixture(scope="module")
 def author(browser: Browser, server: Server) -> Iterator[Page]:
-    """Somebody who writes, signed in."""
+    """A page signed in as an author."""
     server.cli("user", "add", "--email", "author@example.org", "--role", "author", stdin=PASSWORD + "\n")
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems), "author@example.org")
@@ -22,8 +22,8 @@ def author(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("path", ["/settings", "/settings/consent", "/settings/sending", "/brand"])
-def test_nothing_there_looks_like_to_be_changed(author: Page, path: str) -> None:
-    """Each field is off and drawn so, no button would be refused, and a line says who changes it; in both looks."""
+def test_read_only_settings(author: Page, path: str) -> None:
+    """Each field is disabled and looks so, there is no save button, and a banner says who may change it."""
     page = author
     page.goto(path)
     expect(page.locator("main .banner.info")).to_contain_text("Owners and admins")
@@ -33,10 +33,10 @@ def test_nothing_there_looks_like_to_be_changed(author: Page, path: str) -> None
     field = page.locator("main .input:visible").first
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
-        drawn = "getComputedStyle(one).backgroundColor"
-        there = field.evaluate(f"one => [{drawn}, (one.closest('fieldset').disabled = false, {drawn})]")
+        background = "getComputedStyle(one).backgroundColor"
+        colors = field.evaluate(f"one => [{background}, (one.closest('fieldset').disabled = false, {background})]")
         field.evaluate("one => { one.closest('fieldset').disabled = true; }")
-        assert there[0] != there[1], (theme, there)
+        assert colors[0] != colors[1], (theme, colors)
     page.emulate_media(color_scheme=None)
     assert axe.faults_in_both_looks(page) == []
     shoot(page, f"looked-at{path.replace('/', '-')}")

@@ -1,4 +1,4 @@
-"""Who is signed out, offline or refused in the middle of something loses nothing that they typed, and is told why."""
+"""Being signed out, offline or rejected while working: typed text is kept, and the page says what happened."""
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
@@ -11,12 +11,12 @@ from tests.kit.server import EMAIL, PASSWORD, Server
 
 @pytest.fixture(scope="module")
 def contact(api: Client) -> int:
-    """Somebody who is being edited."""
+    """The id of a contact."""
     return int(api.post("/contacts", {"email": "a@example.org", "first_name": "Ann"}).expect(201)["id"])
 
 
-def _back(page: Page, stays: bool = False) -> None:
-    """Sign in in the dialog that stands over the page, and comes back where it asked for something before."""
+def _sign_in_dialog(page: Page, stays: bool = False) -> None:
+    """Sign in in the dialog over the page; with `stays`, another dialog is open afterwards."""
     box = page.get_by_role("dialog").filter(has_text="You were signed out")
     box.get_by_label("Email").fill(EMAIL)
     box.get_by_label("Password").fill(PASSWORD)
@@ -25,18 +25,18 @@ def _back(page: Page, stays: bool = False) -> None:
     expect(page.get_by_role("dialog")).to_have_count(1 if stays else 0)
 
 
-def _break(route: Route) -> None:
-    """Return as the server does in whose code something broke."""
+def _respond_500(route: Route) -> None:
+    """Respond with the error page of a server fault."""
     headers = {"hx-retarget": "#dialog", "hx-reswap": "innerHTML", "content-type": "text/html"}
-    words = "<div data-trouble><h2>Something broke</h2><button commandfor=dialog command=close>Back</button></div>"
-    route.fulfill(status=500, headers=headers, body=words)
+    body = "<div data-trouble><h2>Something broke</h2><button commandfor=dialog command=close>Back</button></div>"
+    route.fulfill(status=500, headers=headers, body=body)
 
 
-def test_nothing_typed_is_lost(server: Server, api: Client, contact: int, browser: Browser) -> None:
-    """Signed out: one signs in over the page, and goes on; offline and a server that broke are told on it."""
-    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+def test_typed_text_survives_errors_and_sign_in(server: Server, api: Client, contact: int, browser: Browser) -> None:
+    """Forms, dialogs and the editor keep typed text while offline, after a server error and after signing in again."""
+    campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
     design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Hi"}}]}
-    template = api.post("/templates", {"name": "T", "design": design}).expect(201)["id"]
+    template_id = api.post("/templates", {"name": "T", "design": design}).expect(201)["id"]
     problems = Problems()
     problems.allow("ViewTransition|status of 401|ERR_INTERNET_DISCONNECTED|Failed to fetch|status of 500")
     page = sign_in(new_page(browser, server.url, problems))
@@ -47,59 +47,59 @@ def test_nothing_typed_is_lost(server: Server, api: Client, contact: int, browse
     save.click()
     expect(page.get_by_role("alert")).to_contain_text("No answer from the server")
     page.context.set_offline(False)
-    page.route(f"**/contacts/{contact}", _break, times=1)
+    page.route(f"**/contacts/{contact}", _respond_500, times=1)
     save.click()
     page.get_by_role("dialog").get_by_text("Back").click()
     page.context.clear_cookies()
     save.click()
-    _back(page)
+    _sign_in_dialog(page)
     expect(name).to_have_value("Anna Maria")
     save.click()
     page.wait_for_url(f"**/contacts/{contact}")
     assert api.get(f"/contacts/{contact}").json["first_name"] == "Anna Maria"
 
-    page.goto(f"/campaigns/{campaign}?open=from")
+    page.goto(f"/campaigns/{campaign_id}?open=from")
     page.context.clear_cookies()
     page.get_by_label("Subject", exact=True).fill("Autumn")
-    _back(page)
-    api.wait(f"/campaigns/{campaign}", lambda row: row["template"]["subject"] == "Autumn")
+    _sign_in_dialog(page)
+    api.wait(f"/campaigns/{campaign_id}", lambda row: row["template"]["subject"] == "Autumn")
     page.get_by_role("link", name="Send test").click()
     to, send = page.get_by_label("To", exact=True), page.get_by_role("button", name="Send test")
     to.fill("ann@")
-    page.route("**/test", _break, times=1)
+    page.route("**/test", _respond_500, times=1)
     send.click()
     page.get_by_role("dialog").get_by_text("Back").click()
     expect(to).to_have_value("ann@")
     expect(send).to_be_focused()
     page.context.clear_cookies()
     send.click()
-    _back(page, stays=True)
+    _sign_in_dialog(page, stays=True)
     expect(to).to_have_value("ann@")
     send.click()
     expect(page.get_by_role("dialog")).to_contain_text("ann@ is not an address")
 
     with page.expect_response("**/presence"):
-        page.goto(f"/templates/{template}/edit?s=s1")
+        page.goto(f"/templates/{template_id}/edit?s=s1")
     page.context.clear_cookies()
     page.locator("#inspector").get_by_role("textbox").first.fill("Hello again")
-    _back(page)
-    api.wait(f"/templates/{template}", lambda row: "Hello again" in str(row["design"]))
+    _sign_in_dialog(page)
+    api.wait(f"/templates/{template_id}", lambda row: "Hello again" in str(row["design"]))
     page.context.close()
     assert problems.found == []
 
 
-def test_who_signs_in_is_not_asked_anew_meanwhile(api: Client, server: Server, browser: Browser) -> None:
-    """What else is refused keeps its hands off the question somebody answers, and is saved with the rest afterwards."""
-    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+def test_the_sign_in_dialog_is_not_replaced(api: Client, server: Server, browser: Browser) -> None:
+    """Further rejected requests do not replace the open dialog, and all changes are saved after signing in."""
+    campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
     problems = Problems()
     problems.allow("ViewTransition|status of 401")
     page = sign_in(new_page(browser, server.url, problems))
-    page.goto(f"/campaigns/{campaign}?open=from")
+    page.goto(f"/campaigns/{campaign_id}?open=from")
     page.context.clear_cookies()
     page.get_by_label("Subject", exact=True).fill("Autumn")
     box = page.get_by_role("dialog")
     box.get_by_label("Email").fill(EMAIL)
-    with page.expect_response(lambda answer: answer.status == 401):
+    with page.expect_response(lambda response: response.status == 401):
         page.locator("#card-from form").dispatch_event("change", {"bubbles": True})
     page.wait_for_timeout(200)
     expect(box.get_by_label("Email")).to_have_value(EMAIL)
@@ -109,25 +109,25 @@ def test_who_signs_in_is_not_asked_anew_meanwhile(api: Client, server: Server, b
     box.get_by_label("Password").fill(PASSWORD)
     box.get_by_label("Password").press("Enter")
     expect(box).to_have_count(0)
-    api.wait(f"/campaigns/{campaign}", lambda row: row["template"]["subject"] == "Autumn")
+    api.wait(f"/campaigns/{campaign_id}", lambda row: row["template"]["subject"] == "Autumn")
     expect(page.locator("#saved-text")).not_to_contain_text("Not")
     page.context.close()
     assert problems.found == []
 
 
-def test_the_drawer_waits_until_somebody_signed_in(api: Client, server: Server, browser: Browser) -> None:
-    """The question is the page's own; the link works afterwards."""
+def test_a_drawer_after_being_signed_out(api: Client, server: Server, browser: Browser) -> None:
+    """A drawer's link opens the sign-in dialog, and works after signing in."""
     design = {"sections": [{"id": "s1", "type": "heading", "props": {"text": "Hi"}}]}
-    template = api.post("/templates", {"name": "Drawn", "design": design}).expect(201)["id"]
+    template_id = api.post("/templates", {"name": "Drawn", "design": design}).expect(201)["id"]
     problems = Problems()
     problems.allow("ViewTransition|status of 401")
     page = sign_in(new_page(browser, server.url, problems))
     with page.expect_response("**/presence"):
-        page.goto(f"/templates/{template}/edit?s=s1")
+        page.goto(f"/templates/{template_id}/edit?s=s1")
     page.context.clear_cookies()
     page.get_by_role("button", name="More").first.click()
     page.get_by_role("link", name="History").click()
-    _back(page)
+    _sign_in_dialog(page)
     page.get_by_role("button", name="More").first.click()
     page.get_by_role("link", name="History").click()
     expect(page.locator("#drawer")).to_contain_text("History")
@@ -135,45 +135,49 @@ def test_the_drawer_waits_until_somebody_signed_in(api: Client, server: Server, 
     assert problems.found == []
 
 
-def test_the_menu_of_merge_tags_asks_who_it_is(api: Client, server: Server, browser: Browser) -> None:
-    """Nothing of the sign-in page lands in the page; signed in again, the menu opens."""
-    campaign = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+def test_the_merge_tag_menu_after_being_signed_out(api: Client, server: Server, browser: Browser) -> None:
+    """The menu opens the sign-in dialog, and works after signing in."""
+    campaign_id = api.post("/campaigns", {"name": "Letter"}).expect(201)["id"]
     problems = Problems()
     problems.allow("ViewTransition|status of 401")
     page = sign_in(new_page(browser, server.url, problems))
-    page.goto(f"/campaigns/{campaign}?open=from")
+    page.goto(f"/campaigns/{campaign_id}?open=from")
     page.context.clear_cookies()
     pick = page.get_by_role("button", name="Insert a merge tag").first
     pick.click()
-    _back(page)
+    _sign_in_dialog(page)
     pick.click()
     expect(page.get_by_label("Find a merge tag")).to_be_visible()
     page.context.close()
     assert problems.found == []
 
 
-def test_a_form_without_javascript_comes_back(server: Server, contact: int) -> None:
-    """A plain form that was sent without a session is carried through sign-in, without what is secret in it."""
+def test_a_form_is_restored_after_sign_in(server: Server, contact: int) -> None:
+    """Without JavaScript a form's values are carried through the sign-in, except secrets; forged ones are ignored."""
     owner = Visitor(server, EMAIL)
-    good, owner.cookie = owner.cookie, ""
+    session, owner.cookie = owner.cookie, ""
     typed = {"first_name": 'Anna "M"', "list_ids": ["1", "2"], "smtp_password": "hush hush"}
-    asked = owner.send("POST", f"/contacts/{contact}", typed)
-    assert asked.status == 401 and "hush hush" not in asked.text and "You were signed out" in asked.text
+    sign_in_page = owner.send("POST", f"/contacts/{contact}", typed)
+    assert (
+        sign_in_page.status == 401
+        and "hush hush" not in sign_in_page.text
+        and "You were signed out" in sign_in_page.text
+    )
     text = '[["first_name","Anna \\"M\\""],["list_ids","1"],["list_ids","2"]]'
     form = {"email": EMAIL, "password": PASSWORD, "path": f"/contacts/{contact}", "typed": text, "next": "/contacts"}
-    back = owner.send("POST", "/login", form)
-    assert back.status == 200 and "set-cookie" in back.headers
-    assert f'action="/contacts/{contact}"' in back.text and 'value="Anna &#34;M&#34;"' in back.text
-    assert back.text.count('name="list_ids"') == 2
-    for path, told in (("https://x.example/", "[]"), ("//x.example", text), ("/contacts", '{"a":1}')):
-        assert "x.example" not in owner.send("POST", "/login", form | {"path": path, "typed": told}).text
-    owner.cookie = good
+    restored = owner.send("POST", "/login", form)
+    assert restored.status == 200 and "set-cookie" in restored.headers
+    assert f'action="/contacts/{contact}"' in restored.text and 'value="Anna &#34;M&#34;"' in restored.text
+    assert restored.text.count('name="list_ids"') == 2
+    for path, forged in (("https://x.example/", "[]"), ("//x.example", text), ("/contacts", '{"a":1}')):
+        assert "x.example" not in owner.send("POST", "/login", form | {"path": path, "typed": forged}).text
+    owner.cookie = session
 
 
-def test_a_refusal_does_not_take_the_page_away(server: Server) -> None:
-    """What a part cannot do is told in the page's dialog, in words."""
+def test_errors_of_partial_requests_open_a_dialog(server: Server) -> None:
+    """An error of an htmx request is shown in the page's dialog."""
     owner = Visitor(server, EMAIL)
     headers = {"Cookie": owner.cookie, "Sec-Fetch-Site": "same-origin", "HX-Request": "true", "HX-Target": "form#x"}
-    answer = owner.api.request("POST", "/segments/987654321", b"", headers)
-    assert (answer.status, answer.headers["hx-retarget"]) == (404, "#dialog")
-    assert "There is nothing here" in answer.text and "<html" not in answer.text
+    response = owner.api.request("POST", "/segments/987654321", b"", headers)
+    assert (response.status, response.headers["hx-retarget"]) == (404, "#dialog")
+    assert "There is nothing here" in response.text and "<html" not in response.text

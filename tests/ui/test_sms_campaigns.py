@@ -1,4 +1,4 @@
-"""A campaign of SMS in the browser: its composer shows the text and what it takes, and asks for no subject."""
+"""SMS campaigns in the browser: the composer shows the text and its parts, and has no subject."""
 
 from playwright.sync_api import Page, expect
 
@@ -8,33 +8,33 @@ from ui import formats
 
 
 def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) -> None:
-    """The text in a frame, the parts beside it, a review with both; a template of SMS takes tests to numbers."""
+    """Composer and review show text, parts and sender; an SMS template sends tests to numbers."""
     api.patch("/account", {"sms_opt_out_hint": "STOP to leave", "sms_from": "+15005550006"}).expect(200)
-    group = api.post("/lists", {"name": "Phones"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Phones"}).expect(201)["id"]
     for index, name in enumerate(("Ann", "François")):
-        body = {"phone": f"+1415555010{index}", "first_name": name, "list_ids": [group]}
+        body = {"phone": f"+1415555010{index}", "first_name": name, "list_ids": [list_id]}
         api.post("/contacts", body).expect(201)
     text = {"body": "Bakery: hi {{ first_name }}, <b>fresh</b>\nbread: https://bakery.example/menu?a=1&b=2 " + "x" * 60}
-    asked = {"name": "Bread", "channel": "sms", "template_attributes": text,
-             "trigger_attributes": {"contact_list_id": group}}  # fmt: skip
-    made = api.post("/campaigns", asked).expect(201)["id"]
+    request = {"name": "Bread", "channel": "sms", "template_attributes": text,
+             "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
+    campaign_id = api.post("/campaigns", request).expect(201)["id"]
     page = browser_page
-    page.goto(f"{server.url}/campaigns/{made}?open=content")
+    page.goto(f"{server.url}/campaigns/{campaign_id}?open=content")
 
     expect(page.locator("#rehearsal")).to_contain_text("4 parts for 2 people", timeout=15_000)
     expect(page.locator(".handset .bubble")).to_contain_text("Bakery: hi Ann, <b>fresh</b>")
     expect(page.locator("#composer")).to_contain_text("From +15005550006")
     expect(page.get_by_label("Subject")).to_have_count(0)
-    page.goto(f"{server.url}/campaigns/{made}/send")
+    page.goto(f"{server.url}/campaigns/{campaign_id}/send")
     expect(page.locator("main")).to_contain_text("Send to 2 people?")
     expect(page.locator("main")).to_contain_text("+15005550006")
     page.goto(f"{server.url}/campaigns")
     expect(page.locator("#rows")).to_contain_text("SMS · Bakery: hi")
 
-    template = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Bakery: open"}).expect(201)["id"]
+    template_id = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Bakery: open"}).expect(201)["id"]
     page.goto(f"{server.url}/templates")
     expect(page.locator("#rows")).to_contain_text("Note")
-    page.goto(f"{server.url}/templates/{template}/edit")
+    page.goto(f"{server.url}/templates/{template_id}/edit")
     expect(page.get_by_label("Text of the SMS")).to_have_text("Bakery: open")
     page.get_by_label("To", exact=True).fill("+1 500 555 0001, nobody")
     page.get_by_role("button", name="Send test").click()
@@ -44,12 +44,12 @@ def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) ->
     expect(page.locator("body")).to_contain_text("A test is on its way to +15005550001")
 
 
-def test_an_sms_from_scratch(browser_page: Page, server: Server, api: Client) -> None:
-    """Begun, written and weighed: characters, alphabet and what forces it, parts for everybody, and the phone."""
+def test_writing_an_sms_campaign(browser_page: Page, server: Server, api: Client) -> None:
+    """While writing, alphabet, non-GSM characters, parts of all recipients and the phone preview are shown."""
     api.patch("/account", {"sms_opt_out_hint": "STOP to leave", "sms_from": "+15005550006"}).expect(200)
-    group = api.post("/lists", {"name": "Guests"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Guests"}).expect(201)["id"]
     for index, name in enumerate(("Ann", "Bo", "Maximiliane")):
-        body = {"phone": f"+1415555020{index}", "first_name": name, "list_ids": [group]}
+        body = {"phone": f"+1415555020{index}", "first_name": name, "list_ids": [list_id]}
         api.post("/contacts", body).expect(201)
     page = browser_page
     page.goto(f"{server.url}/campaigns")
@@ -61,7 +61,7 @@ def test_an_sms_from_scratch(browser_page: Page, server: Server, api: Client) ->
     page.locator("#card-content summary").click()
     text = page.get_by_label("Text of the SMS")
     text.fill("Bakery: hi {{ first_name }}, " + "x" * 124)
-    # Who is called Maximiliane gets a character too many for one part: everybody's was made to know that
+    # The name Maximiliane needs a second part, which is known once all recipients are rendered
     expect(page.locator("#sms-meter")).to_contain_text("short alphabet")
     expect(page.locator("#sms-meter")).to_contain_text("2 get 1 part, 1 gets 2 parts = 4 parts", timeout=20_000)
     expect(page.locator(".handset .bubble")).to_contain_text("hi Ann, xxx")
@@ -75,30 +75,38 @@ def test_an_sms_from_scratch(browser_page: Page, server: Server, api: Client) ->
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
 
 
-def test_long_words_stay_inside(browser_page: Page, server: Server, api: Client) -> None:
-    """Names, lists and texts without a space widen no page of a phone, and an opened SMS of a thread is seen."""
-    long = "Donaudampfschifffahrt" * 9
-    group = api.post("/lists", {"name": long}).expect(201)["id"]
-    person = api.post("/contacts", {"phone": "+14155550177", "first_name": long, "list_ids": [group]}).expect(201)["id"]
-    asked = {"name": long, "channel": "sms", "template_attributes": {"body": long},
-             "trigger_attributes": {"contact_list_id": group}}  # fmt: skip
-    made = api.post("/campaigns", asked).expect(201)["id"]
+def test_long_words_on_a_phone(browser_page: Page, server: Server, api: Client) -> None:
+    """Names and texts without spaces do not widen a page on a phone; a selected SMS is scrolled into view."""
+    long_word = "Donaudampfschifffahrt" * 9
+    list_id = api.post("/lists", {"name": long_word}).expect(201)["id"]
+    contact_id = api.post(
+        "/contacts", {"phone": "+14155550177", "first_name": long_word, "list_ids": [list_id]}
+    ).expect(201)["id"]
+    request = {"name": long_word, "channel": "sms", "template_attributes": {"body": long_word},
+             "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
+    campaign_id = api.post("/campaigns", request).expect(201)["id"]
     for number in range(9):
-        single = {"channel": "sms", "to": "+14155550177", "body": f"{number} {long}"}
-        last = api.post("/messages", single).expect(201)["id"]
-    [row] = api.wait("/capture", bool, message_id=last)
+        single = {"channel": "sms", "to": "+14155550177", "body": f"{number} {long_word}"}
+        message_id = api.post("/messages", single).expect(201)["id"]
+    [row] = api.wait("/capture", bool, message_id=message_id)
     page = browser_page
     page.set_viewport_size({"width": 375, "height": 800})
-    pages = ("campaigns", f"campaigns/{made}?open=content", f"campaigns/{made}/send", f"contacts/{person}", "inbox")
+    pages = (
+        "campaigns",
+        f"campaigns/{campaign_id}?open=content",
+        f"campaigns/{campaign_id}/send",
+        f"contacts/{contact_id}",
+        "inbox",
+    )
     for path in (*pages, f"inbox/{row['id']}"):
         page.goto(f"{server.url}/{path}")
         assert page.evaluate("document.documentElement.scrollWidth") == 375, path
     expect(page.locator(".bubble[aria-current]")).to_be_in_viewport()
 
 
-def test_words_in_the_middle_of_a_sentence() -> None:
-    """They begin small, and what is in capitals stays so."""
-    said = ("Answered STOP", "SMS skipped", "No number that SMS go to", "")
-    assert [formats.uncapitalize(text) for text in said] == [
+def test_uncapitalize() -> None:
+    """The first letter becomes lower-case, except in words in capitals."""
+    texts = ("Answered STOP", "SMS skipped", "No number that SMS go to", "")
+    assert [formats.uncapitalize(text) for text in texts] == [
         "answered STOP", "SMS skipped", "no number that SMS go to", "",
     ]  # fmt: skip

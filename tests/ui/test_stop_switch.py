@@ -1,4 +1,4 @@
-"""The stop switch on the pages: who may turn it, and what every page says while it is turned."""
+"""The stop switch on the pages: who may use it, and the banner on every page."""
 
 import re
 
@@ -10,8 +10,8 @@ from tests.kit.server import PASSWORD
 from tests.ui.test_roles import request_page, session_cookie
 
 
-def test_stop_and_let_go(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
-    """A click stops with a reason, every page says so, another click lets go; the file says itself."""
+def test_stopping_and_resuming(browser: Browser, fresh_server: FreshServer, browser_problems: Problems) -> None:
+    """A button stops sending with a reason that every page shows, another resumes; a STOP file is shown too."""
     server = fresh_server()
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/settings")
@@ -35,8 +35,8 @@ def test_stop_and_let_go(browser: Browser, fresh_server: FreshServer, browser_pr
     assert not browser_problems.found
 
 
-def test_only_owners_and_admins_turn_it(fresh_server: FreshServer) -> None:
-    """An editor who posts the form is refused, an admin is not."""
+def test_access_to_the_stop_switch(fresh_server: FreshServer) -> None:
+    """An editor gets a 403 for the form, an admin does not."""
     server = fresh_server()
     for role, status in (("editor", 403), ("admin", 303)):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")

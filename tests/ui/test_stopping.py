@@ -1,4 +1,4 @@
-"""While the service ends it takes nothing new: pages say so, nothing typed is lost, and who opts out has left."""
+"""Pages while the service stops: they say so, keep typed text, and opt-outs are still stored."""
 
 import signal
 from urllib.parse import urlsplit
@@ -11,32 +11,32 @@ from tests.kit.https import wait_until
 from tests.kit.recipients import UNLIMITED, completed, crowd, send
 from tests.kit.smtp import SmtpServer
 
-_SAID = "Campanero is stopping"
-_EXPECTED = "status of 503|ERR_CONNECTION|Failed to fetch|ViewTransition"
+_HEADING = "Campanero is stopping"
+_EXPECTED_PROBLEMS = "status of 503|ERR_CONNECTION|Failed to fetch|ViewTransition"
 
 
-def _told_on_pages(page: Page, stranger: Page) -> None:
-    """Whoever asks for a page is told, signed in or not, and it looks like all others."""
-    for one, name in ((page, "stopping"), (stranger, "stopping_signed_out")):
-        said = one.goto("/campaigns")
-        assert said is not None and said.status == 503 and said.headers["retry-after"] == "5"
-        expect(one.get_by_role("heading", level=1)).to_have_text(_SAID)
-        color = one.evaluate("getComputedStyle(document.querySelector('.btn.primary')).backgroundColor")
+def _check_stopping_page(page: Page, anonymous: Page) -> None:
+    """Check that pages return a styled 503 page, signed in or not."""
+    for tab, name in ((page, "stopping"), (anonymous, "stopping_signed_out")):
+        response = tab.goto("/campaigns")
+        assert response is not None and response.status == 503 and response.headers["retry-after"] == "5"
+        expect(tab.get_by_role("heading", level=1)).to_have_text(_HEADING)
+        color = tab.evaluate("getComputedStyle(document.querySelector('.btn.primary')).backgroundColor")
         assert color != "rgba(0, 0, 0, 0)"
-        shoot(one, name)
+        shoot(tab, name)
 
 
-def _kept_in_a_form(form: Page) -> None:
+def _check_form_dialog(form: Page) -> None:
     form.get_by_label("First name").fill("Anna")
     form.get_by_role("button", name="Save", exact=True).last.click()
     box = form.get_by_role("dialog")
-    expect(box.get_by_role("heading")).to_have_text(_SAID)
+    expect(box.get_by_role("heading")).to_have_text(_HEADING)
     shoot(form, "stopping_dialog")
     box.get_by_role("button", name="Back to the page").click()
     expect(form.get_by_label("First name")).to_have_value("Anna")
 
 
-def _tried_again(composer: Page) -> None:
+def _check_composer_retries(composer: Page) -> None:
     composer.get_by_role("textbox", name="Subject").fill("After")
     expect(composer.locator("#saved-text")).to_have_text("Not saved: the server takes nothing now, trying again")
     expect(composer.locator("#saved .icon")).to_be_hidden()
@@ -44,21 +44,23 @@ def _tried_again(composer: Page) -> None:
     shoot(composer, "stopping_composer")
 
 
-def test_pages_while_the_service_ends(
+def test_pages_while_the_service_stops(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
-    """An open conversation holds the end; until it is over there are a page, a dialog, and an opt-out that counts."""
+    """Until an open SMTP transaction ends, pages return 503, forms keep their text, and an opt-out is stored."""
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
     api = server.client(validate=False)
     crowd(api, 1)
     completed(api, send(api, 1))
-    leave = urlsplit((smtp_server.messages[0].header("List-Unsubscribe") or "").split("<")[-1].strip(">")).path
-    draft = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
-    browser_problems.allow(_EXPECTED)
+    unsubscribe_path = urlsplit(
+        (smtp_server.messages[0].header("List-Unsubscribe") or "").split("<")[-1].strip(">")
+    ).path
+    campaign_url = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
+    browser_problems.allow(_EXPECTED_PROBLEMS)
     page = sign_in(new_page(browser, server.url, browser_problems))
-    form, composer, stranger = page.context.new_page(), page.context.new_page(), browser.new_page(base_url=server.url)
+    form, composer, anonymous = page.context.new_page(), page.context.new_page(), browser.new_page(base_url=server.url)
     form.goto("/contacts/1/edit")
-    composer.goto(f"{draft}?open=from")
+    composer.goto(f"{campaign_url}?open=from")
     gate = smtp_server.rules.hold("data", times=1)
     send(api, 1)
     gate.wait_reached()
@@ -67,22 +69,22 @@ def test_pages_while_the_service_ends(
     wait_until(lambda: api.get("/account").status == 503)
 
     assert api.get("/account").json["code"] == "unavailable"
-    _told_on_pages(page, stranger)
-    _kept_in_a_form(form)
-    _tried_again(composer)
+    _check_stopping_page(page, anonymous)
+    _check_form_dialog(form)
+    _check_composer_retries(composer)
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert api.request("POST", leave, b"List-Unsubscribe=One-Click", headers).status == 200
+    assert api.request("POST", unsubscribe_path, b"List-Unsubscribe=One-Click", headers).status == 200
     gate.release()
     server.stop()
     server.start()
 
-    api.wait(draft, lambda row: row["template"]["subject"] == "After")
+    api.wait(campaign_url, lambda row: row["template"]["subject"] == "After")
     expect(composer.locator("#saved-text")).to_contain_text("Saved")
     assert api.get("/contacts/1").expect(200)["channels"][0]["opted_out_by"] == "recipient"
     form.get_by_role("button", name="Save", exact=True).last.click()
     expect(form.locator(".toast")).to_contain_text("Saved")
     page.get_by_role("link", name="Try again").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Campaigns")
-    stranger.close()
+    anonymous.close()
     page.context.close()
     assert not browser_problems.found

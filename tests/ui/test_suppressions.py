@@ -1,4 +1,4 @@
-"""The pages of addresses that get no mail: looked up, added and lifted, with the evidence in sight."""
+"""The suppression list pages: searching, adding and lifting suppressions."""
 
 import re
 
@@ -9,10 +9,10 @@ from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
 
-def test_added_found_and_lifted(browser_page: Page, api: Client) -> None:
-    """From the empty list: an address is added with a note, found by a part of it, and lifted for a reason."""
+def test_adding_and_lifting_a_suppression(browser_page: Page, api: Client) -> None:
+    """An address is suppressed with a note, found by a part of it, and lifted with a reason."""
     page = browser_page
-    person = api.post("/contacts", {"email": "never@example.org", "first_name": "Nora"}).expect(201)
+    contact = api.post("/contacts", {"email": "never@example.org", "first_name": "Nora"}).expect(201)
     page.goto("/contacts")
     page.get_by_role("link", name="Do not send").click()
     expect(page.get_by_role("heading", name="Nobody is on this list")).to_be_visible()
@@ -27,7 +27,7 @@ def test_added_found_and_lifted(browser_page: Page, api: Client) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Never@example.org")
     expect(page.get_by_text("Agreed to receive messages")).to_be_visible()
     expect(page.get_by_text("Put on this list")).to_be_visible()
-    assert api.get(f"/contacts/{person['id']}").expect(200)["channels"][0]["suppression_reason"] == "manual"
+    assert api.get(f"/contacts/{contact['id']}").expect(200)["channels"][0]["suppression_reason"] == "manual"
 
     for number in range(8):
         reason = ("hard_bounce", "complaint", "soft_bounce")[number % 3]
@@ -48,13 +48,13 @@ def test_added_found_and_lifted(browser_page: Page, api: Client) -> None:
     page.get_by_role("button", name="Lift").click()
     expect(page).to_have_url(re.compile("/contacts/suppressions$"))
     expect(page.get_by_text("Lifted. This address may get mail again.")).to_be_visible()
-    [lifted, *_] = api.get(f"/contacts/{person['id']}/consents").expect(200)
+    [lifted, *_] = api.get(f"/contacts/{contact['id']}/consents").expect(200)
     assert (lifted["act"], lifted["source"]) == ("lifted", "ui")
     assert lifted["data"] == {"reason": "manual", "note": "They wrote to us"}
 
 
-def test_an_end_and_an_erased_one(browser_page: Page, api: Client) -> None:
-    """A block by hand may end at a day; an erased address shows no address and is found by it."""
+def test_temporary_and_erased_suppressions(browser_page: Page, api: Client) -> None:
+    """A manual suppression may expire; an erased address is not shown, but found by search."""
     page = browser_page
     page.goto("/contacts/suppressions/new")
     page.get_by_label("Email or phone").fill("holiday@example.org")
@@ -67,8 +67,8 @@ def test_an_end_and_an_erased_one(browser_page: Page, api: Client) -> None:
     [row] = api.get("/suppressions", address="holiday@example.org").expect(200)
     assert row["expires_at"].startswith("2199-12-31")
 
-    gone = api.post("/contacts", {"email": "forget@example.org"}).expect(201)
-    api.delete(f"/contacts/{gone['id']}", erase="true").expect(200)
+    erased = api.post("/contacts", {"email": "forget@example.org"}).expect(201)
+    api.delete(f"/contacts/{erased['id']}", erase="true").expect(200)
     page.goto("/contacts/suppressions?search=forget@example.org")
     page.get_by_role("link", name="Erased address").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Erased address")
@@ -77,13 +77,13 @@ def test_an_end_and_an_erased_one(browser_page: Page, api: Client) -> None:
     expect(page.get_by_role("heading", name="No address matches")).to_be_visible()
 
 
-def test_who_may_only_look(api: Client, server: Server) -> None:
-    """A viewer sees why, and has nothing to lift it with."""
-    made = api.post("/suppressions", {"address": "watched@example.org"}).expect(201)["id"]
+def test_a_viewer_cannot_lift_a_suppression(api: Client, server: Server) -> None:
+    """A viewer sees the reason, has no form, and gets a 403."""
+    suppression_id = api.post("/suppressions", {"address": "watched@example.org"}).expect(201)["id"]
     server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin=f"{PASSWORD}\n")
     viewer = Visitor(server, "viewer@example.org")
-    shown = viewer.send("GET", f"/contacts/suppressions/{made}")
-    assert shown.status == 200 and "Lift it" not in shown.text
-    for path in ("/contacts/suppressions", f"/contacts/suppressions/{made}/lift"):
+    response = viewer.send("GET", f"/contacts/suppressions/{suppression_id}")
+    assert response.status == 200 and "Lift it" not in response.text
+    for path in ("/contacts/suppressions", f"/contacts/suppressions/{suppression_id}/lift"):
         assert viewer.send("POST", path, {"address": "a@example.org", "reason": "manual"}).status == 403
-    assert api.get("/suppressions", address="watched@example.org").expect(200)[0]["id"] == made
+    assert api.get("/suppressions", address="watched@example.org").expect(200)[0]["id"] == suppression_id

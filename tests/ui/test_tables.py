@@ -1,4 +1,4 @@
-"""Tables of people in a browser: found, ordered, chosen, acted upon; by mouse, by keys, and without scripts."""
+"""The table of contacts in a browser: search, sorting, selection and bulk actions."""
 
 import re
 from collections.abc import Iterator
@@ -11,22 +11,22 @@ from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
 
-MANY = 620
+CONTACTS = 620
 
 
 @pytest.fixture(scope="module", autouse=True)
-def filled(server: Server, api: Client) -> None:
-    """61 people, every other subscribed, and two lists."""
+def sample_contacts(server: Server, api: Client) -> None:
+    """61 contacts, every other one subscribed, and two lists."""
     for name in ("Newsletter", "Workshop"):
         api.post("/lists", {"name": name}).expect(201)
     for number in range(61):
-        person = {"first_name": f"Person {number:02}", "email": f"p{number}@example.com", "opt_in": number % 2 == 0}
-        api.post("/contacts", person).expect(201)
+        fields = {"first_name": f"Person {number:02}", "email": f"p{number}@example.com", "opt_in": number % 2 == 0}
+        api.post("/contacts", fields).expect(201)
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at one browser; any error on the console fails the module."""
+    """A page signed in as the owner; the module fails on any console error."""
     problems = Problems()
     opened = sign_in(new_page(browser, server.url, problems, width=1360))
     yield opened
@@ -39,8 +39,8 @@ def rows(page: Page) -> list[str]:
     return page.locator("tbody a.name").all_inner_texts()
 
 
-def test_all_that_match_is_the_filter_not_the_page(page: Page, api: Client) -> None:
-    """Choosing all that match acts on everybody whom the filter finds, and on nobody else; undo takes it back."""
+def test_selecting_all_matching_contacts(page: Page, api: Client) -> None:
+    """Selecting all that match acts on all contacts of the filter, and undo reverts it."""
     page.goto("/contacts?show=subscribed&limit=25")
     page.get_by_label("Choose every row of this page").check()
     expect(page.locator(".bulk .count")).to_have_text("25 people chosen")
@@ -50,14 +50,14 @@ def test_all_that_match_is_the_filter_not_the_page(page: Page, api: Client) -> N
     page.locator("#to-list").get_by_role("button", name="Workshop").click()
     expect(page.locator(".toast")).to_contain_text("31 people added to Workshop.")
     assert len(api.all("/contacts", list_id=2)) == 31
-    assert all(one["subscribed_email"] for one in api.all("/contacts", list_id=2))
+    assert all(contact["subscribed_email"] for contact in api.all("/contacts", list_id=2))
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".toast")).to_contain_text("31 people taken out of Workshop.")
     assert api.get("/lists/2").json["contacts_count"] == 0
 
 
-def test_ranges_keys_and_what_was_left(page: Page) -> None:
-    """Shift chooses a range, j, k and x work, Esc clears; who had the tag already is told of."""
+def test_selecting_ranges_and_by_keys(page: Page) -> None:
+    """Shift selects a range, j, k and x work, Escape clears; contacts that had the tag are reported as skipped."""
     page.goto("/contacts?limit=50&sort=name")
     boxes = page.locator("td.choose input")
     boxes.nth(1).click()
@@ -85,8 +85,8 @@ def test_ranges_keys_and_what_was_left(page: Page) -> None:
     expect(page.get_by_role("status").first).to_contain_text("people")
 
 
-def test_order_size_and_look_are_kept(page: Page) -> None:
-    """Headings order both ways and say so; the number of rows and their height are remembered."""
+def test_sorting_and_table_options(page: Page) -> None:
+    """Headings sort in both directions; page size and density are remembered."""
     page.goto("/contacts")
     page.get_by_role("link", name="Person", exact=True).click()
     expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Person")
@@ -105,8 +105,8 @@ def test_order_size_and_look_are_kept(page: Page) -> None:
     assert page.locator("tbody tr").first.evaluate("row => row.offsetHeight") == 56
 
 
-def test_a_search_that_finds_nobody_offers_a_way_on(page: Page) -> None:
-    """No match is said in other words than an empty table, with what was typed; what was found is announced."""
+def test_a_search_without_matches(page: Page) -> None:
+    """Without a match the table says so and offers to add the contact; result counts are announced."""
     page.goto("/contacts")
     page.get_by_label("Search contacts").press_sequentially("person 0")
     expect(page.locator(".pager [role=status]")).to_have_text("10 people")
@@ -117,8 +117,8 @@ def test_a_search_that_finds_nobody_offers_a_way_on(page: Page) -> None:
     expect(page.get_by_label("First name")).to_have_value("anna k")
 
 
-def test_deleting_many_asks_with_the_number(page: Page, api: Client) -> None:
-    """What cannot be undone is asked about with the number, the safe way in focus; a stale number is asked again."""
+def test_deleting_contacts_asks_with_their_number(page: Page, api: Client) -> None:
+    """Deleting asks with the number, the safe choice focused; if the number has changed it asks again."""
     for number in range(3):
         api.post("/contacts", {"first_name": "Gone", "email": f"gone{number}@example.com"}).expect(201)
     page.goto("/contacts?search=gone&sort=name")
@@ -137,9 +137,9 @@ def test_deleting_many_asks_with_the_number(page: Page, api: Client) -> None:
     assert api.all("/contacts", search="gone") == []
 
 
-def test_many_are_done_as_a_job_that_tells_how_far_it_is(page: Page, api: Client) -> None:
-    """Over 500 go on by themselves: the message stays from page to page, and says at the end what became of it."""
-    for number in range(MANY - 61):
+def test_a_large_bulk_action_runs_as_a_job(page: Page, api: Client) -> None:
+    """Over 500 contacts are changed by a job, whose toast stays across pages and ends with the result."""
+    for number in range(CONTACTS - 61):
         api.post("/contacts", {"email": f"crowd{number}@example.com"}).expect(201)
     page.goto("/contacts")
     page.locator("td.choose input").first.check()
@@ -153,31 +153,31 @@ def test_many_are_done_as_a_job_that_tells_how_far_it_is(page: Page, api: Client
     assert len(api.all("/contacts", tag="crowd")) == api.get("/account").json["counts"]["contacts"]
 
 
-def test_a_table_works_without_scripts(browser: Browser, server: Server, api: Client) -> None:
-    """Search, filters, order, choosing and a question before deleting, all with plain links and forms."""
+def test_the_table_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Search, filters, sorting, selection and deletion work with plain links and forms."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    bare = sign_in(context.new_page())
-    bare.goto("/contacts")
-    bare.get_by_role("link", name=re.compile("^Not subscribed")).click()
-    bare.get_by_role("link", name="Person", exact=True).click()
-    bare.get_by_label("Choose Person 01").check()
-    bare.get_by_role("button", name="Delete", exact=True).click()
-    assert bare.locator("form.asks h2").inner_text() == "Delete 1 person?"
-    bare.get_by_role("button", name="Delete 1 person").click()
-    assert "1 person deleted." in bare.locator(".toast").inner_text()
+    page = sign_in(context.new_page())
+    page.goto("/contacts")
+    page.get_by_role("link", name=re.compile("^Not subscribed")).click()
+    page.get_by_role("link", name="Person", exact=True).click()
+    page.get_by_label("Choose Person 01").check()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    assert page.locator("form.asks h2").inner_text() == "Delete 1 person?"
+    page.get_by_role("button", name="Delete 1 person").click()
+    assert "1 person deleted." in page.locator(".toast").inner_text()
     assert api.all("/contacts", search="Person 01") == []
     context.close()
 
 
-def test_rows_that_are_chosen_are_readable(page: Page) -> None:
-    """axe finds nothing while rows are chosen, in both looks."""
+def test_selected_rows_are_accessible(page: Page) -> None:
+    """axe finds no faults while rows are selected, in either theme."""
     page.goto("/contacts")
     page.locator("td.choose input").first.check()
     assert axe.faults_in_both_looks(page) == []
 
 
-def test_rules_narrow_the_table_and_become_a_segment(page: Page, api: Client) -> None:
-    """The rows of a segment narrow the table, in a sentence with a way out; kept, they are a segment."""
+def test_filtering_the_table_by_rules(page: Page, api: Client) -> None:
+    """Rules filter the table, are shown as a sentence, and can be saved as a segment."""
     page.goto("/contacts?show=subscribed")
     page.get_by_role("link", name="Filter", exact=True).click()
     page.goto(

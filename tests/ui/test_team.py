@@ -1,4 +1,4 @@
-"""Keys and people of an account as owners look after them in the browser."""
+"""API keys, users and limits of an account in the browser."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ TABS = ("", "/sending", "/domains", "/team", "/keys", "/audit", "/consent", "/da
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
-    """The owner at one browser; any error on the console fails the module."""
+    """A page signed in as the owner; the module fails on any console error."""
     problems = Problems()
     opened = sign_in(new_page(browser, server.url, problems))
     yield opened
@@ -22,8 +22,8 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     assert not problems.found
 
 
-def test_a_key_is_shown_once_and_reaches_what_was_chosen(page: Page, server: Server) -> None:
-    """The page that follows its making shows a key; it does what it may, and nothing once it is revoked."""
+def test_creating_and_revoking_a_key(page: Page, server: Server) -> None:
+    """A key is shown once, has the chosen scopes, and stops working when it is revoked."""
     page.goto("/settings/keys")
     page.get_by_role("button", name="Make key").click()
     expect(page.locator("#f-name-err")).to_be_visible()
@@ -33,11 +33,11 @@ def test_a_key_is_shown_once_and_reaches_what_was_chosen(page: Page, server: Ser
     key = page.get_by_label("The key", exact=True).input_value()
     assert f"Bearer {key}" in page.get_by_label("Try it").input_value()
     assert f'"{server.url}/v1/my/' in page.get_by_label("Try it").input_value()
-    script = server.client(key)
+    key_client = server.client(key)
     page.goto("/settings/keys")
     expect(page.locator("tbody tr").first.locator("[data-l='Last used']")).to_have_text("never")
-    assert script.get("/contacts").status == 200
-    assert script.post("/lists", {"name": "x"}).status == 403
+    assert key_client.get("/contacts").status == 200
+    assert key_client.post("/lists", {"name": "x"}).status == 403
     page.goto("/settings/keys")
     assert key not in page.content()
     expect(page.locator("tbody tr").first.locator("[data-l='Last used']")).to_have_text("a moment ago")
@@ -45,11 +45,11 @@ def test_a_key_is_shown_once_and_reaches_what_was_chosen(page: Page, server: Ser
     page.get_by_role("button", name="Revoke Counter").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke key").click()
     expect(page.locator(".toast")).to_contain_text("opens nothing any more")
-    assert script.get("/contacts").status == 401
+    assert key_client.get("/contacts").status == 401
 
 
-def test_somebody_joins_chooses_a_password_and_is_shut_out(page: Page, browser: Browser, server: Server) -> None:
-    """The password that is shown opens the door, its owner changes it, and closing ends what they had open."""
+def test_adding_and_disabling_a_user(page: Page, browser: Browser, server: Server) -> None:
+    """The shown password works and is changed by the user; disabling the user ends their sessions, with undo."""
     page.goto("/settings/team")
     page.get_by_label("Email").fill("ben@example.org")
     page.get_by_label("Author").check()
@@ -80,16 +80,16 @@ def test_somebody_joins_chooses_a_password_and_is_shut_out(page: Page, browser: 
     assert problems.found == []
 
 
-def test_the_last_owner_stays_one(page: Page) -> None:
-    """Who would leave the account without an owner is told so."""
+def test_the_last_owner_keeps_the_role(page: Page) -> None:
+    """Changing the role of the only owner is an error."""
     page.goto("/settings/team")
     page.get_by_label("Role of owner", exact=False).first.select_option("viewer")
     page.get_by_role("button", name="Change role of owner").first.click()
     expect(page.get_by_role("alert")).to_contain_text("needs an owner")
 
 
-def test_only_rulers_see_team_and_keys(server: Server) -> None:
-    """An editor is refused both pages and every act on them, and looks after their own name all the same."""
+def test_an_editor_cannot_manage_team_and_keys(server: Server) -> None:
+    """An editor gets a 403 for these pages and forms, but can change the own name."""
     server.cli("user", "add", "--email", "ed@example.org", "--role", "editor", stdin=PASSWORD + "\n")
     cookie = session_cookie(server, "ed@example.org")
     for method, path in (
@@ -101,8 +101,8 @@ def test_only_rulers_see_team_and_keys(server: Server) -> None:
     assert request_page(server, "POST", "/settings/you", cookie, name="Ed")[0] == 303
 
 
-def test_what_is_noticed_is_kept_and_refused_in_words(page: Page) -> None:
-    """Half a limit is refused at its field with all that was typed; a whole one holds."""
+def test_frequency_cap_settings(page: Page) -> None:
+    """Half a frequency cap is an error at its field and keeps the input; a complete one is saved."""
     page.goto("/settings/consent")
     page.get_by_label("At most so many campaigns").fill("3")
     page.get_by_label("Nothing").check()
@@ -115,8 +115,8 @@ def test_what_is_noticed_is_kept_and_refused_in_words(page: Page) -> None:
     expect(page.get_by_label("within so many days")).to_have_value("7")
 
 
-def test_the_tabs_of_the_settings_are_sound(page: Page) -> None:
-    """Each tab leads to a page that says where one is, and fits a phone."""
+def test_tabs_of_the_settings(page: Page) -> None:
+    """Each tab is marked on its page, which fits a phone."""
     page.set_viewport_size({"width": 320, "height": 700})
     for tab in TABS:
         page.goto(f"/settings{tab}")

@@ -1,4 +1,4 @@
-"""Templates in the browser: six to begin from, what is edited simply, a file, a history, a test; rendered as sent."""
+"""Templates in the browser: starters, HTML, files, history, tests and previews."""
 
 import json
 import re
@@ -17,19 +17,19 @@ DESIGN = {"sections": [{"id": "a", "type": "heading", "props": {"text": "Hello {
 
 @pytest.fixture
 def page(browser_page: Page, browser_problems: Problems) -> Page:
-    """The owner at a browser."""
+    """A page signed in as the owner."""
     browser_problems.allow("Blocked script execution in .*/preview")
     return browser_page
 
 
 def make(api: Client, name: str) -> int:
-    """Make a template with a design."""
+    """Create a template with a design and return its id."""
     body = {"name": name, "subject": "Hi {{ contact.first_name }}", "design": DESIGN}
     return int(api.post("/templates", body).expect(201)["id"])
 
 
-def test_a_template_is_begun_from_one_of_six(page: Page, api: Client) -> None:
-    """Each shows its picture, in the brand's colour; the chosen one is a template with a design."""
+def test_starting_from_a_starter(page: Page, api: Client) -> None:
+    """Six starters are shown in the brand's colours, and the chosen one becomes a template."""
     api.put("/brand", {"brand_color": "#8a2be2", "company_name": "Harbour"}).expect(200)
     page.goto("/templates/new")
     pictures = page.locator(".tile iframe")
@@ -41,49 +41,51 @@ def test_a_template_is_begun_from_one_of_six(page: Page, api: Client) -> None:
     expect(page.get_by_label("Name of this template")).to_have_value("Announcement")
     expect(page.locator("[name='email.subject']")).to_have_value("Something new is here")
     expect(page.locator("#list li")).to_have_count(7)
-    shown = page.frame_locator("#canvas")
-    expect(shown.locator("h1")).to_have_text("Something new is here")
+    canvas = page.frame_locator("#canvas")
+    expect(canvas.locator("h1")).to_have_text("Something new is here")
     shoot(page, "templates-edit")
-    made = api.get("/templates", search="Something new").expect(200)[0]
-    assert made["design"]["sections"][0]["type"] == "header"
+    template = api.get("/templates", search="Something new").expect(200)[0]
+    assert template["design"]["sections"][0]["type"] == "header"
 
 
-def test_a_preview_shows_the_mail_and_no_tags(page: Page, api: Client) -> None:
-    """Somebody is greeted by a name; a body of plain HTML too, and the pictures in the list."""
-    one = make(api, "Shown")
-    two = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ contact.first_name }}</p>"}).expect(201)["id"]
-    for number, frame, words in ((one, "#canvas", "Hello Anna"), (two, "iframe.frame", "Dear Anna")):
+def test_previews_of_templates(page: Page, api: Client) -> None:
+    """Previews have merge tags filled in, for designs, HTML and in the gallery; empty ones say so."""
+    design_id = make(api, "Shown")
+    html_id = api.post("/templates", {"name": "Plain", "body": "<p>Dear {{ contact.first_name }}</p>"}).expect(201)[
+        "id"
+    ]
+    for number, frame, greeting in ((design_id, "#canvas", "Hello Anna"), (html_id, "iframe.frame", "Dear Anna")):
         page.goto(f"/templates/{number}/edit")
-        expect(page.frame_locator(frame).locator("body")).to_contain_text(words)
+        expect(page.frame_locator(frame).locator("body")).to_contain_text(greeting)
     page.goto("/templates")
     expect(page.locator(".tile iframe").first.content_frame.locator("body")).to_contain_text("Dear Anna")
-    empty = api.post("/templates", {"name": "Empty"}).expect(201)["id"]
-    page.goto(f"/templates/{empty}/edit")
+    empty_id = api.post("/templates", {"name": "Empty"}).expect(201)["id"]
+    page.goto(f"/templates/{empty_id}/edit")
     expect(page.locator("#list")).to_contain_text("Nothing here yet")
-    page.goto(f"/templates/{empty}/edit?as=html")
+    page.goto(f"/templates/{empty_id}/edit?as=html")
     expect(page.frame_locator("iframe.frame").locator("body")).to_contain_text("Nothing written yet")
 
 
-def test_html_keeps_its_form(page: Page, api: Client) -> None:
-    """Name, subject, preview line and the HTML itself, with the email beside it."""
-    one = api.post("/templates", {"name": "Simple", "body": "<p>Before</p>"}).expect(201)["id"]
-    page.goto(f"/templates/{one}/edit")
+def test_editing_an_html_template(page: Page, api: Client) -> None:
+    """Name, subject, preview text and HTML are edited in a form beside the preview."""
+    template_id = api.post("/templates", {"name": "Simple", "body": "<p>Before</p>"}).expect(201)["id"]
+    page.goto(f"/templates/{template_id}/edit")
     page.get_by_label("Subject").fill("Another subject")
     page.get_by_label("Preview line").fill("Before you open it")
     page.get_by_label("Content").fill("<p>After</p>")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
     expect(page.frame_locator("iframe.frame").locator("p")).to_have_text("After")
-    row = api.get(f"/templates/{one}").expect(200)
+    row = api.get(f"/templates/{template_id}").expect(200)
 
     assert (row["subject"], row["preheader"], row["body"]) == ("Another subject", "Before you open it", "<p>After</p>")
 
 
-def test_the_second_of_two_keeps_what_they_typed(page: Page, api: Client) -> None:
-    """It is said what changed meanwhile; saving again puts one's own in its place."""
-    one = api.post("/templates", {"name": "Shared", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
-    page.goto(f"/templates/{one}/edit")
-    api.patch(f"/templates/{one}", {"subject": "From elsewhere"}).expect(200)
+def test_an_edit_conflict_of_an_html_template(page: Page, api: Client) -> None:
+    """The conflict is shown with the user's values kept; saving again overwrites."""
+    template_id = api.post("/templates", {"name": "Shared", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
+    page.goto(f"/templates/{template_id}/edit")
+    api.patch(f"/templates/{template_id}", {"subject": "From elsewhere"}).expect(200)
     page.get_by_label("Subject").fill("Mine")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("Somebody changed the subject since you opened it.")
@@ -91,46 +93,48 @@ def test_the_second_of_two_keeps_what_they_typed(page: Page, api: Client) -> Non
     shoot(page, "templates-conflict")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
-    assert api.get(f"/templates/{one}").expect(200)["subject"] == "Mine"
+    assert api.get(f"/templates/{template_id}").expect(200)["subject"] == "Mine"
 
 
-def test_a_design_goes_out_as_a_file_and_comes_back(page: Page, api: Client, tmp_path: Path) -> None:
-    """Byte for byte the same document; a faulty one is refused with all that is wrong, and nothing changes."""
-    one = make(api, "Letter / June")
-    page.goto(f"/templates/{one}/edit")
+def test_downloading_and_uploading_a_design(page: Page, api: Client, tmp_path: Path) -> None:
+    """The file has the same document; an invalid file is rejected with all errors, and nothing changes."""
+    template_id = make(api, "Letter / June")
+    page.goto(f"/templates/{template_id}/edit")
     page.get_by_role("button", name="More").click()
-    with page.expect_download() as waiting:
+    with page.expect_download() as download:
         page.get_by_role("link", name="Download the design").click()
-    path = tmp_path / waiting.value.suggested_filename
-    waiting.value.save_as(path)
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
     assert (path.name, json.loads(path.read_text())) == ("Letter-June.json", DESIGN)
-    bad = tmp_path / "bad.json"
-    bad.write_text(json.dumps({"sections": [{"type": "button", "props": {"text": "{{", "href": "javascript:x"}}]}))
+    invalid_file = tmp_path / "bad.json"
+    invalid_file.write_text(
+        json.dumps({"sections": [{"type": "button", "props": {"text": "{{", "href": "javascript:x"}}]})
+    )
     page.get_by_role("button", name="Design from a file").click()
-    page.get_by_label("A JSON file").set_input_files(bad)
+    page.get_by_label("A JSON file").set_input_files(invalid_file)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.href is invalid")
     expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.text")
     shoot(page, "templates-file-refused")
-    assert api.get(f"/templates/{one}").expect(200)["design"] == DESIGN
+    assert api.get(f"/templates/{template_id}").expect(200)["design"] == DESIGN
     path.write_text(path.read_text().replace("Hello", "Good day"))
     page.get_by_label("A JSON file").set_input_files(path)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.frame_locator("#canvas").locator("h1")).to_have_text("Good day Anna")
     page.get_by_role("button", name="More").click()
     page.get_by_role("button", name="Design from a file").click()
-    bad.write_text("no json")
-    page.get_by_label("A JSON file").set_input_files(bad)
+    invalid_file.write_text("no json")
+    page.get_by_label("A JSON file").set_input_files(invalid_file)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.locator("#f-file-err")).to_contain_text("the file is not JSON")
 
 
-def test_a_file_does_not_overwrite_what_came_meanwhile(page: Page, api: Client, tmp_path: Path) -> None:
-    """It is said what changed; the same file chosen again is put in its place."""
-    one = make(api, "Raced")
-    page.goto(f"/templates/{one}/edit")
+def test_a_conflict_of_an_uploaded_design(page: Page, api: Client, tmp_path: Path) -> None:
+    """If the design has changed meanwhile the upload is rejected once; uploading again replaces it."""
+    template_id = make(api, "Raced")
+    page.goto(f"/templates/{template_id}/edit")
     theirs = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
-    api.patch(f"/templates/{one}", {"design": theirs}).expect(200)
+    api.patch(f"/templates/{template_id}", {"design": theirs}).expect(200)
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(DESIGN).replace("Hello", "Mine"))
     page.get_by_role("button", name="More").click()
@@ -138,18 +142,18 @@ def test_a_file_does_not_overwrite_what_came_meanwhile(page: Page, api: Client, 
     page.get_by_label("A JSON file").set_input_files(path)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.locator("#f-file-err")).to_contain_text("Somebody changed the design since you opened it.")
-    assert api.get(f"/templates/{one}").expect(200)["design"] == theirs
+    assert api.get(f"/templates/{template_id}").expect(200)["design"] == theirs
     page.get_by_label("A JSON file").set_input_files(path)
     page.get_by_role("button", name="Put it in place").click()
     expect(page.frame_locator("#canvas").locator("h1")).to_have_text("Mine Anna")
 
 
-def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
-    """Each revision as it looked; one is kept by a name, brought back, undone and redone."""
-    one = make(api, "Past")
+def test_the_history_of_a_template(page: Page, api: Client) -> None:
+    """Revisions are previewed, named and restored, with undo and redo."""
+    template_id = make(api, "Past")
     changed = json.loads(json.dumps(DESIGN).replace("Hello", "Servus"))
-    api.patch(f"/templates/{one}", {"design": changed}).expect(200)
-    page.goto(f"/templates/{one}/history")
+    api.patch(f"/templates/{template_id}", {"design": changed}).expect(200)
+    page.goto(f"/templates/{template_id}/history")
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("Changed design")
@@ -164,19 +168,19 @@ def test_the_history_shows_and_brings_back(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Bring it back").click()
     expect(page.locator(".toast")).to_contain_text("Nothing is lost")
     expect(rows).to_have_count(3)
-    assert api.get(f"/templates/{one}").expect(200)["design"] == DESIGN
+    assert api.get(f"/templates/{template_id}").expect(200)["design"] == DESIGN
     page.get_by_role("button", name="Undo", exact=True).click()
     expect(rows).to_have_count(4)
-    assert api.get(f"/templates/{one}").expect(200)["design"] == changed
+    assert api.get(f"/templates/{template_id}").expect(200)["design"] == changed
     page.get_by_role("button", name="Redo").click()
     expect(rows).to_have_count(5)
     expect(page.get_by_role("button", name="Redo")).to_be_disabled()
 
 
-def test_a_copy_is_made_and_a_test_of_html_is_sent(page: Page, api: Client) -> None:
-    """The copy is opened; a test goes to oneself where nobody is named, and a slip in an address is said."""
-    one = api.post("/templates", {"name": "Twice", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
-    page.goto(f"/templates/{one}/edit")
+def test_duplicating_and_testing_an_html_template(page: Page, api: Client) -> None:
+    """The copy is opened; a test goes to the user by default, and an invalid address is an error."""
+    template_id = api.post("/templates", {"name": "Twice", "subject": "S", "body": "<p>Words</p>"}).expect(201)["id"]
+    page.goto(f"/templates/{template_id}/edit")
     page.get_by_role("button", name="More actions").click()
     page.get_by_role("button", name="Duplicate").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Twice (copy)")
@@ -194,34 +198,34 @@ def test_a_copy_is_made_and_a_test_of_html_is_sent(page: Page, api: Client) -> N
     assert all(row["subject"].startswith("[Test] ") for row in rows)
 
 
-def test_all_of_it_works_without_javascript(browser: Browser, server: Server, api: Client) -> None:
-    """Begin, write, duplicate a section and the history are plain links and forms."""
+def test_templates_without_javascript(browser: Browser, server: Server, api: Client) -> None:
+    """Starters, editing, duplicating a section and undo work with plain links and forms."""
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     context.set_default_timeout(30_000)
-    bare = sign_in(context.new_page())
-    bare.goto("/templates/new")
-    bare.get_by_role("button", name="Begin with Plain letter").click()
-    bare.locator("[name='email.subject']").fill("Without a script")
-    bare.locator("#inspector").get_by_role("button", name="Save").click()
-    assert bare.locator("[name='email.subject']").input_value() == "Without a script"
-    bare.locator("#o-").locator("xpath=..").get_by_role("link", name="Text").first.click()
-    bare.locator("#inspector").get_by_role("button", name="Duplicate").click()
-    assert bare.locator("#list li").count() == 4
-    bare.goto(bare.url.replace("/edit", "/history").partition("?")[0])
-    bare.get_by_role("button", name="Undo").first.click()
-    assert bare.locator("tbody tr").count() == 4
+    page = sign_in(context.new_page())
+    page.goto("/templates/new")
+    page.get_by_role("button", name="Begin with Plain letter").click()
+    page.locator("[name='email.subject']").fill("Without a script")
+    page.locator("#inspector").get_by_role("button", name="Save").click()
+    assert page.locator("[name='email.subject']").input_value() == "Without a script"
+    page.locator("#o-").locator("xpath=..").get_by_role("link", name="Text").first.click()
+    page.locator("#inspector").get_by_role("button", name="Duplicate").click()
+    assert page.locator("#list li").count() == 4
+    page.goto(page.url.replace("/edit", "/history").partition("?")[0])
+    page.get_by_role("button", name="Undo").first.click()
+    assert page.locator("tbody tr").count() == 4
     context.close()
 
 
 @pytest.mark.parametrize(("width", "dark"), [(320, False), (375, True), (1280, True)])
-def test_it_fits_small_and_dark(width: int, dark: bool, browser: Browser, server: Server, api: Client) -> None:
-    """No page scrolls sideways on a phone; there is one heading; nothing is written into the page itself."""
-    one = make(api, f"Small {width}")
+def test_template_pages_fit_a_phone(width: int, dark: bool, browser: Browser, server: Server, api: Client) -> None:
+    """Pages do not scroll sideways, have one heading and no inline styles or scripts, in light and dark."""
+    template_id = make(api, f"Small {width}")
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")
     page = sign_in(new_page(browser, server.url, problems, width=width, dark=dark))
-    for path, name in (("/templates", "list"), ("/templates/new", "new"), (f"/templates/{one}/edit", "edit"),
-                       (f"/templates/{one}/history", "history")):  # fmt: skip
+    for path, name in (("/templates", "list"), ("/templates/new", "new"), (f"/templates/{template_id}/edit", "edit"),
+                       (f"/templates/{template_id}/history", "history")):  # fmt: skip
         page.goto(path)
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

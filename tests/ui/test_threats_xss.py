@@ -1,4 +1,4 @@
-"""T03: what people, servers and files say is shown as words on every page, and never becomes part of one."""
+"""Cross-site scripting: texts of users, servers and files stay text on every page."""
 
 import re
 from collections.abc import Iterator
@@ -17,29 +17,29 @@ from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import done, upload, upload_picture
 
 
-class Seeded(Server):
-    """A server, and where the links of a mail that it sent lead."""
+class SeededServer(Server):
+    """A server with the paths of the links of a sent email."""
 
     leave, view = "", ""
 
 
 @pytest.fixture(scope="module")
-def seeded() -> Iterator[Seeded]:
-    """A server whose every text, from whoever it came, is a payload."""
-    with SmtpServer() as relay, Seeded(relay=relay.port).set_up() as server:
+def seeded() -> Iterator[SeededServer]:
+    """A server with a payload in every text, whatever its origin."""
+    with SmtpServer() as relay, SeededServer(relay=relay.port).set_up() as server:
         relay.rules.refuse("rcpt", "refused@*", code=550, text=f"5.1.1 {ALL}")
         server.give_address()
-        _write(server)
-        letter = relay.to("reader@example.org")[0]
-        server.leave = _path("u", letter.header("List-Unsubscribe") or "")
-        server.view = _path("v", letter.html() or "")
-        _leave(server)
+        _fill_with_payloads(server)
+        email = relay.to("reader@example.org")[0]
+        server.leave = _path("u", email.header("List-Unsubscribe") or "")
+        server.view = _path("v", email.html() or "")
+        _unsubscribe(server)
         yield server
         server.stop()
 
 
-def _write(server: Server) -> None:
-    """Put payloads into every text field, and into what is only ever passed on."""
+def _fill_with_payloads(server: Server) -> None:
+    """Put payloads into every text field, and into data that is only passed on."""
     api = server.client()
     texts = ("style_notes", "tone", "company_description", "physical_address", "company_name", "industry",
              "font_heading", "font_body")  # fmt: skip
@@ -50,53 +50,55 @@ def _write(server: Server) -> None:
     defaults = {"default_header": header, "default_footer": footer, "default_theme": {"font_body": ALL}}
     api.put("/brand", brand | defaults).expect(200)
     api.patch("/account", {"name": ALL, "email_from_name": ALL}).expect(200)
-    group = api.post("/lists", {"name": ALL}).expect(201)["id"]
-    person = {"first_name": ALL, "last_name": ALL, "source": ALL, "list_ids": [group],
+    list_id = api.post("/lists", {"name": ALL}).expect(201)["id"]
+    contact_fields = {"first_name": ALL, "last_name": ALL, "source": ALL, "list_ids": [list_id],
               "data": {ALL[:60]: ALL, "deep": {"er": [ALL]}}}  # fmt: skip
     for address in ("reader@example.org", "refused@example.org"):
-        who = api.post("/contacts", {"email": address, **person}).expect(201)["id"]
-    api.post("/events", {"event": f"shown_{MARK}", "contact_id": who, "data": {ALL[:60]: ALL}}).expect(201)
+        contact_id = api.post("/contacts", {"email": address, **contact_fields}).expect(201)["id"]
+    api.post("/events", {"event": f"shown_{MARK}", "contact_id": contact_id, "data": {ALL[:60]: ALL}}).expect(201)
     filters = [{"name": "contact_first_name", "predicate": "eq", "value": ALL}]
     api.post("/segments", {"name": ALL, "filters": filters}).expect(201)
     api.post("/suppressions", {"address": "gone@example.org", "note": ALL}).expect(201)
     done(api, upload(api, f'email,first_name,{MARK}\n"new@example.org","{ALL.replace(chr(34), chr(34) * 2)}",x\n',
                      f"{MARK}<img src=x onerror=alert(1)>.csv"))  # fmt: skip
     upload_picture(api, saved(photo(), "PNG"), f"{MARK}<svg onload=alert(1)>.png").expect(201)
-    said = {"subject": ALL, "preheader": ALL, "from_name": ALL}
-    api.post("/templates", {"name": ALL, **said, "body": LIVELY}).expect(201)
-    api.post("/templates", {"name": ALL, **said, "design": hostile_design()}).expect(201)
-    campaign = {"name": ALL, "template_attributes": {**said, "body": LIVELY}}
+    content = {"subject": ALL, "preheader": ALL, "from_name": ALL}
+    api.post("/templates", {"name": ALL, **content, "body": LIVELY}).expect(201)
+    api.post("/templates", {"name": ALL, **content, "design": hostile_design()}).expect(201)
+    campaign = {"name": ALL, "template_attributes": {**content, "body": LIVELY}}
     api.post("/campaigns", campaign).expect(201)
-    sent = api.post("/campaigns", {**campaign, "trigger_attributes": {"contact_list_id": group}}).expect(201)["id"]
-    api.post(f"/campaigns/{sent}/send").expect(200)
-    api.wait(f"/campaigns/{sent}", lambda row: row["status"] == "completed")
-    letter = {"to": "reader@example.org", **said, "body": LIVELY, "tags": {"x": ALL}, "data": {"x": ALL}}
-    captured = server.client(server.new_key("capture", "--test")).post("/messages", letter).expect(201)["id"]
-    api.wait(f"/messages/{captured}", lambda row: row["status"] == "sent")
+    campaign_id = api.post("/campaigns", {**campaign, "trigger_attributes": {"contact_list_id": list_id}}).expect(201)[
+        "id"
+    ]
+    api.post(f"/campaigns/{campaign_id}/send").expect(200)
+    api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
+    message = {"to": "reader@example.org", **content, "body": LIVELY, "tags": {"x": ALL}, "data": {"x": ALL}}
+    message_id = server.client(server.new_key("capture", "--test")).post("/messages", message).expect(201)["id"]
+    api.wait(f"/messages/{message_id}", lambda row: row["status"] == "sent")
 
 
 def _path(kind: str, text: str) -> str:
-    """Return the path of a link of a mail."""
-    found = re.search(rf"/{kind}/[\w\-]+", text)
-    assert found is not None, text
-    return found[0]
+    """Return the path of a link in an email."""
+    match = re.search(rf"/{kind}/[\w\-]+", text)
+    assert match is not None, text
+    return match[0]
 
 
-def _leave(server: Seeded) -> None:
-    """Unsubscribe as a reader does whose program calls itself a payload."""
+def _unsubscribe(server: SeededServer) -> None:
+    """Unsubscribe with payloads in the request headers."""
     headers = {"User-Agent": ALL, "Referer": ALL, "Content-Type": "application/x-www-form-urlencoded"}
-    left = server.client().request("POST", server.leave, b"List-Unsubscribe=One-Click", headers)
-    assert left.status == 200 and Reader(left).acts == []
+    response = server.client().request("POST", server.leave, b"List-Unsubscribe=One-Click", headers)
+    assert response.status == 200 and Reader(response).acts == []
 
 
 @pytest.fixture(scope="module")
-def seen(seeded: Seeded) -> dict[str, Response]:
-    """Every page that links lead to, two of a kind, and the frames in them."""
+def pages_by_path(seeded: SeededServer) -> dict[str, Response]:
+    """Responses by path: two pages of each kind that links lead to, and their frames."""
     return _crawl(seeded)
 
 
-def _kind(path: str) -> str:
-    """Return what a page is, whatever it is about."""
+def _page_kind(path: str) -> str:
+    """Return the kind of a page: its path without ids, and its parameter names."""
     place, _, query = path.partition("?")
     return re.sub(r"\d+", "1", place) + "?" + "&".join(sorted(name for name, _ in parse_qsl(query)))
 
@@ -108,43 +110,49 @@ def _crawl(server: Server) -> dict[str, Response]:
               "/contacts/1", "/contacts/2", "/contacts/1/edit", "/lists/1/add", f"/contacts?search={MARK}",
               f"/activity?event=shown_{MARK}"]  # fmt: skip
     waiting, kinds = list(starts), dict[str, int]()
-    seen: dict[str, Response] = {}
+    responses: dict[str, Response] = {}
     while waiting:
         path = waiting.pop(0)
-        kind = _kind(path)
-        if path in seen or (kinds.get(kind, 0) >= 2 and path not in starts):
+        kind = _page_kind(path)
+        if path in responses or (kinds.get(kind, 0) >= 2 and path not in starts):
             continue
         kinds[kind] = kinds.get(kind, 0) + 1
-        seen[path] = visitor.send("GET", path)
-        if _is_html(seen[path]):
-            found = Reader(seen[path])
-            waiting += sorted(found.links) + [str(frame["src"]) for frame in found.frames]
-    return seen
+        responses[path] = visitor.send("GET", path)
+        if _is_html(responses[path]):
+            reader = Reader(responses[path])
+            waiting += sorted(reader.links) + [str(frame["src"]) for frame in reader.frames]
+    return responses
 
 
-def test_no_payload_becomes_part_of_a_page(seen: dict[str, Response]) -> None:
-    """Every page and part shows payloads as words: no element, no attribute, no address of theirs."""
-    pages = {path: answer for path, answer in seen.items() if _is_html(answer) and not _is_mail(answer)}
-    shown = {path for path, answer in pages.items() if MARK in Reader(answer).words}
+def test_payloads_stay_text(pages_by_path: dict[str, Response]) -> None:
+    """No page or part contains elements, attributes or URLs of a payload."""
+    pages = {
+        path: response for path, response in pages_by_path.items() if _is_html(response) and not _is_mail(response)
+    }
+    shown = {path for path, response in pages.items() if MARK in Reader(response).words}
 
-    for path, answer in pages.items():
-        assert answer.status in (200, 303, 404), path
-        assert Reader(answer).acts == [], path
-        policy = answer.headers["content-security-policy"]
+    for path, response in pages.items():
+        assert response.status in (200, 303, 404), path
+        assert Reader(response).acts == [], path
+        policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy, path
-        assert answer.headers["x-content-type-options"] == "nosniff", path
-    others = {path: answer for path, answer in seen.items() if answer.status == 200 and not _is_html(answer)}
-    for path, answer in others.items():
-        kind = answer.headers["content-type"].partition(";")[0]
-        is_file = answer.headers.get("content-disposition", "").startswith("attachment; ")
-        assert kind in ("application/json", "application/yaml", "text/plain") or (kind == "text/csv" and is_file), path
-        assert answer.headers["x-content-type-options"] == "nosniff", path
+        assert response.headers["x-content-type-options"] == "nosniff", path
+    others = {
+        path: response for path, response in pages_by_path.items() if response.status == 200 and not _is_html(response)
+    }
+    for path, response in others.items():
+        content_type = response.headers["content-type"].partition(";")[0]
+        is_file = response.headers.get("content-disposition", "").startswith("attachment; ")
+        assert content_type in ("application/json", "application/yaml", "text/plain") or (
+            content_type == "text/csv" and is_file
+        ), path
+        assert response.headers["x-content-type-options"] == "nosniff", path
     for path in ("/", "/brand", "/contacts", "/contacts/1", "/lists", "/lists/1", "/templates", "/templates/1/edit",
                  "/campaigns", "/campaigns/1", "/campaigns/2", "/activity", "/settings", "/inbox/1",
                  "/contacts/suppressions", "/contacts/suppressions/1"):  # fmt: skip
         assert path in shown, path
-    people = "".join(Reader(answer).words for path, answer in pages.items() if path.startswith("/campaigns/2"))
-    assert f"5.1.1 {ALL}"[:60] in people or f"5.1.1 {ALL}"[:60] in Reader(pages["/contacts/2"]).words
+    report_text = "".join(Reader(response).words for path, response in pages.items() if path.startswith("/campaigns/2"))
+    assert f"5.1.1 {ALL}"[:60] in report_text or f"5.1.1 {ALL}"[:60] in Reader(pages["/contacts/2"]).words
 
 
 def _is_html(answer: Response) -> bool:
@@ -155,12 +163,16 @@ def _is_mail(answer: Response) -> bool:
     return "sandbox" in answer.headers.get("content-security-policy", "")
 
 
-def test_a_mail_is_shown_where_nothing_runs(seeded: Seeded, seen: dict[str, Response]) -> None:
-    """Every frame has a sandbox of its own, from within and from without; what we made is clean besides."""
-    frames = [frame for answer in seen.values() if _is_html(answer)
-              for frame in Reader(answer).frames]  # fmt: skip
-    # The reference of the interface is in a sandbox too, and is no mail: `test_docs` looks at it
-    mails = {path: answer for path, answer in seen.items() if _is_mail(answer) and not path.startswith("/docs/")}
+def test_emails_are_shown_in_a_sandbox(seeded: SeededServer, pages_by_path: dict[str, Response]) -> None:
+    """Each frame is sandboxed by attribute and by policy, and the email in it is sanitised."""
+    frames = [frame for response in pages_by_path.values() if _is_html(response)
+              for frame in Reader(response).frames]  # fmt: skip
+    # The API reference is sandboxed too, and is tested in `test_docs`
+    mails = {
+        path: response
+        for path, response in pages_by_path.items()
+        if _is_mail(response) and not path.startswith("/docs/")
+    }
 
     assert len(mails) >= 5 and {urlsplit(str(frame["src"])).path for frame in frames} <= {
         urlsplit(path).path for path in mails
@@ -171,30 +183,32 @@ def test_a_mail_is_shown_where_nothing_runs(seeded: Seeded, seen: dict[str, Resp
         ), frame
         assert "srcdoc" not in frame and "sandbox" in frame
     canvases = 0
-    for path, answer in mails.items():
-        policy = dict(one.strip().partition(" ")[::2] for one in answer.headers["content-security-policy"].split(";"))
+    for path, response in mails.items():
+        policy = dict(
+            source.strip().partition(" ")[::2] for source in response.headers["content-security-policy"].split(";")
+        )
         if urlsplit(path).path.endswith("/canvas"):
-            # The one frame in which scripts run: five of ours, by their addresses, in nobody's origin
+            # The only frame with scripts: five of ours, by URL, in an opaque origin
             canvases += 1
-            ours = {urlsplit(one).path.rpartition("/")[2] for one in policy["script-src"].split()}
-            assert (policy["sandbox"], ours) == (
+            our_scripts = {urlsplit(source).path.rpartition("/")[2] for source in policy["script-src"].split()}
+            assert (policy["sandbox"], our_scripts) == (
                 "allow-scripts",
                 {"canvas.js", "hand.js", "drag.js", "swap.js", "caret.js"},
             ), path
-            assert all(one.partition("//")[2].startswith(f"127.0.0.1:{seeded.port}/static/")
-                       for one in policy["script-src"].split()), path  # fmt: skip
+            assert all(source.partition("//")[2].startswith(f"127.0.0.1:{seeded.port}/static/")
+                       for source in policy["script-src"].split()), path  # fmt: skip
             continue
         assert not {"allow-scripts", "allow-same-origin", "allow-top-navigation"} & set(policy["sandbox"].split()), path
         assert (policy["default-src"], policy["style-src"]) == ("'none'", "'unsafe-inline'"), path
         assert policy["img-src"] == f"https: data: {seeded.url}/m/" and policy["frame-ancestors"] == "'self'", path
-        assert answer.headers["x-content-type-options"] == "nosniff" and "set-cookie" not in answer.headers, path
-        assert [act for act in Reader(answer).acts if act != "<base>"] == [], path
-        assert answer.text.count("<base") == answer.text.count('<base target="_blank">'), path
+        assert response.headers["x-content-type-options"] == "nosniff" and "set-cookie" not in response.headers, path
+        assert [act for act in Reader(response).acts if act != "<base>"] == [], path
+        assert response.text.count("<base") == response.text.count('<base target="_blank">'), path
     assert canvases
 
 
-def test_public_pages_say_it_in_words(seeded: Seeded) -> None:
-    """Who unsubscribes, or reads in the browser, gets no more of it than those who are signed in."""
+def test_payloads_on_public_pages(seeded: SeededServer) -> None:
+    """The unsubscribe page and the browser view show payloads as text."""
     page, mail = (seeded.client().request("GET", path) for path in (seeded.leave, seeded.view))
 
     assert (page.status, mail.status) == (200, 200)
@@ -202,8 +216,8 @@ def test_public_pages_say_it_in_words(seeded: Seeded) -> None:
     assert Reader(mail).acts == [] and MARK in Reader(mail).words and _is_mail(mail)
 
 
-def test_nothing_that_leads_to_a_script_is_taken(seeded: Seeded) -> None:
-    """Where an address is asked for, one that runs is refused."""
+def test_script_urls_are_rejected(seeded: SeededServer) -> None:
+    """URL fields reject script URLs with a 422."""
     api = seeded.client()
     for url in ("javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,<script>alert(1)</script>", "vbscript:x"):
         assert api.put("/brand", {"links": [{"url": url}]}).status == 422, url
@@ -212,45 +226,49 @@ def test_nothing_that_leads_to_a_script_is_taken(seeded: Seeded) -> None:
         assert api.post("/templates", {"design": {"sections": [section], "theme": {}}}).status == 422, url
 
 
-def test_a_browser_runs_none_of_it(seeded: Seeded, seen: dict[str, Response], browser: Browser) -> None:
-    """In Chromium no dialog opens on a page of any kind, nothing asks for what a payload names, none is an element."""
+def test_payloads_in_a_browser(seeded: SeededServer, pages_by_path: dict[str, Response], browser: Browser) -> None:
+    """In Chromium no dialog opens, no payload's URL is loaded, and no payload is an element."""
     problems = Problems()
     problems.allow("Blocked script execution in|x.example|status of 404|Failed to load resource")
     problems.allow('directive: "img-src|policy: img-src blocked')
     page = sign_in(new_page(browser, seeded.url, problems))
     dialogs: list[str] = []
-    answered: list[str] = []
+    response_paths: list[str] = []
 
-    def note(dialog: Dialog) -> None:
+    def record_dialog(dialog: Dialog) -> None:
         dialogs.append(dialog.message)
         dialog.dismiss()
 
-    page.on("dialog", note)
-    # What the policy stops is announced as a request too, and never answered
-    page.on("response", lambda response: answered.append(urlsplit(response.url).path))
-    shown = {_kind(path): path for path, answer in seen.items() if answer.status == 200 and _is_html(answer)}
+    page.on("dialog", record_dialog)
+    # Blocked requests are announced too, but get no response
+    page.on("response", lambda response: response_paths.append(urlsplit(response.url).path))
+    shown = {
+        _page_kind(path): path
+        for path, response in pages_by_path.items()
+        if response.status == 200 and _is_html(response)
+    }
     for path in shown.values():
-        page.goto(path, timeout=60_000)  # the reference draws for long
+        page.goto(path, timeout=60_000)  # the API reference takes long to render
         page.wait_for_timeout(20)
-        assert _strangers(page) == 0, path
+        assert _payload_elements(page) == 0, path
     page.context.close()
-    assert dialogs == [] and answered and not [path for path in answered if path.endswith("/x")]
+    assert dialogs == [] and response_paths and not [path for path in response_paths if path.endswith("/x")]
     assert problems.found == []
 
 
-def _strangers(page: Page) -> int:
-    """Return how many elements of payloads are in a page, and in its frames."""
+def _payload_elements(page: Page) -> int:
+    """Return the number of payload elements in a page and its frames."""
     alive = "svg[onload], [onerror], [onfocus], [hx-get='/x'], script:not([src])"
     return sum(int(frame.locator(alive).count()) for frame in page.frames)
 
 
-def test_pictures_of_ours_are_shown_in_a_preview(seeded: Seeded, browser: Browser) -> None:
-    """A mail within a page shows an uploaded picture, though it may load nothing else from here."""
+def test_uploaded_pictures_in_a_preview(seeded: SeededServer, browser: Browser) -> None:
+    """A previewed email shows uploaded pictures, though it may load nothing else from the service."""
     url = upload_picture(seeded.client(), saved(photo(), "PNG")).expect(201)["url"]
     body = f'<p>x</p><img src="{url}" alt="ours">'
-    number = seeded.client().post("/templates", {"name": "Picture", "body": body}).expect(201)["id"]
+    template_id = seeded.client().post("/templates", {"name": "Picture", "body": body}).expect(201)["id"]
     page = sign_in(new_page(browser, seeded.url, Problems()))
-    page.goto(f"/templates/{number}/preview")
+    page.goto(f"/templates/{template_id}/preview")
     page.wait_for_load_state("load")
     box = page.locator("img[alt=ours]").bounding_box()
     page.context.close()

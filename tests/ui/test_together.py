@@ -1,4 +1,4 @@
-"""Two tabs at one form: no words are lost in silence, and whoever saves second is asked where both changed one."""
+"""Edit conflicts with two tabs: no text is lost, and the second user decides where both changed a field."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from tests.kit.server import Server
 
 
 class Case(NamedTuple):
-    """A form, two of its fields, what is written into both by the second tab, and how the API reads them."""
+    """A form, two of its fields (`both` is changed in both tabs), and how the API returns their values."""
 
     path: str
     submit: str
@@ -26,16 +26,16 @@ class Case(NamedTuple):
 
 @pytest.fixture(scope="module")
 def things(api: Client) -> dict[str, int]:
-    """One of each that has a form."""
-    news = api.post("/lists", {"name": "News"}).expect(201)["id"]
+    """Ids of one object of each kind that has a form."""
+    list_id = api.post("/lists", {"name": "News"}).expect(201)["id"]
     api.patch("/account", {"frequency_cap": {"messages": 3, "days": 7}}).expect(200)
     rule = [{"name": "first_name", "predicate": "eq", "value": "Ann"}]
-    person = {"email": "ann@example.org", "first_name": "Ann", "last_name": "Kurz", "data": {"city": "Bath"}}
+    fields = {"email": "ann@example.org", "first_name": "Ann", "last_name": "Kurz", "data": {"city": "Bath"}}
     return {
-        "contact": api.post("/contacts", person).expect(201)["id"],
-        "list": news,
+        "contact": api.post("/contacts", fields).expect(201)["id"],
+        "list": list_id,
         "segment": api.post("/segments", {"name": "Anns", "filters": rule}).expect(201)["id"],
-        "form": api.post("/forms", {"name": "Sign up", "list_ids": [news]}).expect(201)["id"],
+        "form": api.post("/forms", {"name": "Sign up", "list_ids": [list_id]}).expect(201)["id"],
         "campaign": api.post("/campaigns", {"name": "Letter"}).expect(201)["id"],
     }
 
@@ -65,7 +65,7 @@ CASES = {
                      str((row["frequency_cap"] or {}).get("messages"))),
     ),
 }  # fmt: skip
-# What the first tab writes into both fields, and the second into the first of them
+# Values of the field that only the first tab changes
 WORDS = {
     "At most so many campaigns": ("5", "6"),
     "Country": ("FR", "DE"),
@@ -83,7 +83,7 @@ def _field(page: Page, label: str) -> Locator:
 
 @pytest.fixture
 def tabs(browser: Browser, server: Server) -> Iterator[tuple[Page, Page]]:
-    """Two tabs of one person; that a form is answered 409 is what these tests are about."""
+    """Two tabs of one user; responses with 409 are expected."""
     problems = Problems()
     problems.allow("status of 409")
     first = sign_in(new_page(browser, server.url, problems))
@@ -92,18 +92,18 @@ def tabs(browser: Browser, server: Server) -> Iterator[tuple[Page, Page]]:
     assert problems.found == []
 
 
-@pytest.mark.parametrize("answer", ["Keep mine", "Use theirs"])
+@pytest.mark.parametrize("choice", ["Keep mine", "Use theirs"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_second_who_saves_is_asked(
-    tabs: tuple[Page, Page], things: dict[str, int], api: Client, name: str, answer: str
+def test_an_edit_conflict_asks_the_second_user(
+    tabs: tuple[Page, Page], things: dict[str, int], api: Client, name: str, choice: str
 ) -> None:
-    """Both values stand side by side, one press decides; what only the first changed stays in any case."""
+    """The page shows both values and one button chooses; the field that only the first tab changed keeps its value."""
     case = CASES[name]
     for page in tabs:
         page.goto(case.path.format(**things))
     first, second = tabs
-    theirs = WORDS.get(case.other, (f"Theirs {answer}",))[0]
-    _field(first, case.both).fill(f"First {answer}")
+    theirs = WORDS.get(case.other, (f"Theirs {choice}",))[0]
+    _field(first, case.both).fill(f"First {choice}")
     if case.other == "Country":
         _field(first, case.other).select_option(theirs)
     else:
@@ -111,27 +111,27 @@ def test_the_second_who_saves_is_asked(
     first.get_by_role("button", name=case.submit, exact=True).last.click()
     expect(first.locator(".toast")).to_contain_text("Saved")
 
-    _field(second, case.both).fill(f"Second {answer}")
+    _field(second, case.both).fill(f"Second {choice}")
     second.get_by_role("button", name=case.submit, exact=True).last.click()
-    told = second.get_by_role("alert")
-    expect(told).to_be_focused()
-    line = told.get_by_role("listitem")
-    expect(line).to_have_count(1)
-    expect(line).to_contain_text(f"{case.label}: theirs First {answer}, yours Second {answer}")
+    alert = second.get_by_role("alert")
+    expect(alert).to_be_focused()
+    conflict = alert.get_by_role("listitem")
+    expect(conflict).to_have_count(1)
+    expect(conflict).to_contain_text(f"{case.label}: theirs First {choice}, yours Second {choice}")
     assert axe.faults_in_both_looks(second) == []
-    expect(_field(second, case.both)).to_have_value(f"Second {answer}")
+    expect(_field(second, case.both)).to_have_value(f"Second {choice}")
     expect(_field(second, case.other)).to_have_value(theirs)
-    # Enter in a field decides nothing
+    # Enter in a field does not choose
     _field(second, case.both).press("Enter")
-    expect(told).to_be_focused()
-    assert case.reads(api) == (f"First {answer}", theirs)
-    line.get_by_role("button", name=answer).click()
+    expect(alert).to_be_focused()
+    assert case.reads(api) == (f"First {choice}", theirs)
+    conflict.get_by_role("button", name=choice).click()
     expect(second.locator(".toast")).to_contain_text("Saved")
-    assert case.reads(api) == ((f"Second {answer}" if answer == "Keep mine" else f"First {answer}"), theirs)
+    assert case.reads(api) == ((f"Second {choice}" if choice == "Keep mine" else f"First {choice}"), theirs)
 
 
-def test_what_only_one_changed_needs_no_question(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
-    """Different fields of one form are both kept; boxes, lists and own data too."""
+def test_changes_of_different_fields_are_merged(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+    """Changes of different fields of a form are both kept, also checkboxes, lists and custom data."""
     first, second = tabs
     for page in tabs:
         page.goto(f"/contacts/{things['contact']}/edit")
@@ -148,8 +148,8 @@ def test_what_only_one_changed_needs_no_question(tabs: tuple[Page, Page], things
     assert (row["list_ids"], row["data"]) == ([things["list"]], {"city": "Wells", "size": "42"})
 
 
-def test_the_rules_of_a_segment_are_one_thing(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
-    """Two who change the rules are asked with both sentences; a name that only one changed is taken over."""
+def test_a_conflict_of_segment_rules(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+    """Rules that both changed are shown as two sentences; a name that only one changed is kept."""
     second = tabs[1]
     path = f"/segments/{things['segment']}"
     for page in tabs:
@@ -158,71 +158,69 @@ def test_the_rules_of_a_segment_are_one_thing(tabs: tuple[Page, Page], things: d
     api.patch(path, {"name": "Beas", "filters": rule}).expect(200)
     second.locator("input[value=Ann]").fill("Cleo")
     second.get_by_role("button", name="Save", exact=True).last.click()
-    told = second.get_by_role("alert")
-    expect(told.get_by_role("listitem")).to_have_count(1)
-    expect(told).to_contain_text("Bea")
-    expect(told).to_contain_text("Cleo")
+    alert = second.get_by_role("alert")
+    expect(alert.get_by_role("listitem")).to_have_count(1)
+    expect(alert).to_contain_text("Bea")
+    expect(alert).to_contain_text("Cleo")
     expect(second.get_by_label("Name", exact=True)).to_have_value("Beas")
-    told.get_by_role("button", name="Use theirs").click()
+    alert.get_by_role("button", name="Use theirs").click()
     expect(second.locator(".toast")).to_contain_text("Saved")
     row = api.get(path).expect(200)
     assert (row["name"], row["filters"][0]["value"]) == ("Beas", "Bea")
 
 
-def test_a_draft_that_saves_itself_asks_too(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
-    """One's own saves are no others'; somebody else's subject is asked about, their preview line is taken over."""
+def test_a_conflict_with_autosave(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+    """The user's own autosaves cause no conflict; another user's subject does, and their preview text is taken over."""
     path = f"/campaigns/{things['campaign']}"
     _, page = tabs
     page.goto(f"{path}?open=from")
-    subject, line = page.get_by_label("Subject", exact=True), page.locator("#f-preheader")
-    for words in ("One", "One two", "One two three"):
-        subject.fill(words)
+    subject, preheader = page.get_by_label("Subject", exact=True), page.locator("#f-preheader")
+    for text in ("One", "One two", "One two three"):
+        subject.fill(text)
     api.wait(path, lambda row: row["template"]["subject"] == "One two three")
     expect(page.get_by_role("textbox", name="Subject")).to_have_count(1)
     api.patch(path, {"template_attributes": {"subject": "Theirs", "preheader": "Bread"}}).expect(200)
     subject.fill("Mine")
-    told = page.get_by_role("alert")
-    expect(told).to_contain_text("Subject: theirs Theirs, yours Mine")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("Subject: theirs Theirs, yours Mine")
     expect(page.locator("#saved-text")).to_contain_text("Not saved")
-    expect(line).to_have_value("Bread")
-    told.get_by_role("button", name="Keep mine").click()
+    expect(preheader).to_have_value("Bread")
+    alert.get_by_role("button", name="Keep mine").click()
     api.wait(path, lambda row: row["template"]["subject"] == "Mine")
-    expect(told).to_have_count(0)
+    expect(alert).to_have_count(0)
     assert api.get(path).expect(200)["template"]["preheader"] == "Bread"
 
 
-def test_a_field_that_only_has_the_focus_takes_what_others_wrote(
-    tabs: tuple[Page, Page], things: dict[str, int], api: Client
-) -> None:
-    """Written in once and left alone since, with the caret in it: others' words come; what is being written stays."""
+def test_a_focused_field_takes_others_changes(tabs: tuple[Page, Page], things: dict[str, int], api: Client) -> None:
+    """A focused field that is not being edited shows others' changes; text being typed stays."""
     path = f"/campaigns/{things['campaign']}"
     _, page = tabs
     page.goto(f"{path}?open=from")
-    name, answers = page.locator("#f-from-name"), page.locator("#f-reply-to")
+    name, reply_to = page.locator("#f-from-name"), page.locator("#f-reply-to")
     name.fill("Mine")
     expect(name).to_have_attribute("value", "Mine")
     api.patch(path, {"template_attributes": {"from_name": "Theirs"}}).expect(200)
-    answers.fill("answers@bakery.example")
+    reply_to.fill("answers@bakery.example")
     name.focus()
     expect(name).to_have_value("Theirs")
     expect(name).to_be_focused()
-    # What is written while the answer is on its way is not taken for what stood there
-    held: list[Route] = []
-    page.route("**/from", lambda route: route.continue_() if held else held.append(route))
-    answers.fill("others@bakery.example")
+    # Text typed during the request is not taken for the former value
+    blocked_routes: list[Route] = []
+    page.route("**/from", lambda route: route.continue_() if blocked_routes else blocked_routes.append(route))
+    reply_to.fill("others@bakery.example")
     with page.expect_request("**/from"):
         name.focus()
     name.press("End")
     name.press_sequentially(" too")
-    held[0].continue_()
+    blocked_routes[0].continue_()
     expect(name).to_have_attribute("value", "Theirs too")
     expect(name).to_have_value("Theirs too")
-    kept = api.get(path).expect(200)["template"]
-    assert (kept["from_name"], kept["reply_to"]) == ("Theirs too", "others@bakery.example")
+    template = api.get(path).expect(200)["template"]
+    assert (template["from_name"], template["reply_to"]) == ("Theirs too", "others@bakery.example")
 
 
-def test_without_a_script_and_at_one_moment(api: Client, things: dict[str, int]) -> None:
-    """A plain form is asked the same way; one that remembers nothing is kept as it is, as a program's is."""
+def test_an_edit_conflict_without_javascript(api: Client, things: dict[str, int]) -> None:
+    """A plain form gets a 409 for a conflict; one without the former values overwrites, like the API."""
     paper = Paper(api)
     path = f"/lists/{things['list']}"
     page = paper.get(f"{path}/edit")
@@ -239,13 +237,13 @@ def test_without_a_script_and_at_one_moment(api: Client, things: dict[str, int])
     assert api.get(path).expect(200)["name"] == "News"
 
 
-def test_lists_beyond_those_offered_stay(api: Client) -> None:
-    """A form that has no room for a list does not take anybody out of it."""
+def test_lists_that_a_form_does_not_show_stay(api: Client) -> None:
+    """Saving a contact removes no lists that its form had no space for."""
     ids = [api.post("/lists", {"name": f"L{n:03}"}).expect(201)["id"] for n in range(101)]
-    person = api.post("/contacts", {"email": "many@example.org", "list_ids": ids}).expect(201)["id"]
+    contact_id = api.post("/contacts", {"email": "many@example.org", "list_ids": ids}).expect(201)["id"]
     paper = Paper(api)
-    page = paper.get(f"/contacts/{person}/edit")
-    offered = [one for one in ids if f'name="list_ids" value="{one}" checked' in page]
+    page = paper.get(f"/contacts/{contact_id}/edit")
+    offered = [list_id for list_id in ids if f'name="list_ids" value="{list_id}" checked' in page]
     assert len(offered) < len(ids)
-    paper.post(f"/contacts/{person}", first_name="Mo", email="many@example.org", list_ids=offered[1:])
-    assert sorted(api.get(f"/contacts/{person}").expect(200)["list_ids"]) == sorted(set(ids) - {offered[0]})
+    paper.post(f"/contacts/{contact_id}", first_name="Mo", email="many@example.org", list_ids=offered[1:])
+    assert sorted(api.get(f"/contacts/{contact_id}").expect(200)["list_ids"]) == sorted(set(ids) - {offered[0]})

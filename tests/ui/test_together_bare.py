@@ -1,4 +1,4 @@
-"""Two at one form, without a script: whoever saves second is asked, and what only the first changed stays."""
+"""Edit conflicts of forms without JavaScript: the second user decides, and other changes of the first stay."""
 
 import html
 import re
@@ -13,9 +13,9 @@ from tests.kit.paper import Paper
 
 
 class Case(NamedTuple):
-    """A form: what stands in it, what the first and the second change, and how the page asks about what both changed.
+    """A form: its initial values, what the first and the second user change, and the text about the conflict.
 
-    `reads` answers what is kept of the part that both changed.
+    `reads` returns the stored value of the field that both changed.
     """
 
     page: str
@@ -84,7 +84,7 @@ CASES = {
         lambda api, things: f"Gets a tag, {_flow(api, things)['trigger']['data']['tag']}",
     ),
 }  # fmt: skip
-# What only the first changes, and how that is read
+# Fields that only the first user changes, and how they are read
 OTHERS = {
     "webhook": (
         {"url": "https://example.com/new"},
@@ -100,64 +100,64 @@ RULES = [{"name": "contact_country", "predicate": "eq", "value": "DE"}]
 
 @pytest.fixture
 def things(api: Client) -> dict[str, int]:
-    """One of each, as new."""
-    hook = {"url": "https://example.com/hook", "events": ["contact_add"]}
+    """Ids of new objects of each kind."""
+    webhook = {"url": "https://example.com/hook", "events": ["contact_add"]}
     email = f"ann{next(_NUMBERS)}@example.org"
     paper = Paper(api)
     assert paper.status("POST", "/settings/team", email=email, name="Ann", role="editor") == 303
     rows = re.findall(r"<tr>.*?</tr>", paper.get("/settings/team"), re.S)
-    [mine] = [row for row in rows if email in row]
-    [user] = set(re.findall(r"/settings/team/(\d+)/role", mine))
+    [row_of_user] = [row for row in rows if email in row]
+    [user] = set(re.findall(r"/settings/team/(\d+)/role", row_of_user))
     steps = [{"duration": 86_400}, {"filters": RULES, "yes": [], "no": []}]
     flow = api.post("/flows", {"name": "Readers", "trigger": {"event": "contact_add"}, "steps": steps}).expect(201)
     wait, split = (one["id"] for one in flow["steps"])
     return {
         "flow": flow["id"], "wait": wait, "split": split,
-        "webhook": api.post("/webhooks", hook).expect(201)["id"],
+        "webhook": api.post("/webhooks", webhook).expect(201)["id"],
         "campaign": api.post("/campaigns", {"name": "Letter"}).expect(201)["id"],
         "user": int(user),
     }  # fmt: skip
 
 
-def seen(page: str, path: str) -> str:
-    """Return what a form of a page remembers."""
+def form_state(page: str, path: str) -> str:
+    """Return the hidden former values of a form of a page."""
     form = page.partition(f'action="{path}"')[2].partition("</form>")[0]
-    found = form.partition('name="seen" value="')[2].partition('"')[0]
-    assert found
-    return html.unescape(found)
+    state = form.partition('name="seen" value="')[2].partition('"')[0]
+    assert state
+    return html.unescape(state)
 
 
-def words(text: str) -> str:
-    """Return what people read of a page."""
+def visible_text(text: str) -> str:
+    """Return the text of a page without tags."""
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", text).split()))
 
 
-@pytest.mark.parametrize("answer", ["mine", "theirs"])
+@pytest.mark.parametrize("choice", ["mine", "theirs"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_second_who_saves_is_asked(name: str, answer: str, api: Client, things: dict[str, int]) -> None:
-    """Nothing is written until somebody has said which of two counts; what only the first changed stays in any case."""
+def test_an_edit_conflict_asks_the_second_user(name: str, choice: str, api: Client, things: dict[str, int]) -> None:
+    """Nothing is written until the second user chooses; fields that only the first user changed keep their values."""
     case, paper = CASES[name], Paper(api)
     path, (other, reads_other) = case.path.format(**things), OTHERS.get(name, ({}, None))
     assert paper.status("POST", path, **case.was) == 303
-    was = seen(paper.get(case.page.format(**things)), path)
+    former_state = form_state(paper.get(case.page.format(**things)), path)
     theirs, mine = case.asks.removeprefix("theirs ").split(" , yours ")
-    assert paper.status("POST", path, **{**case.was, **case.first, **other}, seen=was) == 303
-    asked = paper.ask(path, **{**case.was, **case.second}, seen=was)
-    assert asked.status == 409
-    told = words(asked.text)
-    assert "Somebody else saved this meanwhile. What you typed is kept, and not saved yet." in told
-    assert f"{case.label} : {case.asks}" in told
+    assert paper.status("POST", path, **{**case.was, **case.first, **other}, seen=former_state) == 303
+    conflict = paper.ask(path, **{**case.was, **case.second}, seen=former_state)
+    assert conflict.status == 409
+    text = visible_text(conflict.text)
+    assert "Somebody else saved this meanwhile. What you typed is kept, and not saved yet." in text
+    assert f"{case.label} : {case.asks}" in text
     assert case.reads(api, things) == theirs
-    # The form that is answered has taken over what only the first changed
-    assert all(value in asked.text for value in other.values())
-    again = {**case.was, **other, **case.second, "seen": seen(asked.text, path), answer: case.label}
-    assert paper.status("POST", path, **again) == 303
-    assert case.reads(api, things) == (mine if answer == "mine" else theirs)
+    # The returned form has the values that only the first user changed
+    assert all(value in conflict.text for value in other.values())
+    resubmission = {**case.was, **other, **case.second, "seen": form_state(conflict.text, path), choice: case.label}
+    assert paper.status("POST", path, **resubmission) == 303
+    assert case.reads(api, things) == (mine if choice == "mine" else theirs)
     if reads_other is not None:
         assert reads_other(api, things) == next(iter(other.values()))
 
 
-def test_what_cannot_be_kept_of_who_writes_is_said(api: Client) -> None:
-    """The first screen says what is wrong, with all that was typed."""
-    asked = Paper(api).ask("/welcome", company_name="Bread", email_from_email="nobody", time_zone="UTC")
-    assert asked.status == 422 and 'value="nobody"' in asked.text
+def test_errors_of_the_welcome_form(api: Client) -> None:
+    """An invalid value on the first set-up screen is an error, and input is kept."""
+    response = Paper(api).ask("/welcome", company_name="Bread", email_from_email="nobody", time_zone="UTC")
+    assert response.status == 422 and 'value="nobody"' in response.text

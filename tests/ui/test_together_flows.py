@@ -1,4 +1,4 @@
-"""Two at one panel of a flow: questions, conditions and times are laid beside what others saved meanwhile."""
+"""Edit conflicts in the panels of a flow: rules, conditions and times."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _DE, _FR, _SE = ([{"name": "contact_country", "predicate": "eq", "value": code}]
 
 @pytest.fixture
 def flow(api: Client, browser_problems: Problems) -> dict[str, Any]:
-    """A draft that waits and asks, for people in Germany."""
+    """A draft flow with a wait and a split, for contacts in Germany."""
     browser_problems.allow("status of 409")
     trigger = {"event": "contact_add", "data": {"where": _DE}}
     steps = [{"duration": 86_400}, {"filters": _DE, "yes": [], "no": []}]
@@ -24,17 +24,15 @@ def _value(page: Page) -> Any:
     return page.locator("#panel [data-filter] input[name$='.value'], #panel [data-filter] [name*='value']").last
 
 
-@pytest.mark.parametrize("answer", ["Keep mine", "Use theirs"])
+@pytest.mark.parametrize("choice", ["Keep mine", "Use theirs"])
 @pytest.mark.parametrize("where", ["split", "start"])
-def test_rules_that_both_changed_are_asked_about(
-    browser_page: Page, api: Client, flow: dict[str, Any], where: str, answer: str
-) -> None:
-    """Both stand there in words; whoever decides saves by that."""
+def test_a_conflict_of_rules(browser_page: Page, api: Client, flow: dict[str, Any], where: str, choice: str) -> None:
+    """Both rules are shown, nothing is saved until the user chooses, and the choice is saved."""
     page, path, [wait, split] = browser_page, f"/flows/{flow['id']}", flow["steps"]
 
-    def kept() -> Any:
-        now = api.get(path).expect(200)
-        return now["trigger"]["data"]["where"] if where == "start" else now["steps"][1]["filters"]
+    def stored_rules() -> Any:
+        flow_now = api.get(path).expect(200)
+        return flow_now["trigger"]["data"]["where"] if where == "start" else flow_now["steps"][1]["filters"]
 
     page.goto(f"{path}?step={split['id'] if where == 'split' else 'start'}")
     theirs = {"trigger": {"event": "contact_add", "data": {"where": _FR}}} if where == "start" else {
@@ -43,19 +41,19 @@ def test_rules_that_both_changed_are_asked_about(
     api.patch(path, theirs).expect(200)
     _value(page).fill("SE")
     page.get_by_role("button", name="Save rules" if where == "split" else "Save conditions").click()
-    told = page.get_by_role("alert")
-    expect(told).to_contain_text("Somebody else saved this meanwhile")
-    expect(told).to_contain_text("FR")
-    expect(told).to_contain_text("SE")
-    assert kept() == _FR
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("Somebody else saved this meanwhile")
+    expect(alert).to_contain_text("FR")
+    expect(alert).to_contain_text("SE")
+    assert stored_rules() == _FR
     shoot(page, f"flow_{where}_both")
-    told.get_by_role("button", name=answer).click()
-    expect(told).to_have_count(0)
-    assert kept() == (_SE if answer == "Keep mine" else _FR)
+    alert.get_by_role("button", name=choice).click()
+    expect(alert).to_have_count(0)
+    assert stored_rules() == (_SE if choice == "Keep mine" else _FR)
 
 
-def test_a_step_that_saves_itself_asks_too(browser_page: Page, api: Client, flow: dict[str, Any]) -> None:
-    """One's own saves are no others'; what somebody else set meanwhile is asked about, once."""
+def test_a_conflict_of_a_step_with_autosave(browser_page: Page, api: Client, flow: dict[str, Any]) -> None:
+    """The user's own autosaves cause no conflict; another user's change does."""
     page, path, [wait, split] = browser_page, f"/flows/{flow['id']}", flow["steps"]
     page.goto(f"{path}?step={wait['id']}")
     days = page.locator("#f-duration")
@@ -64,10 +62,10 @@ def test_a_step_that_saves_itself_asks_too(browser_page: Page, api: Client, flow
         api.wait(path, lambda row, number=number: row["steps"][0]["duration"] == int(number) * 86_400)
     api.patch(path, {"steps": [{**wait, "duration": 7 * 86_400}, split]}).expect(200)
     days.fill("5")
-    told = page.get_by_role("alert")
-    expect(told).to_contain_text("How long: theirs 1 week, yours 5 days")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("How long: theirs 1 week, yours 5 days")
     expect(page.locator("#saved-text")).to_contain_text("Not saved")
     shoot(page, "flow_step_both")
-    told.get_by_role("button", name="Keep mine").click()
+    alert.get_by_role("button", name="Keep mine").click()
     api.wait(path, lambda row: row["steps"][0]["duration"] == 5 * 86_400)
-    expect(told).to_have_count(0)
+    expect(alert).to_have_count(0)

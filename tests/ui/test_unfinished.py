@@ -1,4 +1,4 @@
-"""An email that still holds placeholders is not called ready: whoever sends it all the same confirms that."""
+"""Emails with placeholders are not called ready: sending them needs a confirmation."""
 
 from typing import Any
 
@@ -14,19 +14,26 @@ from tests.ui.composer_world import clock, draft, page, recipients_of, server, s
 __all__ = ["clock", "page", "server", "smtp"]
 
 
-def starter(api: Client, key: str, name: str) -> int:
-    """Make a draft to the newsletter that says what a starter says."""
-    one = next(one for one in starters.build_starters(Look()) if one.key == key)
-    number = draft(api, name)
-    content: dict[str, Any] = {"body": None, "design": one.design, "subject": name, "preheader": one.preheader}
-    api.patch(f"/campaigns/{number}", {"template_attributes": content}).expect(200)
-    return number
+def draft_from_starter(api: Client, key: str, name: str) -> int:
+    """Create a draft to the newsletter with the content of a starter, and return its id."""
+    starter_design = next(
+        starter_design for starter_design in starters.build_starters(Look()) if starter_design.key == key
+    )
+    campaign_id = draft(api, name)
+    content: dict[str, Any] = {
+        "body": None,
+        "design": starter_design.design,
+        "subject": name,
+        "preheader": starter_design.preheader,
+    }
+    api.patch(f"/campaigns/{campaign_id}", {"template_attributes": content}).expect(200)
+    return campaign_id
 
 
-def test_a_starter_as_it_came_has_to_be_confirmed(page: Page, api: Client, smtp: SmtpServer) -> None:
-    """The composer counts what is unfinished, each line leads to its section, and a send asks for a tick first."""
-    number = starter(api, "letter", "Unfinished letter")
-    page.goto(f"/campaigns/{number}")
+def test_sending_placeholders_needs_a_confirmation(page: Page, api: Client, smtp: SmtpServer) -> None:
+    """The composer counts placeholders and links to their sections; sending requires a checkbox."""
+    campaign_id = draft_from_starter(api, "letter", "Unfinished letter")
+    page.goto(f"/campaigns/{campaign_id}")
     side = page.locator("#side")
     expect(side).to_contain_text("3 unfinished")
     expect(side).not_to_contain_text("ready to send")
@@ -39,7 +46,7 @@ def test_a_starter_as_it_came_has_to_be_confirmed(page: Page, api: Client, smtp:
     assert axe.faults_in_both_looks(page) == []
     dialog.get_by_role("button", name="Send to 8 people").click()
     expect(dialog.locator("#f-unfinished-err")).to_have_text("Confirm that you want to send it as it is.")
-    assert api.get(f"/campaigns/{number}").json["phase"] == "draft"
+    assert api.get(f"/campaigns/{campaign_id}").json["phase"] == "draft"
     dialog.get_by_label("Send it with 3 things unfinished").check()
     dialog.get_by_role("button", name="Send to 8 people").click()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
@@ -49,43 +56,43 @@ def test_a_starter_as_it_came_has_to_be_confirmed(page: Page, api: Client, smtp:
     assert recipients_of(smtp, "Unfinished letter") == []
 
 
-def test_what_is_finished_is_ready(page: Page, api: Client) -> None:
-    """A message of one's own is called ready, and is sent without a further question."""
-    number = draft(api, "Finished letter", preheader="Ours")
-    page.goto(f"/campaigns/{number}")
+def test_a_finished_email_is_ready(page: Page, api: Client) -> None:
+    """An email without placeholders is called ready, and sending has no checkbox."""
+    campaign_id = draft(api, "Finished letter", preheader="Ours")
+    page.goto(f"/campaigns/{campaign_id}")
     expect(page.locator("#side")).to_contain_text("ready to send")
     page.get_by_role("link", name="Review and send").click()
     expect(page.get_by_role("dialog")).to_contain_text("Send to 8 people?")
     expect(page.locator("#f-unfinished")).to_have_count(0)
 
 
-def test_a_test_says_what_is_unfinished(page: Page, api: Client) -> None:
-    """The test goes out, and the toast names what it still holds."""
-    number = starter(api, "letter", "Tested letter")
-    page.goto(f"/campaigns/{number}/test")
+def test_a_test_send_names_placeholders(page: Page, api: Client) -> None:
+    """The test is sent, and the toast names the placeholders."""
+    campaign_id = draft_from_starter(api, "letter", "Tested letter")
+    page.goto(f"/campaigns/{campaign_id}/test")
     page.get_by_label("To", exact=True).fill("me@example.org")
     page.get_by_role("button", name="Send test").click()
     expect(page.locator(".toast")).to_contain_text("is still placeholder text. And 2 more things to finish.")
 
 
-def test_a_flow_asks_before_its_placeholders_go_live(page: Page, api: Client) -> None:
-    """Starting and publishing a flow with placeholders wants a tick; one with words of its own does not."""
+def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
+    """Starting a flow with placeholders requires a checkbox; one without does not."""
     email = starters.build_flow_emails("https://bakery.example")["birthday"]
-    asked = {"name": "Unfinished flow", "trigger": {"event": "order_paid"}, "steps": [email]}
-    number = api.post("/flows", asked).expect(201)["id"]
-    page.goto(f"/flows/{number}")
+    request = {"name": "Unfinished flow", "trigger": {"event": "order_paid"}, "steps": [email]}
+    flow_id = api.post("/flows", request).expect(201)["id"]
+    page.goto(f"/flows/{flow_id}")
     page.get_by_role("button", name="Start…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("“A little something for you.” in the preview text is still placeholder text.")
     dialog.get_by_role("button", name="Start the flow").click()
     expect(page.locator("#f-unfinished-err")).to_have_text("Confirm that you want to send it as it is.")
-    assert api.get(f"/flows/{number}").json["status"] == "draft"
+    assert api.get(f"/flows/{flow_id}").json["status"] == "draft"
     page.get_by_label("Go live with 2 things unfinished").check()
     page.get_by_role("button", name="Start the flow").click()
     expect(page.locator("#state")).to_contain_text("Live")
-    own = {"subject": "Ours", "preheader": "Ours", "body": "<p>Ours</p>"}
-    other = api.post("/flows", asked | {"name": "Finished flow", "steps": [own]}).expect(201)["id"]
-    page.goto(f"/flows/{other}")
+    content = {"subject": "Ours", "preheader": "Ours", "body": "<p>Ours</p>"}
+    other_id = api.post("/flows", request | {"name": "Finished flow", "steps": [content]}).expect(201)["id"]
+    page.goto(f"/flows/{other_id}")
     page.get_by_role("button", name="Start…").click()
     page.get_by_role("button", name="Start the flow").click()
     expect(page.locator("#state")).to_contain_text("Live")

@@ -1,4 +1,4 @@
-"""Webhooks on their page: made with a secret that is seen once, tried, and told once more what they missed."""
+"""The webhooks pages: creation with a secret shown once, test deliveries, and the log."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.kit.server import PASSWORD, Server
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server whose operator lets it reach this machine."""
+    """A server that may call this machine."""
     with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}).set_up() as running:
         yield running
         running.stop()
@@ -23,13 +23,13 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Somebody who listens."""
+    """A running webhook receiver."""
     with Receiver(tmp_path_factory.mktemp("receiver")) as running:
         yield running
 
 
-def test_a_webhook_from_its_making_to_its_end(browser_page: Page, api: Client, receiver: Receiver) -> None:
-    """Faults stand at their fields, the secret is seen once, a test tells the answer, and the log what was sent."""
+def test_a_webhook_in_the_browser(browser_page: Page, api: Client, receiver: Receiver) -> None:
+    """Errors appear at their fields, the secret is shown once, and deliveries are logged and can be repeated."""
     page = browser_page
     page.goto("/settings/webhooks")
     page.get_by_role("link", name="New webhook").click()
@@ -65,21 +65,21 @@ def test_a_webhook_from_its_making_to_its_end(browser_page: Page, api: Client, r
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_who_only_looks_sees_no_address_and_no_button(browser: Browser, server: Server, api: Client) -> None:
-    """The path of an address may be a secret: an editor sees its host, and nothing to press."""
-    made = api.post("/webhooks", {"url": "https://shop.example/hook/s3cret"}).expect(201)
+def test_an_editor_sees_only_the_host_of_a_webhook(browser: Browser, server: Server, api: Client) -> None:
+    """An editor sees no path of the URL, which may be secret, and no buttons."""
+    webhook = api.post("/webhooks", {"url": "https://shop.example/hook/s3cret"}).expect(201)
     server.cli("user", "add", "--email", "editor@example.org", "--role", "editor", stdin=PASSWORD + "\n")
     context = browser.new_context(base_url=server.url, java_script_enabled=False)
     page = sign_in(context.new_page(), "editor@example.org")
-    one = f"/settings/webhooks/{made['id']}"
+    webhook_page = f"/settings/webhooks/{webhook['id']}"
     for path, status in (
         ("/settings/webhooks", 200),
-        (one, 200),
-        (f"{one}/edit", 403),
+        (webhook_page, 200),
+        (f"{webhook_page}/edit", 403),
         ("/settings/webhooks/new", 403),
     ):
-        answer = page.goto(path)
-        assert answer is not None and answer.status == status and "s3cret" not in answer.text(), path
-    page.goto(one)
+        response = page.goto(path)
+        assert response is not None and response.status == status and "s3cret" not in response.text(), path
+    page.goto(webhook_page)
     assert page.locator("main button:not([data-copy])").count() == 0
     context.close()
