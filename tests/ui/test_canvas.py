@@ -25,9 +25,9 @@ def get(server: Server, api: Client) -> Callable[..., Any]:
     return lambda path, **headers: api.request("GET", path, headers={"Cookie": cookie} | headers)
 
 
-def make(api: Client, *get_sections: dict[str, Any]) -> int:
+def make(api: Client, *sections: dict[str, Any]) -> int:
     """Create a template of sections and return its id."""
-    return int(api.post("/templates", {"name": "T", "design": {"sections": list(get_sections)}}).expect(201)["id"])
+    return int(api.post("/templates", {"name": "T", "design": {"sections": list(sections)}}).expect(201)["id"])
 
 
 def heading(key: str, text: str, **props: Any) -> dict[str, Any]:

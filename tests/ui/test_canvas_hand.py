@@ -33,7 +33,7 @@ def make(api: Client, *sections: dict[str, Any], **fields: Any) -> int:
     return int(api.post("/templates", request).expect(201)["id"])
 
 
-def sections(api: Client, template: int) -> Any:
+def get_sections(api: Client, template: int) -> Any:
     """Return the stored sections."""
     return api.get(f"/templates/{template}").expect(200)["design"]["sections"]
 
@@ -51,7 +51,7 @@ def wait_for_property(page: Page, api: Client, template: int, name: str, pattern
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
     value = ""
     for _ in range(100):
-        value = str(sections(api, template)[0]["props"].get(name))
+        value = str(get_sections(api, template)[0]["props"].get(name))
         if pattern.search(value):
             return value
         page.wait_for_timeout(50)
@@ -102,7 +102,7 @@ def test_dragging_a_section_in_the_canvas(browser_page: Page, api: Client) -> No
     expect_order(page, "b", "a", "c", "in")
     drag(page, first, frame.get_by_role("heading", name="Inner"), 2)
     expect_order(page, "b", "c", "a", "in")
-    stored = sections(api, template_id)
+    stored = get_sections(api, template_id)
     assert [section["id"] for section in stored] == ["b", "c"]
     assert [section["id"] for section in stored[1]["props"]["columns"][0]["sections"]] == ["a", "in"]
 
@@ -124,7 +124,7 @@ def test_dropping_a_new_section(browser_page: Page, api: Client) -> None:
     page.mouse.move(target_box["x"] + 400, target_box["y"] + 2, steps=6)
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(3)
-    assert [section["type"] for section in sections(api, template_id)] == ["heading", "divider", "heading"]
+    assert [section["type"] for section in get_sections(api, template_id)] == ["heading", "divider", "heading"]
     page.emulate_media(reduced_motion="no-preference")
 
 
