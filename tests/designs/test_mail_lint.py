@@ -32,7 +32,7 @@ def _mails() -> list[tuple[str, str]]:
     return [(name, render_design(document, LOOK).html) for name, document in EVERY.items()]
 
 
-@pytest.fixture(params=_mails(), ids=lambda one: one[0])
+@pytest.fixture(params=_mails(), ids=lambda sample: sample[0])
 def html(request: pytest.FixtureRequest) -> str:
     """The HTML of a sample."""
     return str(request.param[1])

@@ -181,7 +181,7 @@ def test_hostile_documents_take_less_than_a_second(name: str) -> None:
     start = time.thread_time()
     design = render_design(HOSTILE[name], LOOK)
     rendered = time.thread_time() - start
-    document.validate(HOSTILE[name], lambda path, words: None)
+    document.validate(HOSTILE[name], lambda path, message: None)
     validated = time.thread_time() - start - rendered
 
     assert max(rendered, validated) < soon(1), (rendered, validated)

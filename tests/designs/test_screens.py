@@ -47,7 +47,7 @@ def _tops(browser: Browser, width: int, stack: bool) -> list[tuple[float, float]
     script = """() => ['left', 'right', 'inner left', 'inner right'].map(words => {
       const found = [...document.querySelectorAll('p')].find(one => one.innerText === words).getBoundingClientRect();
       return [found.top, found.left]; })"""
-    return [(one[0], one[1]) for one in _evaluate(browser, {"sections": [outer]}, width, False, script)]
+    return [(position[0], position[1]) for position in _evaluate(browser, {"sections": [outer]}, width, False, script)]
 
 
 def test_columns_stack_on_phones(browser: Browser) -> None:

@@ -76,7 +76,7 @@ def test_property_aliases(kind: str, props: dict[str, Any], name: str) -> None:
     section = designs_document.read_section({"type": kind, "props": props}, "s")
 
     assert section.kind is not None
-    prop = next(one for one in section.kind.props if one.name == name)
+    prop = next(prop for prop in section.kind.props if prop.name == name)
     assert prop.get_value(section.props) == next(iter(props.values()))
 
 

@@ -50,8 +50,8 @@ def test_a_throttled_group_pauses_and_recovers(direct: StartDirect, world: World
     google.rules.delay("body", 0.02)
     server = direct(clock=clock)
     api = server.client()
-    people = [f"g{n}@gmail.com" for n in range(10)] + [f"h{n}@hosted.example" for n in range(10)]
-    path = send_to(api, *people, *[f"o{n}@outlook.com" for n in range(30)])
+    addresses = [f"g{n}@gmail.com" for n in range(10)] + [f"h{n}@hosted.example" for n in range(10)]
+    path = send_to(api, *addresses, *[f"o{n}@outlook.com" for n in range(30)])
     microsoft.wait_for(30)
     google.wait_until(lambda: rule.used == 1)
     api.wait("/delivery/status", lambda row: any(group["group"] == "google" for group in row["groups"]))
@@ -67,9 +67,9 @@ def test_a_throttled_group_pauses_and_recovers(direct: StartDirect, world: World
     google.log.clear()
     google.open_peak = google.open_now
     clock.advance(minutes=2.5)
-    done = completed(api, path)
-    assert (done["stats"]["sent"], done["stats"]["failed"], google.open_peak) == (50, 0, 1)
-    assert {row["attempts"] for row in api.all("/messages", campaign_id=done["id"])} == {1}
+    campaign = completed(api, path)
+    assert (campaign["stats"]["sent"], campaign["stats"]["failed"], google.open_peak) == (50, 0, 1)
+    assert {row["attempts"] for row in api.all("/messages", campaign_id=campaign["id"])} == {1}
     assert max(Counter(message.to for message in google.messages).values()) == 1
 
 
@@ -84,8 +84,8 @@ def test_kills_lose_no_message(direct: StartDirect, world: World) -> None:
         smtp.rules.delay("body", 0.02)
     server = direct()
     api = server.client()
-    people = [f"p{n}@{('gmail.com', 'outlook.com', 'shop.example')[n % 3]}" for n in range(90)]
-    path = send_to(api, *people)
+    addresses = [f"p{n}@{('gmail.com', 'outlook.com', 'shop.example')[n % 3]}" for n in range(90)]
+    path = send_to(api, *addresses)
     for count in (15, 40):
         wait_until_sent(api, path, count)
         server.kill()
@@ -94,8 +94,8 @@ def test_kills_lose_no_message(direct: StartDirect, world: World) -> None:
     received = Counter(message.to for smtp in servers for message in smtp.messages)
     uncertain = {row["to"] for row in api.all("/messages", campaign_id=campaign_id, status="uncertain")}
 
-    assert received.keys() <= set(people) and set(people) - received.keys() <= uncertain and len(uncertain) <= 8
-    assert sum(received.values()) - len(people) <= 16 and max(received.values()) <= 2
+    assert received.keys() <= set(addresses) and set(addresses) - received.keys() <= uncertain and len(uncertain) <= 8
+    assert sum(received.values()) - len(addresses) <= 16 and max(received.values()) <= 2
 
 
 def test_a_single_message_overtakes_a_slow_campaign(direct: StartDirect, world: World) -> None:
@@ -136,8 +136,8 @@ def test_a_421_greeting_defers_the_group(api: Client, shared_world: World) -> No
     busy = shared_world.mail("mx.busydoor.example", "busydoor.example")
     other = shared_world.mail("mx.opendoor.example", "opendoor.example")
     rule = busy.rules.refuse("connect", code=421, text="4.7.0 try again later, too many connections")
-    people = [f"g{n}@busydoor.example" for n in range(9)] + [f"o{n}@opendoor.example" for n in range(20)]
-    path = send_to(api, *people)
+    addresses = [f"g{n}@busydoor.example" for n in range(9)] + [f"o{n}@opendoor.example" for n in range(20)]
+    path = send_to(api, *addresses)
     other.wait_for(20)
     campaign_id = path.rpartition("/")[2]
     rows = api.wait(
@@ -156,10 +156,10 @@ def test_a_sender_rejection_by_one_server(name: str, text: str, api: Client, sha
     strict = shared_world.mail(f"mx.{name}.example", f"{name}.example")
     shared_world.mail(f"mx.beside-{name}.example", f"beside-{name}.example")
     strict.rules.refuse("mail", code=550, text=text)
-    people = [f"g{n}@{name}.example" for n in range(5)] + [f"o{n}@beside-{name}.example" for n in range(9)]
-    done = completed(api, send_to(api, *people))
+    addresses = [f"g{n}@{name}.example" for n in range(5)] + [f"o{n}@beside-{name}.example" for n in range(9)]
+    campaign = completed(api, send_to(api, *addresses))
 
-    assert (done["stats"]["sent"], done["stats"]["failed"]) == (9, 5)
+    assert (campaign["stats"]["sent"], campaign["stats"]["failed"]) == (9, 5)
     assert not [row for row in api.all("/suppressions") if row["address"].endswith(f"@{name}.example")]
 
 

@@ -12,20 +12,22 @@ PERMANENT_CODES = ("5.1.10", "5.1.2")
 
 def test_each_domain_uses_its_own_servers(api: Client, shared_world: World) -> None:
     """Each domain's MX host gets its mail and our HELO name; the event names the host and the TLS version."""
-    one = shared_world.mail("mx.one.example", "one.example", "other.example", starttls=True)
-    two = shared_world.mail("mx.two.example", "two.example")
+    first_server = shared_world.mail("mx.one.example", "one.example", "other.example", starttls=True)
+    second_server = shared_world.mail("mx.two.example", "two.example")
     addresses = [f"p{n}@{domain}" for n in range(5) for domain in ("one.example", "other.example", "two.example")]
     path = send_to(api, *addresses)
     campaign = completed(api, path)
 
     assert campaign["stats"]["sent"] == 15
-    assert sorted(message.to for message in one.messages) == sorted(
+    assert sorted(message.to for message in first_server.messages) == sorted(
         p for p in addresses if not p.endswith("two.example")
     )
-    assert len(two.messages) == 5
-    assert {entry.line for entry in one.phases("ehlo")} == {"EHLO mail.bakery.example"}
+    assert len(second_server.messages) == 5
+    assert {entry.line for entry in first_server.phases("ehlo")} == {"EHLO mail.bakery.example"}
     # Opportunistic TLS: used where it is offered, whatever the certificate
-    assert all(message.tls for message in one.messages) and not any(message.tls for message in two.messages)
+    assert all(message.tls for message in first_server.messages) and not any(
+        message.tls for message in second_server.messages
+    )
     routes = {(event["data"]["mx"], event["data"]["tls"]) for event in api.all("/events", event="email_sent")}
     assert routes == {("mx.one.example", "TLSv1.3"), ("mx.two.example", "none")}
 

@@ -104,10 +104,10 @@ def test_a_repeated_send_after_a_kill_is_one_campaign(
     gate = smtp_server.rules.hold("connect")
     server, rng = relayed(), random.Random(2)
     count, rounds, answered = 200, 25 if full else 3, 0
-    group = crowd(server.client(), count)
+    list_id = crowd(server.client(), count)
     paths = []
     for round_number in range(rounds):
-        path = draft(server.client(validate=False), group, subject=f"Turn {round_number}")
+        path = draft(server.client(validate=False), list_id, subject=f"Turn {round_number}")
         responses = kill_during_requests(server, {round_number: (f"{path}/send", {})}, rng.choice((0, 0.005)))
         answered += round_number in responses
         repeated = server.client(validate=False).post(f"{path}/send", {}, {"Idempotency-Key": f"key-{round_number}"})
@@ -115,7 +115,7 @@ def test_a_repeated_send_after_a_kill_is_one_campaign(
         paths.append(path)
     for round_number in range(rounds):
         # Kill while the request is on its way or being processed
-        path = draft(server.client(validate=False), group, subject=f"Turn {rounds + round_number}")
+        path = draft(server.client(validate=False), list_id, subject=f"Turn {rounds + round_number}")
         pending = PendingRequests()
         thread = threading.Thread(
             target=pending.send, args=(server.client(validate=False), 1000 + round_number, f"{path}/send", {})

@@ -32,8 +32,8 @@ def test_greylisting(relayed: StartRelayed, smtp_server: SmtpServer, clock: Test
 
 def test_an_unknown_recipient_is_suppressed(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
     """A recipient rejected with 550 5.1.1 fails at the first attempt and is suppressed."""
-    gone = [address(index) for index in range(7, 300, 100)]
-    for recipient in gone:
+    unknown = [address(index) for index in range(7, 300, 100)]
+    for recipient in unknown:
         smtp_server.rules.refuse("rcpt", recipient, code=550, text="5.1.1 No such user")
     api = relayed().client()
     path = send(api, crowd(api, 300))
@@ -45,19 +45,19 @@ def test_an_unknown_recipient_is_suppressed(relayed: StartRelayed, smtp_server: 
 
     assert (books.accepted, books.missing, books.copies) == (297, 0, 0)
     assert {row["to"]: (row["error"]["enhanced"], row["attempts"]) for row in failed} == dict.fromkeys(
-        gone, ("5.1.1", 1)
+        unknown, ("5.1.1", 1)
     )
-    assert suppressed == dict.fromkeys(gone, "hard_bounce")
-    assert all(len(smtp_server.phases("rcpt", recipient)) == 1 for recipient in gone)
+    assert suppressed == dict.fromkeys(unknown, "hard_bounce")
+    assert all(len(smtp_server.phases("rcpt", recipient)) == 1 for recipient in unknown)
 
 
 def test_a_render_error_skips_one_message(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
     """A contact whose data cannot be rendered is skipped with `render_error`; all others get their mail."""
     api = relayed().client()
-    group = crowd(api, 60)
+    list_id = crowd(api, 60)
     odd = api.get("/contacts/search", q=address(30)).expect(200)[0]["id"]
     api.patch(f"/contacts/{odd}", {"data": {"many": list(range(2000))}}).expect(200)
-    path = send(api, group, body="<p>{% for one in contact.data.many %}{{ one }}{% endfor %} breads</p>")
+    path = send(api, list_id, body="<p>{% for one in contact.data.many %}{{ one }}{% endfor %} breads</p>")
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
     (skipped,) = api.get("/messages", campaign_id=path.rpartition("/")[2], status="skipped").expect(200)

@@ -39,8 +39,8 @@ def test_two_campaigns_are_sent_in_turns(
     """Two simultaneous campaigns to the same list both complete, and neither stalls while the other is sent."""
     count = 10_000 if full else 600
     api = relayed().client(validate=False)
-    group = crowd(api, count)
-    paths = [draft(api, group, subject=name) for name in ("First", "Second")]
+    list_id = crowd(api, count)
+    paths = [draft(api, list_id, subject=name) for name in ("First", "Second")]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda path: api.post(f"{path}/send").expect(200), paths))
     for path, name in zip(paths, ("First", "Second"), strict=True):

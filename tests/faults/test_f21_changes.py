@@ -27,9 +27,9 @@ def unsubscribe_paths(sink: SmtpServer) -> dict[str, str]:
     return paths
 
 
-def contact_ids(api: Client, group: int) -> dict[str, int]:
+def contact_ids(api: Client, list_id: int) -> dict[str, int]:
     """Return the contact ids of a list, by address."""
-    return {row["channels"][0]["value"]: row["id"] for row in api.all("/contacts", list_id=group)}
+    return {row["channels"][0]["value"]: row["id"] for row in api.all("/contacts", list_id=list_id)}
 
 
 def number_of(recipient: str) -> int:
@@ -49,13 +49,13 @@ def test_opt_outs_apply_during_a_send(
     """After the response to a one-click opt-out, an edit or a suppression no message to that address is started."""
     count, leaving = (20_000, 2_000) if full else (1_200, 240)
     api = relayed().client(validate=False, keep_alive=True)
-    group = crowd(api, count)
-    completed(api, send(api, group, subject="First"), timeout=300)
+    list_id = crowd(api, count)
+    completed(api, send(api, list_id, subject="First"), timeout=300)
     paths = unsubscribe_paths(smtp_server)
-    ids = contact_ids(api, group)
+    ids = contact_ids(api, list_id)
     smtp_server.forget()
     smtp_server.rules.delay("body", 0.015)
-    path = send(api, group, subject="Second")
+    path = send(api, list_id, subject="Second")
     smtp_server.wait_for(20)
     opted_out_at: dict[str, float] = {}
     slowest = 0.0
@@ -93,17 +93,17 @@ def test_edits_during_a_send_change_nothing(relayed: StartRelayed, smtp_server: 
     count = 600
     smtp_server.rules.delay("body", 0.01)
     api = relayed().client(validate=False)
-    group = crowd(api, count)
-    path = draft(api, group)
+    list_id = crowd(api, count)
+    path = draft(api, list_id)
     sent = api.post(f"{path}/send").expect(200)
     smtp_server.wait_for(20)
-    ids = contact_ids(api, group)
+    ids = contact_ids(api, list_id)
     template = api.patch(f"/templates/{sent['template']['id']}", {"subject": "Changed"})
     campaign = api.patch(path, {"template_attributes": {"body": "<p>Changed</p>"}})
     api.put("/brand", {"company_name": "Changed", "physical_address": "2 New Road, Bristol"}).expect(200)
-    api.post("/contacts", {"email": "added@crowd.example", "list_ids": [group]}).expect(201)
+    api.post("/contacts", {"email": "added@crowd.example", "list_ids": [list_id]}).expect(201)
     removed, moved, deleted = address(count - 1), address(count - 2), address(count - 3)
-    api.post(f"/lists/{group}/remove_contacts", {"contact_ids": [ids[removed]]})
+    api.post(f"/lists/{list_id}/remove_contacts", {"contact_ids": [ids[removed]]})
     api.patch(f"/contacts/{ids[moved]}", {"email": "moved@crowd.example"}).expect(200)
     api.delete(f"/contacts/{ids[deleted]}").expect(200)
     assert api.get(path).expect(200)["stats"]["pending"] > 0

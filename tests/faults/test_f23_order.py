@@ -72,12 +72,12 @@ def test_responses_come_after_a_sync(
     """The log is synced before each response to a message, a send and an opt-out, and rarely for reads."""
     server = relayed()
     api = server.client(validate=False)
-    group = crowd(api, 1)
-    completed(api, send(api, group))
+    list_id = crowd(api, 1)
+    completed(api, send(api, list_id))
     link = re.search("<(.+)>", smtp_server.messages[0].header("List-Unsubscribe") or "")
     assert link
     smtp_server.rules.hold("connect")
-    path = draft(api, group)
+    path = draft(api, list_id)
     message = {"to": "a@b.example", "subject": "s", "body": "b", "from_email": "ana@bakery.example"}
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     with traced(server, tmp_path / "calls") as trace:
@@ -104,9 +104,9 @@ def test_claims_are_synced_before_the_message_leaves(
     """On one connection the log is synced between two messages: the outcome of one and the claim of the next."""
     server = relayed(connections="1")
     api = server.client(validate=False)
-    group = crowd(api, 100)
+    list_id = crowd(api, 100)
     smtp_server.rules.hold("connect")
-    path = send(api, group)
+    path = send(api, list_id)
     smtp_server.wait_for_phase("connect")
     with traced(server, tmp_path / "calls") as trace:
         smtp_server.rules.clear()

@@ -23,10 +23,10 @@ def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: S
     smtp_server.rules.refuse("rcpt", address(3), code=450, times=1)
     server = fresh_server(relay=smtp_server.port, env=UNLIMITED, module="tests.kit.emptied_bell")
     api = server.client()
-    group = crowd(api, 300)
-    scheduled_path = draft(api, group, subject="Later")
+    list_id = crowd(api, 300)
+    scheduled_path = draft(api, list_id, subject="Later")
     toggle_lost_wake_ups(server, "emptied")
-    path = send(api, group, subject="Now")
+    path = send(api, list_id, subject="Now")
     due = time.time() + 5
     scheduled_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due))
     api.patch(scheduled_path, {"scheduled_at": scheduled_at}).expect(200)

@@ -112,8 +112,8 @@ def test_a_throttled_sender_waits_alone(bakery: Bakery) -> None:
     assert throttled["sender"] == NUMBER and "Too Many" in throttled["text"]
     sms.behave()
     taken = sms.wait_for(accepted_before + 22, 30)[accepted_before:]
-    assert {one.sender for one in taken[:20]} == {GERMAN}
-    assert min(one.at for one in taken[20:]) - started >= 2
+    assert {sms_message.sender for sms_message in taken[:20]} == {GERMAN}
+    assert min(sms_message.at for sms_message in taken[20:]) - started >= 2
     rows = [api.wait(f"/messages/{number}", lambda row: row["status"] == "sent") for number in (*waiting, *others)]
     assert {row["attempts"] for row in rows} == {1}
 

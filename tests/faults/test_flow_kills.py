@@ -58,9 +58,9 @@ def test_kills_during_due_runs(
     count, kills = (5_000, 10) if full else (500, 3)
     server = relayed(clock=clock)
     api, rows = server.client(validate=False), Rows(server, clock)
-    group = crowd(api, count)
+    list_id = crowd(api, count)
     segment = api.post("/segments", {"name": "All", "filters": [
-        {"name": "contact_list", "predicate": "eq", "value": group}]}).expect(201)["id"]  # fmt: skip
+        {"name": "contact_list", "predicate": "eq", "value": list_id}]}).expect(201)["id"]  # fmt: skip
     flow = api.post("/flows", {"name": "Due", "trigger": {"event": "started"}, "steps": STEPS}).expect(201)["id"]
     api.post(f"/flows/{flow}/activate").expect(200)
     api.post(f"/flows/{flow}/enroll", {"segment_id": segment}).expect(200)
@@ -74,21 +74,21 @@ def test_kills_during_due_runs(
         # A second lost reply of the same message would hold it for a user
         rows.wait_for(len(uncertain), f"message WHERE status = 'sent' AND id IN ({', '.join(uncertain)})")
         server.kill()
-        uncertain = [str(one) for (one,) in rows.query("SELECT id FROM message WHERE status = 'sending'")]
+        uncertain = [str(item) for (item,) in rows.query("SELECT id FROM message WHERE status = 'sending'")]
         completed_at_kills.append(rows.count("run WHERE status = 'completed'"))
         server.start()
     rows.wait_for(count, "run WHERE status = 'completed'")
-    smtp_server.wait_until(lambda: len({one.to for one in smtp_server.messages}) == count, "a message for each", 120)
+    smtp_server.wait_until(lambda: len({item.to for item in smtp_server.messages}) == count, "a message for each", 120)
     rows.wait_for(count, "message WHERE status = 'sent'")
 
     assert rows.query("SELECT status, count(*) FROM run GROUP BY 1") == [("completed", count)]
     visits = rows.query(
         "SELECT run_id, count(*), count(DISTINCT action_id), sum(left_at IS NULL) FROM step_visit GROUP BY 1"
     )
-    assert {one[1:] for one in visits} == {(5, 5, 0)} and len(visits) == count
+    assert {item[1:] for item in visits} == {(5, 5, 0)} and len(visits) == count
     names = ("email_sent", "flow_enter", "flow_exit", "halfway")
     events = rows.query(f"SELECT event, count(*) FROM event WHERE event IN {names} GROUP BY 1 ORDER BY 1")
-    assert events == [(one, count) for one in names]
+    assert events == [(item, count) for item in names]
     copies = len(smtp_server.messages) - count
     figures.note(size=count, kills=kills, copies=copies, missing=0, through_at_each_kill=completed_at_kills)
     assert completed_at_kills[0] < count

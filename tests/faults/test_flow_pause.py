@@ -35,15 +35,15 @@ def test_a_paused_flow_sends_nothing(relayed: StartRelayed, smtp_server: SmtpSer
     api.post(f"/flows/{flow}/pause").expect(200)
     smtp_server.rules.clear()
     gate.release()
-    api.wait("/messages", lambda found: not found, flow_id=flow, status="sending")
+    api.wait("/messages", lambda rows: not rows, flow_id=flow, status="sending")
     assert len(smtp_server.messages) - in_hand_before <= CONNECTIONS
-    api.wait("/messages", lambda found: not found, flow_id=flow, status="queued")
+    api.wait("/messages", lambda rows: not rows, flow_id=flow, status="queued")
     assert statuses(api, flow) == {"held": 2 * PEOPLE - len(smtp_server.messages), "sent": len(smtp_server.messages)}
     api.post(f"/flows/{flow}/activate").expect(200)
     smtp_server.wait_for(2 * PEOPLE)
-    api.wait("/messages", lambda found: not found, flow_id=flow, status="sending")
+    api.wait("/messages", lambda rows: not rows, flow_id=flow, status="sending")
     assert statuses(api, flow) == {"sent": 2 * PEOPLE}
-    assert set(Counter((one.rcpt_to[0], one.subject) for one in smtp_server.messages).values()) == {1}
+    assert set(Counter((message.rcpt_to[0], message.subject) for message in smtp_server.messages).values()) == {1}
 
 
 def test_deleting_a_flow_cancels_its_messages(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
@@ -56,8 +56,8 @@ def test_deleting_a_flow_cancels_its_messages(relayed: StartRelayed, smtp_server
     smtp_server.rules.clear()
     smtp_server.rules.refuse("body", code=452, text="4.2.2 full")
     gate.release()
-    api.wait("/messages", lambda found: not found, flow_id=flow, status="sending")
+    api.wait("/messages", lambda rows: not rows, flow_id=flow, status="sending")
     for status in ("queued", "held"):
-        api.wait("/messages", lambda found: not found, flow_id=flow, status=status)
+        api.wait("/messages", lambda rows: not rows, flow_id=flow, status=status)
     counts = statuses(api, flow)
     assert counts["cancelled"] + counts["sent"] == 2 * PEOPLE and counts["sent"] == len(smtp_server.messages)

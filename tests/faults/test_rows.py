@@ -15,14 +15,14 @@ def test_an_unwritable_row_affects_no_other(relayed: StartRelayed, smtp_server: 
     count = 300
     server = relayed()
     api = server.client()
-    group = crowd(api, count)
+    list_id = crowd(api, count)
     connection = apsw.Connection(str(server.data / "campanero.db"))
     connection.set_busy_timeout(5000)
     connection.execute(
         f"CREATE TRIGGER poison BEFORE UPDATE OF status ON message WHEN new.status = 'sent' "
         f"AND new.recipient = '{address(150)}' BEGIN SELECT raise(ABORT, 'not this one'); END"
     ).fetchall()
-    path = send(api, group)
+    path = send(api, list_id)
     api.wait(path, lambda row: row["stats"]["sent"] == count - 1)
     smtp_server.wait_for(count)
     assert api.get(path).expect(200)["stats"]["pending"] == 1
@@ -41,9 +41,9 @@ def test_a_slow_greeting_delays_no_message(relayed: StartRelayed, smtp_server: S
     """A message that is waiting for a connection with a slow greeting is sent over another connection."""
     smtp_server.rules.delay("connect", 40, times=1)
     api = relayed(connections="2").client()
-    group = crowd(api, 40)
+    list_id = crowd(api, 40)
     started = time.monotonic()
-    path = send(api, group)
+    path = send(api, list_id)
     smtp_server.wait_for(40, timeout=30)
     seconds = time.monotonic() - started
     completed(api, path)

@@ -42,8 +42,8 @@ def test_contacts(api: Client) -> None:
     assert (contact["verification_status"], contact["enrichment_status"]) == ("unverified", "not_enriched")
     updated = api.ask(200, "POST", "/contacts", {"email": email.upper(), "data": {"size": "m"}})
     assert (updated["id"], updated["data"]) == (contact["id"], {"tier": 1, "size": "m"})
-    found = api.get("/contacts/search", q=email)
-    assert [fits(contact, "contact")["uuid"] for contact in found] == [contact["uuid"]]
+    matches = api.get("/contacts/search", q=email)
+    assert [fits(contact, "contact")["uuid"] for contact in matches] == [contact["uuid"]]
     phone = next(channel for channel in contact["channels"] if channel["value"] == "+14155550123")
     change = {
         "last_name": "Noir",
@@ -73,7 +73,7 @@ def test_lists_and_segments(api: Client) -> None:
     filters = [{"name": "contact_data.tier", "predicate": "eq", "value": tier}]
     segment = fits(api.ask(201, "POST", "/segments", {"name": f"Tier {tier}", "filters": filters}), "segment")
     assert segment["filters"] == filters
-    assert [found["id"] for found in api.get("/contacts", segment_id=segment["id"])] == [contact["id"]]
+    assert [match["id"] for match in api.get("/contacts", segment_id=segment["id"])] == [contact["id"]]
     assert (
         fits(api.ask(200, "PATCH", f"/lists/{created['id']}", {"segment_id": segment["id"]}), "list")["segment_id"]
         == segment["id"]

@@ -175,7 +175,7 @@ def test_a_resend_after_a_kill_has_the_same_bytes(world: World) -> None:
     gate.wait_reached()
     publish(dns, api.post(f"/domains/{domain['id']}/rotate_key").expect(200))
     rotated = api.post(f"/domains/{domain['id']}/verify").expect(200)
-    assert [one["name"][:3] for one in rotated["dns_records"] if one["purpose"] == "dkim"] == ["c2-"]
+    assert [record["name"][:3] for record in rotated["dns_records"] if record["purpose"] == "dkim"] == ["c2-"]
     world.server.kill()
     gate.release()
     world.server.start()

@@ -47,12 +47,12 @@ class Journey:
             for name in ("ann", "bob", "cid", "dee")
         }  # fmt: skip
         trigger = {"event": "checkout", "data": {"where": [{"name": "event.bread", "predicate": "present"}]}}
-        made = api.flows.create({"name": "Whole way", "trigger": trigger, "goal": "order_paid",
+        flow = api.flows.create({"name": "Whole way", "trigger": trigger, "goal": "order_paid",
                                  "steps": steps(newcomers, self.readers)})  # fmt: skip
-        assert {one["type"] for one in _all_steps(made["steps"])} == {
+        assert {row["type"] for row in _all_steps(flow["steps"])} == {
             "email", "sms", "wait", "split", "emit_event", "list_add", "list_remove", "contact_update", "exit"
         }  # fmt: skip
-        self.flow: int = made["id"]
+        self.flow: int = flow["id"]
         api.flows.activate(self.flow)
 
     def record_event(self, name: str, event: str, **data: Any) -> None:
@@ -67,8 +67,8 @@ class Journey:
     def runs(self) -> dict[str, tuple[str, str | None]]:
         """Return (status, exit reason) of each contact's run, by name."""
         names = {number: name for name, number in self.people.items()}
-        return {names[one["contact_id"]]: (one["status"], one["exit_reason"])
-                for one in self.api.flows.runs(self.flow)}  # fmt: skip
+        return {names[row["contact_id"]]: (row["status"], row["exit_reason"])
+                for row in self.api.flows.runs(self.flow)}  # fmt: skip
 
     def contact(self, name: str) -> Any:
         """Return a contact."""
@@ -76,7 +76,11 @@ class Journey:
 
 
 def _all_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one for step in steps for one in (step, *_all_steps(step["yes"] or []), *_all_steps(step["no"] or []))]
+    return [
+        nested_step
+        for step in steps
+        for nested_step in (step, *_all_steps(step["yes"] or []), *_all_steps(step["no"] or []))
+    ]
 
 
 def test_a_flow_with_every_kind_of_step(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> None:
@@ -150,7 +154,7 @@ def check_ends(journey: Journey) -> None:
     assert (ann["list_ids"], ann["data"]["reader"]) == ([journey.readers], {"since": "today"})
 
     rows = journey.api.messages.list.all(flow_id=journey.flow, status="skipped")
-    skipped = sorted((one["channel"], one["contact_id"], one["skip_reason"]) for one in rows)
+    skipped = sorted((message["channel"], message["contact_id"], message["skip_reason"]) for message in rows)
     assert skipped == [("email", journey.people["bob"], "unsubscribed")] * 2 + [
         ("sms", journey.people[name], "no_channel") for name in ("ann", "bob", "dee")]  # fmt: skip
     wait_until(lambda: journey.api.flows.get(journey.flow)["sent_count"] == len(journey.sink.messages))

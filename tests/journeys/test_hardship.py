@@ -25,11 +25,11 @@ def create_list(api: Client, count: int, name: str = "Crowd") -> int:
     return list_id
 
 
-def send(api: Client, group: int, **content: Any) -> str:
+def send(api: Client, list_id: int, **content: Any) -> str:
     """Send a campaign and return its path."""
     campaign = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT | content}).expect(201)
     path = f"/campaigns/{campaign['id']}"
-    api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
     return path
 
 

@@ -227,7 +227,7 @@ def test_tokens_of_other_pages_are_rejected(server: Server) -> None:
     contact_row, path, _ = send_marketing(server, "Guess")
     token = path.removeprefix("/p/")
     message = server.client().get(f"/messages/{server.client().get('/messages', to='guess@example.org').json[0]['id']}")
-    others = [found for kind in "uv" for found in re.findall(rf"/{kind}/([\w-]+)", message.text)]
+    others = [other_token for kind in "uv" for other_token in re.findall(rf"/{kind}/([\w-]+)", message.text)]
     assert others
     changed = [token[:n] + ("A" if token[n] != "A" else "B") + token[n + 1 :] for n in range(len(token))]
     before = get_contact(server, contact_row)

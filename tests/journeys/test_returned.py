@@ -169,7 +169,9 @@ def test_an_unsubscribe_email_opts_out(world: World) -> None:
     raw = b"From: reader@example.org\r\nSubject: unsubscribe\r\n\r\n"
     assert world.post.bring(raw, to, sender=recipient, times=2) == [250, 250]
     assert world.post.bring(raw, to.replace("+", "+0")) == world.post.bring(raw, to.replace("@", "0@")) == [550]
-    (contact,), (other_contact,) = (world.api.get("/contacts/search", q=who).expect(200) for who in (recipient, other))
+    (contact,), (other_contact,) = (
+        world.api.get("/contacts/search", q=address_of_contact).expect(200) for address_of_contact in (recipient, other)
+    )
     assert (contact["subscribed_email"], other_contact["subscribed_email"]) == (False, True)
     opt_outs = [
         row for row in world.api.get(f"/contacts/{contact['id']}/consents").expect(200) if row["act"] == "opt_out"

@@ -105,7 +105,7 @@ def test_one_click_and_the_button_opt_out(server: Server, mails: list[dict[str, 
     api = server.client()
     confirmation, first, second, *others = mails
     unsubscribe_paths = {
-        one["id"]: next(path for path in paths(one) if path.startswith("/u/")) for one in (first, second)
+        row["id"]: next(path for path in paths(row) if path.startswith("/u/")) for row in (first, second)
     }
     for _ in range(2):
         response = ask(server, "POST", unsubscribe_paths[first["id"]], {"List-Unsubscribe": "One-Click"})
@@ -118,9 +118,9 @@ def test_one_click_and_the_button_opt_out(server: Server, mails: list[dict[str, 
     page.get_by_role("button", name="Yes, subscribe me").click()
     page.get_by_role("heading", name="Thank you, you are subscribed").wait_for()
     page.context.close()
-    opted_out = {one["to"] for one in (first, second)}
-    for one in api.all("/contacts"):
-        (channel,) = one["channels"]
+    opted_out = {row["to"] for row in (first, second)}
+    for row in api.all("/contacts"):
+        (channel,) = row["channels"]
         assert channel["subscribed"] is (channel["value"] not in opted_out), channel["value"]
-    assert [one["data"]["source"] for one in api.get("/events", event="opt_out").json] == ["link", "one_click"]
+    assert [row["data"]["source"] for row in api.get("/events", event="opt_out").json] == ["link", "one_click"]
     assert len(others) >= 2 and len(api.get("/events", event="double_opt_in_confirmed").json) == 1

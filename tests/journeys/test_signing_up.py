@@ -139,7 +139,7 @@ def test_three_confirmation_emails_an_hour_for_a_client(server: Server, clock: T
         submit(server, form, {"X-Forwarded-For": "203.0.113.7"}, email=f"p{number}@example.org").expect(202)
     submit(server, form, {"X-Forwarded-For": "9.9.9.9, 203.0.113.8"}, email="other@example.org").expect(202)
     addresses = [*(f"p{number}@example.org" for number in range(6)), "other@example.org"]
-    mailed = [one for one in addresses if api.get("/messages", source_type="system", to=one).json]
+    mailed = [address for address in addresses if api.get("/messages", source_type="system", to=address).json]
     assert mailed == ["p0@example.org", "p1@example.org", "p2@example.org", "other@example.org"]
     clock.advance(3601)
     submit(server, form, {"X-Forwarded-For": "203.0.113.7"}, email="p5@example.org").expect(202)
@@ -164,11 +164,11 @@ def test_opted_out_contacts_must_confirm(server: Server) -> None:
     """A form without double opt-in still asks opted-out and complained addresses, and emails no bounced ones."""
     form = make_form(server, "Direct", double_opt_in=False)
     api = server.client()
-    gone, angry, bounced = (
+    opted_out, complained, bounced = (
         api.post("/contacts", {"email": f"{name}@example.org", "first_name": name}).expect(201)["id"]
         for name in ("gone", "angry", "bounced")
     )
-    api.patch(f"/contacts/{gone}", {"subscribed_email": False}).expect(200)
+    api.patch(f"/contacts/{opted_out}", {"subscribed_email": False}).expect(200)
     for name, reason in (("angry", "complaint"), ("bounced", "hard_bounce")):
         api.post("/suppressions", {"address": f"{name}@example.org", "reason": reason}).expect(201)
     for name in ("gone", "angry", "bounced", "fresh"):
@@ -176,10 +176,10 @@ def test_opted_out_contacts_must_confirm(server: Server) -> None:
 
     fresh = contact(server, "fresh@example.org")
     assert fresh is not None and fresh["subscribed_email"] and fresh["list_ids"] == form["list_ids"]
-    for contact_id in (gone, angry):
+    for contact_id in (opted_out, complained):
         assert not api.get(f"/contacts/{contact_id}").json["subscribed_email"]
     assert api.get("/messages", to="bounced@example.org", source_type="system").json == []
-    for name, contact_id in (("gone", gone), ("angry", angry)):
+    for name, contact_id in (("gone", opted_out), ("angry", complained)):
         ask(server, "POST", link(letters(server, f"{name}@example.org")[0]), {"confirm": 1})
         contact_row = api.get(f"/contacts/{contact_id}").json
         assert contact_row["sendable_email"] and contact_row["list_ids"] == form["list_ids"], name

@@ -128,7 +128,7 @@ def _check_report(bakery: Bakery, campaign: int, phones: list[str], taken: dict[
         return bool(report["clicks"]["people"]["count"] == 1 and report["unsubscribes"]["count"] == 1)
 
     report = api.wait(f"/campaigns/{campaign}/report", is_counted, 30)
-    terms = {one["name"]: one["count"] for one in report["ledger"]["terms"]}
+    terms = {row["name"]: row["count"] for row in report["ledger"]["terms"]}
     assert terms["delivered"] == 4 and terms["bounced"] == 1 and terms["sent"] == 2 and report["ledger"]["adds_up"]
     assert report["bounces"]["count"] == 1 and report["opens"]["total"] == 0 and report["domains"] == []
     assert report["links"][0]["url"] == "https://bakery.example/menu?a=1&b=2" and report["links"][0]["total_human"] == 1
@@ -178,7 +178,7 @@ def test_a_test_sms(bakery: Bakery) -> None:
     assert (foreign["sent"], foreign["results"][0]["error"]) == (0, "country_not_allowed")
     errors = api.post(f"/templates/{template}/send_test", {"email": "a@example.org"}).expect(422)["validation_errors"]
     assert set(errors) == {"email", "phone"}
-    codes = {one["code"] for one in api.get(f"/campaigns/{campaign_id}/preflight").expect(200)["warnings"]}
+    codes = {finding["code"] for finding in api.get(f"/campaigns/{campaign_id}/preflight").expect(200)["warnings"]}
     assert "not_tested" not in codes
 
 
@@ -189,7 +189,7 @@ def test_undo_pause_and_cancel(bakery: Bakery) -> None:
     campaign_id = bakery.create_draft(list_id)
     assert api.post(f"/campaigns/{campaign_id}/send", {"hold_seconds": 600}).expect(200)["phase"] == "holding"
     assert api.patch(f"/campaigns/{campaign_id}", {"status": "draft"}).expect(200)["phase"] == "draft"
-    assert not [one for one in provider.accepted if one.to in phones] and not bakery.rows(campaign_id)
+    assert not [sms for sms in provider.accepted if sms.to in phones] and not bakery.rows(campaign_id)
 
     provider.hold("slow", accept=False)
     api.post(f"/campaigns/{campaign_id}/send").expect(200)
@@ -199,17 +199,17 @@ def test_undo_pause_and_cancel(bakery: Bakery) -> None:
     provider.behave()
     # SMS in flight are completed; the rest waits
     api.wait("/messages", lambda rows: not rows, campaign_id=campaign_id, status="sending")
-    sent_before_pause = {one.to for one in provider.accepted if one.to in phones}
+    sent_before_pause = {sms.to for sms in provider.accepted if sms.to in phones}
     assert len(sent_before_pause) <= 16
     assert api.post(f"/campaigns/{campaign_id}/resume").expect(200)["status"] == "active"
     completed = bakery.wait_for_phase(campaign_id, "completed")
-    assert completed["stats"]["sent"] == 30 == len([one for one in provider.accepted if one.to in phones])
+    assert completed["stats"]["sent"] == 30 == len([sms for sms in provider.accepted if sms.to in phones])
 
     list_id, phones = bakery.create_list("Stopped", 3)
     scheduled_id = bakery.create_draft(list_id, scheduled_at=bakery.time_in(3600))
     assert api.post(f"/campaigns/{scheduled_id}/send").expect(200)["phase"] == "scheduled"
     assert api.post(f"/campaigns/{scheduled_id}/cancel").expect(200)["phase"] == "cancelled"
-    assert not [one for one in provider.accepted if one.to in phones]
+    assert not [sms for sms in provider.accepted if sms.to in phones]
 
 
 def test_sender_and_hint_are_fixed_when_sending(bakery: Bakery) -> None:
@@ -221,9 +221,9 @@ def test_sender_and_hint_are_fixed_when_sending(bakery: Bakery) -> None:
     api.patch("/account", {"sms_opt_out_hint": "QUIT to quit", "sms_from": "+15005550001"}).expect(200)
     bakery.clock.advance(610)
     bakery.wait_for_phase(campaign_id, "completed")
-    accepted = [one for one in provider.accepted if one.to in phones]
+    accepted = [sms for sms in provider.accepted if sms.to in phones]
 
-    assert [one.sender for one in accepted] == [NUMBER] * 2 and all(one.body.endswith(HINT) for one in accepted)
+    assert [sms.sender for sms in accepted] == [NUMBER] * 2 and all(sms.body.endswith(HINT) for sms in accepted)
     row = bakery.rows(campaign_id)[phones[0]]
     assert api.get(f"/messages/{row['id']}").expect(200)["text"] == provider.to(phones[0])[0].body
     duplicate = api.post(f"/campaigns/{campaign_id}/duplicate").expect(201)
@@ -231,7 +231,7 @@ def test_sender_and_hint_are_fixed_when_sending(bakery: Bakery) -> None:
     assert duplicate["template"]["body"] == BODY and duplicate["trigger"]["contact_list_id"] == list_id
     api.post(f"/campaigns/{duplicate['id']}/send").expect(200)
     bakery.wait_for_phase(duplicate["id"], "completed")
-    assert {(one.sender, one.body[-12:]) for one in provider.accepted[-2:]} == {("+15005550001", "QUIT to quit")}
+    assert {(sms.sender, sms.body[-12:]) for sms in provider.accepted[-2:]} == {("+15005550001", "QUIT to quit")}
     api.patch("/account", {"sms_opt_out_hint": HINT, "sms_from": None}).expect(200)
 
 
@@ -243,7 +243,7 @@ def test_a_scheduled_sms_campaign(bakery: Bakery) -> None:
     bakery.clock.advance(1810)
     completed = bakery.wait_for_phase(campaign_id, "completed")
 
-    assert completed["stats"]["sent"] == 2 and {one.to for one in bakery.provider.accepted} >= set(phones)
+    assert completed["stats"]["sent"] == 2 and {sms.to for sms in bakery.provider.accepted} >= set(phones)
 
 
 def test_quiet_hours_of_all_recipients(bakery: Bakery) -> None:
@@ -268,7 +268,7 @@ def test_quiet_hours_of_all_recipients(bakery: Bakery) -> None:
     completed = bakery.wait_for_phase(campaign_id, "completed")
     api.patch("/account", {"sms_quiet_hours": None}).expect(200)
 
-    assert completed["stats"]["sent"] == 3 == len([one for one in provider.accepted if one.to in phones])
+    assert completed["stats"]["sent"] == 3 == len([sms for sms in provider.accepted if sms.to in phones])
 
 
 def test_a_rejected_sms_can_be_resent(bakery: Bakery) -> None:
@@ -298,4 +298,4 @@ def test_a_test_key_sends_sms_to_the_capture_inbox(bakery: Bakery) -> None:
     captured = [row for row in bakery.api.all("/capture") if row["to"] in phones]
 
     assert completed["stats"]["sent"] == 2 and completed["sent_count"] == 0
-    assert len(captured) == 2 and not [one for one in bakery.provider.accepted if one.to in phones]
+    assert len(captured) == 2 and not [sms for sms in bakery.provider.accepted if sms.to in phones]

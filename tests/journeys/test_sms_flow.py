@@ -106,7 +106,7 @@ def morning(journey: Journey) -> None:
     """At 7 in the morning transactional SMS are sent; marketing waits until 8."""
     journey.clock.advance(hours=12)
     wait_until(lambda: [journey.texts(name)[1:] for name in ("ann", "cid")] == [["Paid"], ["Paid"]])
-    wait_until(lambda: [[one for one, _ in journey.rows(name)] for name in ("ann", "cid")] == [
+    wait_until(lambda: [[status for status, _ in journey.rows(name)] for name in ("ann", "cid")] == [
         ["delivered", "held", "delivered"]] * 2)  # fmt: skip
     wait_until(lambda: journey.rows("bob")[1:] == [("skipped", "suppressed_stop_keyword")] * 2)
     wait_until(lambda: journey.rows("dee")[1:] == [("skipped", "suppressed_hard_bounce")] * 2)
@@ -117,9 +117,9 @@ def single_messages(journey: Journey) -> None:
     offer = {"channel": "sms", "to": PEOPLE["cid"], "body": "An offer", "transactional": False}
     offer_id = journey.api.post("/messages", offer).expect(201)["id"]
     code_id = journey.api.post("/messages", {"channel": "sms", "to": PEOPLE["cid"], "body": "Code 1"}).expect(201)["id"]
-    journey.api.wait(f"/messages/{code_id}", lambda status: status["status"] == "delivered")
-    held = journey.api.wait(f"/messages/{offer_id}", lambda status: status["status"] == "held")
-    assert "2027-06-02T07:00:00" <= held["next_attempt_at"] <= "2027-06-02T07:01:00.999Z"
+    journey.api.wait(f"/messages/{code_id}", lambda row: row["status"] == "delivered")
+    held_row = journey.api.wait(f"/messages/{offer_id}", lambda row: row["status"] == "held")
+    assert "2027-06-02T07:00:00" <= held_row["next_attempt_at"] <= "2027-06-02T07:01:00.999Z"
     for message in (offer, offer | {"transactional": True}):
         rejection = journey.api.post("/messages", message | {"to": PEOPLE["bob"]}).expect(422)
         assert (rejection["reason"], rejection["skip_reason"]) == ("recipient_suppressed", "suppressed_stop_keyword")

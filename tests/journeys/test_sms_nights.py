@@ -50,10 +50,10 @@ def advance_until(api: Client, clock: TestClock, ready: Callable[[list[dict[str,
     """Advance the clock from one end of quiet hours to the next until `ready`, and return the messages."""
     for _ in range(12):
         rows = wait_until_settled(api, clock)
-        held = [row["next_attempt_at"] for row in rows if row["status"] == "held"]
-        if ready(rows) or not held:
+        held_until = [row["next_attempt_at"] for row in rows if row["status"] == "held"]
+        if ready(rows) or not held_until:
             return rows
-        first = datetime.fromisoformat(min(held).replace("Z", "+00:00"))
+        first = datetime.fromisoformat(min(held_until).replace("Z", "+00:00"))
         clock.advance(max(0.0, first.timestamp() - clock.now()) + 61)
     raise AssertionError("it takes too long")
 

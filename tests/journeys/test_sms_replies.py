@@ -146,7 +146,7 @@ def test_a_stop_applies_to_all_senders(server: Server, api: Client, sms: FakeSms
     campaign_id = api.post("/campaigns", campaign).expect(201)["id"]
     sms.write(server.url, number, "STOP", to="+15550008888")
     api.post(f"/campaigns/{campaign_id}/send").expect(200)
-    [row] = api.wait("/messages", lambda found: bool(found), campaign_id=campaign_id)
+    [row] = api.wait("/messages", lambda rows: bool(rows), campaign_id=campaign_id)
     assert (row["status"], row["skip_reason"]) == ("skipped", "suppressed_stop_keyword")
     rejection = api.post("/messages", {"channel": "sms", "to": number, "body": "x"})
     assert rejection.expect(422)["skip_reason"] == "suppressed_stop_keyword"

@@ -36,7 +36,7 @@ def received_by(provider: FakeSms, api: Client, action: Callable[[], int]) -> di
     count = action()
     accepted = provider.wait_for(before + count)[before:]
     assert {sms.sender for sms in accepted} == {NUMBER} and len({sms.to for sms in accepted}) == len(accepted) == count
-    api.wait("/messages", lambda found: all(sms["sent_at"] for sms in found), limit=100, channel="sms")
+    api.wait("/messages", lambda rows: all(sms["sent_at"] for sms in rows), limit=100, channel="sms")
     return {sms.to: sms.body for sms in accepted}
 
 

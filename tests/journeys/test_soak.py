@@ -51,40 +51,40 @@ class Week:
             self.clock.advance(hours=self.hours)
             self._wait_until_idle()
 
-    def _import(self, number: int, group: int) -> None:
-        lines = "".join(f"p{number}-{one}@example.org,Name{one},{one}\n" for one in range(self.people))
+    def _import(self, number: int, list_id: int) -> None:
+        lines = "".join(f"p{number}-{index}@example.org,Name{index},{index}\n" for index in range(self.people))
         file = f"email,first_name,about\n{lines}"
         dry = upload(self.api, file, dry_run=True, opt_in=True)
         assert done(self.api, dry)["status"] == "complete"
-        found = done(self.api, upload(self.api, file, opt_in=True, list_ids=[group]))
-        assert (found["status"], found["created"]) == ("complete", self.people)
+        job = done(self.api, upload(self.api, file, opt_in=True, list_ids=[list_id]))
+        assert (job["status"], job["created"]) == ("complete", self.people)
 
-    def _campaign(self, number: int, group: int) -> None:
-        words = {"subject": f"Letter {number} for {{{{ first_name }}}}", **LETTER}
-        words["body"] = "<p>Bread <a href='https://bakery.example/{{ first_name }}'>today</a></p>"
-        flow_response = self.api.post("/campaigns", {"name": f"Letter {number}", "template_attributes": words}).expect(
-            201
-        )
+    def _campaign(self, number: int, list_id: int) -> None:
+        content = {"subject": f"Letter {number} for {{{{ first_name }}}}", **LETTER}
+        content["body"] = "<p>Bread <a href='https://bakery.example/{{ first_name }}'>today</a></p>"
+        flow_response = self.api.post(
+            "/campaigns", {"name": f"Letter {number}", "template_attributes": content}
+        ).expect(201)
         path = f"/campaigns/{flow_response['id']}"
-        self.api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+        self.api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
         self.clock.advance(60)
         self.api.wait(path, lambda row: row["status"] == "completed", timeout=300)
-        for one in self.api.get("/capture", limit=20).expect(200):
+        for message in self.api.get("/capture", limit=20).expect(200):
             for action in ("open", "click"):
-                self.api.post(f"/capture/{one['id']}/simulate", {"action": action})
+                self.api.post(f"/capture/{message['id']}/simulate", {"action": action})
         for part in ("report", "recipients"):
             self.api.get(f"{path}/{part}")
 
     def _orders(self, number: int) -> None:
         for _ in range(3):
             order = {"event": "order_paid", "amount": 4.5, "data": {"bread": "rye"}}
-            some = [order | {"email": f"p{number}-{one}@example.org"} for one in range(min(100, self.people))]
-            self.api.post("/events/batch", {"events": some}).expect(200)
-        for one in range(20):
-            self.api.get("/contacts", page=one + 1, limit=20).expect(200)
-            body = {"email": f"q{number}-{one}@example.org", "data": {"n": one}}
-            self.api.post("/contacts", body, headers={"Idempotency-Key": f"{number}-{one}"}).expect(201)
-            self.api.post("/contacts", {"email": "no"}, headers={"Idempotency-Key": f"x{number}-{one}"}).expect(422)
+            events = [order | {"email": f"p{number}-{index}@example.org"} for index in range(min(100, self.people))]
+            self.api.post("/events/batch", {"events": events}).expect(200)
+        for index in range(20):
+            self.api.get("/contacts", page=index + 1, limit=20).expect(200)
+            body = {"email": f"q{number}-{index}@example.org", "data": {"n": index}}
+            self.api.post("/contacts", body, headers={"Idempotency-Key": f"{number}-{index}"}).expect(201)
+            self.api.post("/contacts", {"email": "no"}, headers={"Idempotency-Key": f"x{number}-{index}"}).expect(422)
         upload_picture(self.api, saved(photo(400 + number, 300), "PNG")).expect(201)
 
     def _visit_pages(self) -> None:
@@ -93,9 +93,9 @@ class Week:
             for _ in range(2):
                 for path in PAGES:
                     browser.request("GET", path, headers={"Cookie": cookie})
-                    answer = browser.getresponse()
-                    answer.read()
-                    assert answer.status == 200, (path, answer.status)
+                    response = browser.getresponse()
+                    response.read()
+                    assert response.status == 200, (path, response.status)
         for _ in range(30):
             # Clients that disconnect before the response
             with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as lost:

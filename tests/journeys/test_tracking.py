@@ -22,7 +22,7 @@ from tests.kit.smtp import SmtpServer
 TARGETS = ["https://shop.example/one?a=1&b=2#top", "https://shop.example/two", "https://shop.example/three",
            "https://shop.example/four?utm_source=letter", "http://shop.example/five"]  # fmt: skip
 BODY = "<p>Dear {{ first_name }}, " + " ".join(
-    f'<a href="{one.replace("&", "&amp;")}">{number}</a>' for number, one in enumerate(TARGETS)
+    f'<a href="{target.replace("&", "&amp;")}">{number}</a>' for number, target in enumerate(TARGETS)
 ) + '<a href="mailto:ann@shop.example">write</a> <a href="tel:+441225000000">call</a></p>'  # fmt: skip
 
 
@@ -38,7 +38,7 @@ class TrackingServer:
         before = len(self.sink.messages)
         completed(self.api, send(self.api, crowd(self.api, people, name), body=BODY))
         self.clock.advance(60)
-        return [read(one) for one in self.sink.messages[before:]]
+        return [read(message) for message in self.sink.messages[before:]]
 
     def wait_until_judged(self) -> None:
         """Wait until all hits are judged."""
@@ -79,7 +79,7 @@ def test_tracking_links_redirect_to_their_target(post: TrackingServer) -> None:
     (mail,) = post.send_campaign("Written")
     reader = Reader(post.server)
     assert len(mail.doors) == len(TARGETS) and "mailto:ann@shop.example" in mail.links
-    assert "tel:+441225000000" in mail.links and any("/u/" in one for one in mail.links)
+    assert "tel:+441225000000" in mail.links and any("/u/" in link for link in mail.links)
     hostile_url = "https://evil.example/"
     for door, target in zip(mail.doors, TARGETS, strict=True):
         for suffix in (
@@ -133,7 +133,7 @@ def test_scanner_clicks_are_not_counted(post: TrackingServer, full: bool) -> Non
     """Of a scanner that requests every link and some people that click, only people are counted."""
     mails = post.send_campaign("Scan", 500 if full else 24)
     people = mails[:: 10 if full else 8]
-    before = {one: post.event_count(one, "human") for one in ("email_opened", "email_clicked")}
+    before = {event_name: post.event_count(event_name, "human") for event_name in ("email_opened", "email_clicked")}
     scanner = Reader(
         post.server, "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/120.0 Safari/537.36"
     )

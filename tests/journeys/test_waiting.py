@@ -78,14 +78,14 @@ def test_the_order_of_waiting_reasons(fresh_server: FreshServer, smtp_server: Sm
         "scheduled_at": scheduled_at,
     }
     draft = api.post("/campaigns", {"name": "x", **body}).expect(201)
-    held = send(api, list_id, hold_seconds=30)
+    held_campaign = send(api, list_id, hold_seconds=30)
     live = send(api, list_id)
 
     assert draft["waiting"] is None
     scheduled = api.post(f"/campaigns/{draft['id']}/send").expect(200)
     waiting = wait_for_reason(api, scheduled, "scheduled")
     assert seconds_until(waiting["until"]) > 86_400 and ", " in waiting["text"]
-    assert 0 < seconds_until(wait_for_reason(api, held, "held")["until"]) <= 30
+    assert 0 < seconds_until(wait_for_reason(api, held_campaign, "held")["until"]) <= 30
     api.post(f"/campaigns/{live['id']}/pause").expect(200)
     assert wait_for_reason(api, live, "paused") == {"reason": "paused", "text": "paused by a person", "until": None}
     (server.data / "STOP").touch()

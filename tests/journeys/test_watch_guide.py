@@ -14,7 +14,7 @@ from tests.kit.client import Client
 from tests.kit.server import ROOT
 
 GUIDE = Path(ROOT, "ui/guides/watch.md").read_text(encoding="utf-8")
-SCRAPE, ALERTS = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL))
+SCRAPE, ALERTS = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL))
 
 
 @pytest.fixture(scope="module")

@@ -70,14 +70,18 @@ def test_deliveries_are_retried_until_the_receiver_is_back(timed: Server, clock:
     api = speak(timed.client())
     webhook = create_webhook(api, receiver, "thing_seen")
     first = record_event(api, "thing_seen")
-    receiver.wait(lambda found: len(found) == 1)
+    receiver.wait(lambda delivery_row: len(delivery_row) == 1)
     wait_for_attempts(api, webhook, first, 1)
     receiver.down()
     lost_ids = [record_event(api, "thing_seen", number) for number in range(1, 6)]
     for attempt, delay in enumerate(RETRY_DELAYS[:2]):
         for event_id in lost_ids:
-            found = wait_for_attempts(api, webhook, event_id, attempt + 1)
-            assert (retry_delay(found, parse_seconds), found["status"], found["response_status"]) == (
+            delivery_row = wait_for_attempts(api, webhook, event_id, attempt + 1)
+            assert (
+                retry_delay(delivery_row, parse_seconds),
+                delivery_row["status"],
+                delivery_row["response_status"],
+            ) == (
                 delay,
                 "pending",
                 None,
@@ -85,7 +89,7 @@ def test_deliveries_are_retried_until_the_receiver_is_back(timed: Server, clock:
         if attempt == 1:
             receiver.up()
         clock.advance(delay)
-    arrived = receiver.wait(lambda found: len(found) == 6)
+    arrived = receiver.wait(lambda delivery_row: len(delivery_row) == 6)
     assert sorted(delivery.event["id"] for delivery in arrived) == [first, *lost_ids]
     assert all(signed_by(webhook["secret"], delivery.headers, delivery.body) for delivery in arrived)
     webhook_row = api.webhooks.get.wait(webhook["id"], until=lambda row: row["pending_count"] == 0)
@@ -108,7 +112,7 @@ def test_three_days_of_failure_disable_a_webhook(timed: Server, clock: TestClock
     disabled = api.webhooks.get.wait(webhook["id"], until=lambda row: not row["enabled"])
     assert (disabled["disabled_reason"], disabled["failing_since"]) == ("failing", since)
     disabled_events = api.events.list(event="webhook_disabled")
-    assert [one["data"] for one in disabled_events] == [
+    assert [entry["data"] for entry in disabled_events] == [
         {"webhook_id": webhook["id"], "reason": "failing", "failing_since": since}
     ]
     (email,) = api.capture.list.wait(until=bool)
@@ -123,7 +127,7 @@ def test_three_days_of_failure_disable_a_webhook(timed: Server, clock: TestClock
     assert api.webhooks.update(webhook["id"], {"enabled": True})["failing_since"] is None
     clock.advance(days=1)
     api.webhooks.get.wait(webhook["id"], until=lambda row: row["pending_count"] == 0)
-    assert [one.event["data"]["number"] for one in receiver.arrived[arrived_before:]].count(9) == 0
+    assert [entry.event["data"]["number"] for entry in receiver.arrived[arrived_before:]].count(9) == 0
 
 
 def test_a_hanging_receiver_delays_no_other(fresh_server: FreshServer, receiver: Receiver, tmp_path: Path) -> None:

@@ -49,15 +49,19 @@ def test_headers_are_unique_and_correctly_encoded(fresh_server: FreshServer, smt
     assert len(messages) == len(NAMES)
     for name, message in zip(NAMES, messages, strict=True):
         header_text = message.raw.partition(b"\r\n\r\n")[0].decode("ascii")
-        assert [message.parsed.keys().count(one) for one in (*SINGLE_HEADERS, *MARKETING_HEADERS)] == [1] * 12
+        assert [
+            message.parsed.keys().count(name_or_address) for name_or_address in (*SINGLE_HEADERS, *MARKETING_HEADERS)
+        ] == [1] * 12
         assert not {"Bcc", "Cc", "Sender", "X-Evil"} & set(message.parsed.keys())
         assert message.subject.split() == f"For {name}".split()
-        assert [one.addr_spec for one in message.parsed["From"].addresses] == ["ana@xn--bckerei-5wa.example"]
+        assert [name_or_address.addr_spec for name_or_address in message.parsed["From"].addresses] == [
+            "ana@xn--bckerei-5wa.example"
+        ]
         # The standard library leaves a space between the encoded words of a phrase
         shown = message.parsed["From"].addresses[0].display_name
         assert "".join(shown.split()) == "".join(f"{name} bei Bäcker, Ana".split())
-        for one in ("List-Unsubscribe", "Message-ID", "Feedback-ID", "To"):
-            (written_as,) = re.findall(rf"(?m)^{one}: (.*)$", header_text)
+        for name_or_address in ("List-Unsubscribe", "Message-ID", "Feedback-ID", "To"):
+            (written_as,) = re.findall(rf"(?m)^{name_or_address}: (.*)$", header_text)
             assert "=?" not in written_as
         assert re.fullmatch(r"c\d+:a\d+:campaign:[a-z]{5,15}", message.header("Feedback-ID") or "")
         sent = parsedate_to_datetime(message.header("Date") or "")

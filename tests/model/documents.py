@@ -14,7 +14,7 @@ KINDS_WITHOUT_TYPE = {"wait", "emit_event", "split", "email"}
 class Act(NamedTuple):
     """An event that a client sends."""
 
-    person: int
+    contact: int
     name: str
     n: int
 
@@ -34,15 +34,16 @@ def json_filters(name: str) -> st.SearchStrategy[dict[str, Any]]:
 
 def filters(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Return a strategy of the filters of a split."""
-    one = st.one_of(
+    condition = st.one_of(
         json_filters("event.n"), json_filters("contact_data.n"), json_filters("contact_data.seen"),
         st.fixed_dictionaries({"name": st.just("contact_list"), "predicate": st.sampled_from(["eq", "not_eq"]),
                                "value": st.sampled_from(lists)}),
-        st.sampled_from([{"name": "contact_subscribed_email", "predicate": one} for one in ("true", "false")]),
-        st.sampled_from([{"name": "event", "predicate": one, "value": {"event": "m_own"}}
-                         for one in ("performed", "not_performed")]),
+        st.sampled_from([{"name": "contact_subscribed_email", "predicate": "true"},
+                         {"name": "contact_subscribed_email", "predicate": "false"}]),
+        st.sampled_from([{"name": "event", "predicate": predicate, "value": {"event": "m_own"}}
+                         for predicate in ("performed", "not_performed")]),
     )  # fmt: skip
-    return st.lists(one, min_size=1, max_size=2)
+    return st.lists(condition, min_size=1, max_size=2)
 
 
 def unbranched_steps(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
@@ -63,17 +64,19 @@ def unbranched_steps(lists: list[int]) -> st.SearchStrategy[dict[str, Any]]:
     )  # fmt: skip
 
 
-def steps(lists: list[int], depth: int = 2, most: int = 5, least: int = 1) -> st.SearchStrategy[list[dict[str, Any]]]:
+def steps(
+    lists: list[int], depth: int = 2, max_size: int = 5, min_size: int = 1
+) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Return a strategy of nested steps; a branch may end in an exit."""
-    one = unbranched_steps(lists)
+    step = unbranched_steps(lists)
     if depth:
         branch = steps(lists, depth - 1, 2, 0)
         split = st.fixed_dictionaries(
             {"type": st.just("split"), "filters": filters(lists), "yes": branch, "no": branch}
         )
-        one = st.one_of(one, one, split)
+        step = st.one_of(step, step, split)
     ending = st.sampled_from([[], [], [], [], [], [{"type": "exit"}]])
-    return st.builds(lambda some, end: some + end, st.lists(one, min_size=least, max_size=most), ending)
+    return st.builds(lambda some, end: some + end, st.lists(step, min_size=min_size, max_size=max_size), ending)
 
 
 def triggers(lists: list[int], by_client_alone: bool) -> st.SearchStrategy[dict[str, Any]]:
@@ -104,7 +107,9 @@ def documents(lists: list[int], by_client: bool = False) -> st.SearchStrategy[di
 def with_wait(lists: list[int]) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Return a strategy of steps with a wait for all runs, so that events can happen during a run."""
     wait = st.builds(lambda hours: {"type": "wait", "duration": hours * 3600}, st.integers(1, 3))
-    return st.builds(lambda some, one, more: [*some, one, *more], steps(lists, 1, 2, 0), wait, steps(lists, 2, 3))
+    return st.builds(
+        lambda before, wait_step, after: [*before, wait_step, *after], steps(lists, 1, 2, 0), wait, steps(lists, 2, 3)
+    )
 
 
 def without_types(document: list[dict[str, Any]], leave_out: bool) -> list[dict[str, Any]]:

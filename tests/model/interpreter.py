@@ -57,7 +57,7 @@ class Run(NamedTuple):
     reason: str | None = None
 
 
-class Person(NamedTuple):
+class Contact(NamedTuple):
     """A contact with the effects of flows on it; `unread` are unprocessed events, oldest first."""
 
     data: dict[str, Any]
@@ -69,19 +69,19 @@ class Person(NamedTuple):
     mails: tuple[Mail, ...] = ()
 
 
-def next_states(person: Person, flows: Mapping[int, Flow], now: int) -> Iterator[Person]:
+def next_states(contact: Contact, flows: Mapping[int, Flow], now: int) -> Iterator[Contact]:
     """Yield each state that may follow this one."""
-    if person.unread:
-        yield process_event(person, flows, now)
-    for index, run in enumerate(person.runs):
+    if contact.unread:
+        yield process_event(contact, flows, now)
+    for index, run in enumerate(contact.runs):
         if can_advance(run, flows, now):
-            yield advance_run(person, index, now)
-    for index, mail in enumerate(person.mails):
-        flow = flows[person.runs[mail.run].flow]
+            yield advance_run(contact, index, now)
+    for index, mail in enumerate(contact.mails):
+        flow = flows[contact.runs[mail.run].flow]
         if mail.status == "queued" and flow.status == "active":
-            mails = (*person.mails[:index], mail._replace(status="sent"), *person.mails[index + 1 :])
-            sent = person._replace(mails=mails)
-            yield record_event(sent, "email_sent", {"flow_id": flow.id}, person.runs[mail.run].depth + 1)
+            mails = (*contact.mails[:index], mail._replace(status="sent"), *contact.mails[index + 1 :])
+            sent = contact._replace(mails=mails)
+            yield record_event(sent, "email_sent", {"flow_id": flow.id}, contact.runs[mail.run].depth + 1)
 
 
 def can_advance(run: Run, flows: Mapping[int, Flow], now: int) -> bool:
@@ -90,40 +90,42 @@ def can_advance(run: Run, flows: Mapping[int, Flow], now: int) -> bool:
     return run.status == "live" and flows[run.flow].status == "active" and not waits
 
 
-def process_event(person: Person, flows: Mapping[int, Flow], now: int) -> Person:
+def process_event(contact: Contact, flows: Mapping[int, Flow], now: int) -> Contact:
     """Process the next event: end the runs whose goal it is, then start runs."""
-    event, rest = person.unread[0], person.unread[1:]
-    person = person._replace(unread=rest)
-    for index, run in enumerate(person.runs):
+    event, rest = contact.unread[0], contact.unread[1:]
+    contact = contact._replace(unread=rest)
+    for index, run in enumerate(contact.runs):
         if run.status == "live" and flows[run.flow].goal == event.name:
-            person = end_run(record_run_event(person, index, "flow_goal"), index, "completed", "goal", now)
+            contact = end_run(record_run_event(contact, index, "flow_goal"), index, "completed", "goal", now)
     for flow in flows.values():
-        if flow.status == "active" and is_triggered_by(flow, event, person):
-            reason = ignore_reason(flow, event, person, now)
+        if flow.status == "active" and is_triggered_by(flow, event, contact):
+            reason = ignore_reason(flow, event, contact, now)
             ignored = Run(flow.id, event.data, event.depth, now, status="ignored", reason=reason)
-            person = person._replace(runs=(*person.runs, ignored)) if reason else start_run(person, flow, event, now)
-    return person
+            contact = (
+                contact._replace(runs=(*contact.runs, ignored)) if reason else start_run(contact, flow, event, now)
+            )
+    return contact
 
 
-def start_run(person: Person, flow: Flow, event: Event, now: int) -> Person:
+def start_run(contact: Contact, flow: Flow, event: Event, now: int) -> Contact:
     """Start a run."""
-    person = person._replace(runs=(*person.runs, Run(flow.id, event.data, event.depth, now, flow.steps)))
-    return record_run_event(person, len(person.runs) - 1, "flow_enter")
+    contact = contact._replace(runs=(*contact.runs, Run(flow.id, event.data, event.depth, now, flow.steps)))
+    return record_run_event(contact, len(contact.runs) - 1, "flow_enter")
 
 
-def is_triggered_by(flow: Flow, event: Event, person: Person) -> bool:
+def is_triggered_by(flow: Flow, event: Event, contact: Contact) -> bool:
     """Return whether an event matches the trigger of a flow."""
     return (
         flow.event == event.name
         and event.data.get("flow_id") != flow.id
         and (flow.list_id is None or event.data.get("contact_list_id") == flow.list_id)
-        and all(matches_filter(one, person, event.data) for one in flow.where)
+        and all(matches_filter(condition, contact, event.data) for condition in flow.where)
     )
 
 
-def ignore_reason(flow: Flow, event: Event, person: Person, now: int) -> str | None:
+def ignore_reason(flow: Flow, event: Event, contact: Contact, now: int) -> str | None:
     """Return why a matching event starts no run, or None if it does."""
-    before = [run for run in person.runs if run.flow == flow.id and run.status != "ignored"]
+    before = [run for run in contact.runs if run.flow == flow.id and run.status != "ignored"]
     if event.depth >= MAX_CHAIN_DEPTH:
         return "depth"
     if any(run.status == "live" for run in before):
@@ -134,86 +136,86 @@ def ignore_reason(flow: Flow, event: Event, person: Person, now: int) -> str | N
     return None
 
 
-def advance_run(person: Person, index: int, now: int) -> Person:
+def advance_run(contact: Contact, index: int, now: int) -> Contact:
     """Take one step of a run that can advance."""
-    run = person.runs[index]
+    run = contact.runs[index]
     if not run.rest:
-        return end_run(person, index, "completed", None, now)
+        return end_run(contact, index, "completed", None, now)
     step, rest = run.rest[0], run.rest[1:]
     kind, outcome, reason = step["type"], "on", None
     if kind == "wait" and run.entered is None:
-        return update_run(person, index, entered=now)
+        return update_run(contact, index, entered=now)
     if kind == "exit":
-        return end_run(person, index, "exited", "exit_step", now)
+        return end_run(contact, index, "exited", "exit_step", now)
     if kind == "split":
-        outcome = "yes" if all(matches_filter(one, person, run.event) for one in step["filters"]) else "no"
+        outcome = "yes" if all(matches_filter(condition, contact, run.event) for condition in step["filters"]) else "no"
         rest = (*step[outcome], *rest)
     if kind == "email":
-        reason = None if person.subscribed or step.get("transactional") else "unsubscribed"
+        reason = None if contact.subscribed or step.get("transactional") else "unsubscribed"
         outcome = "skipped" if reason else "on"
         mail = Mail(index, step["id"], "skipped" if reason else "queued", reason)
-        person = person._replace(mails=(*person.mails, mail))
-        person = record_run_event(person, index, "email_skipped") if reason else person
-    person = apply_step(person, run, step)
+        contact = contact._replace(mails=(*contact.mails, mail))
+        contact = record_run_event(contact, index, "email_skipped") if reason else contact
+    contact = apply_step(contact, run, step)
     entered = now if run.entered is None else run.entered
     trail = (*run.trail, (step["id"], outcome, reason, entered, now))
-    return update_run(person, index, rest=rest, entered=None, trail=trail)
+    return update_run(contact, index, rest=rest, entered=None, trail=trail)
 
 
-def apply_step(person: Person, run: Run, step: Step) -> Person:
+def apply_step(contact: Contact, run: Run, step: Step) -> Contact:
     """Apply the effect of a step to the contact."""
     list_id = step.get("contact_list_id")
     if step["type"] == "emit_event":
         forwarded = run.event if step.get("forward_event_data") else {}
-        return record_event(person, step["event_name"], forwarded | step.get("event_data", {}), run.depth + 1)
-    if step["type"] == "list_add" and list_id not in person.lists:
-        person = person._replace(lists=person.lists | {list_id})
-        return record_event(person, "list_add", {"contact_list_id": list_id}, run.depth + 1)
-    if step["type"] == "list_remove" and list_id in person.lists:
-        person = person._replace(lists=person.lists - {list_id})
-        return record_event(person, "list_remove", {"contact_list_id": list_id}, run.depth + 1)
+        return record_event(contact, step["event_name"], forwarded | step.get("event_data", {}), run.depth + 1)
+    if step["type"] == "list_add" and list_id not in contact.lists:
+        contact = contact._replace(lists=contact.lists | {list_id})
+        return record_event(contact, "list_add", {"contact_list_id": list_id}, run.depth + 1)
+    if step["type"] == "list_remove" and list_id in contact.lists:
+        contact = contact._replace(lists=contact.lists - {list_id})
+        return record_event(contact, "list_remove", {"contact_list_id": list_id}, run.depth + 1)
     if step["type"] == "contact_update":
-        person = person._replace(data=person.data | step["data_merge"])
-    return person
+        contact = contact._replace(data=contact.data | step["data_merge"])
+    return contact
 
 
-def end_run(person: Person, index: int, status: str, reason: str | None, now: int) -> Person:
+def end_run(contact: Contact, index: int, status: str, reason: str | None, now: int) -> Contact:
     """End a run; its current step counts as left for the same reason."""
-    run = person.runs[index]
+    run = contact.runs[index]
     is_in_step = bool(run.rest) and (run.entered is not None or reason == "exit_step")
     entered = now if run.entered is None else run.entered
     trail = (*run.trail, (run.rest[0]["id"], "exited", reason, entered, now)) if is_in_step else run.trail
-    person = update_run(person, index, status=status, reason=reason, rest=(), entered=None, trail=trail)
-    return record_run_event(person, index, "flow_exit")
+    contact = update_run(contact, index, status=status, reason=reason, rest=(), entered=None, trail=trail)
+    return record_run_event(contact, index, "flow_exit")
 
 
-def update_run(person: Person, index: int, **values: Any) -> Person:
+def update_run(contact: Contact, index: int, **values: Any) -> Contact:
     """Return the contact with one run updated."""
-    runs = person.runs
-    return person._replace(runs=(*runs[:index], runs[index]._replace(**values), *runs[index + 1 :]))
+    runs = contact.runs
+    return contact._replace(runs=(*runs[:index], runs[index]._replace(**values), *runs[index + 1 :]))
 
 
-def record_run_event(person: Person, index: int, name: str) -> Person:
+def record_run_event(contact: Contact, index: int, name: str) -> Contact:
     """Record an event about a run."""
-    return record_event(person, name, {"flow_id": person.runs[index].flow}, person.runs[index].depth + 1)
+    return record_event(contact, name, {"flow_id": contact.runs[index].flow}, contact.runs[index].depth + 1)
 
 
-def record_event(person: Person, name: str, data: dict[str, Any], depth: int = 0) -> Person:
+def record_event(contact: Contact, name: str, data: dict[str, Any], depth: int = 0) -> Contact:
     """Record an event of the contact."""
     event = Event(name, data, depth)
-    return person._replace(unread=(*person.unread, event), past=(*person.past, event))
+    return contact._replace(unread=(*contact.unread, event), past=(*contact.past, event))
 
 
-def matches_filter(condition: dict[str, Any], person: Person, event: dict[str, Any]) -> bool:
+def matches_filter(condition: dict[str, Any], contact: Contact, event: dict[str, Any]) -> bool:
     """Return whether the contact matches a filter now."""
     name, predicate, value = condition["name"], condition["predicate"], condition.get("value")
     if name == "event":
-        return (sum(past.name == value["event"] for past in person.past) >= 1) == (predicate == "performed")
+        return (sum(past.name == value["event"] for past in contact.past) >= 1) == (predicate == "performed")
     if name == "contact_list":
-        return (value in person.lists) == (predicate == "eq")
+        return (value in contact.lists) == (predicate == "eq")
     if name == "contact_subscribed_email":
-        return person.subscribed == (predicate == "true")
-    data = event if name.startswith("event.") else person.data
+        return contact.subscribed == (predicate == "true")
+    data = event if name.startswith("event.") else contact.data
     return json_holds(dig(data, name.partition(".")[2]), predicate.removeprefix("not_"), value) != (
         predicate.startswith("not_")
     )

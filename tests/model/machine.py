@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.model import documents
-from tests.model.interpreter import Event, Flow, Person, end_run, ignore_reason, record_event, start_run, update_run
+from tests.model.interpreter import Contact, Event, Flow, end_run, ignore_reason, record_event, start_run, update_run
 from tests.model.stage import PEOPLE, Environment, Example, Tally
 
 MAX_FLOWS = 3
@@ -109,9 +109,9 @@ class FlowMachine(RuleBasedStateMachine):
             return
         self.example.api.delete(f"/flows/{flow.id}").expect(200)
         self.example.flows[flow.id] = flow._replace(status="deleted")
-        for one in range(PEOPLE):
+        for index in range(PEOPLE):
             self.example.update_contact(
-                one, lambda person: exit_runs(person, flow.id, "flow_deleted", self.example.facts.hour)
+                index, lambda contact: exit_runs(contact, flow.id, "flow_deleted", self.example.facts.hour)
             )
         self.example.check_when_idle()
 
@@ -126,11 +126,11 @@ class FlowMachine(RuleBasedStateMachine):
 
     def _record_events(self, acts: list[documents.Act]) -> None:
         for act in acts:
-            if (number := self.example.ids[act.person]) is None:
+            if (number := self.example.ids[act.contact]) is None:
                 continue
             sent = {"event": act.name, "contact_id": number, "data": {"n": act.n}}
             self.example.api.post("/events", sent).expect(201)
-            self.example.update_contact(act.person, partial(record_event, name=act.name, data={"n": act.n}))
+            self.example.update_contact(act.contact, partial(record_event, name=act.name, data={"n": act.n}))
 
     @rule(hours=st.integers(1, 6), kill=st.integers(0, 3), after=st.floats(0, 0.03))
     def pass_time(self, hours: int, kill: int, after: float) -> None:
@@ -148,69 +148,69 @@ class FlowMachine(RuleBasedStateMachine):
             self.stage.clock.advance(hours=number)
             self.example.check_when_idle()
 
-    @rule(one=any_contact, list_number=st.integers(0, 1), join=st.booleans())
-    def change_lists(self, one: int, list_number: int, join: bool) -> None:
+    @rule(index=any_contact, list_number=st.integers(0, 1), join=st.booleans())
+    def change_lists(self, index: int, list_number: int, join: bool) -> None:
         """A contact joins or leaves a list."""
-        if (number := self.example.ids[one]) is None:
+        if (number := self.example.ids[index]) is None:
             return
         group = self.example.lists[list_number]
         self.example.api.post(f"/lists/{group}/contacts/bulk", {"add" if join else "remove": [number]}).expect(200)
 
-        def change(person: Person) -> Person:
-            if (group in person.lists) == join:
-                return person
-            lists = person.lists | {group} if join else person.lists - {group}
+        def change(contact: Contact) -> Contact:
+            if (group in contact.lists) == join:
+                return contact
+            lists = contact.lists | {group} if join else contact.lists - {group}
             return record_event(
-                person._replace(lists=lists), "list_add" if join else "list_remove", {"contact_list_id": group}
+                contact._replace(lists=lists), "list_add" if join else "list_remove", {"contact_list_id": group}
             )
 
-        self.example.update_contact(one, change)
+        self.example.update_contact(index, change)
         self.example.check_when_idle()
 
-    @rule(one=any_contact, subscribed=st.booleans())
-    def change_consent(self, one: int, subscribed: bool) -> None:
+    @rule(index=any_contact, subscribed=st.booleans())
+    def change_consent(self, index: int, subscribed: bool) -> None:
         """A contact opts out or in again."""
-        if (number := self.example.ids[one]) is None:
+        if (number := self.example.ids[index]) is None:
             return
         self.example.api.patch(f"/contacts/{number}", {"subscribed_email": subscribed}).expect(200)
-        self.example.update_contact(one, lambda person: person._replace(subscribed=subscribed))
+        self.example.update_contact(index, lambda contact: contact._replace(subscribed=subscribed))
 
     @precondition(lambda self: self.example.flows)
-    @rule(data=st.data(), one=any_contact)
-    def enroll(self, data: st.DataObject, one: int) -> None:
+    @rule(data=st.data(), index=any_contact)
+    def enroll(self, data: st.DataObject, index: int) -> None:
         """A contact is enrolled by hand."""
-        if (flow := self._any_flow(data, "active")) is None or (number := self.example.ids[one]) is None:
+        if (flow := self._any_flow(data, "active")) is None or (number := self.example.ids[index]) is None:
             return
         self.example.api.post(f"/flows/{flow.id}/enroll", {"contact_ids": [number]}).expect(200)
-        self.example.update_contact(one, lambda person: enroll_by_hand(person, flow, self.example.facts.hour))
+        self.example.update_contact(index, lambda contact: enroll_by_hand(contact, flow, self.example.facts.hour))
         self.example.check_when_idle()
 
-    @rule(one=any_contact, sure=st.integers(0, 2))
-    def delete_person(self, one: int, sure: int) -> None:
+    @rule(index=any_contact, sure=st.integers(0, 2))
+    def delete_contact(self, index: int, sure: int) -> None:
         """A contact is deleted: its runs end without their contact."""
-        if sure or (number := self.example.ids[one]) is None:
+        if sure or (number := self.example.ids[index]) is None:
             return
         live = self.example.facts.query("SELECT id FROM run WHERE contact_id = ? AND status = 'live'", number)
         self.example.api.delete(f"/contacts/{number}").expect(200)
-        self.example.ids[one] = None
+        self.example.ids[index] = None
         for (run,) in live:
             rows = self.example.facts.query("SELECT status, exit_reason, contact_id FROM run WHERE id = ?", run)
             assert rows == [("exited", "contact_deleted", None)], rows
 
     @precondition(lambda self: self.example.flows)
-    @rule(data=st.data(), one=any_contact, act=st.sampled_from(["move_on", "take_out"]))
-    def move_run(self, data: st.DataObject, one: int, act: str) -> None:
+    @rule(data=st.data(), index=any_contact, act=st.sampled_from(["move_on", "take_out"]))
+    def move_run(self, data: st.DataObject, index: int, act: str) -> None:
         """A contact's wait is skipped, or it is removed from a flow."""
-        if (flow := self._any_flow(data, "active", "paused")) is None or (number := self.example.ids[one]) is None:
+        if (flow := self._any_flow(data, "active", "paused")) is None or (number := self.example.ids[index]) is None:
             return
         live = "SELECT id FROM run WHERE contact_id = ? AND flow_id = ? AND status = 'live'"
         for (run,) in self.example.facts.query(live, number, flow.id):
             self.example.api.post(f"/flows/{flow.id}/runs/{run}/{act}").expect(200)
         hour = self.example.facts.hour
         if act == "take_out":
-            self.example.update_contact(one, lambda person: exit_runs(person, flow.id, "taken_out", hour))
+            self.example.update_contact(index, lambda contact: exit_runs(contact, flow.id, "taken_out", hour))
         else:
-            self.example.update_contact(one, lambda person: skip_wait(person, flow.id))
+            self.example.update_contact(index, lambda contact: skip_wait(contact, flow.id))
         self.example.check_when_idle()
 
     # -- other than rules ----------------------------------------------------------------------------------------------
@@ -233,29 +233,31 @@ class FlowMachine(RuleBasedStateMachine):
 
 def _as_sent(step: dict[str, Any]) -> dict[str, Any]:
     """Return a step of the interpreter as it is sent."""
-    return {key: [_as_sent(one) for one in value] if key in ("yes", "no") else value for key, value in step.items()}
+    return {
+        key: [_as_sent(nested) for nested in value] if key in ("yes", "no") else value for key, value in step.items()
+    }
 
 
-def exit_runs(person: Person, flow: int, reason: str, hour: int) -> Person:
+def exit_runs(contact: Contact, flow: int, reason: str, hour: int) -> Contact:
     """Exit the runs of a flow and cancel its queued messages."""
-    for index, run in enumerate(person.runs):
+    for index, run in enumerate(contact.runs):
         if run.flow == flow and run.status == "live":
-            person = end_run(person, index, "exited", reason, hour)
-    return person._replace(mails=tuple(
-        mail._replace(status="cancelled") if mail.status == "queued" and person.runs[mail.run].flow == flow else mail
-        for mail in person.mails
+            contact = end_run(contact, index, "exited", reason, hour)
+    return contact._replace(mails=tuple(
+        mail._replace(status="cancelled") if mail.status == "queued" and contact.runs[mail.run].flow == flow else mail
+        for mail in contact.mails
     ))  # fmt: skip
 
 
-def enroll_by_hand(person: Person, flow: Flow, hour: int) -> Person:
+def enroll_by_hand(contact: Contact, flow: Flow, hour: int) -> Contact:
     """Start a run by hand, if the frequency of the flow allows it; a refusal leaves the contact unchanged."""
     by_hand = Event("", {})
-    return person if ignore_reason(flow, by_hand, person, hour) else start_run(person, flow, by_hand, hour)
+    return contact if ignore_reason(flow, by_hand, contact, hour) else start_run(contact, flow, by_hand, hour)
 
 
-def skip_wait(person: Person, flow: int) -> Person:
+def skip_wait(contact: Contact, flow: int) -> Contact:
     """End the wait of a contact's run."""
-    for index, run in enumerate(person.runs):
+    for index, run in enumerate(contact.runs):
         if run.flow == flow and run.entered is not None:
-            person = update_run(person, index, rest=(run.rest[0] | {"duration": 0}, *run.rest[1:]))
-    return person
+            contact = update_run(contact, index, rest=(run.rest[0] | {"duration": 0}, *run.rest[1:]))
+    return contact

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tests.model.interpreter import (
+    Contact,
     Event,
     Flow,
-    Person,
     Run,
     Step,
     advance_run,
@@ -25,27 +25,29 @@ class TooManyStates(Exception):
     """There are more states than the limit."""
 
 
-def final_states(people: Iterable[Person], flows: Mapping[int, Flow], now: int, every: bool = False) -> list[Person]:
+def final_states(
+    contacts: Iterable[Contact], flows: Mapping[int, Flow], now: int, every: bool = False
+) -> list[Contact]:
     """Return the states in which contacts may be when nothing is left to do at this hour.
 
     `every` tries all orders, else equivalent orders are skipped. Raises TooManyStates.
     """
     flow_set = FlowSet(flows, now)
     seen: set[str] = set()
-    ends: dict[str, Person] = {}
-    todo = [normalize(state, flow_set) for state in people]
+    ends: dict[str, Contact] = {}
+    todo = [normalize(state, flow_set) for state in contacts]
     while todo:
-        person = todo.pop()
-        key = state_key(person)
+        contact = todo.pop()
+        key = state_key(contact)
         if key in seen:
             continue
         seen.add(key)
         if len(seen) > (MAX_STATES_OF_ALL_ORDERS if every else MAX_STATES):
             raise TooManyStates
-        successors = next_states(person, flows, now) if every else _successors(person, flow_set)
+        successors = next_states(contact, flows, now) if every else _successors(contact, flow_set)
         following = [normalize(state, flow_set) for state in successors]
         if not following:
-            ends[key] = person
+            ends[key] = contact
         todo += following
     return list(ends.values())
 
@@ -86,21 +88,21 @@ class FlowSet:
 
     def effects_of_steps(self, steps: Iterable[Step]) -> Effects:
         """Return the effects of steps and of the steps in their branches."""
-        found = Effects()
+        effects = Effects()
         for step in steps:
-            found = (
-                found
+            effects = (
+                effects
                 | self.effects_of_step(step)
                 | self.effects_of_steps(step.get("yes", ()))
                 | self.effects_of_steps(step.get("no", ()))
             )
-        return found
+        return effects
 
     def effects_of_step(self, step: Step) -> Effects:
         """Return the effects of one step without its branches."""
         kind = step["type"]
         if kind == "split":
-            return Effects(frozenset(_filter_subject(one) for one in step["filters"]))
+            return Effects(frozenset(_filter_subject(condition) for condition in step["filters"]))
         if kind in ("list_add", "list_remove"):
             group = frozenset({f"list {step['contact_list_id']}"})
             return Effects(group, group) | self.effects_of_events(kind)
@@ -110,10 +112,10 @@ class FlowSet:
             *{"emit_event": (step.get("event_name"),), "email": ("email_skipped",)}.get(kind, ())
         )
 
-    def is_independent(self, run: Run, person: Person) -> bool:
+    def is_independent(self, run: Run, contact: Contact) -> bool:
         """Return whether a run may take its next step first without changing the outcome."""
         flow = self.flows[run.flow]
-        to_come = self.emitted | {event.name for event in person.unread}
+        to_come = self.emitted | {event.name for event in contact.unread}
         if flow.goal in to_come:
             return False
         if not run.rest or run.rest[0]["type"] == "exit":
@@ -126,57 +128,57 @@ class FlowSet:
         return not any(effects_of_steps.disturbs(other) for other in [*others, self.mail_effects])
 
 
-def _filter_subject(one: dict[str, Any]) -> str:
+def _filter_subject(condition: dict[str, Any]) -> str:
     """Return what a filter reads."""
-    if one["name"] == "event":
-        return f"past {one['value']['event']}"
-    return f"list {one['value']}" if one["name"] == "contact_list" else one["name"].rpartition(".")[2]
+    if condition["name"] == "event":
+        return f"past {condition['value']['event']}"
+    return f"list {condition['value']}" if condition["name"] == "contact_list" else condition["name"].rpartition(".")[2]
 
 
-def normalize(person: Person, flow_set: FlowSet) -> Person:
+def normalize(contact: Contact, flow_set: FlowSet) -> Contact:
     """Drop unread events that no flow looks for, and sort past events and messages."""
-    return person._replace(
-        unread=tuple(event for event in person.unread if _is_relevant(event, person, flow_set)),
-        past=tuple(sorted(person.past, key=repr)),
-        mails=tuple(sorted(person.mails, key=repr)),
+    return contact._replace(
+        unread=tuple(event for event in contact.unread if _is_relevant(event, contact, flow_set)),
+        past=tuple(sorted(contact.past, key=repr)),
+        mails=tuple(sorted(contact.mails, key=repr)),
     )
 
 
-def _is_relevant(event: Event, person: Person, flow_set: FlowSet) -> bool:
+def _is_relevant(event: Event, contact: Contact, flow_set: FlowSet) -> bool:
     return event.name in flow_set.goals or any(
-        flow.status == "active" and is_triggered_by(flow, event, person) for flow in flow_set.flows.values()
+        flow.status == "active" and is_triggered_by(flow, event, contact) for flow in flow_set.flows.values()
     )
 
 
-def state_key(person: Person) -> str:
+def state_key(contact: Contact) -> str:
     """Return a text that is equal for equal states."""
-    runs = [run._replace(rest=tuple(step["id"] for step in run.rest)) for run in person.runs]
-    return repr((sorted(person.data.items()), sorted(person.lists), person.subscribed, person.unread, person.past,
-                 runs, person.mails))  # fmt: skip
+    runs = [run._replace(rest=tuple(step["id"] for step in run.rest)) for run in contact.runs]
+    return repr((sorted(contact.data.items()), sorted(contact.lists), contact.subscribed, contact.unread, contact.past,
+                 runs, contact.mails))  # fmt: skip
 
 
-def _successors(person: Person, flow_set: FlowSet) -> Iterator[Person]:
+def _successors(contact: Contact, flow_set: FlowSet) -> Iterator[Contact]:
     """Yield the states that may follow; a step that nothing depends on is taken first, as the only one."""
-    for index, run in enumerate(person.runs):
-        if can_advance(run, flow_set.flows, flow_set.now) and flow_set.is_independent(run, person):
-            yield advance_run(person, index, flow_set.now)
+    for index, run in enumerate(contact.runs):
+        if can_advance(run, flow_set.flows, flow_set.now) and flow_set.is_independent(run, contact):
+            yield advance_run(contact, index, flow_set.now)
             return
-    yield from next_states(person, flow_set.flows, flow_set.now)
+    yield from next_states(contact, flow_set.flows, flow_set.now)
 
 
-def outline(person: Person, names: Iterable[str]) -> dict[str, Any]:
+def outline(contact: Contact, names: Iterable[str]) -> dict[str, Any]:
     """Return what is visible of a contact from outside: runs with trails, messages, and events of these names."""
     runs = [
         (run.flow, run.status, run.reason, run.trail,
          (run.rest[0]["id"], run.entered) if run.entered is not None and run.status == "live" else None)
-        for run in person.runs
+        for run in contact.runs
     ]  # fmt: skip
-    mails = [(person.runs[mail.run].flow, mail.step, mail.status, mail.reason) for mail in person.mails]
-    past = Counter((event.name, event.depth, event.data.get("flow_id")) for event in person.past)
+    mails = [(contact.runs[mail.run].flow, mail.step, mail.status, mail.reason) for mail in contact.mails]
+    past = Counter((event.name, event.depth, event.data.get("flow_id")) for event in contact.past)
     return {
         "runs": sorted(runs, key=repr),
         "mails": sorted(mails, key=repr),
         "events": sorted((key, number) for key, number in past.items() if key[0] in names),
-        "lists": sorted(person.lists),
-        "data": person.data,
+        "lists": sorted(contact.lists),
+        "data": contact.data,
     }

@@ -10,7 +10,7 @@ from tests.kit.clock import TestClock
 from tests.kit.server import Server
 from tests.model import documents
 from tests.model.facts import Facts
-from tests.model.interpreter import Flow, Person
+from tests.model.interpreter import Contact, Flow
 from tests.model.possible import TooManyStates, final_states, outline
 
 # Only events of these names are compared; others are not caused by flows
@@ -54,13 +54,13 @@ class Example:
         self.kills = 0
         self.given_up = False
         name = f"{tally.examples}-{time.time_ns()}"
-        self.lists = [self._create("/lists", {"name": f"{one} {name}"}) for one in "AB"]
+        self.lists = [self._create("/lists", {"name": f"{index} {name}"}) for index in "AB"]
         self.ids: list[int | None] = [
-            self._create("/contacts", {"email": f"p{one}-{name}@model.example", "data": {"n": one},
+            self._create("/contacts", {"email": f"p{index}-{name}@model.example", "data": {"n": index},
                                      "subscribed_email": True})
-            for one in range(PEOPLE)
+            for index in range(PEOPLE)
         ]  # fmt: skip
-        self.possible = [[Person({"n": one})] for one in range(PEOPLE)]
+        self.possible = [[Contact({"n": index})] for index in range(PEOPLE)]
         self.since = self.facts.query("SELECT coalesce(max(id), 0) FROM event")[0][0]
 
     def _create(self, path: str, body: dict[str, Any]) -> int:
@@ -76,28 +76,28 @@ class Example:
             self.stage.server.kill()
             self.stage.server.start()
 
-    def update_contact(self, one: int, change: Callable[[Person], Person]) -> None:
+    def update_contact(self, index: int, change: Callable[[Contact], Contact]) -> None:
         """Apply a change to a contact of the interpreter."""
-        self.possible[one] = [change(person) for person in self.possible[one]]
+        self.possible[index] = [change(contact) for contact in self.possible[index]]
 
     def check_when_idle(self) -> None:
         """Wait until the service is idle, then check each contact against the interpreter."""
         self.facts.wait_until_idle(why=lambda: self.stage.server.output[-3000:])
-        for one, number in enumerate(self.ids):
+        for index, number in enumerate(self.ids):
             if number is not None and not self.given_up:
-                self._check_contact(one, number)
+                self._check_contact(index, number)
 
-    def _check_contact(self, one: int, number: int) -> None:
+    def _check_contact(self, index: int, number: int) -> None:
         try:
-            ends = final_states(self.possible[one], self.flows, self.facts.hour)
+            ends = final_states(self.possible[index], self.flows, self.facts.hour)
         except TooManyStates:
             self.given_up = True
             self.tally.given_up += 1
             return
         seen = self.facts.outline(number, self.flows, NAMES, self.since)
-        self.possible[one] = [person for person in ends if _observable(person) == seen]
+        self.possible[index] = [contact for contact in ends if _observable(contact) == seen]
         self.tally.checks += 1
-        assert self.possible[one], _difference(seen, [_observable(person) for person in ends], self.flows)
+        assert self.possible[index], _difference(seen, [_observable(contact) for contact in ends], self.flows)
 
     def check_stats(self) -> None:
         """Check that the stats of each flow match its runs."""
@@ -107,7 +107,7 @@ class Example:
             rows = dict(self.facts.query(
                 "SELECT status, count(*) FROM run WHERE flow_id = ? AND NOT test GROUP BY status", flow.id
             ))  # fmt: skip
-            live, completed, exited = (rows.get(one, 0) for one in ("live", "completed", "exited"))
+            live, completed, exited = (rows.get(status, 0) for status in ("live", "completed", "exited"))
             stats = self.api.get(f"/flows/{flow.id}").expect(200)["stats"]
             want = {"entered": live + completed + exited, "active": live, "completed": completed, "exited": exited}
             assert {key: stats[key] for key in want} == want, (stats, rows)
@@ -124,12 +124,12 @@ class Example:
                 self.api.delete(f"/flows/{flow.id}")
 
 
-def _observable(person: Person) -> dict[str, Any]:
-    return {key: value for key, value in outline(person, NAMES).items() if key != "data"}
+def _observable(contact: Contact) -> dict[str, Any]:
+    return {key: value for key, value in outline(contact, NAMES).items() if key != "data"}
 
 
 def _difference(seen: dict[str, Any], ends: list[dict[str, Any]], flows: dict[int, Flow]) -> str:
     """Return what was observed, and where it differs from the nearest allowed state."""
-    nearest = min(ends, key=lambda one: sum(one[key] != seen[key] for key in seen))
+    nearest = min(ends, key=lambda state: sum(state[key] != seen[key] for key in seen))
     parts = [f"{key}:\n  is     {seen[key]}\n  may be {nearest[key]}" for key in seen if seen[key] != nearest[key]]
     return "\n".join([*parts, f"one of {len(ends)}", *(repr(flow) for flow in flows.values())])

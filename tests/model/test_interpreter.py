@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model import documents
-from tests.model.interpreter import Flow, Person, record_event
+from tests.model.interpreter import Contact, Flow, record_event
 from tests.model.possible import TooManyStates, final_states, outline
 
 CHAIN = [{"id": 1, "type": "emit_event", "event_name": "m_one", "forward_event_data": True}]
@@ -17,9 +17,9 @@ def flow(number: int, *steps: dict[str, Any], **options: Any) -> Flow:
     return Flow(number, options.pop("event", "m_one"), steps, **options)
 
 
-def run_all(flows: list[Flow], people: list[Person], hour: int = 0) -> list[Person]:
+def run_all(flows: list[Flow], contacts: list[Contact], hour: int = 0) -> list[Contact]:
     """Return the final states of contacts at an hour."""
-    return final_states(people, {one.id: one for one in flows}, hour)
+    return final_states(contacts, {single_flow.id: single_flow for single_flow in flows}, hour)
 
 
 def test_waits_and_branches_rejoin() -> None:
@@ -28,7 +28,7 @@ def test_waits_and_branches_rejoin() -> None:
     split = {"id": 2, "type": "split", "filters": [{"name": "event.n", "predicate": "eq", "value": 1}],
              "yes": ({"id": 3, "type": "contact_update", "data_merge": {"seen": 1}},), "no": ()}  # fmt: skip
     wait_flow = flow(7, {"id": 1, "type": "wait", "duration": 7200}, split, email)
-    (waiting,) = run_all([wait_flow], [record_event(Person({}), "m_one", {"n": 1})])
+    (waiting,) = run_all([wait_flow], [record_event(Contact({}), "m_one", {"n": 1})])
     assert outline(waiting, ())["runs"] == [(7, "live", None, (), (1, 0))]
     (unchanged,) = run_all([wait_flow], [waiting], 1)
     (after,) = run_all([wait_flow], [unchanged], 2)
@@ -39,8 +39,8 @@ def test_waits_and_branches_rejoin() -> None:
 
 def test_a_flow_that_triggers_itself_stops_at_depth_five() -> None:
     """At depth five an event starts no run; during a run another start is ignored."""
-    ends = run_all([flow(7, *CHAIN)], [record_event(Person({}), "m_one", {})])
-    outcomes = [[run.reason for run in person.runs] for person in ends]
+    ends = run_all([flow(7, *CHAIN)], [record_event(Contact({}), "m_one", {})])
+    outcomes = [[run.reason for run in contact.runs] for contact in ends]
     assert [None, None, None, None, None, "depth"] in outcomes
     assert all(reasons[-1] in ("depth", "already_inside") for reasons in outcomes) and len(outcomes) > 1
 
@@ -48,8 +48,8 @@ def test_a_flow_that_triggers_itself_stops_at_depth_five() -> None:
 def test_a_flow_is_not_triggered_by_its_own_runs() -> None:
     """A flow that is triggered by `flow_exit` starts at the ends of other flows' runs only."""
     first, second = flow(7), flow(8, event="flow_exit")
-    (person,) = run_all([first, second], [record_event(Person({}), "m_one", {})])
-    assert [run.flow for run in person.runs] == [7, 8]
+    (contact,) = run_all([first, second], [record_event(Contact({}), "m_one", {})])
+    assert [run.flow for run in contact.runs] == [7, 8]
 
 
 def test_goals_pauses_and_consent() -> None:
@@ -57,7 +57,7 @@ def test_goals_pauses_and_consent() -> None:
     steps = [{"id": 1, "type": "wait", "duration": 3600}, {"id": 2, "type": "email"},
              {"id": 3, "type": "email", "transactional": True}]  # fmt: skip
     goal_flow = flow(7, *steps, goal="m_two")
-    (inside,) = run_all([goal_flow], [record_event(Person({}, subscribed=False), "m_one", {})])
+    (inside,) = run_all([goal_flow], [record_event(Contact({}, subscribed=False), "m_one", {})])
     (reached,) = run_all([goal_flow], [record_event(inside, "m_two", {})])
     (paused,) = run_all([goal_flow._replace(status="paused")], [record_event(inside, "m_one", {})], 5)
     (finished,) = run_all([goal_flow], [paused], 6)
@@ -74,9 +74,9 @@ def test_frequency() -> None:
     """`once` allows one run, a gap is counted between starts, and `every_time` always starts a run."""
     reasons = {}
     for frequency in ("once", "every_time", 2):
-        repeated, contacts = flow(7, frequency=frequency), [Person({})]
+        repeated, contacts = flow(7, frequency=frequency), [Contact({})]
         for hour in (0, 1, 2):
-            contacts = run_all([repeated], [record_event(person, "m_one", {}) for person in contacts], hour)
+            contacts = run_all([repeated], [record_event(contact, "m_one", {}) for contact in contacts], hour)
         reasons[frequency] = [run.reason for run in contacts[0].runs]
     assert reasons == {"once": [None, "frequency", "frequency"], "every_time": [None] * 3, 2: [None, "frequency", None]}
 
@@ -100,12 +100,12 @@ def test_the_reduced_search_finds_all_outcomes(drawn: list[dict[str, Any]], acts
                     list_id=document["trigger"].get("contact_list_id"))
         for index, document in enumerate(drawn)
     }  # fmt: skip
-    person = Person({"n": 1})
+    contact = Contact({"n": 1})
     for act in acts[:2]:
-        person = record_event(person, act.name, {"n": act.n})
+        contact = record_event(contact, act.name, {"n": act.n})
     names = (*documents.NAMES, "flow_exit", "list_add", "email_sent")
     try:
-        ends = [final_states([person], flows, 0, every) for every in (True, False)]
+        ends = [final_states([contact], flows, 0, every) for every in (True, False)]
     except TooManyStates:
         return
     whole, short = ({repr(outline(document, names)) for document in states} for states in ends)

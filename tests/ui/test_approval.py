@@ -17,12 +17,12 @@ from tests.kit.server import PASSWORD, Server
 
 
 @pytest.fixture(scope="module")
-def people(server: Server) -> dict[str, Visitor]:
+def visitors(server: Server) -> dict[str, Visitor]:
     """A visitor for each role: owner, admin, editor, author."""
     for role in ("admin", "editor", "author"):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=f"{PASSWORD}\n")
-    visitors = {role: Visitor(server, f"{role}@example.org") for role in ("admin", "editor", "author")}
-    return visitors | {"owner": Visitor(server, "owner@example.com")}
+    by_role = {role: Visitor(server, f"{role}@example.org") for role in ("admin", "editor", "author")}
+    return by_role | {"owner": Visitor(server, "owner@example.com")}
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def list_id(api: Client) -> int:
 
 
 @pytest.fixture(autouse=True)
-def required(people: dict[str, Visitor]) -> Iterator[None]:
+def required(visitors: dict[str, Visitor]) -> Iterator[None]:
     """Require approval during a test."""
-    assert save_options(people["owner"], "approval_required").status == 303
+    assert save_options(visitors["owner"], "approval_required").status == 303
     yield
-    save_options(people["owner"])
+    save_options(visitors["owner"])
 
 
 def save_options(owner: Visitor, *names: str) -> Any:
@@ -51,13 +51,13 @@ def send_campaign(visitor: Visitor, campaign: dict[str, Any]) -> int:
     return visitor.send("POST", at(campaign, "send"), {"expected": "1"}).status
 
 
-def test_an_owner_approves_an_editors_campaign(api: Client, people: dict[str, Visitor], list_id: int) -> None:
+def test_an_owner_approves_an_editors_campaign(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
     """An editor cannot send before approval; the owner sees the request, rejects with a note, then approves."""
-    campaign, editor, owner = draft(api, list_id), people["editor"], people["owner"]
+    campaign, editor, owner = draft(api, list_id), visitors["editor"], visitors["owner"]
     review = editor.send("GET", at(campaign, "send")).text
     assert "Ask for approval" in review and "Send to 1 person" not in review
     assert send_campaign(editor, campaign) == 422
-    for visitor in (editor, people["author"]):
+    for visitor in (editor, visitors["author"]):
         assert all(visitor.send("POST", at(campaign, verb)).status == 403 for verb in ("approve", "reject"))
     assert editor.send("POST", at(campaign, "ask")).status == 303
     assert "Waits for approval" in owner.send("GET", "/").text
@@ -74,9 +74,9 @@ def test_an_owner_approves_an_editors_campaign(api: Client, people: dict[str, Vi
     assert api.get(at(campaign)).json["status"] == "active"
 
 
-def test_approval_by_another_user(api: Client, people: dict[str, Visitor], list_id: int) -> None:
+def test_approval_by_another_user(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
     """The last editor of a campaign can neither approve nor send it; another user can."""
-    owner, admin = people["owner"], people["admin"]
+    owner, admin = visitors["owner"], visitors["admin"]
     save_options(owner, "approval_required", "approval_by_another")
     campaign = draft(api, list_id)
     owner.send("POST", at(campaign, "from"), {"subject": "Mine"})
@@ -94,9 +94,9 @@ def test_approval_by_another_user(api: Client, people: dict[str, Visitor], list_
     assert send_campaign(admin, own_campaign) == 422 and send_campaign(owner, own_campaign) == 303
 
 
-def test_approval_of_flows(api: Client, people: dict[str, Visitor]) -> None:
+def test_approval_of_flows(api: Client, visitors: dict[str, Visitor]) -> None:
     """An editor starts a flow only after approval; a rejection shows its note."""
-    editor, owner = people["editor"], people["owner"]
+    editor, owner = visitors["editor"], visitors["owner"]
     flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
     assert "Ask for approval" in editor.send("GET", flow).text
     assert editor.send("POST", f"{flow}/activate").status == 422
@@ -112,12 +112,17 @@ def test_approval_of_flows(api: Client, people: dict[str, Visitor]) -> None:
 
 
 def test_approval_banner_and_dialogs(
-    api: Client, people: dict[str, Visitor], list_id: int, browser: Browser, server: Server, browser_problems: Problems
+    api: Client,
+    visitors: dict[str, Visitor],
+    list_id: int,
+    browser: Browser,
+    server: Server,
+    browser_problems: Problems,
 ) -> None:
     """The banner and the dialogs work and are accessible in both themes, on desktop and phone."""
     campaign = draft(api, list_id)
     flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
-    people["editor"].send("POST", f"{flow}/ask")
+    visitors["editor"].send("POST", f"{flow}/ask")
     editor = sign_in(new_page(browser, server.url, browser_problems), "editor@example.org", PASSWORD)
     editor.goto(at(campaign))
     editor.get_by_role("link", name="Review and send").click()

@@ -47,7 +47,7 @@ def test_a_restored_account(
     expect(page.get_by_text("Going on.")).to_be_visible()
     page.goto("/restored")
     expect(page.get_by_text("Nothing is held back")).to_be_visible()
-    server.client().wait("/campaigns/1", lambda one: one["status"] == "completed")
+    server.client().wait("/campaigns/1", lambda campaign: campaign["status"] == "completed")
     page.context.close()
 
 

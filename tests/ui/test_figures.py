@@ -95,8 +95,8 @@ def test_saving_a_segment_from_a_report(browser_page: Page, sent: Any, server: S
         browser_page.get_by_role("button", name="Save segment").click()
         browser_page.wait_for_url("**/segments/*")
         segment = next(row for row in api.get("/segments").expect(200) if row["name"] == name)
-        people = api.get("/contacts", segment_id=segment["id"], limit=100).expect(200)
-        assert sorted(row["channels"][0]["value"] for row in people) == sorted(shown)
+        contacts = api.get("/contacts", segment_id=segment["id"], limit=100).expect(200)
+        assert sorted(row["channels"][0]["value"] for row in contacts) == sorted(shown)
 
 
 def test_saving_a_list_from_a_report(sent: Any, server: Server) -> None:

@@ -99,8 +99,8 @@ def _luminance(oklch: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _contrast(one: str, other: str) -> float:
-    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+def _contrast(first: str, second: str) -> float:
+    high, low = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
@@ -108,7 +108,7 @@ def _contrast(one: str, other: str) -> float:
 def test_contrast_of_color_tokens(side: int) -> None:
     """Text has a contrast of at least 4.5:1 to its background and control borders 3:1, in both themes."""
     text = (STATIC / "css" / "tokens.css").read_text(encoding="utf-8")
-    tokens = {name: (one, two)[side] for name, one, two in TOKEN.findall(text)}
+    tokens = {name: (light, dark)[side] for name, light, dark in TOKEN.findall(text)}
     pairs = [
         (text_color, background)
         for text_color in ("ink", "ink-2", "ink-3")

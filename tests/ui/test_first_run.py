@@ -65,8 +65,8 @@ def test_the_set_up_screens(
     page.wait_for_url("**/brand?brand_color=*")  # waits for the scripts of the page
     expect(page.locator("#f-brand-color")).to_have_value(colour)
     page.locator("#f-bg-color").fill("#eeeeee")
-    letter = page.frame_locator("iframe[title='A letter in this brand']")
-    expect(letter.locator("[bgcolor='#eeeeee'], [style*='#eeeeee']").first).to_be_attached()
+    sample_email = page.frame_locator("iframe[title='A letter in this brand']")
+    expect(sample_email.locator("[bgcolor='#eeeeee'], [style*='#eeeeee']").first).to_be_attached()
     check_screen(page, "brand")
     page.get_by_role("button", name="Save and begin").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Ana")

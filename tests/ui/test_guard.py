@@ -14,9 +14,9 @@ from tests.kit.uploads import form
 
 def _cookie(client: Client) -> str:
     form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}".encode()
-    answer = _post(client, "/login", form, {"Origin": client.url})
-    assert answer.status == 303
-    return str(answer.headers["set-cookie"])
+    response = _post(client, "/login", form, {"Origin": client.url})
+    assert response.status == 303
+    return str(response.headers["set-cookie"])
 
 
 def _post(client: Client, path: str, form: bytes, headers: dict[str, str]) -> Any:

@@ -155,12 +155,12 @@ def test_payloads_stay_text(pages_by_path: dict[str, Response]) -> None:
     assert f"5.1.1 {ALL}"[:60] in report_text or f"5.1.1 {ALL}"[:60] in Reader(pages["/contacts/2"]).words
 
 
-def _is_html(answer: Response) -> bool:
-    return "text/html" in (answer.headers.get("content-type") or "")
+def _is_html(response: Response) -> bool:
+    return "text/html" in (response.headers.get("content-type") or "")
 
 
-def _is_mail(answer: Response) -> bool:
-    return "sandbox" in answer.headers.get("content-security-policy", "")
+def _is_mail(response: Response) -> bool:
+    return "sandbox" in response.headers.get("content-security-policy", "")
 
 
 def test_emails_are_shown_in_a_sandbox(seeded: SeededServer, pages_by_path: dict[str, Response]) -> None:

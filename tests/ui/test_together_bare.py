@@ -110,7 +110,7 @@ def things(api: Client) -> dict[str, int]:
     [user] = set(re.findall(r"/settings/team/(\d+)/role", row_of_user))
     steps = [{"duration": 86_400}, {"filters": RULES, "yes": [], "no": []}]
     flow = api.post("/flows", {"name": "Readers", "trigger": {"event": "contact_add"}, "steps": steps}).expect(201)
-    wait, split = (one["id"] for one in flow["steps"])
+    wait, split = (step["id"] for step in flow["steps"])
     return {
         "flow": flow["id"], "wait": wait, "split": split,
         "webhook": api.post("/webhooks", webhook).expect(201)["id"],
