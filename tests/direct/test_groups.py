@@ -1,4 +1,6 @@
-"""Recipient groups: domains that share mail servers share limits, and a throttled group does not slow the others."""
+"""Recipient groups: domains that share mail servers share limits, and a throttled group does not slow others (D19,
+D21).
+"""
 
 import time
 from collections import Counter
@@ -74,10 +76,9 @@ def test_a_throttled_group_pauses_and_recovers(direct: StartDirect, world: World
 
 
 def test_kills_lose_no_message(direct: StartDirect, world: World) -> None:
-    """After two kills each recipient got the message or is uncertain, and copies stay within the concurrency.
+    """After two kills each recipient got the message or is uncertain, and copies stay within the concurrency (P3).
 
-    A message in flight at a kill may or may not have been accepted: it is uncertain until a user decides
-    (docs/promises.md#p3).
+    A message in flight at a kill may or may not have been accepted: it is uncertain until a user decides.
     """
     servers = providers(world)
     for smtp in servers:
@@ -111,7 +112,7 @@ def test_a_single_message_overtakes_a_slow_campaign(direct: StartDirect, world: 
 
 
 def test_the_rate_limit_applies_to_all_servers_together(direct: StartDirect, world: World) -> None:
-    """At 20 messages a second over three providers, no second has more than twice that."""
+    """At 20 messages a second over three providers, no second has more than twice that (D23)."""
     servers = providers(world)
     api = direct(rate_per_second="20").client()
     domains = ("gmail.com", "outlook.com", "shop.example")
@@ -123,7 +124,7 @@ def test_the_rate_limit_applies_to_all_servers_together(direct: StartDirect, wor
 
 
 def test_a_group_begins_with_few_connections(api: Client, shared_world: World) -> None:
-    """A new group starts with four connections at most, which are reused."""
+    """A new group starts with four connections at most, which are reused (D19)."""
     mx = shared_world.mail("mx.few.example", "few.example")
     mx.rules.delay("body", 0.05)
     completed(api, send_to(api, *[f"p{n}@few.example" for n in range(40)]))

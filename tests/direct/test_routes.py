@@ -1,4 +1,4 @@
-"""Routing of direct delivery: the MX hosts of a domain in order, the domain itself, or a failure."""
+"""Routing of direct delivery: the MX hosts of a domain in order, the domain itself, or a failure (D24)."""
 
 from tests.direct.conftest import StartDirect, post, send_to, wait_for_status
 from tests.kit.client import Client
@@ -100,7 +100,7 @@ def test_servfail_defers_the_message(api: Client, shared_world: World) -> None:
 
 
 def test_private_addresses_are_not_contacted(api: Client, shared_world: World) -> None:
-    """An MX host with a private address gets no connection; the next host does."""
+    """An MX host with a private address gets no connection; the next host does (T28)."""
     shared_world.mx("inside.example", "mx.inside.example")
     shared_world.dns.set("mx.inside.example", "A", "127.0.0.1")
     shared_world.dns.set("mixed.example", "MX", "10 mx.inside.example.", "20 mx.open.example.")

@@ -1,4 +1,4 @@
-"""Warm-up: a campaign from a new domain is spread over days, also across a kill."""
+"""Warm-up: a campaign from a new domain is spread over days, also across a kill (D22)."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ def test_a_campaign_spreads_over_days(direct: StartDirect, world: World, clock: 
     wait_for_status(api, post(api, "bo@people.example"), "sent")
     first = Counter(message.to for message in mx.messages)
 
-    # A message in flight at the kill may be sent twice, up to the concurrency limit (docs/promises.md#p3)
+    # A message in flight at the kill may be sent twice, up to the concurrency limit (P3)
     assert 50 <= sum(first.values()) - first["bo@people.example"] <= 58
     assert "day 1 of 13" in row["waiting"]["text"] and "50" in row["waiting"]["text"]
     assert status["open"] and [entry["code"] for entry in status["obstacles"]] == ["warm_up"]

@@ -1,4 +1,7 @@
-"""Repeated kills in the middle of a large send lose no message and make few copies; three seeds with `--full`."""
+"""Repeated kills in the middle of a large send lose no message and make few copies (P2, P3).
+
+With `--full` for three seeds.
+"""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Kills right before and right after a response: what was acknowledged is kept."""
+"""Kills right before and right after a response: what was acknowledged is kept (P1)."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""A 421 in the greeting, to RCPT or after the data: no recipient fails, others go on, and there are no copies."""
+"""A 421 in the greeting, to RCPT or after the data: no recipient fails, others go on, and there are no copies (P6)."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Faults of a single recipient affect only its own message."""
+"""Faults of a single recipient affect only its own message (P6, P7)."""
 
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.books import balance
@@ -68,7 +68,7 @@ def test_a_render_error_skips_one_message(relayed: StartRelayed, smtp_server: Sm
     assert skipped["error"]["text"]
 
 
-# Phase, reply of the server and final status of the message (docs/promises.md#p6)
+# Phase, reply of the server and final status of the message (docs/decisions.md#8, P6 and P7)
 REPLIES = (
     ("mail", 451, "4.3.0 local trouble", "sent"),
     ("rcpt", 450, "4.2.0 mailbox busy", "sent"),

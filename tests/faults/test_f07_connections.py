@@ -1,4 +1,4 @@
-"""Connections that hang, break or reply oddly, and what each phase means for the message."""
+"""Connections that hang, break or reply oddly, and what each phase means for the message (P3)."""
 
 import random
 

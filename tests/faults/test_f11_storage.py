@@ -1,4 +1,4 @@
-"""A full or nearly full disk: sending stops, and nothing is acknowledged that is not stored."""
+"""A full or nearly full disk: sending stops, and nothing is acknowledged that is not stored (P9)."""
 
 from collections.abc import Iterator
 from pathlib import Path

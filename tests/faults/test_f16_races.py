@@ -1,4 +1,4 @@
-"""Concurrent actions: the same send twenty times, two campaigns to the same list, and a second process."""
+"""Concurrent actions: the same send twenty times, two campaigns to the same list, and a second process (P10)."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Pausing, cancelling and stopping the service in the middle of a send."""
+"""Pausing, cancelling and stopping the service in the middle of a send (P5)."""
 
 import random
 import time

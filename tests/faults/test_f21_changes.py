@@ -1,4 +1,4 @@
-"""Opt-outs and edits in the middle of a send."""
+"""Opt-outs and edits in the middle of a send (P4)."""
 
 import re
 import time

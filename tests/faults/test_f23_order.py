@@ -1,4 +1,4 @@
-"""The order of system calls: data is synced to disk before it is acknowledged or sent, as strace shows."""
+"""The order of system calls: data is synced to disk before it is acknowledged or sent, as strace shows (P1, P3)."""
 
 import re
 import shutil

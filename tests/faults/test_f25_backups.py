@@ -94,7 +94,7 @@ def test_a_backup_during_a_send(
 
 
 def _check_counts(database: Path, count: int) -> None:
-    """Check that the messages in a backup add up to the audience."""
+    """Check that the messages in a backup add up to the audience (P2)."""
     counts = dict(query(database, "SELECT status, count(*) FROM message GROUP BY status"))
     assert sum(counts.values()) == count and 0 < counts["sent"] < count, counts
 

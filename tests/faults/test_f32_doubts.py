@@ -1,4 +1,4 @@
-"""Uncertain SMS beside others: each is looked up under its own id, and look-ups delay no other message."""
+"""Uncertain SMS beside others: each is looked up under its own id, and look-ups delay no other message (P13)."""
 
 import time
 from collections.abc import Iterator

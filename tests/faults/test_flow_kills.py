@@ -71,7 +71,7 @@ def test_kills_during_due_runs(
     completed_at_kills, uncertain = [], list[str]()
     for completed_count in sorted(rng.sample(range(count // 50, count * 19 // 20), kills)):
         rows.wait_for(completed_count, "run WHERE status = 'completed'")
-        # A second lost reply of the same message would hold it for a user
+        # A second lost reply of the same message would hold it for a user (P3)
         rows.wait_for(len(uncertain), f"message WHERE status = 'sent' AND id IN ({', '.join(uncertain)})")
         server.kill()
         uncertain = [str(item) for (item,) in rows.query("SELECT id FROM message WHERE status = 'sending'")]

@@ -26,7 +26,7 @@ def statuses(api: Client, flow: int) -> Counter[str]:
 
 
 def test_a_paused_flow_sends_nothing(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
-    """After the pause only messages in flight leave; after the flow is activated again each message is sent once."""
+    """After the pause only messages in flight leave; after activation each message is sent once (P5)."""
     api = relayed().client(validate=False)
     gate = smtp_server.rules.hold("body")
     flow = start_flow(api)

@@ -1,4 +1,4 @@
-"""Repeated kills in the middle of an SMS campaign: no SMS is lost or sent twice."""
+"""Repeated kills in the middle of an SMS campaign: no SMS is lost or sent twice (P13)."""
 
 import random
 import time

@@ -48,7 +48,7 @@ def test_a_hanging_transaction_delays_no_other_message(fresh_server: FreshServer
 
 
 def test_messages_behind_a_hanging_transaction_are_sent(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Messages behind a hanging transaction are sent once over other connections."""
+    """Messages behind a hanging transaction are sent once over other connections (P3)."""
     gate = smtp_server.rules.hold("body", "crowd0@*")
     api = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__REPLY_TIMEOUT": "60s"}).client()
     path = send(api, create_list(api, 12))

@@ -1,4 +1,4 @@
-"""The preferences page: what recipients choose, change and undo there."""
+"""The preferences page: what recipients choose, change and undo there (D36, D41)."""
 
 import re
 from collections.abc import Iterator
@@ -119,7 +119,7 @@ def test_an_outdated_page_changes_nothing_back(server: Server) -> None:
 
 
 def test_a_left_list_is_rejoined_only_by_the_recipient(server: Server) -> None:
-    """Writes over the API do not add the contact to the list again; the preferences page does."""
+    """Writes over the API do not add the contact to the list again; the preferences page does (D36)."""
     contact_row, path, list_id = send_marketing(server, "Leaver")
     api = server.client()
     save(server, path, list_shown=[list_id])
@@ -146,7 +146,7 @@ def test_values_that_the_page_did_not_show_are_ignored(server: Server) -> None:
 
 
 def test_undoing_an_opt_out(server: Server) -> None:
-    """The page after unsubscribing has a form that subscribes again and records an opt-in each time."""
+    """The page after unsubscribing has a form that subscribes again and records an opt-in each time (D41)."""
     contact_row, path, _ = send_marketing(server, "Back")
     message = server.client().get(f"/messages/{server.client().get('/messages', to='back@example.org').json[0]['id']}")
     unsubscribe = re.search(r"/u/[\w-]+", message.json["html"])
@@ -223,7 +223,7 @@ def test_the_language_of_the_preferences_page(locale: str, heading: str, server:
 
 
 def test_tokens_of_other_pages_are_rejected(server: Server) -> None:
-    """Tokens of other pages and changed tokens return 404 and change nothing."""
+    """Tokens of other pages and changed tokens return 404 and change nothing (T24)."""
     contact_row, path, _ = send_marketing(server, "Guess")
     token = path.removeprefix("/p/")
     message = server.client().get(f"/messages/{server.client().get('/messages', to='guess@example.org').json[0]['id']}")

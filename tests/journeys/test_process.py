@@ -40,7 +40,7 @@ def test_the_data_directory_is_private(server: Server) -> None:
 
 
 def test_a_second_service_on_the_directory_is_rejected(server: Server) -> None:
-    """It exits with 1 and one line within two seconds, and the first service keeps running."""
+    """It exits with 1 and one line within two seconds, and the first service keeps running (P10)."""
     started = time.monotonic()
     result = server.cli("serve", "--listen", "127.0.0.1:1", expect=1)
 
@@ -71,7 +71,7 @@ def test_stopping_leaves_no_uncertain_message(fresh_server: FreshServer, smtp_se
 def test_a_kill_loses_no_message_and_makes_few_copies(
     fresh_server: FreshServer, smtp_server: SmtpServer, mode: str
 ) -> None:
-    """After kill -9 no message is missing, and each connection causes at most one copy, with the same Message-ID."""
+    """A kill loses no message, and each connection makes at most one copy with the same Message-ID (P2, P3)."""
     smtp_server.rules.delay("body", 0.05)
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__IN_DOUBT": mode})
     path = send_campaign(server, 60)
@@ -96,7 +96,7 @@ def test_a_kill_loses_no_message_and_makes_few_copies(
 
 
 def test_accepted_messages_survive_a_kill(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Messages that were accepted with 201 are sent after a kill right after the response."""
+    """Messages that were accepted with 201 are sent after a kill right after the response (P1)."""
     gate = smtp_server.rules.hold("connect")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
@@ -195,7 +195,7 @@ def test_the_test_clock_is_rejected_off_loopback(fresh_server: FreshServer, tmp_
 
 
 def test_a_newer_database_is_rejected(fresh_server: FreshServer) -> None:
-    """A database with a newer schema version is not opened."""
+    """A database with a newer schema version is not opened (P12)."""
     import apsw
 
     server = fresh_server(cold=True, start=False)

@@ -1,4 +1,4 @@
-"""Password reset: the email with the link, who can see it, and that the link works once."""
+"""Password reset: the email with the link, who can see it, and that the link works once (T13, T14, T18, T36)."""
 
 import re
 import time

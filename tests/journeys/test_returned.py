@@ -180,7 +180,7 @@ def test_an_unsubscribe_email_opts_out(world: World) -> None:
 
 
 def test_the_inbound_server_is_no_open_relay(world: World) -> None:
-    """Only our own addresses are accepted, in any form; there is no AUTH, and VRFY reveals nothing."""
+    """Only our own addresses are accepted, in any form; there is no AUTH, and VRFY reveals nothing (T32)."""
     path = world.marks(len(SAMPLES) + 4).return_path
     local = path.partition("@")[0]
     probes = (
@@ -206,7 +206,7 @@ def test_the_inbound_server_is_no_open_relay(world: World) -> None:
     "end", [b"\n.\r\n", b"\n.\n", b"\r.\r", b"\r\n.\r", b"\r\n.\n", b"\r.\r\n", b"\nX-Evil: 1\r\n"]
 )
 def test_smtp_smuggling_is_rejected(world: World, end: bytes) -> None:
-    """A message with a line end that other servers may take for its end is rejected as a whole."""
+    """A message with a line end that other servers may take for its end is rejected as a whole (T33)."""
     first, second = (world.marks(len(SAMPLES) + number) for number in (5, 6))
     inner = sample("postfix_user_unknown", second)
     smuggled = b"MAIL FROM:<>\r\nRCPT TO:<%s>\r\nDATA\r\n%s" % (second.return_path.encode(), inner)
@@ -234,7 +234,7 @@ def test_commands_end_in_cr_lf(world: World) -> None:
 
 
 def test_inbound_size_limits(world: World) -> None:
-    """Messages over a megabyte, endless lines and decompression bombs are rejected."""
+    """Messages over a megabyte, endless lines and decompression bombs are rejected (T35)."""
     path = world.marks(len(SAMPLES) + 7).return_path
     assert world.post.bring(b"Subject: x\r\n\r\n" + (b"y" * 70 + b"\r\n") * 20_000, path) == [552]
     with world.post.connect() as smtp:
@@ -250,7 +250,7 @@ def test_inbound_size_limits(world: World) -> None:
 
 
 def test_many_connections_of_one_address(world: World, full: bool) -> None:
-    """Five connections of one address are accepted and others get a 421; meanwhile the API responds quickly."""
+    """Five connections of one address are accepted and others get a 421; meanwhile the API responds quickly (T35)."""
     connections: list[socket.socket] = []
     greetings = []
     try:

@@ -60,7 +60,7 @@ def mails(server: Server, full: bool) -> list[dict[str, Any]]:
 
 
 def test_link_scanners_change_nothing(server: Server, mails: list[dict[str, Any]], full: bool) -> None:
-    """GET, HEAD and OPTIONS of every link, and POSTs without the one-click body, change no consent."""
+    """GET, HEAD and OPTIONS of every link, and POSTs without the one-click body, change no consent (T23, T25)."""
     api = server.client()
     before = consent(api)
     client = server.client(None, validate=False, keep_alive=True)

@@ -128,7 +128,7 @@ def test_deferred_messages_are_retried(relay: Server, smtp_server: SmtpServer) -
 
 
 def test_a_lost_reply_is_resent_once(relay: Server, smtp_server: SmtpServer) -> None:
-    """A message that was stored without a reply is sent again once, with the same Message-ID and body."""
+    """A message that was stored without a reply is sent again once, with the same Message-ID and body (P3)."""
     smtp_server.rules.store_then_close("p1@*", times=1)
     api = relay.client()
     campaign = send(api, create_list(api, 3))
@@ -162,7 +162,7 @@ def test_hold_resends_nothing(fresh_server: FreshServer, smtp_server: SmtpServer
 
 
 def test_opting_out_after_the_send(relay: Server, smtp_server: SmtpServer) -> None:
-    """A contact that opts out after the audience was fixed is skipped."""
+    """A contact that opts out after the audience was fixed is skipped (P4)."""
     gate = smtp_server.rules.hold("mail")
     api = relay.client()
     list_id = create_list(api, 12)
@@ -207,7 +207,7 @@ def test_pause_resume_and_cancel(relay: Server, smtp_server: SmtpServer) -> None
 
 
 def test_an_unreachable_relay_counts_no_attempt(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Messages wait without counted attempts and are sent once the relay is back."""
+    """Messages wait without counted attempts and are sent once the relay is back (P6)."""
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
     api = server.client()
     list_id = create_list(api, 5)
@@ -224,7 +224,7 @@ def test_an_unreachable_relay_counts_no_attempt(fresh_server: FreshServer, smtp_
 
 
 def test_twenty_sender_rejections_pause_the_campaign(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Rejections that are not about a recipient fail no message, and pause the campaign after about twenty."""
+    """Rejections that are not about a recipient fail no message, and pause the campaign after about twenty (P7)."""
     rule = smtp_server.rules.refuse("mail", code=530, text="5.7.0 authentication required")
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
     api = server.client()
@@ -240,7 +240,7 @@ def test_twenty_sender_rejections_pause_the_campaign(fresh_server: FreshServer, 
 
 
 def test_hostile_contact_data_stays_text(relay: Server, smtp_server: SmtpServer) -> None:
-    """Merge tags, header injections and markup in contact data are text in the message."""
+    """Merge tags, header injections and markup in contact data are text in the message (T01, T06, T07)."""
     api = relay.client()
     list_id = api.post("/lists", {"name": "Hostile"}).json["id"]
     hostile_names = ["{{ 7 | plus: 7 }}{% for i in (1..9) %}x{% endfor %}", "=?utf-8?q?hi=0D=0ABcc:_v@x.y?=",

@@ -1,4 +1,4 @@
-"""Sign-up through a form, and its confirmation (docs/decisions.md#9 and #16)."""
+"""Sign-up through a form, and its confirmation (docs/decisions.md#9 and #16; T25, T36)."""
 
 import re
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_the_submission_event_has_network_and_browser(server: Server) -> None:
 
 
 def test_only_a_post_confirms(server: Server) -> None:
-    """GET, HEAD, OPTIONS and other bodies confirm nothing; repeated POSTs confirm once."""
+    """GET, HEAD, OPTIONS and other bodies confirm nothing; repeated POSTs confirm once (T25)."""
     form = make_form(server, "Scanned")
     submit(server, form, email="scanned@example.org").expect(202)
     (email,) = letters(server, "scanned@example.org")
@@ -97,7 +97,7 @@ def test_only_a_post_confirms(server: Server) -> None:
 
 
 def test_the_confirmation_email_contains_no_submitted_text(server: Server) -> None:
-    """The confirmation email has no submitted text and no list headers, and is marked as auto-generated."""
+    """The confirmation email has no submitted text and no list headers, and is marked as auto-generated (T36, D01)."""
     form = make_form(server, "Quiet", fields=["email", "first_name", "data.note"])
     spam = "Buy cheap https://spam.example now"
     submit(server, form, email="quiet@example.org", first_name=spam, data={"note": spam}).expect(202)
@@ -335,7 +335,7 @@ def test_forms_over_the_api(server: Server) -> None:
 
 
 def test_an_unsubscribe_link_works_for_years(server: Server, clock: TestClock) -> None:
-    """The link works after three years and after its campaign is deleted; the next campaign skips the contact."""
+    """The link works after three years and after its campaign is deleted; the next campaign skips the contact (D02)."""
     api = server.client()
     list_id = api.post("/lists", {"name": "Years"}).expect(201)["id"]
     contact_id = api.post("/contacts", {"email": "years@example.org", "list_ids": [list_id]}).expect(201)["id"]

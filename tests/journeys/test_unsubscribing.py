@@ -1,4 +1,4 @@
-"""Unsubscribing by the link, the button and the mailbox's one click (RFC 8058)."""
+"""Unsubscribing by the link, the button and the mailbox's one click (RFC 8058; T23, T24)."""
 
 import re
 from typing import Any

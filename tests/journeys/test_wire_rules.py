@@ -44,7 +44,7 @@ def send_to_difficult_names(api: Client, smtp_server: SmtpServer, **overrides: A
 
 
 def test_headers_are_unique_and_correctly_encoded(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Each header appears once, encoded words are only where allowed, and names and subjects are unchanged."""
+    """Each header appears once, encoded words are only where allowed, and names and subjects are unchanged (D01)."""
     messages = send_to_difficult_names(fresh_server(relay=smtp_server.port).client(), smtp_server)
     assert len(messages) == len(NAMES)
     for name, message in zip(NAMES, messages, strict=True):
@@ -102,7 +102,7 @@ def test_addresses_outside_ascii(smtputf8: bool, fresh_server: FreshServer) -> N
 
 
 def test_a_single_message_has_no_list_headers(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """A transactional message has no unsubscribe header, no List-Id and no Precedence."""
+    """A transactional message has no unsubscribe header, no List-Id and no Precedence (D01)."""
     api = fresh_server(relay=smtp_server.port).client()
     message_id = api.post("/messages", {"to": "ann@people.example", "subject": "s", "body": "<p>b</p>"}).expect(201)[
         "id"

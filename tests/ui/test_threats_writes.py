@@ -1,4 +1,7 @@
-"""No write of the web interface can begin on another site, and no cookie works for the API; by the route table."""
+"""No write of the web interface can begin on another site, and no cookie works for the API (T16).
+
+The tests are driven by the route table.
+"""
 
 import http.client
 import re
@@ -79,7 +82,7 @@ def test_a_cookie_has_no_api_access(server: Server) -> None:
 
 
 def test_pages_cannot_be_framed(server: Server) -> None:
-    """The policy of pages, also of the sign-in page, forbids frames (clickjacking)."""
+    """The policy of pages, also of the sign-in page, forbids frames (clickjacking; T16)."""
     owner = Visitor(server, "owner@example.com")
     for path in ("/login", "/", "/settings/keys", "/nowhere"):
         policy = owner.send("GET", path).headers["content-security-policy"]

@@ -1,4 +1,4 @@
-"""Cross-site scripting: texts of users, servers and files stay text on every page."""
+"""Cross-site scripting: texts of users, servers and files stay text on every page (T03)."""
 
 import re
 from collections.abc import Iterator
