@@ -27,7 +27,7 @@ PIECES = st.sampled_from([
     ("", ""),
 ])  # fmt: skip
 def test_normalize_rich_text(text: str, expected: str) -> None:
-    """Tags and styles are normalised and sanitised, and an empty end is removed; merge tags and plain text stay."""
+    """Tags and styles are normalised and sanitised, and empty paragraphs at the end are removed; merge tags stay."""
     assert sanitizer.normalize_rich_text(text) == expected
 
 

@@ -1,6 +1,4 @@
-"""Recipient groups: domains that share mail servers share limits, and a throttled group does not slow others (D19,
-D21).
-"""
+"""Recipient groups: domains that share servers share limits, and a throttled group does not slow others (D19, D21)."""
 
 import time
 from collections import Counter
