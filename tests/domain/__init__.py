@@ -1,1 +1,1 @@
-"""The domain, asked directly: no process, no HTTP, a database of its own for each test."""
+"""Tests that call the domain code directly: no server process, no HTTP, a new database for each test."""

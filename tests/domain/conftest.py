@@ -1,4 +1,4 @@
-"""Fixtures of the domain tests: an installation in this process, and how hard Hypothesis tries."""
+"""Fixtures of the domain tests (an installation in this process, a contact with a phone) and Hypothesis profiles."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from tests.domain.home import Home
 from tests.domain.talk import ANN, OURS
 
-# The same examples on every run, so that a red run can be repeated; HYPOTHESIS_PROFILE=explore looks for new ones
+# The same examples on every run make failures repeatable; HYPOTHESIS_PROFILE=explore looks for new ones
 _slow = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile(
     "usual", derandomize=True, database=None, deadline=None, max_examples=60, suppress_health_check=_slow
@@ -21,14 +21,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """A fresh installation with one account, reset afterwards because it is the whole process's."""
-    made = Home(tmp_path)
-    yield made
-    made.close()
+    """Yield a new installation with one account.
+
+    It is closed afterwards because its settings are global to the process.
+    """
+    installation = Home(tmp_path)
+    yield installation
+    installation.close()
 
 
 @pytest.fixture
 def ann(home: Home) -> int:
-    """Somebody who agreed to SMS, and a number of ours that the account writes from."""
+    """Return the id of a contact who opted in to SMS; the account sends from the number OURS."""
     home.configure(sms__twilio__from=OURS)
     return int(home.upsert(phone=ANN, opt_in=True).contact.id)

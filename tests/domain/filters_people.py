@@ -1,4 +1,4 @@
-"""Sixty odd people, invented the same way each time, as plain values and as rows."""
+"""Sixty contacts with unusual values, the same on every run, as plain dicts and as rows."""
 
 import json
 import random
@@ -36,76 +36,76 @@ EVENTS = ["email_opened", "email_clicked", "order_paid"]
 REASONS = [None, None, "hard_bounce", "manual"]
 
 
-def fill(home: Home) -> list[dict[str, Any]]:
-    """Put people of every odd kind into the database, straight into its tables, and answer them as plain values."""
-    dice, now = random.Random(4), clock.now_ms()
-    made = [person(dice, now, number) for number in range(1, 61)]
-    transactions.write(lambda: [insert(home.account_id, one, now) for one in made])
-    return made
+def insert_contacts(home: Home) -> list[dict[str, Any]]:
+    """Insert 60 random contacts directly into the tables and return them as dicts."""
+    rng, now = random.Random(4), clock.now_ms()
+    contacts = [random_contact(rng, now, number) for number in range(1, 61)]
+    transactions.write(lambda: [insert_contact(home.account_id, contact, now) for contact in contacts])
+    return contacts
 
 
-def person(dice: random.Random, now: int, number: int) -> dict[str, Any]:
-    """Invent a person."""
-    data: dict[str, Any] = {key: dice.choice(VALUES) for key in KEYS if "." not in key and dice.random() < 0.7}
-    if dice.random() < 0.5:
-        data["deep"] = dice.choice([{"inner": dice.choice(VALUES)}, "flat", None])
-    if dice.random() < 0.6:
-        data["tags"] = dice.choice([dice.sample(TAGS, 3), [], "vip", {"0": "vip"}, None])
-    if dice.random() < 0.3:
-        data["enrichment"] = dice.choice([{}, {"a": 1}, "yes", []])
+def random_contact(rng: random.Random, now: int, number: int) -> dict[str, Any]:
+    """Return a random contact as a dict."""
+    data: dict[str, Any] = {key: rng.choice(VALUES) for key in KEYS if "." not in key and rng.random() < 0.7}
+    if rng.random() < 0.5:
+        data["deep"] = rng.choice([{"inner": rng.choice(VALUES)}, "flat", None])
+    if rng.random() < 0.6:
+        data["tags"] = rng.choice([rng.sample(TAGS, 3), [], "vip", {"0": "vip"}, None])
+    if rng.random() < 0.3:
+        data["enrichment"] = rng.choice([{}, {"a": 1}, "yes", []])
 
     def moment() -> int | None:
-        return dice.choice([None, now - dice.randrange(400 * DAY), now - dice.randrange(5 * DAY)])
+        return rng.choice([None, now - rng.randrange(400 * DAY), now - rng.randrange(5 * DAY)])
 
     channels = []
-    for kind in dice.sample(["email", "email", "phone"], dice.randrange(4)):
+    for kind in rng.sample(["email", "email", "phone"], rng.randrange(4)):
         value = (
             f"+4915100{number:05}{len(channels)}" if kind == "phone" else f"P{len(channels)}.{number}@Bücher.example"
         )
-        subscribed = dice.random() < 0.6
+        subscribed = rng.random() < 0.6
         channels.append({
-            "kind": kind, "value": value, "subscribed": subscribed, "suppression": dice.choice(REASONS),
+            "kind": kind, "value": value, "subscribed": subscribed, "suppression": rng.choice(REASONS),
             "verified_at": moment(), "opt_out_at": None if subscribed else moment(),
         })  # fmt: skip
     return {
-        "id": number, "first_name": dice.choice(WORDS) or None, "last_name": dice.choice(WORDS) or None,
-        "source": dice.choice(["shop", "SHOP", None]), "country_code": dice.choice(["DE", "US", None]), "data": data,
+        "id": number, "first_name": rng.choice(WORDS) or None, "last_name": rng.choice(WORDS) or None,
+        "source": rng.choice(["shop", "SHOP", None]), "country_code": rng.choice(["DE", "US", None]), "data": data,
         "created_at": moment() or now, "last_interacted_at": moment(), "email_last_opened_at": moment(),
-        "email_open_count": dice.randrange(4), "channels": channels,
-        "lists": dice.sample([1, 2, 3], dice.randrange(4)),
+        "email_open_count": rng.randrange(4), "channels": channels,
+        "lists": rng.sample([1, 2, 3], rng.randrange(4)),
         "events": [{
-            "event": dice.choice(EVENTS), "created_at": moment() or now, "test": dice.random() < 0.2,
-            "generated": True, "data": {"verdict": dice.choice(["human", "machine"]), "total": dice.choice(VALUES)},
-        } for _ in range(dice.randrange(5))],
+            "event": rng.choice(EVENTS), "created_at": moment() or now, "test": rng.random() < 0.2,
+            "generated": True, "data": {"verdict": rng.choice(["human", "machine"]), "total": rng.choice(VALUES)},
+        } for _ in range(rng.randrange(5))],
     }  # fmt: skip
 
 
-def insert(account_id: int, one: dict[str, Any], now: int) -> None:
-    """Write a person as they are."""
+def insert_contact(account_id: int, contact: dict[str, Any], now: int) -> None:
+    """Insert the rows of a contact: the contact, its channels, list memberships and events."""
     run(
         "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
         "email_sent_count, email_open_count, email_click_count, email_soft_bounce_count, sms_sent_count, "
         "email_last_opened_at, last_interacted_at, created_at, updated_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'full', 0, ?, 0, 0, 0, ?, ?, ?, ?)",
-        (one["id"], account_id, f"u{one['id']}", one["first_name"], one["last_name"], one["source"],
-         one["country_code"], json.dumps(one["data"], ensure_ascii=False), one["email_open_count"],
-         one["email_last_opened_at"], one["last_interacted_at"], one["created_at"], now),
+        (contact["id"], account_id, f"u{contact['id']}", contact["first_name"], contact["last_name"], contact["source"],
+         contact["country_code"], json.dumps(contact["data"], ensure_ascii=False), contact["email_open_count"],
+         contact["email_last_opened_at"], contact["last_interacted_at"], contact["created_at"], now),
     )  # fmt: skip
-    for channel in one["channels"]:
+    for channel in contact["channels"]:
         key = channel["value"].casefold().replace("bücher", "xn--bcher-kva")
         run(
             "INSERT INTO channel (account_id, contact_id, kind, value, key, subscribed, verified_at, opt_out_at, "
             "suppression, sent_count, fail_count, data, created_at, updated_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '{}', ?, ?)",
-            (account_id, one["id"], channel["kind"], channel["value"], key, channel["subscribed"],
+            (account_id, contact["id"], channel["kind"], channel["value"], key, channel["subscribed"],
              channel["verified_at"], channel["opt_out_at"], channel["suppression"], now, now),
         )  # fmt: skip
-    for number in one["lists"]:
-        run("INSERT INTO membership VALUES (?, ?, ?)", (number, one["id"], now))
-    for event in one["events"]:
+    for number in contact["lists"]:
+        run("INSERT INTO membership VALUES (?, ?, ?)", (number, contact["id"], now))
+    for event in contact["events"]:
         run(
             "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
             "updated_at) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
-            (account_id, one["id"], event["event"], json.dumps(event["data"]), event["test"], event["generated"],
+            (account_id, contact["id"], event["event"], json.dumps(event["data"]), event["test"], event["generated"],
              event["created_at"], now),
         )  # fmt: skip

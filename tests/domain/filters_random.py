@@ -1,4 +1,4 @@
-"""Random filters of every type, for Hypothesis."""
+"""Hypothesis strategies for random filters of every type."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 from tests.domain.filters_people import EVENTS, KEYS, TAGS, WORDS
 from tests.domain.filters_reference import BOOLEANS
 
-filled = st.sampled_from([one for one in WORDS if one])
+word = st.sampled_from([text for text in WORDS if text])
 FLAGS = st.tuples(st.sampled_from(["present", "blank"]), st.sampled_from([None, True, False]))
 TEXTS = st.one_of(
-    st.tuples(st.sampled_from(["eq", "not_eq", "cont", "not_cont", "start", "not_start", "end", "not_end"]), filled),
-    st.tuples(st.sampled_from(["in", "not_in"]), st.lists(filled, min_size=1, max_size=4)),
+    st.tuples(st.sampled_from(["eq", "not_eq", "cont", "not_cont", "start", "not_start", "end", "not_end"]), word),
+    st.tuples(st.sampled_from(["in", "not_in"]), st.lists(word, min_size=1, max_size=4)),
     FLAGS,
 )
 numbers = st.sampled_from([0, 1, 1.0, 2, -1.5, 30])
-scalars = st.one_of(filled, numbers, st.booleans(), st.sampled_from(["30", "[]", "2026-01-05"]))
-bounds = st.one_of(numbers, filled)
-parts = st.one_of(filled, st.just("vip"))
+scalars = st.one_of(word, numbers, st.booleans(), st.sampled_from(["30", "[]", "2026-01-05"]))
+bounds = st.one_of(numbers, word)
+parts = st.one_of(word, st.just("vip"))
 JSONS = st.one_of(
     st.tuples(st.sampled_from(["eq", "not_eq"]), scalars),
     st.tuples(st.sampled_from(["cont", "not_cont", "start", "not_start", "end", "not_end"]), parts),
     st.tuples(st.sampled_from(["in", "not_in"]), st.lists(scalars, min_size=1, max_size=4)),
     st.tuples(st.sampled_from(["gt", "gteq", "lt", "lteq"]), bounds),
     st.tuples(st.just("between"), st.one_of(st.lists(numbers, min_size=2, max_size=2),
-                                            st.lists(filled, min_size=2, max_size=2))),
+                                            st.lists(word, min_size=2, max_size=2))),
     FLAGS,
     st.tuples(st.sampled_from(["true", "false"]), st.sampled_from([None, True, False])),
 )  # fmt: skip
@@ -57,7 +57,7 @@ TRUTHS = st.one_of(
     st.tuples(st.sampled_from(["true", "false"]), st.sampled_from([None, True, False])),
     st.tuples(st.sampled_from(["eq", "not_eq"]), st.booleans()),
 )
-tags = st.sampled_from([one for one in TAGS if isinstance(one, str)])
+tags = st.sampled_from([tag for tag in TAGS if isinstance(tag, str)])
 TAGGED = st.one_of(
     st.tuples(st.sampled_from(["eq", "not_eq", "cont", "not_cont"]), tags),
     st.tuples(st.sampled_from(["in", "not_in"]), st.lists(tags, min_size=1, max_size=3)),
@@ -85,7 +85,7 @@ HISTORY = st.tuples(
 
 
 def named(names: list[str], pairs: Any) -> Any:
-    """Make filters of some names."""
+    """Return a strategy for filters with one of the names and one of the (predicate, value) pairs."""
     return st.builds(lambda name, pair: {"name": name, "predicate": pair[0], "value": pair[1]},
                      st.sampled_from(names), pairs)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Flows made and driven inside of one process: the rows as they are once a flow is live."""
+"""Helpers that insert live flows and process events within this process."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.domain.home import Home
 
 
 def live_flow(home: Home, trigger: dict[str, Any], *, goal: str | None = None, name: str = "Hello") -> int:
-    """Make an active flow of one long wait, and answer its id."""
+    """Insert an active flow with one step, a wait of a day, and return its id."""
 
     def make() -> int:
         now = clock.now_ms()
@@ -36,8 +36,10 @@ def live_flow(home: Home, trigger: dict[str, Any], *, goal: str | None = None, n
     return transactions.write(make)
 
 
-def happen(home: Home, event: str, contact_id: int | None, data: dict[str, Any] | None = None, **more: Any) -> int:
-    """Record an event and answer its id."""
+def record_event(
+    home: Home, event: str, contact_id: int | None, data: dict[str, Any] | None = None, **more: Any
+) -> int:
+    """Record an event and return its id."""
 
     def verb() -> int:
         log.record(NewEvent(home.account_id, event, contact_id, data or {}, **more))
@@ -46,20 +48,20 @@ def happen(home: Home, event: str, contact_id: int | None, data: dict[str, Any] 
     return transactions.write(verb)
 
 
-def take_in() -> None:
-    """Look at every event that nobody has looked at."""
+def process_events() -> None:
+    """Process all events that the flow engine has not processed yet."""
     enrollment._cursor_written_at = 0.0
     while enrollment.process_events():
         pass
 
 
 def runs(flow_id: int) -> list[tuple[int, str, str | None]]:
-    """Return who was let in and who was not: contact, status, reason; in their order."""
+    """Return the runs of a flow in order of creation: contact, status, exit reason."""
     return rows("SELECT contact_id, status, exit_reason FROM run WHERE flow_id = ? ORDER BY id", (flow_id,))
 
 
 def end_runs(flow_id: int) -> None:
-    """Let everybody have gone through."""
+    """Mark all live runs of a flow as completed."""
     transactions.write(
         lambda: (
             rows("UPDATE run SET status = 'completed', due_at = NULL WHERE flow_id = ? AND status = 'live'",

@@ -1,6 +1,6 @@
-"""Sixty links as people write them in HTML, and where a browser goes that follows them."""
+"""Links as authors write them in HTML, each with the URL that a browser requests for it."""
 
-# As it stands between the quotes of an `href`, and what is asked for
+# The value of the `href` attribute, and the URL that a browser requests
 LINKS: tuple[tuple[str, str], ...] = (
     ("https://example.org", "https://example.org"),
     ("https://example.org/", "https://example.org/"),

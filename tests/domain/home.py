@@ -1,4 +1,4 @@
-"""An installation in this process: a migrated database with key and configuration, and short words for usual acts."""
+"""An installation in this process: migrated database, key, configuration, and helpers for common actions."""
 
 import os
 from itertools import count
@@ -32,11 +32,14 @@ BY_API = Evidence(source="api", actor="key:1", ip="192.0.2.1")
 BY_LINK = Evidence(source="one_click", actor="recipient")
 
 
-_moments = count(1_000_000_000, 1_000_000_000)
+_mtimes = count(1_000_000_000, 1_000_000_000)
 
 
 class Home:
-    """One data directory, opened in this process; everything it sets is process-wide, so `close` takes it back."""
+    """One data directory, opened in this process.
+
+    All its settings are global to the process, so `close` resets them.
+    """
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
@@ -49,14 +52,14 @@ class Home:
         self._offset = 0.0
 
     def configure(self, **settings: Any) -> None:
-        """Use these settings, named with `__` for the dots, over the defaults."""
+        """Set the configuration to the defaults with these settings, whose names have `__` for each dot."""
         options = {name.replace("__", "."): value for name, value in settings.items()}
         config.set_current(config.load({"data_dir": str(self.directory), **options}, {}).config)
 
     def close(self) -> None:
-        """Give back everything that belongs to the process."""
+        """Reset everything that is global to the process."""
         transactions.stop()
-        disk_guard.note_success()  # what could not be written there is no trouble of the next
+        disk_guard.note_success()  # storage errors of this installation do not affect the next one
         signals.clear_handlers()
         clock.use_offset_file(None)
         versions.clear_plan_cache()
@@ -64,42 +67,42 @@ class Home:
         crypto._key, config._current, transactions._has_ended = b"", None, False
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Move the clock forward."""
         path = self.directory / "clock"
         self._offset += seconds
         path.write_text(repr(self._offset))
-        # The clock looks at the file's time, whose grain is coarser than tests are quick: another one each time
-        moment = next(_moments)
-        os.utime(path, ns=(moment, moment))
+        # The clock rereads the file when its modification time changes; tests outrun its resolution
+        mtime = next(_mtimes)
+        os.utime(path, ns=(mtime, mtime))
         clock.use_offset_file(str(path))
 
     # -- contacts --------------------------------------------------------------------------------------------------
 
     def upsert(self, **body: Any) -> WriteResult:
-        """Post a contact as the API does."""
+        """Create or update a contact as the API does."""
         return transactions.write(write.upsert, self.account_id, validation.read(ContactWrite, body), BY_API)
 
     def patch(self, contact_id: int, **body: Any) -> WriteResult:
-        """Change a contact as the API does."""
+        """Update a contact as the API does."""
         return transactions.write(
             write.update, self.account_id, contact_id, validation.read(ContactPatch, body), BY_API
         )
 
     def contact(self, email: str, **body: Any) -> Contact:
-        """Make a contact who may be written to."""
+        """Create a contact, or update it, and return it."""
         return self.upsert(email=email, **body).contact
 
     def channel(self, address: str) -> Channel:
-        """Return the channel of an address as it is stored."""
+        """Return the stored channel of an address."""
         kind = "email" if "@" in address else "phone"
         return Channel.get(Channel.account == self.account_id, Channel.key == addresses.parse(kind, address).key)
 
-    def leave(self, address: str) -> None:
-        """Opt an address out by the recipient's own act."""
+    def opt_out(self, address: str) -> None:
+        """Opt an address out as its recipient."""
         transactions.write(lambda: consent.opt_out(self.channel(address), "recipient", BY_LINK))
 
     def suppress(self, address: str, reason: str) -> None:
-        """Put an address on the suppression list, and tell its channel if there is one."""
+        """Add an address to the suppression list, and set the suppression of its channel if there is one."""
         kind = "email" if "@" in address else "phone"
         key = addresses.parse(kind, address).key
         transactions.write(
@@ -110,7 +113,7 @@ class Home:
         )
         transactions.write(run, "UPDATE channel SET suppression = ? WHERE key = ?", (reason, key))
 
-    def acts(self, address: str) -> list[tuple[str, str, str, str | None]]:
+    def consent_rows(self, address: str) -> list[tuple[str, str, str, str | None]]:
         """Return the consent rows of an address: act, by, source, actor."""
         kind = "email" if "@" in address else "phone"
         hashed = crypto.hash_address(kind, addresses.parse(kind, address).key)
@@ -119,11 +122,11 @@ class Home:
     # -- campaigns -------------------------------------------------------------------------------------------------
 
     def list_of(self, *contact_ids: int, name: str = "News") -> ContactList:
-        """Make a list with these members."""
+        """Create a list with these members."""
         return transactions.write(lists.create, self.account_id, ListCreate(name=name, contact_ids=list(contact_ids)))
 
     def campaign(self, list_id: int, name: str = "Spring", **template: Any) -> Campaign:
-        """Make a draft to a list."""
+        """Create a draft campaign to a list."""
         body = {
             "name": name,
             "trigger_attributes": {"contact_list_id": list_id},
@@ -138,20 +141,20 @@ class Home:
         )
 
 
-def crash() -> int:
-    """Do as a process does that begins after another one died; returns how many messages were in hand."""
+def recover_after_crash() -> int:
+    """Recover the messages that a dead process left claimed, as the next process does, and return their number."""
     return transactions.write(retries.recover_interrupted, retries.find_interrupted())
 
 
-def turn(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
-    """Store an outcome and take the next message in hand, as a place of the sender does; None if none is due."""
+def record_and_claim(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
+    """Record an outcome if given, then claim and return the next message if `want`, or None if none is due."""
     if outcome is not None:
         transactions.write(queue.record_and_claim, [outcome], [], "process")
-    while want and (found := QueueReader(channel).fetch_candidates(1)):
-        row = found[0]._replace(first_attempt_at=found[0].first_attempt_at or clock.now_ms())
+    while want and (candidates := QueueReader(channel).fetch_candidates(1)):
+        row = candidates[0]._replace(first_attempt_at=candidates[0].first_attempt_at or clock.now_ms())
         if row.recipient is not None:
-            kept = retries.load_payload(row.id) if row.uncertain_count else None
-            row = row._replace(body_hash=retries.hash_body(kept or MessagePreparer().prepare(row)))
+            payload = retries.load_payload(row.id) if row.uncertain_count else None
+            row = row._replace(body_hash=retries.hash_body(payload or MessagePreparer().prepare(row)))
         if row.id in transactions.write(queue.record_and_claim, [], [row], "process"):
             return row
     return None

@@ -1,4 +1,4 @@
-"""A provider of the kit in the settings of this process, and short words for asking it."""
+"""A fake SMS provider in the configuration of this process, and helpers that call it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,24 +20,24 @@ TO = "+15551230001"
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
-    """One provider for the module; each test begins with one that behaves well."""
+    """Yield one fake provider for the module."""
     with FakeSms(tmp_path_factory.mktemp("sms")) as running:
         yield running
 
 
 @pytest.fixture
 def fake(provider: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
-    """The provider, in the settings of this process."""
+    """Yield the provider, reset to accept everything and set in the configuration of this process."""
     provider.behave()
     crypto.create_key(tmp_path)
-    use(provider)
+    configure_sms(provider)
     yield provider
     config._current, crypto._key = None, b""
     clock.use_offset_file(None)
 
 
-def use(fake: FakeSms, **more: Any) -> None:
-    """Set this process up to send through it."""
+def configure_sms(fake: FakeSms, **more: Any) -> None:
+    """Configure this process to send SMS through the fake provider."""
     options = {
         "sms.transport": "twilio", "sms.twilio.base_url": fake.url, "sms.twilio.account_sid": SID,
         "sms.twilio.auth_token": TOKEN, "sms.http.url": f"{fake.url}/send", "sms.http.secret": SECRET,
@@ -47,27 +47,27 @@ def use(fake: FakeSms, **more: Any) -> None:
     )
 
 
-def text(number: int = 1, body: str = "Hello €", to: str = TO, sender: str = NUMBER) -> OutgoingSms:
-    """Write an SMS."""
+def build_sms(number: int = 1, body: str = "Hello €", to: str = TO, sender: str = NUMBER) -> OutgoingSms:
+    """Return an outgoing SMS."""
     return OutgoingSms(number, to, sender, body, f"http://127.0.0.1:8080/hooks?m={number}")
 
 
-def run(*asked: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """Ask one after the other over the same connections; answer what came or was raised."""
+def run_calls(*calls: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """Await the calls in turn over the same connections, and return each result or the DeliveryError raised."""
 
     async def all_of_them() -> list[Any]:
-        found: list[Any] = []
-        for one in asked:
+        results: list[Any] = []
+        for call in calls:
             try:
-                found.append(await one())
+                results.append(await call())
             except DeliveryError as error:
-                found.append(error)
+                results.append(error)
         await base.close_connections()
-        return found
+        return results
 
     return asyncio.run(all_of_them())
 
 
-def sent(*texts: OutgoingSms, by: Any = TWILIO) -> list[Any]:
-    """Hand over, one after the other."""
-    return run(*(lambda one=one: by.send(one) for one in texts))
+def send_all(*texts: OutgoingSms, by: Any = TWILIO) -> list[Any]:
+    """Send the messages in turn through a provider."""
+    return run_calls(*(lambda sms=sms: by.send(sms) for sms in texts))

@@ -1,4 +1,4 @@
-"""People with phones, a campaign of SMS to them, and a sender that takes what may go."""
+"""Helpers for contacts with phones, an SMS campaign to them, and a sender that claims their messages."""
 
 from typing import Any
 
@@ -24,43 +24,43 @@ _ROWS = (
 )
 
 
-def real(**settings: Any) -> None:
-    """Let SMS leave this machine, by these settings of `sms`."""
-    here = config.current()
-    given = {"transport": "twilio"} | settings
-    config.set_current(msgspec.structs.replace(here, sms=msgspec.structs.replace(here.sms, **given)))
+def use_sms_transport(**settings: Any) -> None:
+    """Configure an SMS transport, Twilio by default, with these settings of `sms`."""
+    settings_now = config.current()
+    changes = {"transport": "twilio"} | settings
+    config.set_current(msgspec.structs.replace(settings_now, sms=msgspec.structs.replace(settings_now.sms, **changes)))
 
 
-def go_to(home: Home, moment: str) -> None:
-    """Let it be this time."""
+def advance_to(home: Home, moment: str) -> None:
+    """Advance the clock to a time given in ISO 8601."""
     home.advance((clock.parse(moment) - clock.now_ms()) / 1000)
 
 
-def texted(home: Home, provider: str = "twilio") -> int:
-    """Send a campaign to every phone there is, and answer its id."""
-    asked = {"name": "Spring", "channel": "sms", "template_attributes": {"body": "Hi"}}
-    campaign = transactions.write(store.create, home.account_id, validation.read(CampaignCreate, asked))
+def queue_sms_campaign(home: Home, provider: str = "twilio") -> int:
+    """Create a campaign in the sending phase with one queued SMS for each phone channel, and return its id."""
+    body = {"name": "Spring", "channel": "sms", "template_attributes": {"body": "Hi"}}
+    campaign = transactions.write(store.create, home.account_id, validation.read(CampaignCreate, body))
     transactions.write(run, "UPDATE campaign SET phase = 'sending', status = 'active' WHERE id = ?", (campaign.id,))
     transactions.write(run, _ROWS, (campaign.id, provider, clock.now_ms()))
     return int(campaign.id)
 
 
-def taken(line: QueueReader | None = None) -> list[Claim]:
-    """Mark all that may go now, as a sender does."""
-    line, found = line or QueueReader("sms"), []
-    while some := line.fetch_candidates(100):
-        marked = transactions.write(queue.record_and_claim, [], some, "process")
-        found += [row for row in some if row.id in marked]
-    return found
+def claim_all(reader: QueueReader | None = None) -> list[Claim]:
+    """Claim all SMS that are due, as a sender does."""
+    reader, claims = reader or QueueReader("sms"), []
+    while candidates := reader.fetch_candidates(100):
+        claimed_ids = transactions.write(queue.record_and_claim, [], candidates, "process")
+        claims += [row for row in candidates if row.id in claimed_ids]
+    return claims
 
 
-def accept(claims: list[Claim], parts: int = 1) -> None:
-    """Let the provider take these."""
-    said = PreparedMessage(Envelope("", "", b""), "", "+15550001111", "", parts)
-    outcomes = [Outcome(one, sender="+15550001111", prepared=said, provider_id=f"SM{one.id}") for one in claims]
+def record_accepted(claims: list[Claim], parts: int = 1) -> None:
+    """Record these claims as accepted by the provider."""
+    prepared = PreparedMessage(Envelope("", "", b""), "", "+15550001111", "", parts)
+    outcomes = [Outcome(row, sender="+15550001111", prepared=prepared, provider_id=f"SM{row.id}") for row in claims]
     transactions.write(queue.record_and_claim, outcomes, [], "process")
 
 
-def ends() -> list[tuple[str, str, str | None]]:
-    """Return how each number stands: its row's status and why it was skipped."""
+def message_states() -> list[tuple[str, str, str | None]]:
+    """Return (recipient, status, skip reason) of all messages."""
     return rows("SELECT recipient, status, skip_reason FROM message ORDER BY id")

@@ -1,4 +1,4 @@
-"""Somebody who writes back over SMS, for tests of what follows from that."""
+"""Helpers that receive SMS replies of contacts and read what follows from them."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from appliance.storage.models import Incoming, Message
 ANN, OURS = "+14155550101", "+14155550199"
 
 
-def hear(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
-    """Take in an SMS as the hook of a provider does."""
-    heard = IncomingSms(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
-    return transactions.write(incoming_sms.receive_sms, "twilio", heard, **more)
+def receive_sms(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
+    """Receive an SMS as a provider's webhook does."""
+    incoming = IncomingSms(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
+    return transactions.write(incoming_sms.receive_sms, "twilio", incoming, **more)
 
 
-def events(*names: str) -> list[tuple[Any, ...]]:
-    """Return the events of some names: name, contact, the keyword in it."""
+def events_named(*names: str) -> list[tuple[Any, ...]]:
+    """Return (name, contact, keyword) of the events with these names."""
     marks = ",".join("?" * len(names))
     return rows(f"SELECT event, contact_id, data ->> 'keyword' FROM event WHERE event IN ({marks}) ORDER BY id", names)
 
 
-def kept() -> list[Incoming]:
-    """Return what came in, the oldest first."""
+def stored_sms() -> list[Incoming]:
+    """Return the stored incoming SMS, oldest first."""
     return list(Incoming.select().order_by(Incoming.id))
 
 
-def answers() -> list[str | None]:
-    """Return what we answered, the oldest first."""
+def automatic_replies() -> list[str | None]:
+    """Return the texts of our automatic replies, oldest first."""
     return [incoming_sms.get_answer_text(row.id) for row in Message.select().order_by(Message.id)]

@@ -1,4 +1,4 @@
-"""Addresses: one normal form for each, and nothing that a mail server could read otherwise (T08)."""
+"""Parsing of addresses: one normal form each, nothing that a mail server could read differently (T08)."""
 
 import unicodedata
 
@@ -45,7 +45,7 @@ DOMAIN = st.from_regex(r"[a-z][a-z0-9]{0,20}(\.[a-z][a-z0-9]{1,10}){0,2}\.[a-z]{
     ],
 )
 def test_an_address_has_one_normal_form(text: str, value: str, key: str) -> None:
-    """Case, surrounding space, Unicode composition and the spelling of an IDN do not make another address."""
+    """Case, surrounding space, Unicode composition and IDN spelling do not create another address."""
     assert addresses.parse_email(text) == ("email", value, key)
 
 
@@ -53,33 +53,37 @@ LETTERS = "aAzZ0.-_+'ßẞſsSıiIİ\u0307\u0323éÉe\u0301Ååµμσςς\ufb00\
 
 
 @given(st.text(st.sampled_from(LETTERS), min_size=1, max_size=12))
-def test_a_normal_form_is_that_of_itself(text: str) -> None:
-    """What is shown and what is compared both read as the same address, however it was composed and written."""
+def test_normalizing_an_address_twice_changes_nothing(text: str) -> None:
+    """The displayed value and the key of an address, in any Unicode composition, parse to the same key."""
     try:
-        found = addresses.parse_email(f"{text}@example.org")
+        address = addresses.parse_email(f"{text}@example.org")
     except ValueError:
         return
-    for again in (found.value, found.key, *(unicodedata.normalize(form, found.value) for form in ("NFC", "NFD"))):
-        assert addresses.parse_email(again).key == found.key
-    assert addresses.normalize_query(text + "@example.org") == found.key
+    for other in (
+        address.value,
+        address.key,
+        *(unicodedata.normalize(form, address.value) for form in ("NFC", "NFD")),
+    ):
+        assert addresses.parse_email(other).key == address.key
+    assert addresses.normalize_query(text + "@example.org") == address.key
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [("straße", "strasse"), ("ſam", "sam"), ("ﬁ", "fi"), ("ａ", "a"), ("ı", "i"), ("İ", "i"), ("µ", "μ"), ("ς", "σ"),
      ("é", "e"), ("²", "2")],
 )  # fmt: skip
-def test_what_only_looks_alike_is_two_addresses(one: str, other: str) -> None:
-    """Case folding, compatibility and accents make one text of two mailboxes; an address has none of them."""
-    assert addresses.parse_email(f"{one}@example.org").key != addresses.parse_email(f"{other}@example.org").key
+def test_similar_looking_addresses_have_different_keys(first: str, second: str) -> None:
+    """Full case folding, compatibility normalization and removal of accents are not applied to addresses."""
+    assert addresses.parse_email(f"{first}@example.org").key != addresses.parse_email(f"{second}@example.org").key
 
 
 @given(local=LOCAL, domain=DOMAIN)
-def test_case_makes_no_other_address(local: str, domain: str) -> None:
-    """Any good address keeps its normal form in capitals, and its shown form reads as the same address."""
-    found = addresses.parse_email(f"{local}@{domain}")
-    assert addresses.parse_email(f"{local.upper()}@{domain.upper()}").key == found.key
-    assert addresses.parse_email(found.value) == found
+def test_case_does_not_change_the_key_of_an_address(local: str, domain: str) -> None:
+    """An address in capitals has the same key, and its displayed value parses to the same address."""
+    address = addresses.parse_email(f"{local}@{domain}")
+    assert addresses.parse_email(f"{local.upper()}@{domain.upper()}").key == address.key
+    assert addresses.parse_email(address.value) == address
 
 
 @pytest.mark.parametrize(
@@ -138,20 +142,20 @@ def test_case_makes_no_other_address(local: str, domain: str) -> None:
         "ü" * 60 + "@" + "ü" * 50 + "." + "ü" * 50 + "." + "ü" * 50 + "." + "ü" * 50 + ".de",
     ],
 )
-def test_what_is_no_plain_address_is_refused(text: str) -> None:
-    """No quoted local part, literal, second address, option of a command, dotless domain or over-long form passes."""
+def test_malformed_email_addresses_are_rejected(text: str) -> None:
+    """Quoted local parts, literals, second addresses, SMTP options, dotless domains and overlong forms are invalid."""
     with pytest.raises(ValueError, match=r"^is invalid$"):
         addresses.parse_email(text)
 
 
 @given(st.text(max_size=80))
-def test_what_passes_is_one_plain_word(text: str) -> None:
-    """Whatever passes has one @, no space, no control and nothing that SMTP or a header could read as more."""
+def test_a_parsed_address_is_safe_in_smtp_and_headers(text: str) -> None:
+    """A parsed address has one @, at most 254 printable characters, no space and no syntax of SMTP or headers."""
     try:
-        found = addresses.parse_email(f"{text}@example.org")
+        address = addresses.parse_email(f"{text}@example.org")
     except ValueError:
         return
-    for form in (found.value, found.key, addresses.to_ascii(found.value) or found.value):
+    for form in (address.value, address.key, addresses.to_ascii(address.value) or address.value):
         assert form.count("@") == 1 and form.isprintable() and len(form) <= 254
         assert not set(form) & set(' <>()[],;:\\"')
 
@@ -167,7 +171,7 @@ def test_what_passes_is_one_plain_word(text: str) -> None:
     ],
 )
 def test_a_phone_has_one_normal_form(text: str, value: str) -> None:
-    """Spaces, dots, dashes and parentheses do not make another number."""
+    """Spaces, dots, dashes and parentheses do not create another number."""
     assert addresses.parse_phone(text) == ("phone", value, value)
 
 
@@ -177,8 +181,8 @@ def test_a_phone_has_one_normal_form(text: str, value: str) -> None:
      "++14155550123",
      "+1415\n5550123", "+1415\t5550123", "tel:+14155550123", "+1415555012３4x", "+", "+1 415 555 0123 x1"],
 )  # fmt: skip
-def test_what_is_no_international_number_is_refused(text: str) -> None:
-    """Only a plus, a country and seven to fifteen digits are a number."""
+def test_malformed_phone_numbers_are_rejected(text: str) -> None:
+    """A number needs a plus sign, a country code and 7 to 15 digits in all."""
     with pytest.raises(ValueError, match=r"^is invalid$"):
         addresses.parse_phone(text)
 
@@ -192,12 +196,12 @@ def test_what_is_no_international_number_is_refused(text: str) -> None:
         ("A.b+c@Example.org", "A.b+c@Example.org"),
     ],
 )
-def test_the_form_on_the_wire_is_ascii(text: str, expected: str | None) -> None:
-    """An IDN travels as its A-label; a local part beyond ASCII has no form without SMTPUTF8."""
+def test_to_ascii_encodes_the_domain_only(text: str, expected: str | None) -> None:
+    """An IDN becomes its A-label; an address with a non-ASCII local part has no ASCII form."""
     assert addresses.to_ascii(text) == expected
 
 
 @pytest.mark.parametrize(("number", "country"), [("+14155552671", "US"), ("+4930901820", "DE"), ("+15551234567", None)])
-def test_a_number_tells_its_country(number: str, country: str | None) -> None:
-    """The country follows from the number where the number tells it."""
+def test_country_of_a_phone_number(number: str, country: str | None) -> None:
+    """The country is derived from the number where the number determines it, else it is None."""
     assert addresses.country_of_phone(number) == country

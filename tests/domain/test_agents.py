@@ -1,4 +1,4 @@
-"""What a program says of itself: browser, system, kind of device; and what an address says of its campaign."""
+"""Parsing of user agents (browser, operating system, device) and of the UTM parameters of a URL."""
 
 import random
 import time
@@ -43,25 +43,25 @@ IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605
         (None, (None, None, None)),
     ],
 )  # fmt: skip
-def test_what_somebody_reads_with(agent: str | None, device: tuple[str | None, ...]) -> None:
-    """Browser, system and kind of device, where a person's program says so; of proxies and machines nothing."""
+def test_parse_device_of_a_user_agent(agent: str | None, device: tuple[str | None, ...]) -> None:
+    """Browsers and mail programs give browser, system and device; proxies, bots and unknown programs give None."""
     assert user_agents.parse_device(agent) == device
 
 
-def test_no_agent_takes_long() -> None:
-    """Whatever a stranger calls a program, reading it takes no time that anybody would notice."""
-    chance = random.Random(4)
+def test_parsing_any_user_agent_is_fast() -> None:
+    """Parsing 2,000 random parts of user agents takes less than 0.3 s."""
+    random_source = random.Random(4)
     atoms = ["Mozilla/5.0 ", "(", ")", ";", " ", "1", ".", "/", "Android ", "Version/", "Mobile", "Linux; ", "Chrome/"]
     user_agents.parse_device("Mozilla/5.0 nothing of this kind is known")
     for _ in range(100):
-        agent = "".join(chance.choice(atoms) for _ in range(2_000))
-        begun = time.thread_time()
+        agent = "".join(random_source.choice(atoms) for _ in range(2_000))
+        started_at = time.thread_time()
         user_agents.parse_device(agent)
-        assert time.thread_time() - begun < 0.3, agent
+        assert time.thread_time() - started_at < 0.3, agent
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("https://a.example/?utm_source=letter&utm_campaign=May+sale&x=1", ("letter", None, None, None, "May sale")),
         ("https://a.example/?utm_source=a&utm_source=b&utm_term=%C3%A9", ("a", None, "é", None, None)),
@@ -70,6 +70,6 @@ def test_no_agent_takes_long() -> None:
         (None, (None,) * 5), ("https://a.example/?utm_source=" + "x" * 300, ("x" * 255, None, None, None, None)),
     ],
 )  # fmt: skip
-def test_what_an_address_says_of_its_campaign(url: str | None, said: tuple[str | None, ...]) -> None:
-    """The first value of each, cut to a bearable length; an address that cannot be read says nothing."""
-    assert submit.parse_utm(url) == said
+def test_parse_utm_parameters_of_a_url(url: str | None, expected: tuple[str | None, ...]) -> None:
+    """The first value of each parameter is returned, cut to 255 characters; an invalid URL gives None for all."""
+    assert submit.parse_utm(url) == expected

@@ -1,4 +1,4 @@
-"""What servers say to one recipient alone is left out of their words, and nothing else."""
+"""Replies of servers are normalized: parts specific to one recipient are removed."""
 
 import pytest
 
@@ -8,7 +8,7 @@ GOOGLE = "550-5.1.1 does not exist. https://support.google.com/mail/?p=NoSuchUse
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("reply", "expected"),
     [
         ("550 5.1.1 <b.b+x@example.org>: User unknown", "550 5.1.1 …: User unknown"),
         (f"{GOOGLE} a640c23a62f3a-aa5ec9ff7b8si1234.456 - gsmtp", f"{GOOGLE} … - gsmtp"),
@@ -19,12 +19,12 @@ GOOGLE = "550-5.1.1 does not exist. https://support.google.com/mail/?p=NoSuchUse
         (None, None),
     ],
 )
-def test_words_are_those_for_everybody(said: str | None, kept: str | None) -> None:
-    """Addresses, names in a queue and moments go; hosts, codes and addresses of ours stay."""
-    assert report.normalize_reply(said) == kept
+def test_normalize_reply(reply: str | None, expected: str | None) -> None:
+    """Recipients, queue ids and timestamps become an ellipsis; hosts, codes and sender IPs stay."""
+    assert report.normalize_reply(reply) == expected
 
 
-def test_hostile_words_cost_no_more() -> None:
-    """A thousand signs that almost fit are looked through at once."""
-    for sign in ("a", "1a", "a.", "@", "<a@", "A1", "-"):
-        assert report.normalize_reply(sign * 1000) is not None
+def test_normalize_reply_accepts_long_repetitions() -> None:
+    """A reply of 1,000 repetitions that almost match a pattern is normalized too."""
+    for piece in ("a", "1a", "a.", "@", "<a@", "A1", "-"):
+        assert report.normalize_reply(piece * 1000) is not None

@@ -1,4 +1,4 @@
-"""Guessing is slowed down: by mailbox and by line, also where everything comes at once."""
+"""Failed sign-in attempts are limited by mailbox and by client, also when many come at once."""
 
 import pytest
 from hypothesis import given
@@ -10,40 +10,40 @@ from tests.domain.home import Home
 
 
 @pytest.fixture(autouse=True)
-def _forgotten(home: Home) -> None:
+def _clear_attempts(home: Home) -> None:
     rate_limits._failures.clear()
     rate_limits._running.clear()
 
 
 def fail(*names: str) -> None:
-    """Fail once."""
-    with rate_limits.limit_attempt(*names) as one:
-        one.fail()
+    """Record one failed attempt under these names."""
+    with rate_limits.limit_attempt(*names) as attempt:
+        attempt.fail()
 
 
-def test_ten_failures_and_no_more(home: Home) -> None:
-    """The eleventh waits, by either name, and a quarter of an hour later it counts anew."""
+def test_the_eleventh_failed_attempt_is_rejected(home: Home) -> None:
+    """After ten failures either name is blocked for about 15 minutes; other names are not."""
     for _ in range(10):
         fail("email:a", "client:b")
     for names in (("email:a", "client:c"), ("email:d", "client:b")):
-        with pytest.raises(RateLimitExceeded) as refused:
+        with pytest.raises(RateLimitExceeded) as error_info:
             fail(*names)
-        assert 890 <= refused.value.retry_after <= 901
+        assert 890 <= error_info.value.retry_after <= 901
     fail("email:d", "client:c")
     home.advance(15 * 60 + 1)
     fail("email:a", "client:b")
 
 
-def test_what_is_open_counts() -> None:
-    """A hundred at once are ten; those that were right or broke off give their place back."""
-    held = [rate_limits.limit_attempt("email:a") for _ in range(10)]
-    for one in held:
-        one.__enter__()
-    with pytest.raises(RateLimitExceeded) as refused:
+def test_running_attempts_count_towards_the_limit() -> None:
+    """Ten running attempts block the eleventh; successful attempts and attempts that raised do not count."""
+    attempts = [rate_limits.limit_attempt("email:a") for _ in range(10)]
+    for attempt in attempts:
+        attempt.__enter__()
+    with pytest.raises(RateLimitExceeded) as error_info:
         fail("email:a")
-    assert refused.value.retry_after == 1
-    for one in held:
-        one.__exit__(None, None, None)
+    assert error_info.value.retry_after == 1
+    for attempt in attempts:
+        attempt.__exit__(None, None, None)
     for _ in range(50):
         with rate_limits.limit_attempt("email:a"):
             pass
@@ -52,8 +52,8 @@ def test_what_is_open_counts() -> None:
     assert not rate_limits._running and not rate_limits._failures
 
 
-def test_one_mailbox_and_one_line_have_one_name() -> None:
-    """However an address is written it is the same mailbox; an IPv6 line is one client."""
+def test_spellings_of_a_mailbox_and_client_share_a_limit() -> None:
+    """All spellings of an address have one key; IPv6 clients are keyed by network, IPv4 clients by address."""
     assert len({rate_limits.email_key(text) for text in (
         "Ann@bücher.example", " ann@BÜCHER.example", "ANN@xn--bcher-kva.example")}) == 1  # fmt: skip
     assert rate_limits.client_key("2001:db8::1") == rate_limits.client_key("2001:db8::ffff:2")
@@ -61,23 +61,23 @@ def test_one_mailbox_and_one_line_have_one_name() -> None:
 
 
 @given(st.lists(st.sampled_from(["wrong", "right", "open", "close"]), max_size=60))
-def test_no_order_of_things_gives_more_than_ten(acts: list[str]) -> None:
-    """Whatever comes in whatever order: open and failed ones together are never more than ten."""
+def test_any_order_of_attempts_keeps_the_limit(acts: list[str]) -> None:
+    """In any order of attempts, running and failed ones together are never more than ten."""
     rate_limits._failures.clear()
     rate_limits._running.clear()
-    held = []
+    open_attempts = []
     for act in acts:
-        if act == "close" and held:
-            held.pop().__exit__(None, None, None)
+        if act == "close" and open_attempts:
+            open_attempts.pop().__exit__(None, None, None)
             continue
-        one = rate_limits.limit_attempt("x")
+        attempt = rate_limits.limit_attempt("x")
         try:
-            place = one.__enter__()
+            result = attempt.__enter__()
         except RateLimitExceeded:
             continue
-        held.append(one)
+        open_attempts.append(attempt)
         if act in ("wrong", "right"):
-            held.pop()
-            place.has_failed = act == "wrong"
-            one.__exit__(None, None, None)
+            open_attempts.pop()
+            result.has_failed = act == "wrong"
+            attempt.__exit__(None, None, None)
         assert rate_limits._running["x"] + len(rate_limits._failures.get("x", ())) <= 10

@@ -1,12 +1,12 @@
-"""Every refusal gets its class, from its codes and its words; and each class knows whom to blame."""
+"""Classification of rejections by SMTP code, enhanced code and text, and the suppression rule of each class."""
 
 import pytest
 
 from appliance.sending.delivery import bounce_classes
 from tests.kit.patience import soon
 
-SAID = [
-    # No such recipient (docs/decisions.md#9), by code and by the words of servers
+REPLIES = [
+    # No such recipient (docs/decisions.md#9), by code and by text
     (550, "5.1.1", "The email account that you tried to reach does not exist", "hard"),
     (550, "5.1.2", "bad destination system", "hard"),
     (553, "5.1.3", "bad syntax", "hard"),
@@ -19,7 +19,7 @@ SAID = [
     (550, None, "User x (x@example.org) not listed in Domino Directory", "hard"),
     (550, "5.1.0", "Address rejected. User unknown", "hard"),
     (None, None, "x@example.org: Empfänger unbekannt", "hard"),
-    # Switched off; twice in 30 days
+    # Disabled mailbox or missing domain; suppressed at the second rejection
     (550, "5.2.1", "The email account that you tried to reach is inactive", "disabled"),
     (552, "5.2.2", "The email account that you tried to reach is inactive", "disabled"),
     (554, None, "30 Sorry, your message cannot be delivered. This mailbox is disabled (554.30).", "disabled"),
@@ -30,7 +30,7 @@ SAID = [
     (552, "5.2.2", "The email account that you tried to reach is over quota", "full"),
     (452, "4.2.2", "The recipient's inbox is out of storage space", "full"),
     (552, None, "Requested mail action aborted: exceeded storage allocation", "full"),
-    # For now
+    # Temporary
     (450, "4.1.1", "User unknown in virtual mailbox table", "temporary"),
     (450, "4.2.1", "The user you are trying to contact is receiving mail at a rate that prevents it", "temporary"),
     (451, "4.3.0", "Temporary server error", "temporary"),
@@ -73,17 +73,17 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("smtp", "enhanced", "text", "name"), SAID)
-def test_a_refusal_has_its_class(smtp: int | None, enhanced: str | None, text: str, name: str) -> None:
-    """The table of classes, row by row."""
+@pytest.mark.parametrize(("smtp", "enhanced", "text", "name"), REPLIES)
+def test_classify_a_rejection(smtp: int | None, enhanced: str | None, text: str, name: str) -> None:
+    """Each reply of the table gets its class."""
     assert bounce_classes.classify(smtp, enhanced, text).name == name
 
 
-def test_who_is_blamed_follows_from_the_class() -> None:
-    """At once: nobody there; second time: switched off; third: a phone that is off; fifth: full, late; never: us."""
-    blamed = {kind: [one.name for one in bounce_classes.ALL_CLASSES if one.suppression_rule == kind] for kind in
+def test_each_class_has_its_suppression_rule() -> None:
+    """Every class is under the expected suppression rule and has a meaning; all but one have a help text."""
+    by_rule = {rule: [cls.name for cls in bounce_classes.ALL_CLASSES if cls.suppression_rule == rule] for rule in
               ("at_once", "second", "third", "fifth", "left", "nobody")}  # fmt: skip
-    assert blamed == {
+    assert by_rule == {
         "at_once": ["hard"],
         "second": ["disabled", "nowhere"],
         "third": ["unreachable"],
@@ -102,7 +102,7 @@ def test_who_is_blamed_follows_from_the_class() -> None:
             "country",
         ],
     }
-    assert all(one.meaning and (one.help or one is bounce_classes.REFUSED) for one in bounce_classes.ALL_CLASSES)
+    assert all(cls.meaning and (cls.help or cls is bounce_classes.REFUSED) for cls in bounce_classes.ALL_CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -111,17 +111,17 @@ def test_who_is_blamed_follows_from_the_class() -> None:
      (None, "550 5.7.515 denied", "_dmarc"), ("5.7.1", "no valid DKIM signature", "_domainkey"),
      ("5.7.1", "unauthenticated", "page Domains")],
 )  # fmt: skip
-def test_what_names_our_dns_is_answered_with_the_record(enhanced: str | None, text: str, word: str) -> None:
-    """A refusal for want of authentication comes with the record that mends it."""
+def test_authentication_failures_name_the_dns_record(enhanced: str | None, text: str, word: str) -> None:
+    """The help for an authentication failure names the DNS record to fix, or the page Domains."""
     assert word in bounce_classes.authentication_help(enhanced, text)
 
 
 @pytest.mark.parametrize("piece", ["mailbox ", "user a", "sender ", "quota", "5.1.1.", "address x ", "\n", "host "])
-def test_no_words_take_long(piece: str) -> None:
-    """Hostile words of any length are judged at once."""
+def test_classifying_long_replies_is_fast(piece: str) -> None:
+    """Replies of 100,000 repetitions are classified quickly."""
     import time
 
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     for _ in range(5):
         bounce_classes.classify(None, None, piece * 100_000)
-    assert time.perf_counter() - begun < soon(0.5)
+    assert time.perf_counter() - started_at < soon(0.5)

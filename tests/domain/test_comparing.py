@@ -1,4 +1,4 @@
-"""What stands beside the numbers of a report: what is usual, what came after a click, and who is kept as a segment."""
+"""What a report shows beside its numbers: usual results, conversions, last action, segments, list growth."""
 
 import pytest
 from msgspec import UNSET
@@ -13,39 +13,48 @@ from appliance.core.cache import CostAwareCache
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from tests.domain.home import Home
-from tests.domain.test_outcomes import finish, take
+from tests.domain.test_outcomes import claim_next, finish
 
 
-def sent(home: Home, people: int, opened: int, clicked: int) -> int:
-    """Send a campaign of which so many open and click; answers its id."""
+def send_campaign(home: Home, recipient_count: int, opened: int, clicked: int) -> int:
+    """Send a campaign of which `opened` messages are opened and `clicked` clicked; return its id."""
     number = scalar("SELECT count(*) FROM campaign")
-    ids = [home.contact(f"c{number}-{one}@example.org").id for one in range(people)]
+    ids = [home.contact(f"c{number}-{index}@example.org").id for index in range(recipient_count)]
     campaign = home.send(home.campaign(home.list_of(*ids, name=f"List {number}").id))
-    while (claim := take()) is not None:
+    while (claim := claim_next()) is not None:
         finish(claim, "accepted")
     transactions.write(states.complete_finished)
     for column, count in (("opened_at", opened), ("clicked_at", clicked)):
-        few = "(SELECT id FROM message WHERE campaign_id = ? LIMIT ?)"
-        transactions.write(run, f"UPDATE message SET {column} = sent_at + 1000 WHERE id IN {few}", (campaign.id, count))
+        some_messages = "(SELECT id FROM message WHERE campaign_id = ? LIMIT ?)"
+        transactions.write(
+            run, f"UPDATE message SET {column} = sent_at + 1000 WHERE id IN {some_messages}", (campaign.id, count)
+        )
     home.advance(60)
     return int(campaign.id)
 
 
-def test_usual_is_the_average_of_those_before(home: Home) -> None:
-    """Shares are averaged, each campaign the same; itself and later ones are left out, one alone says nothing."""
-    first = sent(home, 2, 2, 1)
-    second = sent(home, 4, 2, 0)
-    third = sent(home, 4, 4, 4)
-    usual = [results.find_usual_results(store.get(home.account_id, number)) for number in (first, second, third)]
+def test_usual_results_average_the_earlier_campaigns(home: Home) -> None:
+    """The rates of earlier campaigns are averaged with equal weight; with fewer than two there is no average."""
+    first = send_campaign(home, 2, 2, 1)
+    second = send_campaign(home, 4, 2, 0)
+    third = send_campaign(home, 4, 4, 4)
+    usual_results = [
+        results.find_usual_results(store.get(home.account_id, number)) for number in (first, second, third)
+    ]
 
-    assert usual[:2] == [None, None]
-    assert usual[2] is not None
-    assert (usual[2].campaigns, usual[2].opened, usual[2].clicked, usual[2].bounced) == (2, 0.75, 0.25, 0)
+    assert usual_results[:2] == [None, None]
+    assert usual_results[2] is not None
+    assert (
+        usual_results[2].campaigns,
+        usual_results[2].opened,
+        usual_results[2].clicked,
+        usual_results[2].bounced,
+    ) == (2, 0.75, 0.25, 0)
 
 
-def test_what_came_after_a_click(home: Home) -> None:
-    """Events of a program within a week after the click count, once for each person; what came before does not."""
-    number = sent(home, 3, 3, 2)
+def test_conversions_follow_a_click_within_a_week(home: Home) -> None:
+    """Custom events within a week after a click count, once for each contact; earlier and later ones do not."""
+    number = send_campaign(home, 3, 3, 2)
     ids = [row[0] for row in rows("SELECT contact_id FROM message WHERE clicked_at NOT NULL")]
     sql = (
         "INSERT INTO event (account_id, contact_id, event, amount, data, test, generated, quiet, chain_depth, "
@@ -53,32 +62,36 @@ def test_what_came_after_a_click(home: Home) -> None:
     )
     now = clock.now_ms()
     late = now + 8 * 86_400_000
-    orders = [(one, "order_placed", now) for one in (*ids, ids[0])]
+    orders = [(buyer_id, "order_placed", now) for buyer_id in (*ids, ids[0])]
     for contact_id, event, at in [*orders, (ids[0], "seen", 1), (ids[1], "late", late)]:
         transactions.write(run, sql, (home.account_id, contact_id, event, at))
 
     assert results.list_conversions(store.get(home.account_id, number)) == [results.Conversion("order_placed", 2, 60.0)]
 
 
-def test_who_paused_is_known(home: Home) -> None:
-    """A person is named, a program is not, and the service says that it was itself."""
-    ids = [home.contact(f"p{one}@example.org").id for one in range(2)]
+def test_last_action_names_the_user_or_the_service(home: Home) -> None:
+    """A pause by a user has that user's name, by an API key no name, and by the service `is_service`."""
+    ids = [home.contact(f"p{index}@example.org").id for index in range(2)]
     campaign = home.send(home.campaign(home.list_of(*ids).id))
     ana = transactions.write(
         users.create, home.account_id, users.prepare_user("ana@example.org", "correct horse battery", "Ana"), "owner"
     )
-    found = []
+    actions = []
     for actor in (f"user:{ana.id}", "key:1"):
         paused = transactions.write(states.pause, home.account_id, campaign.id, Actor(actor))
-        found.append(states.find_last_action(paused))
+        actions.append(states.find_last_action(paused))
         transactions.write(send.resume, home.account_id, campaign.id, Actor(f"user:{ana.id}"))
-    found.append(
+    actions.append(
         states.find_last_action(
             transactions.write(states.pause_by_service, store.get(home.account_id, campaign.id), "transport")
         )
     )
 
-    assert [(one.name, one.is_service) for one in found if one] == [("Ana", False), (None, False), (None, True)]
+    assert [(index.name, index.is_service) for index in actions if index] == [
+        ("Ana", False),
+        (None, False),
+        (None, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,30 +100,30 @@ def test_who_paused_is_known(home: Home) -> None:
      ({"clicked": "nobody"}, ["campaign_sent", "campaign_clicked"]), ({"link": 2}, ["event"]),
      ({"accepted": True}, ["campaign_sent"]), ({"status": "bounced", "opened": "people"}, None)],
 )  # fmt: skip
-def test_only_what_a_segment_can_ask_is_kept(query: dict[str, object], names: list[str] | None) -> None:
-    """Where a segment would find others than the page shows, none is offered."""
-    asked = validation.read(RecipientQuery, query)
-    found = audience.build_recipient_filters(3, asked)
+def test_recipient_queries_become_segment_filters(query: dict[str, object], names: list[str] | None) -> None:
+    """A query of recipients becomes filters only where a segment can express it, else None."""
+    recipient_query = validation.read(RecipientQuery, query)
+    filters = audience.build_recipient_filters(3, recipient_query)
 
-    assert (None if found is None else [one["name"] for one in found]) == names
-    assert asked.contact_id is UNSET
+    assert (None if filters is None else [condition["name"] for condition in filters]) == names
+    assert recipient_query.contact_id is UNSET
 
 
-def test_lists_grow_by_day(home: Home) -> None:
-    """Who joined today stands in the last column, who joined before the first one nowhere; the sizes are whole."""
-    ids = [home.contact(f"p{one}@example.org").id for one in range(3)]
-    made = home.list_of(*ids)
+def test_list_growth_by_day(home: Home) -> None:
+    """New members count in the column of their day; those who joined before the period count only in the size."""
+    ids = [home.contact(f"p{index}@example.org").id for index in range(3)]
+    contact_list = home.list_of(*ids)
     transactions.write(run, "UPDATE membership SET created_at = 0 WHERE contact_id = ?", (ids[0],))
-    [found] = lists._measure_growth(home.account_id, 4, 30)
+    [growth] = lists._measure_growth(home.account_id, 4, 30)
 
-    assert (found.id, found.size, found.joined[-1], sum(found.joined)) == (made.id, 3, 2, 2)
+    assert (growth.id, growth.size, growth.joined[-1], sum(growth.joined)) == (contact_list.id, 3, 2, 2)
 
 
-def test_what_is_dear_rests() -> None:
-    """It is made once for all who ask meanwhile, and anew once it was forgotten."""
+def test_cost_aware_cache_computes_once_until_invalidated() -> None:
+    """A value is computed once, and again after its key was invalidated."""
     calls: list[int] = []
-    rested: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
-    first = [rested.get("key", lambda: calls.append(1) or len(calls)) for _ in range(3)]
-    rested.invalidate("key")
+    cache: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
+    first = [cache.get("key", lambda: calls.append(1) or len(calls)) for _ in range(3)]
+    cache.invalidate("key")
 
-    assert (first, rested.get("key", lambda: 9), len(calls)) == ([1, 1, 1], 9, 1)
+    assert (first, cache.get("key", lambda: 9), len(calls)) == ([1, 1, 1], 9, 1)

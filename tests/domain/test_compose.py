@@ -1,4 +1,4 @@
-"""One message from its source: what the author wrote, what the law wants beside it, and one set of headers."""
+"""Composition of one message: the author's text, the compliance footer, preheader and headers."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ BRAND = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
 VALUES: dict[str, Any] = {"unsubscribe_url": URL, "first_name": "Ann", "brand": BRAND, "account": {"name": "Acme"}}
 
 
-def filled(
+def fill_message(
     body: str, marketing: bool = True, values: dict[str, Any] | None = None, **source: Any
 ) -> compose.FilledMessage:
     """Compile and fill a message."""
@@ -24,27 +24,27 @@ def filled(
     return compose.fill(content, VALUES if values is None else values)
 
 
-def mailed(message_id: int = 7, date: float = 0.0, **source: Any) -> Mail:
-    """Make the mail of a message from an address with its own name and one for answers."""
+def build_mail(message_id: int = 7, date: float = 0.0, **source: Any) -> Mail:
+    """Build the mail of a message; its sender has a name and a reply-to address."""
     content = compose.compile_message(MessageSource("Hi {{ first_name }}", "x", marketing=True, **source))
     sender = Sender("news@münchen.de", "Account", "answers@example.org")
     return EncodedMessage(content).build_mail(VALUES, sender, message_id, "b@example.org", date, ())
 
 
 def visible(html: str) -> str:
-    """Take out of HTML what nobody sees."""
+    """Return HTML without tags and comments."""
     return re.sub(r"<!--.*?-->|<[^>]*>", " ", html, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize(
     "body", ["Hello {{ first_name }}", "<p>Hello</p>", "<html><body><p>Hello</p></body></html>", "<p>x"]
 )
-def test_what_is_missing_is_appended(body: str) -> None:
-    """Marketing mail without them gets a link to unsubscribe and the postal address, in HTML and text, once each."""
-    found = filled(body)
-    assert found.html.count(f'href="{URL}"') == 1 and found.text.count(URL) == 1
-    assert visible(found.html).count("1 Main St, Town") == 1 and found.text.count("1 Main St, Town") == 1
-    assert visible(found.html).count("Acme Ltd") == 1
+def test_a_missing_compliance_footer_is_appended(body: str) -> None:
+    """Marketing mail gets one unsubscribe link and one postal address, in HTML and in text."""
+    message = fill_message(body)
+    assert message.html.count(f'href="{URL}"') == 1 and message.text.count(URL) == 1
+    assert visible(message.html).count("1 Main St, Town") == 1 and message.text.count("1 Main St, Town") == 1
+    assert visible(message.html).count("Acme Ltd") == 1
 
 
 @pytest.mark.parametrize(
@@ -54,96 +54,100 @@ def test_what_is_missing_is_appended(body: str) -> None:
         "Hello\n\nStop: {{unsubscribe_url}}\n{{ brand.physical_address }}",
     ],
 )
-def test_what_the_author_wrote_is_not_doubled(body: str) -> None:
-    """Who writes link and address into the body gets no second ones."""
-    found = filled(body)
-    assert found.html.count(URL) == 1 and found.text.count(URL) == 1
-    assert found.html.count("1 Main St, Town") == 1 and found.text.count("1 Main St, Town") == 1
-    assert "Acme Ltd" not in found.html and "\n-- \n" not in found.text
+def test_a_compliance_footer_by_the_author_is_kept(body: str) -> None:
+    """A body with both unsubscribe link and postal address gets nothing appended."""
+    message = fill_message(body)
+    assert message.html.count(URL) == 1 and message.text.count(URL) == 1
+    assert message.html.count("1 Main St, Town") == 1 and message.text.count("1 Main St, Town") == 1
+    assert "Acme Ltd" not in message.html and "\n-- \n" not in message.text
 
 
 def test_only_the_missing_half_is_appended() -> None:
-    """With the link there, only the address is added; with the address there, only the link."""
-    with_link = filled('<a href="{{ unsubscribe_url }}">Stop</a>')
+    """With the link present only the address is added; with the address present only the link."""
+    with_link = fill_message('<a href="{{ unsubscribe_url }}">Stop</a>')
     assert with_link.html.count(URL) == 1 and with_link.html.count("1 Main St") == 1 and with_link.text.count(URL) == 1
-    with_address = filled("<p>{{ brand.physical_address }}</p>")
+    with_address = fill_message("<p>{{ brand.physical_address }}</p>")
     assert with_address.html.count(URL) == 1 and with_address.text.count(URL) == 1
 
 
-def test_the_text_part_is_looked_at_by_itself() -> None:
-    """An author's own text part gets link and address even when the HTML has them already."""
-    found = filled('<a href="{{ unsubscribe_url }}">Stop</a> {{ brand.physical_address }}', text="Only words")
-    assert found.text.startswith("Only words\n") and found.text.count(URL) == 1 and found.text.count("1 Main St") == 1
-    assert found.html.count(URL) == 1
+def test_the_text_part_gets_its_own_footer() -> None:
+    """An author's own text part gets link and address even if the HTML already has them."""
+    message = fill_message('<a href="{{ unsubscribe_url }}">Stop</a> {{ brand.physical_address }}', text="Only words")
+    assert (
+        message.text.startswith("Only words\n")
+        and message.text.count(URL) == 1
+        and message.text.count("1 Main St") == 1
+    )
+    assert message.html.count(URL) == 1
 
 
-def test_without_a_postal_address_the_company_stands_alone() -> None:
-    """A brand without address leaves no dangling comma."""
-    found = filled("Hello", values={**VALUES, "brand": {"company_name": "Acme Ltd", "physical_address": None}})
-    assert "Acme Ltd<br>" in found.html and "Acme Ltd\n" in found.text
+def test_the_footer_without_postal_address() -> None:
+    """A brand without address leaves no comma behind the company's name."""
+    message = fill_message("Hello", values={**VALUES, "brand": {"company_name": "Acme Ltd", "physical_address": None}})
+    assert "Acme Ltd<br>" in message.html and "Acme Ltd\n" in message.text
 
 
-def test_the_footer_stands_inside_the_body() -> None:
-    """In a whole document what is appended stands before the end of the body."""
-    found = filled("<html><body><p>Hello</p></BODY ></html>")
-    assert found.html.index(URL) < found.html.index("</body>")
+def test_the_footer_is_inside_the_body() -> None:
+    """In a whole document the footer is placed before the end of the body."""
+    message = fill_message("<html><body><p>Hello</p></BODY ></html>")
+    assert message.html.index(URL) < message.html.index("</body>")
 
 
-def test_other_mail_is_left_alone() -> None:
-    """A single message carries neither footer nor link."""
-    found = filled("<p>Your receipt</p>", marketing=False)
-    assert URL not in found.html + found.text and "Main St" not in found.html + found.text
-    assert found.text == "Your receipt\n"
+def test_transactional_mail_gets_no_footer() -> None:
+    """A message that is not marketing has neither footer nor unsubscribe link."""
+    message = fill_message("<p>Your receipt</p>", marketing=False)
+    assert URL not in message.html + message.text and "Main St" not in message.html + message.text
+    assert message.text == "Your receipt\n"
 
 
-def test_text_becomes_a_document() -> None:
-    """A body without tags is paragraphs of a whole document in the account's language; the text part is the body."""
-    found = filled("Dear {{ first_name }}\n\n2 < 3", marketing=False, locale="de")
-    assert "<p>Dear Ann</p>\n<p>2 &lt; 3</p>" in found.html
-    assert found.html.startswith('<!doctype html>\n<html lang="de">') and found.html.count("<body") == 1
-    assert found.text == "Dear Ann\n\n2 < 3"
+def test_plain_text_becomes_an_html_document() -> None:
+    """A body without tags becomes paragraphs of an HTML document in the given language; the text part is the body."""
+    message = fill_message("Dear {{ first_name }}\n\n2 < 3", marketing=False, locale="de")
+    assert "<p>Dear Ann</p>\n<p>2 &lt; 3</p>" in message.html
+    assert message.html.startswith('<!doctype html>\n<html lang="de">') and message.html.count("<body") == 1
+    assert message.text == "Dear Ann\n\n2 < 3"
 
 
 @pytest.mark.parametrize("body", ["<p>x</p>", '<html><body class="a"><p>x</p></body></html>', "just text"])
-def test_the_preheader_comes_first_and_is_hidden(body: str) -> None:
-    """The preheader is the first thing in the body, not shown in the message, filled and escaped."""
-    found = filled(body, preheader="For {{ first_name }} & <you>")
-    inside = found.html[re.search(r"<body[^>]*>", found.html).end() :]
+def test_the_preheader_is_first_and_hidden(body: str) -> None:
+    """The preheader is first in the body, hidden, filled and escaped, and absent from the text part."""
+    message = fill_message(body, preheader="For {{ first_name }} & <you>")
+    inside = message.html[re.search(r"<body[^>]*>", message.html).end() :]
     assert re.match(r'\s*<div style="display:none;[^"]*"[^>]*>For Ann &amp; &lt;you&gt;', inside)
-    assert "For Ann" not in found.text
+    assert "For Ann" not in message.text
 
 
-def test_no_preheader_no_padding() -> None:
-    """Without a preheader nothing hidden stands in the message."""
-    assert "display:none" not in filled("<p>x</p>").html
+def test_no_hidden_element_without_a_preheader() -> None:
+    """Without a preheader the HTML has no hidden element."""
+    assert "display:none" not in fill_message("<p>x</p>").html
 
 
-def test_values_are_encoded_for_where_they_stand() -> None:
-    """The same name is escaped in HTML, raw in text and one line in the subject."""
-    found = filled(
+def test_values_are_escaped_for_their_context() -> None:
+    """A value is escaped in HTML, raw in text, and on one line in subject and From name."""
+    message = fill_message(
         "<p>{{ first_name }}</p>", values={**VALUES, "first_name": "<A>\r\n& B"}, from_name="{{ first_name }}"
     )
-    assert "<p>&lt;A&gt;\n&amp; B</p>" in found.html
-    assert found.text.startswith("<A>\n& B\n")
-    assert found.subject == "Hi <A> & B" and found.from_name == "<A> & B"
+    assert "<p>&lt;A&gt;\n&amp; B</p>" in message.html
+    assert message.text.startswith("<A>\n& B\n")
+    assert message.subject == "Hi <A> & B" and message.from_name == "<A> & B"
 
 
-def test_the_sender_name_of_the_message_wins(home: Home) -> None:
-    """A message's own sender name goes before the account's; an empty one leaves the account's."""
-    own, usual = mailed(from_name="Ann at Acme"), mailed(from_name="{{ nobody }}")
+def test_the_from_name_of_a_message_overrides_the_account(home: Home) -> None:
+    """A message's own From name is used, and the account's if the message's is empty."""
+    own, usual = build_mail(from_name="Ann at Acme"), build_mail(from_name="{{ nobody }}")
     assert (own.sender[0], usual.sender[0]) == ("Ann at Acme", "Account")
     assert own.sender[1] == "news@xn--mnchen-3ya.de" and own.reply_to == "answers@example.org"
 
 
-def test_a_message_keeps_its_message_id(home: Home) -> None:
-    """The Message-ID stands on the From domain, is the same on every attempt, and names its message."""
-    first, again, other = (mailed(number, date).message_id for number, date in ((7, 0.0), (7, 99.0), (8, 0.0)))
-    assert first == again != other and first.endswith("@xn--mnchen-3ya.de")
+def test_the_message_id_is_the_same_on_every_attempt(home: Home) -> None:
+    """The Message-ID has the From domain, is the same on every attempt, and identifies its message."""
+    first, second, other = (build_mail(number, date).message_id for number, date in ((7, 0.0), (7, 99.0), (8, 0.0)))
+    assert first == second != other and first.endswith("@xn--mnchen-3ya.de")
     assert links.read_message_id(f"<{first}>") == 7
 
 
-def test_marketing_headers_name_one_https_way_out(home: Home) -> None:
-    """Campaigns carry one-click unsubscribing (RFC 8058), List-Id, Feedback-ID and Precedence; flows say auto."""
+def test_marketing_headers(home: Home) -> None:
+    """Campaigns have one-click unsubscribe (RFC 8058), List-Id and Precedence; flows have Auto-Submitted."""
     home.configure(base_url="https://news.example.org/" + "very/long/" * 12)
     headers = dict(compose.build_marketing_headers(7, 3, "News, daily", "list-5", "example.org", 1))
     assert (

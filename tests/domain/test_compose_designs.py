@@ -1,4 +1,4 @@
-"""Messages made of designs: signed, numbered, compiled once, and shown in parts to those who are meant."""
+"""Messages made of designs: footer, numbered links, compilation and conditional sections."""
 
 import quopri
 from typing import Any
@@ -24,37 +24,37 @@ TEXT: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ first_
 
 
 def source(*sections: dict[str, Any], **fields: Any) -> compose.MessageSource:
-    """Return the source of a marketing mail with these sections."""
-    said = {"subject": "Hi", "body": None, "preheader": None, "from_name": None, **fields}
-    return compose.build_source(said | {"design": {"sections": list(sections)}}, LOOK, "en", True)
+    """Return the source of a marketing email with these sections."""
+    all_fields = {"subject": "Hi", "body": None, "preheader": None, "from_name": None, **fields}
+    return compose.build_source(all_fields | {"design": {"sections": list(sections)}}, LOOK, "en", True)
 
 
-def said(content: CompiledMessage, shows: bool = True) -> dict[str, Any]:
-    """Return the values of a message to Ann, whose conditions hold or not."""
+def message_values(content: CompiledMessage, shows: bool = True) -> dict[str, Any]:
+    """Return the values of a message to Ann; all its conditions have the value `shows`."""
     brand = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
     return {"first_name": "Ann", "brand": brand, "unsubscribe_url": URL, "preferences_url": "https://p.test/",
             "view_url": "https://v.test/", "show": dict.fromkeys(content.conditions, shows)}  # fmt: skip
 
 
-def filled(content: CompiledMessage, shows: bool = True) -> FilledMessage:
-    """Fill a message for Ann, whose conditions hold or not."""
-    return compose.fill(content, said(content, shows))
+def fill_message(content: CompiledMessage, shows: bool = True) -> FilledMessage:
+    """Fill a message for Ann; all its conditions have the value `shows`."""
+    return compose.fill(content, message_values(content, shows))
 
 
-def test_a_footer_of_the_design_is_enough() -> None:
-    """With a footer that everybody sees nothing is appended."""
-    found = filled(compose.compile_message(source(TEXT, {"type": "footer"})))
-    assert found.html.count(URL) == 1 and found.text.count(URL) == 1
-    assert found.html.count("1 Main St, Town") == 1 and found.text.count("1 Main St, Town") == 1
+def test_an_unconditional_footer_section_is_enough() -> None:
+    """With a footer section that all recipients see, nothing is appended."""
+    message = fill_message(compose.compile_message(source(TEXT, {"type": "footer"})))
+    assert message.html.count(URL) == 1 and message.text.count(URL) == 1
+    assert message.html.count("1 Main St, Town") == 1 and message.text.count("1 Main St, Town") == 1
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_a_footer_for_some_is_not_enough(shows: bool) -> None:
-    """A link that only some people see does not count: everybody gets one, in both parts."""
+def test_a_conditional_footer_section_is_not_enough(shows: bool) -> None:
+    """A footer with a condition does not count: all recipients get another one, in HTML and text."""
     content = compose.compile_message(source(TEXT, {"type": "footer", "props": FOR_SOME}))
-    found = filled(content, shows)
-    assert found.html.count(URL) == found.text.count(URL) == 1 + shows
-    assert found.html.count("1 Main St, Town") == found.text.count("1 Main St, Town") == 1 + shows
+    message = fill_message(content, shows)
+    assert message.html.count(URL) == message.text.count(URL) == 1 + shows
+    assert message.html.count("1 Main St, Town") == message.text.count("1 Main St, Town") == 1 + shows
 
 
 @pytest.mark.parametrize(
@@ -69,56 +69,59 @@ def test_a_footer_for_some_is_not_enough(shows: bool) -> None:
         "<p>{{ unsubscribe_url | truncate: 0, '' }} {{ brand.physical_addresses }}</p>",
     ],
 )
-def test_what_stands_in_conditions_does_not_count(body: str) -> None:
-    """A body whose link and address are not there for all gets both appended."""
-    said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
-    found = filled(compose.compile_message(compose.build_source(said, LOOK, "en", True)))
+def test_a_conditional_footer_in_a_body_is_not_enough(body: str) -> None:
+    """A body whose link and address may be missing for some recipients gets both appended."""
+    fields = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
+    message = fill_message(compose.compile_message(compose.build_source(fields, LOOK, "en", True)))
     assert (
-        f'<a href="{URL}" style="color:inherit">Unsubscribe</a>' in found.html and f"Unsubscribe: {URL}" in found.text
+        f'<a href="{URL}" style="color:inherit">Unsubscribe</a>' in message.html
+        and f"Unsubscribe: {URL}" in message.text
     )
-    assert "Acme Ltd, 1 Main St, Town" in found.html and "Acme Ltd, 1 Main St, Town" in found.text
+    assert "Acme Ltd, 1 Main St, Town" in message.html and "Acme Ltd, 1 Main St, Town" in message.text
 
 
-def test_a_design_without_a_footer_gets_one_of_its_own() -> None:
-    """It stands within the letter's column, as a footer that somebody drew."""
+def test_a_design_without_a_footer_gets_one() -> None:
+    """The added footer equals a footer section in the design, and is shown on the canvas too."""
     design = {"sections": [{"type": "text", "props": {"text": "<p>Hello</p>"}}]}
-    said = {"subject": "Hi", "body": "", "preheader": None, "from_name": None, "design": design}
-    drawn = {**design, "sections": [*design["sections"], {"type": "footer", "props": BARE}]}
-    pages = [
-        filled(compose.compile_message(compose.build_source({**said, "design": each}, LOOK, "en", True)))
-        for each in (design, drawn)
+    fields = {"subject": "Hi", "body": "", "preheader": None, "from_name": None, "design": design}
+    with_footer = {**design, "sections": [*design["sections"], {"type": "footer", "props": BARE}]}
+    messages = [
+        fill_message(compose.compile_message(compose.build_source({**fields, "design": variant}, LOOK, "en", True)))
+        for variant in (design, with_footer)
     ]
-    assert pages[0] == pages[1] and pages[0].html.count("1 Main St, Town") == 1
-    assert f"Unsubscribe: {URL}" in pages[0].text and pages[0].html.count(URL) == 1
-    canvas = compose.build_source(said, LOOK, "en", True)._replace(marked=True)
-    assert filled(compose.compile_message(canvas)).html.count("Unsubscribe") == 1
+    assert messages[0] == messages[1] and messages[0].html.count("1 Main St, Town") == 1
+    assert f"Unsubscribe: {URL}" in messages[0].text and messages[0].html.count(URL) == 1
+    canvas = compose.build_source(fields, LOOK, "en", True)._replace(marked=True)
+    assert fill_message(compose.compile_message(canvas)).html.count("Unsubscribe") == 1
 
 
-def test_an_address_asked_for_before_it_is_shown_counts() -> None:
-    """The usual way to write the address does not bring a second one."""
+def test_an_address_guarded_by_its_own_condition_counts() -> None:
+    """A body that shows the postal address if there is one gets no second address."""
     body = "<p>{% if brand.physical_address %}{{ brand.physical_address }}{% endif %} {{ unsubscribe_url }}</p>"
-    said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
-    found = filled(compose.compile_message(compose.build_source(said, LOOK, "en", True)))
-    assert found.html.count("1 Main St") == found.text.count("1 Main St") == 1
+    fields = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
+    message = fill_message(compose.compile_message(compose.build_source(fields, LOOK, "en", True)))
+    assert message.html.count("1 Main St") == message.text.count("1 Main St") == 1
 
 
 def test_a_body_beside_sections_is_the_text_part() -> None:
-    """Who writes a body beside sections writes the text; the HTML is that of the sections."""
-    found = filled(compose.compile_message(source(TEXT, body="In words for {{ first_name }}", preheader="First look")))
-    assert found.text.startswith("In words for Ann\n") and URL in found.text
-    assert "Hello Ann" in found.html and "In words" not in found.html and "First look" in found.html
+    """With sections and a body, the body is the text part and the sections are the HTML."""
+    message = fill_message(
+        compose.compile_message(source(TEXT, body="In words for {{ first_name }}", preheader="First look"))
+    )
+    assert message.text.startswith("In words for Ann\n") and URL in message.text
+    assert "Hello Ann" in message.html and "In words" not in message.html and "First look" in message.html
 
 
-def test_links_are_numbered_as_they_are_read() -> None:
-    """Every link has its number, the same address twice two; what only Outlook draws is not counted again."""
+def test_links_are_numbered_in_reading_order() -> None:
+    """Each link has its own number, also for a repeated URL; the copies for Outlook are not counted."""
     sections = [
         {"type": "text", "props": {"content": '<p><a href="https://x.test/a?b=1&amp;c={{ email }}">One</a></p>'}},
         {"type": "button", "props": {"text": "Two {{ first_name }}", "href": "https://x.test/b"}},
         {"type": "image", "props": {"src": "https://x.test/i.png", "alt": "Three", "href": "https://x.test/b"}},
         {"type": "footer", "props": {"preferences": False, "view_in_browser": False}},
     ]
-    found = compose.compile_message(source(*sections)).links
-    assert [tuple(one) for one in found] == [
+    links = compose.compile_message(source(*sections)).links
+    assert [tuple(link) for link in links] == [
         (1, "https://x.test/a?b=1&c={{ email }}", "One"),
         (2, "https://x.test/b", "Two {{ first_name }}"),
         (3, "https://x.test/b", "[Three]"),
@@ -127,42 +130,46 @@ def test_links_are_numbered_as_they_are_read() -> None:
 
 
 def test_a_source_is_compiled_once() -> None:
-    """The same fields, look and language are the same compiled message, whoever asks."""
+    """Two equal sources give the same compiled message."""
     first = compose.compile_message(source(TEXT, subject="Only once"))
     assert compose.compile_message(source(TEXT, subject="Only once")) is first
 
 
-def test_sections_are_shown_to_those_who_are_meant(home: Home) -> None:
-    """A campaign's conditions hold for whom the filters of a segment let in, asked for all that come next at once."""
-    people = [home.contact(f"p{number}@example.org", first_name="Ann" if number % 3 else "Bob") for number in range(30)]
+def test_conditional_sections_follow_segment_filters(home: Home) -> None:
+    """A section is shown to contacts who match its filters; one query checks all prefetched recipients."""
+    contacts = [
+        home.contact(f"p{number}@example.org", first_name="Ann" if number % 3 else "Bob") for number in range(30)
+    ]
     design = {"sections": [TEXT, {"type": "text", "props": {"content": "Only for Ann", **FOR_SOME}}]}
-    campaign = home.send(home.campaign(home.list_of(*(one.id for one in people)).id, body=None, design=design))
-    asked: list[str] = []
-    connection().set_exec_trace(lambda cursor, sql, bindings: asked.append(sql) is None)
-    workshop = MessagePreparer()
+    campaign = home.send(
+        home.campaign(home.list_of(*(contact.id for contact in contacts)).id, body=None, design=design)
+    )
+    statements: list[str] = []
+    connection().set_exec_trace(lambda cursor, sql, bindings: statements.append(sql) is None)
+    preparer = MessagePreparer()
     try:
         for message in Message.select().where(Message.campaign == campaign.id):
-            text = workshop.fill_again(message).text
+            text = preparer.fill_again(message).text
             assert ("Only for Ann" in text) == ("Hello Ann" in text)
-        asked.clear()
+        statements.clear()
         claims = [_claim(message) for message in Message.select().where(Message.campaign == campaign.id)]
-        # Wherever they stand by now: in hand, or behind very many that may not go
+        # Prefetching does not depend on the status of the messages
         transactions.write(run, "UPDATE message SET status = 'sending'")
-        workshop.prefetch(claims)
+        preparer.prefetch(claims)
         for claim in claims:
-            wire = quopri.decodestring(workshop.prepare(claim).envelope.content)
+            wire = quopri.decodestring(preparer.prepare(claim).envelope.content)
             assert wire.count(b"Only for Ann") == wire.count(b"Hello Ann") in (0, 2)
     finally:
         connection().set_exec_trace(None)
-    assert sum("c.id IN (" in sql for sql in asked) == 1
+    assert sum("c.id IN (" in sql for sql in statements) == 1
 
 
 def _claim(message: Message) -> Claim:
     return Claim._make(getattr(message, name) for name in Claim._fields)
 
 
-def test_conditions_nobody_can_read_hold_for_nobody(home: Home) -> None:
-    """A part with broken filters is hidden, not shown to all; with nobody to ask about, everything shows."""
+def test_invalid_conditions_hide_a_section(home: Home) -> None:
+    """Invalid filters are false; without a contact every condition is true."""
     contact = home.contact("a@example.org", first_name="Ann")
     conditions = {"good": FOR_SOME["show_if"], "bad": [{"name": "no such", "predicate": "is", "value": 1}], "not": [7]}
     assert merge_tags.get_show_values(home.account_id, contact.id, conditions) == {
@@ -174,11 +181,11 @@ def test_conditions_nobody_can_read_hold_for_nobody(home: Home) -> None:
     }
 
 
-def test_a_mail_of_a_design_is_whole(home: Home) -> None:
-    """The filled message becomes a mail with both parts."""
+def test_a_mail_of_a_design_has_html_and_text(home: Home) -> None:
+    """The mail of a design has both an HTML and a text part."""
     content = compose.compile_message(source(TEXT))
     mail = EncodedMessage(content).build_mail(
-        said(content), Sender("a@example.org", None, None), 7, "b@example.org", 0.0, ()
+        message_values(content), Sender("a@example.org", None, None), 7, "b@example.org", 0.0, ()
     )
     text, html = (quopri.decodestring(part).decode() for part in (mail.text, mail.html) if isinstance(part, bytes))
     assert html.startswith("<!doctype html>") and "Hello Ann" in html and "Hello Ann" in text

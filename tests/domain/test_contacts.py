@@ -1,4 +1,4 @@
-"""Contacts written: by address, by id, with their data and lists."""
+"""Writing contacts: by address or id, with custom data and lists."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from appliance.storage.models import Contact
 from tests.domain.home import Home
 
 
-def faults(function: Any, *arguments: Any, **named: Any) -> dict[str, list[str]]:
-    """Return the faults that a call is refused with."""
+def field_errors(function: Any, *arguments: Any, **keywords: Any) -> dict[str, list[str]]:
+    """Return the field errors of a call that raises Invalid."""
     with pytest.raises(Invalid) as caught:
-        function(*arguments, **named)
+        function(*arguments, **keywords)
     return caught.value.fields
 
 
@@ -26,45 +26,45 @@ def addresses_of(contact: Contact) -> list[str]:
     return [channel.value for channel in contact.channels]
 
 
-def test_a_known_address_updates(home: Home) -> None:
-    """Posting a known address, in any case, updates its contact: sent fields overwrite, others stay, data merges."""
+def test_an_upsert_of_a_known_address_updates_its_contact(home: Home) -> None:
+    """Addresses match in any case; fields sent overwrite, others stay, data is merged."""
     first = home.upsert(email="Ann@example.org", first_name="Ann", last_name="Lee", data={"a": 1, "b": {"x": 1}})
-    again = home.upsert(email="ann@EXAMPLE.org", first_name="Anna", data={"b": {"y": 2}, "c": 3})
-    assert (first.created, again.created) == (True, False)
-    assert again.contact.id == first.contact.id and again.contact.uuid == first.contact.uuid
-    assert (again.contact.first_name, again.contact.last_name) == ("Anna", "Lee")
-    assert again.contact.data == {"a": 1, "b": {"y": 2}, "c": 3}
-    assert addresses_of(again.contact) == ["Ann@example.org"]
+    second = home.upsert(email="ann@EXAMPLE.org", first_name="Anna", data={"b": {"y": 2}, "c": 3})
+    assert (first.created, second.created) == (True, False)
+    assert second.contact.id == first.contact.id and second.contact.uuid == first.contact.uuid
+    assert (second.contact.first_name, second.contact.last_name) == ("Anna", "Lee")
+    assert second.contact.data == {"a": 1, "b": {"y": 2}, "c": 3}
+    assert addresses_of(second.contact) == ["Ann@example.org"]
 
 
-def test_the_phone_finds_who_the_email_does_not(home: Home) -> None:
-    """The e-mail address is looked for first, then the phone; who is found by phone gets the new e-mail address."""
+def test_an_upsert_matches_by_email_then_by_phone(home: Home) -> None:
+    """A contact found by phone gets the new email address."""
     by_email = home.contact("a@example.org", phone="+14155550001")
     assert home.upsert(email="a@example.org", phone="+14155550002").contact.id == by_email.id
-    found = home.upsert(email="new@example.org", phone="+1 (415) 555-0002")
-    assert found.contact.id == by_email.id and not found.created
-    assert sorted(addresses_of(found.contact)) == ["+14155550002", "new@example.org"]
+    result = home.upsert(email="new@example.org", phone="+1 (415) 555-0002")
+    assert result.contact.id == by_email.id and not result.created
+    assert sorted(addresses_of(result.contact)) == ["+14155550002", "new@example.org"]
 
 
-def test_two_people_are_not_mixed(home: Home) -> None:
-    """An e-mail address of one and the phone of another contact is refused at `phone`, and nothing is written."""
+def test_an_upsert_with_addresses_of_two_contacts_is_rejected(home: Home) -> None:
+    """The error is reported at `phone`, and nothing is written."""
     home.contact("a@example.org", first_name="A")
     home.contact("b@example.org", phone="+14155550123")
-    assert faults(home.upsert, email="a@example.org", phone="+14155550123", first_name="X") == {
+    assert field_errors(home.upsert, email="a@example.org", phone="+14155550123", first_name="X") == {
         "phone": ["has already been taken"]
     }
     assert store.find_by_words(home.account_id, "a@example.org").rows[0].first_name == "A"
 
 
-def test_no_address_at_all_is_allowed(home: Home) -> None:
-    """A contact may have no address; each such post is a new one."""
+def test_contacts_without_address(home: Home) -> None:
+    """Each upsert without an address creates a new contact."""
     first, second = home.upsert(first_name="Ann"), home.upsert(first_name="Ann")
     assert first.created and second.created and first.contact.id != second.contact.id
     assert first.contact.channels == []
 
 
-def test_a_patch_may_not_take_what_is_anothers(home: Home) -> None:
-    """Another contact's address is refused under the field that named it; all at once, and nothing changes."""
+def test_a_patch_with_another_contacts_address_is_rejected(home: Home) -> None:
+    """All errors are reported at their fields at once, and nothing changes."""
     home.contact("a@example.org", phone="+14155550123")
     mine = home.contact("b@example.org", first_name="B")
     body: dict[str, Any] = {
@@ -72,7 +72,7 @@ def test_a_patch_may_not_take_what_is_anothers(home: Home) -> None:
         "channels_attributes": [{"value": "c@example.org"}, {"value": "A@Example.org"}, {"id": 999},
                                 {"_destroy": True}],
     }  # fmt: skip
-    assert faults(home.patch, mine.id, **body) == {
+    assert field_errors(home.patch, mine.id, **body) == {
         "email": ["has already been taken"],
         "phone": ["has already been taken"],
         "list_ids": ["must exist"],
@@ -80,14 +80,14 @@ def test_a_patch_may_not_take_what_is_anothers(home: Home) -> None:
         "channels_attributes[2].id": ["must exist"],
         "channels_attributes[3].id": ["can't be blank"],
     }
-    kept = store.get(home.account_id, mine.id)
-    assert kept.first_name == "B" and addresses_of(kept) == ["b@example.org"]
+    contact = store.get(home.account_id, mine.id)
+    assert contact.first_name == "B" and addresses_of(contact) == ["b@example.org"]
 
 
 def test_addresses_are_edited_added_and_removed(home: Home) -> None:
-    """`id` edits, no `id` adds, `_destroy` removes; `kind` decides, else the @ does."""
+    """`id` edits a channel, no `id` adds one, `_destroy` removes one; the kind is that given or follows from the @."""
     contact = home.contact("a@example.org")
-    done = home.patch(
+    updated = home.patch(
         contact.id,
         channels_attributes=[
             {"id": contact.channels[0].id, "value": "b@example.org"},
@@ -95,15 +95,15 @@ def test_addresses_are_edited_added_and_removed(home: Home) -> None:
             {"value": "c@example.org", "kind": "email"},
         ],
     ).contact
-    assert [(one.kind, one.value) for one in done.channels] == [
+    assert [(channel.kind, channel.value) for channel in updated.channels] == [
         ("email", "b@example.org"), ("phone", "+14155550123"), ("email", "c@example.org")
     ]  # fmt: skip
-    done = home.patch(contact.id, channels_attributes=[{"id": done.channels[0].id, "_destroy": True}]).contact
-    assert addresses_of(done) == ["+14155550123", "c@example.org"]
+    updated = home.patch(contact.id, channels_attributes=[{"id": updated.channels[0].id, "_destroy": True}]).contact
+    assert addresses_of(updated) == ["+14155550123", "c@example.org"]
 
 
-def test_absent_keeps_and_null_clears(home: Home) -> None:
-    """On PATCH an absent field keeps, null clears, and data is replaced whole."""
+def test_a_patch_keeps_absent_fields_and_clears_null(home: Home) -> None:
+    """An absent field keeps its value, null clears it, and data is replaced as a whole."""
     contact = home.contact(
         "a@example.org", first_name="A", last_name="B", source="shop", data={"x": 1}, country_code="de"
     )
@@ -114,7 +114,7 @@ def test_absent_keeps_and_null_clears(home: Home) -> None:
 
 
 def test_the_country_follows_from_the_phone(home: Home) -> None:
-    """Without a country of its own, a contact has that of its phone; a sent one counts."""
+    """Without `country_code` a contact has the country of its phone; a given `country_code` takes precedence."""
     assert home.upsert(phone="+4930901820").contact.country_code == "DE"
     assert home.upsert(phone="+4930901821", country_code="at").contact.country_code == "AT"
 
@@ -140,14 +140,14 @@ def test_the_country_follows_from_the_phone(home: Home) -> None:
     ],
 )
 def test_merge_patch_is_rfc_7396(target: Any, patch: Any, result: Any) -> None:
-    """A merge patch does what the table of RFC 7396, appendix A, says, and leaves its target as it was."""
+    """A merge patch gives the results of RFC 7396, appendix A, and does not change its target."""
     before = repr(target)
     assert write.merge_patch(target, patch) == result
     assert repr(target) == before
 
 
 def test_data_merge_changes_parts_of_data(home: Home) -> None:
-    """`data_merge` changes what is stored; together with `data` it changes what was sent."""
+    """`data_merge` changes the stored data; together with `data` it changes that."""
     contact = home.contact("a@example.org", data={"plan": "pro", "address": {"city": "Rome", "zip": "1"}})
     changed = home.patch(
         contact.id, data_merge={"address": {"zip": None, "street": "Main"}, "plan": None, "n": 1}
@@ -158,28 +158,28 @@ def test_data_merge_changes_parts_of_data(home: Home) -> None:
     }
 
 
-def test_merged_data_stays_within_its_limit(home: Home) -> None:
-    """Data that grows over 32 KiB by merging is refused under the field that did it."""
+def test_merged_data_over_32_kib_is_rejected(home: Home) -> None:
+    """The error is reported at `data` or `data_merge`, and the data stays as it was."""
     contact = home.contact("a@example.org", data={"a": "x" * 20_000})
-    words = ["is too long (maximum is 32768 bytes)"]
-    assert faults(home.upsert, email="a@example.org", data={"b": "x" * 20_000}) == {"data": words}
-    assert faults(home.patch, contact.id, data_merge={"b": "x" * 20_000}) == {"data_merge": words}
+    errors = ["is too long (maximum is 32768 bytes)"]
+    assert field_errors(home.upsert, email="a@example.org", data={"b": "x" * 20_000}) == {"data": errors}
+    assert field_errors(home.patch, contact.id, data_merge={"b": "x" * 20_000}) == {"data_merge": errors}
     assert store.get(home.account_id, contact.id).data == {"a": "x" * 20_000}
 
 
 def test_lists_are_added_by_post_and_replaced_by_patch(home: Home) -> None:
-    """`list_ids` adds on upsert and replaces on PATCH; counts follow; unknown lists are refused."""
-    one, two, three = (home.list_of(name=name).id for name in "abc")
-    contact = home.contact("a@example.org", list_ids=[one, one])
-    assert home.upsert(email="a@example.org", list_ids=[two]).contact.list_ids == [one, two]
-    assert home.patch(contact.id, list_ids=[two, three]).contact.list_ids == [two, three]
-    assert [lists.get(home.account_id, number).contacts_count for number in (one, two, three)] == [0, 1, 1]
-    assert faults(home.upsert, email="b@example.org", list_ids=[one, 99]) == {"list_ids": ["must exist"]}
+    """`list_ids` adds on upsert and replaces on PATCH; counts follow; unknown lists are rejected."""
+    first, second, third = (home.list_of(name=name).id for name in "abc")
+    contact = home.contact("a@example.org", list_ids=[first, first])
+    assert home.upsert(email="a@example.org", list_ids=[second]).contact.list_ids == [first, second]
+    assert home.patch(contact.id, list_ids=[second, third]).contact.list_ids == [second, third]
+    assert [lists.get(home.account_id, number).contacts_count for number in (first, second, third)] == [0, 1, 1]
+    assert field_errors(home.upsert, email="b@example.org", list_ids=[first, 99]) == {"list_ids": ["must exist"]}
     assert home.patch(contact.id, list_ids=None).contact.list_ids == []
 
 
-def test_a_deleted_contact_is_gone(home: Home) -> None:
-    """A deleted contact answers as it was, and then is in no list, no search and no table."""
+def test_a_deleted_contact_is_removed_everywhere(home: Home) -> None:
+    """Deletion returns the contact; then it is in no list, no search result and no table."""
     number = home.list_of().id
     contact = home.contact("gone@example.org", first_name="Gone", list_ids=[number])
     assert addresses_of(transactions.write(removal.delete, home.account_id, contact.id)) == ["gone@example.org"]
@@ -192,42 +192,42 @@ def test_a_deleted_contact_is_gone(home: Home) -> None:
     assert scalar("SELECT count(*) FROM channel") == scalar("SELECT count(*) FROM membership") == 0
 
 
-def test_accounts_are_apart(home: Home) -> None:
-    """Another account has its own contact of the same address, and nothing of it by id, search, list or write."""
+def test_accounts_have_separate_contacts(home: Home) -> None:
+    """Another account has its own contact of the same address, and no access by id, search, list or channel."""
     from appliance.accounts import accounts
 
     mine, list_id = home.contact("a@example.org", first_name="Mine"), home.list_of().id
-    home.leave("a@example.org")
-    ours, home.account_id = home.account_id, transactions.write(lambda: accounts.create("Other").id)
+    home.opt_out("a@example.org")
+    own_account_id, home.account_id = home.account_id, transactions.write(lambda: accounts.create("Other").id)
     other = home.upsert(email="a@example.org")
     assert other.created and other.kept_opt_out == [] and other.contact.channels[0].subscribed
-    for reach in (store.get, lambda account, number: home.patch(number, first_name="X"),
+    for access in (store.get, lambda account, number: home.patch(number, first_name="X"),
                   lambda account, number: transactions.write(removal.delete, account, number)):  # fmt: skip
         with pytest.raises(NotFound):
-            reach(home.account_id, mine.id)
+            access(home.account_id, mine.id)
     assert store.find_by_words(home.account_id, "Mine").total == 0
-    assert faults(home.upsert, list_ids=[list_id]) == {"list_ids": ["must exist"]}
-    foreign = [{"id": mine.channels[0].id, "value": "x@example.org"}]
-    assert faults(home.patch, other.contact.id, channels_attributes=foreign) == {
+    assert field_errors(home.upsert, list_ids=[list_id]) == {"list_ids": ["must exist"]}
+    foreign_channel = [{"id": mine.channels[0].id, "value": "x@example.org"}]
+    assert field_errors(home.patch, other.contact.id, channels_attributes=foreign_channel) == {
         "channels_attributes[0].id": ["must exist"]
     }
-    assert store.get(ours, mine.id).first_name == "Mine"
+    assert store.get(own_account_id, mine.id).first_name == "Mine"
 
 
-def test_filters_find_who_they_name(home: Home) -> None:
-    """Filters of the list narrow it: source and tags without case, consent, list; they are joined by and."""
+def test_contact_queries_filter_the_list(home: Home) -> None:
+    """Queries by source and tag ignore case; by consent and list they narrow the page; all are combined with AND."""
     number = home.list_of().id
     home.contact("a@example.org", source="Shop", data={"tags": ["VIP", "new"]}, list_ids=[number])
     home.contact("b@example.org", source="shop", data={"vip": "VIP"}, opt_in=False)
     home.upsert(phone="+14155550123", data={"tags": ["vip"]})
 
-    def found(**query: Any) -> list[str]:
+    def find_initials(**query: Any) -> list[str]:
         page = store.fetch_page(home.account_id, ContactQuery(**query))
         assert page.total == len(page.rows)
         return sorted(addresses_of(row)[0][0] for row in page.rows)
 
-    assert found() == ["+", "a", "b"]
-    assert found(source="SHOP") == ["a", "b"] and found(tag="vip") == ["+", "a"]
-    assert found(subscribed_email=True) == ["a"] and found(subscribed_email=False) == ["+", "b"]
-    assert found(subscribed_phone=True) == ["+"] and found(list_id=number) == ["a"]
-    assert found(source="shop", subscribed_email=False) == ["b"]
+    assert find_initials() == ["+", "a", "b"]
+    assert find_initials(source="SHOP") == ["a", "b"] and find_initials(tag="vip") == ["+", "a"]
+    assert find_initials(subscribed_email=True) == ["a"] and find_initials(subscribed_email=False) == ["+", "b"]
+    assert find_initials(subscribed_phone=True) == ["+"] and find_initials(list_id=number) == ["a"]
+    assert find_initials(source="shop", subscribed_email=False) == ["b"]

@@ -1,4 +1,4 @@
-"""What was said by SMS, as it is read later: both ways, with a person who is merged, deleted, erased or exported."""
+"""SMS conversations: both directions, and after a contact is merged, erased or exported."""
 
 from typing import Any
 
@@ -17,15 +17,15 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Incoming, Message
 from tests.domain import flows_home
-from tests.domain.flows_rehearsed import rehearsed, told, written
+from tests.domain.flows_rehearsed import create_flow, simulate, step_entry
 from tests.domain.home import BY_API, Home
-from tests.domain.talk import ANN, events, hear
+from tests.domain.talk import ANN, events_named, receive_sms
 
 BOB = "+14155550102"
 
 
-def text(home: Home, body: str, to: str = ANN) -> int:
-    """Send a single SMS, as far as the line."""
+def queue_sms(home: Home, body: str, to: str = ANN) -> int:
+    """Queue a single SMS and return its id."""
     return int(
         transactions.write(
             transactional.queue_message, home.account_id, MessageWrite(to=to, channel="sms", body=body)
@@ -33,66 +33,66 @@ def text(home: Home, body: str, to: str = ANN) -> int:
     )
 
 
-def said(home: Home, contact_id: int, **page: Any) -> list[tuple[str, str | None]]:
-    """Return a conversation, the newest first."""
-    found = sms_conversations.list_conversation(home.account_id, contact_id, **page)
-    return [("in" if line.incoming else "out", line.body) for line in found.rows]
+def conversation(home: Home, contact_id: int, **page: Any) -> list[tuple[str, str | None]]:
+    """Return a page of a conversation as (direction, text), newest first."""
+    page_rows = sms_conversations.list_conversation(home.account_id, contact_id, **page)
+    return [("in" if sms.incoming else "out", sms.body) for sms in page_rows.rows]
 
 
-def test_both_ways_in_one_row(home: Home, ann: int) -> None:
-    """What they wrote and what they were sent stands in its order, an answer behind what it answers, in pages."""
-    hear("hi")
+def test_a_conversation_has_both_directions(home: Home, ann: int) -> None:
+    """Received and sent SMS are listed in order, in pages; an unknown contact raises NotFound."""
+    receive_sms("hi")
     home.advance(1)
-    text(home, "Your order {{ data.number }} is on its way")
+    queue_sms(home, "Your order {{ data.number }} is on its way")
     home.advance(1)
-    hear("STOP")
-    found = said(home, ann)
-    assert [way for way, _ in found] == ["out", "in", "out", "in"]
-    assert [words for _, words in found][1:] == ["STOP", "Your order  is on its way", "hi"]
-    assert str(found[0][1]).startswith("Acme: You are unsubscribed")
-    assert (said(home, ann, number=2, limit=3), said(home, ann, number=9)) == ([("in", "hi")], [])
+    receive_sms("STOP")
+    messages = conversation(home, ann)
+    assert [direction for direction, _ in messages] == ["out", "in", "out", "in"]
+    assert [body for _, body in messages][1:] == ["STOP", "Your order  is on its way", "hi"]
+    assert str(messages[0][1]).startswith("Acme: You are unsubscribed")
+    assert (conversation(home, ann, number=2, limit=3), conversation(home, ann, number=9)) == ([("in", "hi")], [])
     with pytest.raises(NotFound):
-        said(home, 999)
+        conversation(home, 999)
 
 
-def test_what_never_left_was_not_said(home: Home, ann: int) -> None:
-    """A message that was skipped or taken back is no part of it."""
-    number = text(home, "x")
+def test_unsent_sms_are_not_in_the_conversation(home: Home, ann: int) -> None:
+    """A skipped message is not part of the conversation."""
+    number = queue_sms(home, "x")
     transactions.write(lambda: Message.update(status="skipped").where(Message.id == number).execute())
-    assert said(home, ann) == []
+    assert conversation(home, ann) == []
 
 
-def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:
-    """What came from and went to a number before is part of the conversation with whoever has it."""
-    hear("hello", BOB)
-    text(home, "who is there?", BOB)
+def test_earlier_sms_of_a_number_belong_to_its_new_contact(home: Home, ann: int) -> None:
+    """SMS from and to a number before its contact existed are part of the conversation and the export."""
+    receive_sms("hello", BOB)
+    queue_sms(home, "who is there?", BOB)
     bob = home.upsert(phone=BOB).contact
-    assert sorted(said(home, bob.id)) == [("in", "hello"), ("out", "who is there?")]
-    assert said(home, ann) == []
+    assert sorted(conversation(home, bob.id)) == [("in", "hello"), ("out", "who is there?")]
+    assert conversation(home, ann) == []
     assert [row.body for row in contacts.collect_contact_data(home.account_id, bob.id).incoming] == ["hello"]
 
 
-def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:
-    """Of two conversations one is made."""
+def test_merged_contacts_have_one_conversation(home: Home, ann: int) -> None:
+    """After a merge the conversation has the SMS of both contacts."""
     bob = home.upsert(phone=BOB).contact
-    hear("one")
-    hear("two", BOB)
+    receive_sms("one")
+    receive_sms("two", BOB)
     transactions.write(removal.merge, home.account_id, ann, bob.id, BY_API)
-    assert sorted(said(home, ann)) == [("in", "one"), ("in", "two")]
+    assert sorted(conversation(home, ann)) == [("in", "one"), ("in", "two")]
 
 
-def test_the_erased_leave_no_word(home: Home, ann: int) -> None:
-    """Number and words go from what they wrote, from before they were a contact too, and from evidence and events."""
-    hear("I am Bob", BOB)
+def test_an_erased_contact_leaves_no_sms_text(home: Home, ann: int) -> None:
+    """Number and text are removed from all tables, also of SMS received before the contact existed."""
+    receive_sms("I am Bob", BOB)
     bob = home.upsert(phone=BOB).contact
-    hear("please stop texting me", BOB)
-    hear("hello from Ann")
+    receive_sms("please stop texting me", BOB)
+    receive_sms("hello from Ann")
     transactions.write(
         delivery_reports.apply_receipt, "twilio", Receipt("SM1", "failed", text=f"no such number: {BOB}")
     )
     transactions.write(removal.erase, home.account_id, bob.id, BY_API)
-    kept = [(row.sender, row.body, row.keyword) for row in Incoming.select().order_by(Incoming.id)]
-    assert kept == [(None, None, None)] * 2 + [(ANN, "hello from Ann", None)]
+    incoming = [(row.sender, row.body, row.keyword) for row in Incoming.select().order_by(Incoming.id)]
+    assert incoming == [(None, None, None)] * 2 + [(ANN, "hello from Ann", None)]
     everything = " ".join(
         str(row)
         for (table,) in rows(
@@ -103,106 +103,108 @@ def test_the_erased_leave_no_word(home: Home, ann: int) -> None:
     )
     assert "I am Bob" not in everything and "stop texting" not in everything and BOB not in everything
     assert "hello from Ann" in everything
-    assert events("message") == [("message", ann, None)]
+    assert events_named("message") == [("message", ann, None)]
 
 
-def test_a_number_they_had_before_is_forgotten_too(home: Home, ann: int) -> None:
-    """What they wrote from it goes with its suppression's words, unless it is somebody else's by now."""
+def test_erasure_covers_former_numbers(home: Home, ann: int) -> None:
+    """Text from a former number is removed from its suppression, unless another contact has the number now."""
     for number in (BOB, "+14155550103"):
         bob = home.upsert(phone=number, opt_in=True).contact
-        hear("please stop texting me", number)
+        receive_sms("please stop texting me", number)
         [row] = rows("SELECT id FROM channel WHERE contact_id = ?", (bob.id,))
-        own = [{"id": row[0], "_destroy": True}, {"kind": "phone", "value": f"+49151{bob.id:08}"}]
-        home.patch(bob.id, channels_attributes=own)
+        changes = [{"id": row[0], "_destroy": True}, {"kind": "phone", "value": f"+49151{bob.id:08}"}]
+        home.patch(bob.id, channels_attributes=changes)
         if number != BOB:
             home.upsert(phone=number)
         transactions.write(removal.erase, home.account_id, bob.id, BY_API)
-    told = "SELECT address, diagnostic FROM suppression WHERE reason = 'stop_keyword' ORDER BY id"
-    assert rows(told) == [(None, None), ("+14155550103", "please stop texting me")]
+    query = "SELECT address, diagnostic FROM suppression WHERE reason = 'stop_keyword' ORDER BY id"
+    assert rows(query) == [(None, None), ("+14155550103", "please stop texting me")]
 
 
-def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:
-    """What may be a refusal waits to be seen; whoever sees one takes its sender out, with evidence of who did."""
-    hear("please stop by the shop")
-    hear("do you hate spam too?", BOB)
-    hear("thanks")
+def test_review_of_possible_opt_outs(home: Home, ann: int) -> None:
+    """Possible opt-outs wait for review, reported by the doctor; a user can mark one seen or opt its sender out."""
+    receive_sms("please stop by the shop")
+    receive_sms("do you hate spam too?", BOB)
+    receive_sms("thanks")
     account = home.account_id
-    waiting = sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).rows
-    assert [row.body for row in waiting] == ["do you hate spam too?", "please stop by the shop"]
-    [line] = accounts.check_unseen_refusals(home.directory, account)
-    assert (line.level, line.words.partition(" since ")[0]) == (
+    unseen = sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).rows
+    assert [row.body for row in unseen] == ["do you hate spam too?", "please stop by the shop"]
+    [finding] = accounts.check_unseen_refusals(home.directory, account)
+    assert (finding.level, finding.words.partition(" since ")[0]) == (
         "warn",
         "account 1: 2 SMS may be opt-outs and have waited for review",
     )
-    seen = transactions.write(sms_conversations.mark_seen, account, waiting[0].id, Review(), "key:1")
-    assert (seen.opted_out, seen.seen_at is not None) == (False, True)
-    gone = transactions.write(sms_conversations.mark_seen, account, waiting[1].id, Review(opt_out=True), "user:1")
-    assert gone.opted_out and home.channel(ANN).suppression == "stop_keyword"
-    assert ("opt_out", "recipient", "keyword", "user:1") in home.acts(ANN)
+    reviewed = transactions.write(sms_conversations.mark_seen, account, unseen[0].id, Review(), "key:1")
+    assert (reviewed.opted_out, reviewed.seen_at is not None) == (False, True)
+    opted_out = transactions.write(sms_conversations.mark_seen, account, unseen[1].id, Review(opt_out=True), "user:1")
+    assert opted_out.opted_out and home.channel(ANN).suppression == "stop_keyword"
+    assert ("opt_out", "recipient", "keyword", "user:1") in home.consent_rows(ANN)
     assert sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).total == 0
     assert list(accounts.check_unseen_refusals(home.directory, None)) == []
     assert sms_conversations.list_incoming(account, IncomingQuery(unseen=False)).total == 3
     assert sms_conversations.list_incoming(account, IncomingQuery(from_="+1 415 555 0102")).total == 1
     assert sms_conversations.list_incoming(account, IncomingQuery(kind="message", contact_id=ann)).total == 1
-    for verb in (
-        lambda: sms_conversations.get_incoming(account + 1, waiting[0].id),
+    for get in (
+        lambda: sms_conversations.get_incoming(account + 1, unseen[0].id),
         lambda: sms_conversations.get_incoming(account, 999),
     ):
         with pytest.raises(NotFound):
-            verb()
+            get()
 
 
-def test_flows_hear_the_words_they_wait_for(home: Home, ann: int) -> None:
-    """A keyword of a live flow is told as one; everything else is a message, and both where flows of both name it."""
+def test_keywords_of_live_flows_become_events(home: Home, ann: int) -> None:
+    """A keyword of a live flow gives a `keyword` event, other text a `message` event; a word of both gives both."""
     flows_home.live_flow(home, {"event": "keyword", "data": {"keywords": ["Jul Fest", "join"]}})
-    hear("JOIN us!")
-    hear("“Jul fest”")
-    hear("we join")
+    receive_sms("JOIN us!")
+    receive_sms("“Jul fest”")
+    receive_sms("we join")
     flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["JOIN"]}})
-    hear("join", provider_id="SM9")
-    assert events("message", "keyword") == [
+    receive_sms("join", provider_id="SM9")
+    assert events_named("message", "keyword") == [
         ("keyword", ann, "join"), ("keyword", ann, "Jul Fest"), ("message", ann, None), ("keyword", ann, "join"),
         ("message", ann, "JOIN"),
     ]  # fmt: skip
     flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["Jul Fest now"]}})
-    hear("jul fest now")
-    assert events("message", "keyword")[-1:] == [("message", ann, "Jul Fest now")]
-    about = rows("SELECT resource_uid, json_extract(data, '$.body') FROM event WHERE event = 'keyword' LIMIT 1")
-    assert about == [(f"incoming:{Incoming.select().first().id}", "JOIN us!")]
+    receive_sms("jul fest now")
+    assert events_named("message", "keyword")[-1:] == [("message", ann, "Jul Fest now")]
+    events_of_keyword = rows(
+        "SELECT resource_uid, json_extract(data, '$.body') FROM event WHERE event = 'keyword' LIMIT 1"
+    )
+    assert events_of_keyword == [(f"incoming:{Incoming.select().first().id}", "JOIN us!")]
 
 
-def test_a_flow_may_wait_for_any_keyword(home: Home, ann: int) -> None:
-    """Where a flow is started by keywords and names none, a word that stands alone is one; the words of others stay."""
+def test_a_trigger_without_keywords_matches_any_single_word(home: Home, ann: int) -> None:
+    """A word alone gives a `keyword` event; keywords of `message` triggers still give a `message` event too."""
     flows_home.live_flow(home, {"event": "keyword"})
     flows_home.live_flow(home, {"event": "message", "data": {"keywords": ["hola"]}})
-    for said in ("Win!", "I win", "hola", "?", "STOP"):
-        hear(said)
-    assert events("message", "keyword") == [
+    for body in ("Win!", "I win", "hola", "?", "STOP"):
+        receive_sms(body)
+    assert events_named("message", "keyword") == [
         ("keyword", ann, "WIN"), ("message", ann, None), ("keyword", ann, "HOLA"), ("message", ann, "hola"),
         ("message", ann, None),
     ]  # fmt: skip
 
 
-def test_two_machines_do_not_answer_each_other_for_ever(home: Home, ann: int) -> None:
-    """Whoever answers a flow again and again within a day is kept and told of, and starts no flow any more."""
-    hear("hello")
-    number = text(home, "We got it")
+def test_automatic_replies_do_not_trigger_flows_endlessly(home: Home, ann: int) -> None:
+    """After 21 replies within a day further messages are recorded as quiet events; a day later they are not."""
+    receive_sms("hello")
+    number = queue_sms(home, "We got it")
     transactions.write(
         run, "UPDATE message SET status = 'sent', sent_at = 1, source_type = 'flow' WHERE id = ?", (number,)
     )
     for _ in range(22):
-        hear("Thanks for your message, we are away.")
-    found = [row[0] for row in rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id")]
-    assert found == [0] * 21 + [1] * 2
+        receive_sms("Thanks for your message, we are away.")
+    quiet_flags = [row[0] for row in rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id")]
+    assert quiet_flags == [0] * 21 + [1] * 2
     transactions.write(run, "UPDATE incoming SET created_at = created_at - 86400000")
-    hear("hello again")
+    receive_sms("hello again")
     assert rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id DESC LIMIT 1") == [(0,)]
 
 
-def test_a_rehearsal_hears_stop(home: Home, ann: int) -> None:
-    """What somebody would write is done as it is in reality: after STOP nothing more leaves; nothing of it is kept."""
-    flow = written(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
-    found = rehearsed(home, flow, contact_id=ann, events=[{"event": "message", "after": 60, "data": {"body": "Stop!"}}])
-    assert [told(found, step).message.status for step in (1, 3)] == ["sent", "skipped"]  # type: ignore[union-attr]  # both steps are those of messages
-    assert "they write “Stop!”" in found.text
+def test_a_simulation_handles_stop(home: Home, ann: int) -> None:
+    """After STOP in a simulation nothing more is sent; the real contact and its incoming SMS are unchanged."""
+    flow = create_flow(home, [{"body": "One"}, {"duration": 3600}, {"body": "Two"}])
+    result = simulate(home, flow, contact_id=ann, events=[{"event": "message", "after": 60, "data": {"body": "Stop!"}}])
+    assert [step_entry(result, step).message.status for step in (1, 3)] == ["sent", "skipped"]  # type: ignore[union-attr]  # both steps are those of messages
+    assert "they write “Stop!”" in result.text
     assert (Incoming.select().count(), home.channel(ANN).subscribed) == (0, True)

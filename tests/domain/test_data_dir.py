@@ -1,4 +1,4 @@
-"""The lock of a data directory: which process holds it, as the kernel says."""
+"""The lock of a data directory: the process that has it, according to the kernel."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,10 @@ from appliance.core import data_dir
 
 
 @pytest.mark.parametrize(("device_offset", "recorded", "expected"), [(0, None, 41), (1, None, None), (1, 41, 41)])
-def test_the_holder_of_a_lock_is_the_one_on_the_same_device(
+def test_the_lock_of_another_device_is_not_ours(
     device_offset: int, recorded: int | None, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The inode of another device is another directory, unless the process itself recorded that it serves this one."""
+    """The same inode on another device is another directory, unless that process recorded that it serves this one."""
     status = tmp_path.stat()
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev) + device_offset:02x}"
     locks = tmp_path.parent / f"{tmp_path.name}-locks"

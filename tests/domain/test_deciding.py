@@ -1,4 +1,4 @@
-"""What a person decides about many messages at once: in parts, each row once, and only where it may."""
+"""Decisions about many messages at once: in batches, each row once, and only where allowed."""
 
 from collections.abc import Callable
 
@@ -11,91 +11,96 @@ from appliance.sending.messages.retries import MessageSelection
 from appliance.storage import transactions
 from appliance.storage.models import Campaign, Message
 from tests.domain.home import Home
-from tests.domain.test_outcomes import finish, take
+from tests.domain.test_outcomes import claim_next, finish
 
-Verb = Callable[[int, MessageSelection, str], tuple[int, int]]
+Decision = Callable[[int, MessageSelection, str], tuple[int, int]]
 
 
 @pytest.fixture
 def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
-    """A completed campaign: five messages in doubt, three refused; two rows make a part."""
+    """A completed campaign with five messages in doubt and three rejected; a batch has two rows."""
     monkeypatch.setattr("appliance.sending.messages.retries._MAX_BATCH_ROWS", 2)
     home.configure(email__in_doubt="hold")
-    people = [home.contact(f"p{number}@example.org").id for number in range(8)]
-    made = home.send(home.campaign(home.list_of(*people).id))
+    contact_ids = [home.contact(f"p{number}@example.org").id for number in range(8)]
+    sent_campaign = home.send(home.campaign(home.list_of(*contact_ids).id))
     for kind in ("uncertain", "uncertain", "expired", "uncertain", "expired", "uncertain", "uncertain", "expired"):
-        finish(take(), "permanent" if kind == "expired" else kind)
+        finish(claim_next(), "permanent" if kind == "expired" else kind)
     transactions.write(states.complete_finished)
-    return made
+    return sent_campaign
 
 
-def decide(verb: Verb, campaign: Campaign, part: MessageSelection) -> list[int]:
-    """Decide part by part, as the page does; returns how many each part was."""
-    counts, more = [], True
-    while more:
-        count, after = transactions.write(verb, campaign.id, part, "user:1")
+def decide_in_batches(decision: Decision, campaign: Campaign, selection: MessageSelection) -> list[int]:
+    """Decide batch by batch, as the page does, and return the size of each batch."""
+    counts, has_more = [], True
+    while has_more:
+        count, after = transactions.write(decision, campaign.id, selection, "user:1")
         counts.append(count)
-        part, more = part._replace(after_id=after), after > 0
+        selection, has_more = selection._replace(after_id=after), after > 0
     return counts
 
 
 def stats(home: Home, campaign: Campaign) -> dict[str, int]:
-    """Return the sums that are not nothing."""
+    """Return the campaign's statistics that are not zero."""
     return {name: count for name, count in store.get(home.account_id, campaign.id).stats.items() if count}
 
 
-def test_all_in_doubt_count_as_sent(home: Home, campaign: Campaign) -> None:
-    """All five, in parts, and nothing else."""
-    counts = decide(retries.assume_sent_batch, campaign, MessageSelection("uncertain"))
+def test_assume_all_messages_in_doubt_sent(home: Home, campaign: Campaign) -> None:
+    """All five are counted as sent, in batches, and no other message."""
+    counts = decide_in_batches(retries.assume_sent_batch, campaign, MessageSelection("uncertain"))
 
     assert (sum(counts), max(counts)) == (5, 2)
     assert stats(home, campaign) == {"audience": 8, "sent": 5, "accepted": 5, "failed": 3}
     assert store.get(home.account_id, campaign.id).sent_count == 5
 
 
-def test_those_chosen_go_again(home: Home, campaign: Campaign) -> None:
-    """Only they; a number of another campaign or in another state is passed over."""
+def test_retry_selected_messages(home: Home, campaign: Campaign) -> None:
+    """Only selected messages in doubt are sent again; unknown ids and other states are ignored."""
     numbers = [row.id for row in Message.select().where(Message.status == "uncertain").order_by(Message.id)]
-    refused = Message.get(Message.status == "failed").id
-    counts = decide(
+    failed_id = Message.get(Message.status == "failed").id
+    counts = decide_in_batches(
         retries.retry_batch,
         campaign,
-        MessageSelection("uncertain", ids=(numbers[0], numbers[3], refused, 4242)),
+        MessageSelection("uncertain", ids=(numbers[0], numbers[3], failed_id, 4242)),
     )
-    while (claim := take()) is not None:
+    while (claim := claim_next()) is not None:
         finish(claim, "accepted")
 
     assert sum(counts) == 2
     assert stats(home, campaign) == {"audience": 8, "sent": 2, "accepted": 2, "failed": 3, "uncertain": 3}
 
 
-def test_those_chosen_do_not_wait_for_a_clock_that_stepped_back(home: Home, campaign: Campaign) -> None:
-    """What a person sends again goes at once, whatever the clock says by then."""
-    assert sum(decide(retries.retry_batch, campaign, MessageSelection("uncertain"))) == 5
+def test_a_retry_is_due_at_once_after_a_clock_step_back(home: Home, campaign: Campaign) -> None:
+    """Messages that a user sends again are due at once although the clock was set back."""
+    assert sum(decide_in_batches(retries.retry_batch, campaign, MessageSelection("uncertain"))) == 5
     home.advance(-3600)
-    assert take() is not None
+    assert claim_next() is not None
 
 
-def test_who_may_not_be_written_to_is_left(home: Home, campaign: Campaign) -> None:
-    """Those refused as nobody's address are on the do-not-send list by now: sending all again sends none."""
-    assert decide(retries.retry_batch, campaign, MessageSelection("failed")) == [0, 0]
-    assert take() is None and stats(home, campaign)["failed"] == 3
+def test_retry_skips_suppressed_addresses(home: Home, campaign: Campaign) -> None:
+    """Messages whose addresses were suppressed by hard bounces are not sent again."""
+    assert decide_in_batches(retries.retry_batch, campaign, MessageSelection("failed")) == [0, 0]
+    assert claim_next() is None and stats(home, campaign)["failed"] == 3
 
 
 @pytest.mark.parametrize("status", ["skipped", "cancelled", "sent", "queued", ""])
-def test_what_cannot_be_sent_again_is_not(status: str, home: Home, campaign: Campaign) -> None:
-    """Whatever a form says, only refused messages and those in doubt go again."""
+def test_other_states_cannot_be_retried(status: str, home: Home, campaign: Campaign) -> None:
+    """A selection of any other status changes nothing."""
     before = stats(home, campaign)
 
-    assert decide(retries.retry_batch, campaign, MessageSelection(status)) == [0] and stats(home, campaign) == before
+    assert (
+        decide_in_batches(retries.retry_batch, campaign, MessageSelection(status)) == [0]
+        and stats(home, campaign) == before
+    )
 
 
-def test_nothing_of_a_cancelled_campaign_goes_again(home: Home) -> None:
-    """Cancel is final for all at once too."""
+def test_a_cancelled_campaign_cannot_be_retried(home: Home) -> None:
+    """No message of a cancelled campaign is sent again."""
     home.configure(email__in_doubt="hold")
-    made = home.send(home.campaign(home.list_of(home.contact("a@example.org").id, home.contact("b@example.org").id).id))
-    finish(take(), "uncertain")
-    transactions.write(states.cancel, home.account_id, made.id, Actor("user:1"))
+    campaign = home.send(
+        home.campaign(home.list_of(home.contact("a@example.org").id, home.contact("b@example.org").id).id)
+    )
+    finish(claim_next(), "uncertain")
+    transactions.write(states.cancel, home.account_id, campaign.id, Actor("user:1"))
 
-    assert decide(retries.retry_batch, made, MessageSelection("uncertain")) == [0]
-    assert stats(home, made) == {"audience": 2, "uncertain": 1, "cancelled": 1}
+    assert decide_in_batches(retries.retry_batch, campaign, MessageSelection("uncertain")) == [0]
+    assert stats(home, campaign) == {"audience": 2, "uncertain": 1, "cancelled": 1}

@@ -1,4 +1,4 @@
-"""An SMTP conversation: what goes out together, and what each fault is called, against a server that does as told."""
+"""The SMTP client: pipelining, and the error class of each failure, against a configurable server."""
 
 import asyncio
 import socket
@@ -37,12 +37,12 @@ BODY = b"Subject: x\r\n\r\n.dot\r\nend\r\n"
 
 
 def envelope(number: int, content: bytes = BODY) -> Envelope:
-    """Return a message to somebody."""
+    """Return a message to the recipient with a number."""
     return Envelope("sender@example.com", f"person{number}@example.org", content)
 
 
 def talk(port: int, conversation: Callable[[SmtpClient], Awaitable[Any]], **settings: Any) -> Any:
-    """Hold a conversation and return what it returns."""
+    """Connect to a port, run a conversation, and return its result."""
 
     async def run() -> Any:
         server = Server(
@@ -50,85 +50,85 @@ def talk(port: int, conversation: Callable[[SmtpClient], Awaitable[Any]], **sett
             port,
             **{"tls": "none", "connect_timeout": 3, "command_timeout": 3, "reply_timeout": 3, **settings},
         )
-        dialogue = await smtp_connect.open_connection(server, _trusting)
+        client = await smtp_connect.open_connection(server, _create_unverified_context)
         try:
-            return await conversation(dialogue)
+            return await conversation(client)
         finally:
-            await dialogue.close()
+            await client.close()
 
     return asyncio.run(run())
 
 
-def _trusting() -> ssl.SSLContext:
+def _create_unverified_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
-async def send(dialogue: SmtpClient, count: int, content: bytes = BODY) -> list[Any]:
-    """Send messages one behind the other as the sender does; return the reply or the error of each."""
-    found: list[Any] = []
+async def send(client: SmtpClient, count: int, content: bytes = BODY) -> list[Any]:
+    """Send messages one after the other as a worker does, and return the reply or the error of each."""
+    results: list[Any] = []
     opened = None
     for number in range(count):
-        if not dialogue.is_open():
+        if not client.is_open():
             break
         try:
-            opened = opened or dialogue.open_envelope(envelope(number, content))
-            await dialogue.wait_until_ready(opened)
+            opened = opened or client.open_envelope(envelope(number, content))
+            await client.wait_until_ready(opened)
         except (Deferred, RecipientRejected, SenderRejected) as error:
-            found.append(error)
+            results.append(error)
             opened = None
             continue
-        following = envelope(number + 1, content) if number + 1 < count else None
+        next_envelope = envelope(number + 1, content) if number + 1 < count else None
         opened = None
         try:
-            reply, opened = await dialogue.deliver(envelope(number, content), following)
-            found.append(reply)
-        except MessageRejected as refused:
-            found.append(refused.error)
-            opened = refused.next_envelope
+            reply, opened = await client.deliver(envelope(number, content), next_envelope)
+            results.append(reply)
+        except MessageRejected as rejection:
+            results.append(rejection.error)
+            opened = rejection.next_envelope
         except (Deferred, Uncertain) as error:
-            found.append(error)
-    return found
+            results.append(error)
+    return results
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-def test_messages_arrive_whole_and_in_order(pipelining: bool) -> None:
-    """With or without PIPELINING, dots and all; each message has its own envelope."""
+def test_messages_arrive_complete_and_in_order(pipelining: bool) -> None:
+    """With and without PIPELINING, each message arrives with its own envelope, and leading dots are kept."""
     with SmtpServer(pipelining=pipelining) as smtp:
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 20))
+        results = talk(smtp.port, lambda client: send(client, 20))
         messages = smtp.wait_for(20).messages
 
-    assert all(isinstance(one, Reply) and one.is_good for one in found) and len(found) == 20
-    assert [one.to for one in messages] == [f"person{number}@example.org" for number in range(20)]
-    assert {one.raw for one in messages} == {BODY}
+    assert all(isinstance(message, Reply) and message.is_good for message in results) and len(results) == 20
+    assert [message.to for message in messages] == [f"person{number}@example.org" for number in range(20)]
+    assert {message.raw for message in messages} == {BODY}
 
 
-def test_a_message_costs_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The envelope of the next leaves in one piece with each body, before its reply; nothing else is between them."""
+def test_a_message_takes_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The envelope of the next message is written together with each body."""
     with SmtpServer() as smtp:
         smtp.rules.delay("body", 0.02)
-        asked: list[str] = []
+        written: list[str] = []
 
-        async def conversation(dialogue: SmtpClient) -> None:
-            write = dialogue.write
+        async def conversation(client: SmtpClient) -> None:
+            write = client.write
 
-            def noted(data: bytes) -> None:
-                asked.append(_ends(data))
+            def write_and_record(data: bytes) -> None:
+                written.append(_first_and_last_word(data))
                 write(data)
 
-            monkeypatch.setattr(dialogue, "write", noted)
-            await send(dialogue, 5)
+            monkeypatch.setattr(client, "write", write_and_record)
+            await send(client, 5)
 
         talk(smtp.port, conversation)
-    assert asked == ["MAIL DATA"] + ["Subj DATA"] * 4 + ["Subj ."] + ["QUIT QUIT"]
+    assert written == ["MAIL DATA"] + ["Subj DATA"] * 4 + ["Subj ."] + ["QUIT QUIT"]
 
 
-def _ends(data: bytes) -> str:
+def _first_and_last_word(data: bytes) -> str:
     return f"{data[:4].decode()} {data.split()[-1].decode()}"
 
 
-REFUSALS = [
+REJECTIONS = [
     ("mail", 550, SenderRejected),
     ("mail", 451, Deferred),
     ("rcpt", 550, RecipientRejected),
@@ -141,153 +141,157 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-@pytest.mark.parametrize(("phase", "code", "kind"), REFUSALS)
-def test_one_refusal_is_that_of_its_own_message(phase: str, code: int, kind: type, pipelining: bool) -> None:
-    """The third is refused, in whatever phase; the others arrive on the same connection."""
+@pytest.mark.parametrize(("phase", "code", "error_class"), REJECTIONS)
+def test_a_rejection_affects_only_its_message(phase: str, code: int, error_class: type, pipelining: bool) -> None:
+    """One message is rejected in each phase; the others arrive on the same connection."""
     with SmtpServer(pipelining=pipelining) as smtp:
         smtp.rules.refuse(phase, "person2@*" if phase != "mail" else "*", code=code, text="5.7.9 no", times=1)
         if phase == "mail":
             smtp.rules.refuse(phase, code=250, text="2.1.0 ok", times=0)
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 5))
-        arrived = {one.to for one in smtp.messages}
+        results = talk(smtp.port, lambda client: send(client, 5))
+        arrived = {result.to for result in smtp.messages}
         connections = smtp.connections
 
-    wrong = [index for index, one in enumerate(found) if not isinstance(one, Reply)]
-    assert wrong == ([0] if phase == "mail" else [2])
-    error = found[wrong[0]]
-    assert type(error) is kind and (error.smtp, error.enhanced) == (code, "5.7.9")
+    error_indexes = [index for index, result in enumerate(results) if not isinstance(result, Reply)]
+    assert error_indexes == ([0] if phase == "mail" else [2])
+    error = results[error_indexes[0]]
+    assert type(error) is error_class and (error.smtp, error.enhanced) == (code, "5.7.9")
     assert len(arrived) == 4 and connections == 1
 
 
-def test_a_drop_before_the_dot_is_no_doubt() -> None:
-    """Where the connection breaks at RCPT nothing was taken; that costs an attempt and no more."""
+def test_a_connection_lost_before_the_dot_is_deferred() -> None:
+    """If the connection breaks at RCPT, the message is deferred, not uncertain."""
     with SmtpServer() as smtp:
         smtp.rules.drop("rcpt", "person1@*")
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 3))
+        results = talk(smtp.port, lambda client: send(client, 3))
 
-    assert [type(one) for one in found] == [Reply, Deferred]
+    assert [type(result) for result in results] == [Reply, Deferred]
 
 
-def test_a_drop_after_the_dot_is_a_doubt() -> None:
-    """Where no answer follows the dot nobody knows; a server that stored it and one that did not look the same."""
+def test_a_connection_lost_after_the_dot_is_uncertain() -> None:
+    """If no reply follows the final dot, it is unknown whether the message was accepted."""
     with SmtpServer() as smtp:
         smtp.rules.drop("body", "person1@*")
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 3))
-    assert [type(one) for one in found] == [Reply, Uncertain]
+        results = talk(smtp.port, lambda client: send(client, 3))
+    assert [type(result) for result in results] == [Reply, Uncertain]
 
 
-def test_silence_ends() -> None:
-    """A server that says nothing is left after the time of the phase: before the dot no doubt, after it one."""
-    for phase, kind in (("rcpt", Deferred), ("body", Uncertain)):
+def test_a_silent_server_times_out() -> None:
+    """A timeout before the final dot defers the message; one after it makes it uncertain."""
+    for phase, error_class in (("rcpt", Deferred), ("body", Uncertain)):
         with SmtpServer() as smtp:
             smtp.rules.delay(phase, 30)
-            (found,) = talk(smtp.port, lambda dialogue: send(dialogue, 1), command_timeout=0.3, reply_timeout=0.3)
-        assert type(found) is kind and "0.3 s" in found.text
+            (error,) = talk(smtp.port, lambda client: send(client, 1), command_timeout=0.3, reply_timeout=0.3)
+        assert type(error) is error_class and "0.3 s" in error.text
 
 
 @pytest.mark.parametrize("phase", ["rcpt", "body"])
 def test_421_closes_the_connection(phase: str) -> None:
-    """After a 421, also as the answer to a message, no further one is tried here; it costs an attempt, and no doubt."""
+    """After a 421 to RCPT or to a body the message is deferred and no further one is sent on this connection."""
     with SmtpServer() as smtp:
         smtp.rules.refuse(phase, "person1@*", code=421, text="4.7.0 too many")
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 4))
-    assert [type(one) for one in found] == [Reply, Deferred] and found[1].smtp == 421
+        results = talk(smtp.port, lambda client: send(client, 4))
+    assert [type(result) for result in results] == [Reply, Deferred] and results[1].smtp == 421
 
 
-def test_a_connection_takes_as_many_as_agreed() -> None:
-    """The last message of a connection has no envelope behind it."""
+def test_a_connection_sends_at_most_max_messages() -> None:
+    """The last message of a connection is not followed by another envelope."""
     with SmtpServer() as smtp:
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 9), max_messages=3)
-        phases = [one.phase for one in smtp.log]
-    assert len(found) == 3 and phases.count("mail") == 3
+        results = talk(smtp.port, lambda client: send(client, 9), max_messages=3)
+        phases = [command.phase for command in smtp.log]
+    assert len(results) == 3 and phases.count("mail") == 3
 
 
-def test_what_the_server_cannot_take_is_said_before() -> None:
-    """A message over the announced size, or an address that needs SMTPUTF8, never leaves."""
+def test_unsupported_messages_are_rejected_before_sending() -> None:
+    """A message over the announced SIZE, or an address that needs SMTPUTF8, is not sent."""
     with SmtpServer(size_limit=1000, smtputf8=False) as smtp:
 
-        async def conversation(dialogue: SmtpClient) -> None:
+        async def conversation(client: SmtpClient) -> None:
             with pytest.raises(RecipientRejected, match="at most 1000"):
-                dialogue.open_envelope(envelope(1, b"x" * 2000))
+                client.open_envelope(envelope(1, b"x" * 2000))
             with pytest.raises(RecipientRejected) as caught:
-                dialogue.open_envelope(Envelope("a@example.com", "jörg@example.org", BODY))
+                client.open_envelope(Envelope("a@example.com", "jörg@example.org", BODY))
             assert caught.value.enhanced == "5.6.7"
 
         talk(smtp.port, conversation)
-        assert "mail" not in [one.phase for one in smtp.log]
+        assert "mail" not in [command.phase for command in smtp.log]
 
 
-def test_encryption_and_login() -> None:
-    """STARTTLS and TLS from the first byte, logged in by PLAIN; a wrong password is our fault."""
-    for how in ({"starttls": True}, {"tls": True}):
-        with SmtpServer(users={"me": "pass"}, **how) as smtp:
-            settings = {"tls": "starttls" if "starttls" in how else "tls", "username": "me", "password": "pass"}
-            talk(smtp.port, lambda dialogue: send(dialogue, 2), **settings)
-            assert [(one.tls, one.user) for one in smtp.wait_for(2).messages] == [(True, "me")] * 2
+def test_tls_and_login() -> None:
+    """STARTTLS and implicit TLS work with PLAIN login; a wrong password raises ClientRejected."""
+    for server_options in ({"starttls": True}, {"tls": True}):
+        with SmtpServer(users={"me": "pass"}, **server_options) as smtp:
+            settings = {
+                "tls": "starttls" if "starttls" in server_options else "tls",
+                "username": "me",
+                "password": "pass",
+            }
+            talk(smtp.port, lambda client: send(client, 2), **settings)
+            assert [(message.tls, message.user) for message in smtp.wait_for(2).messages] == [(True, "me")] * 2
             with pytest.raises(ClientRejected):
-                talk(smtp.port, lambda dialogue: send(dialogue, 1), **settings | {"password": "wrong"})
+                talk(smtp.port, lambda client: send(client, 1), **settings | {"password": "wrong"})
 
 
-def test_nothing_is_said_in_clear_text() -> None:
-    """Without STARTTLS where it is wanted there is no message; an untrusted certificate ends it too."""
+def test_required_tls_is_never_skipped() -> None:
+    """Without the required STARTTLS, or with an untrusted certificate, the connection fails."""
     with SmtpServer() as smtp, pytest.raises(ClientRejected, match="STARTTLS"):
-        talk(smtp.port, lambda dialogue: send(dialogue, 1), tls="starttls")
+        talk(smtp.port, lambda client: send(client, 1), tls="starttls")
     with SmtpServer(tls=True) as smtp, pytest.raises(ClientRejected, match="TLS"):
         asyncio.run(smtp_connect.open_connection(Server("127.0.0.1", smtp.port, "tls", connect_timeout=3)))
 
 
 @contextmanager
-def saying(*chunks: bytes) -> Iterator[int]:
-    """Listen on a port, say this to whoever comes, and hang up when they do."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+def serve_bytes(*chunks: bytes) -> Iterator[int]:
+    """Listen on a port, send these bytes to the first client, and close when it does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            here, _ = listening.accept()
-            with here:
-                here.settimeout(3)
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(3)
                 for chunk in chunks:
-                    here.sendall(chunk)
-                while here.recv(4096):
+                    connection.sendall(chunk)
+                while connection.recv(4096):
                     pass
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield listening.getsockname()[1]
+        yield listener.getsockname()[1]
         thread.join(5)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "greeting",
     [b"HTTP/1.1 200 OK\r\n\r\n", b"220-a\r\n250 b\r\n", b"220 " + b"x" * 9000, b"\xff\xfe\r\n", b"999 what\r\n",
      b"220 hello\r\n250 early\r\n250 more\r\n250 more\r\n"],
     ids=["http", "two codes", "endless", "binary", "no such code", "unasked"],
 )  # fmt: skip
-def test_a_server_that_talks_nonsense_is_unreachable(words: bytes) -> None:
-    """What is no SMTP ends the conversation with clear words, and quickly."""
-    with saying(words) as port, pytest.raises(ConnectionFailed):
-        talk(port, lambda dialogue: send(dialogue, 1), connect_timeout=2)
+def test_a_server_that_does_not_speak_smtp_is_rejected(greeting: bytes) -> None:
+    """Invalid greetings raise ConnectionFailed."""
+    with serve_bytes(greeting) as port, pytest.raises(ConnectionFailed):
+        talk(port, lambda client: send(client, 1), connect_timeout=2)
 
 
 @given(st.lists(st.tuples(st.integers(200, 559), st.lists(st.text("ab c-", max_size=9), min_size=1, max_size=3)),
                 max_size=5), st.data())  # fmt: skip
-def test_replies_are_read_however_they_are_cut(said: list[tuple[int, list[str]]], data: st.DataObject) -> None:
-    """Bytes that come in any pieces are the same replies."""
+def test_replies_are_parsed_from_any_chunks(expected: list[tuple[int, list[str]]], data: st.DataObject) -> None:
+    """Bytes in chunks of any size give the same replies."""
     raw = b""
-    for code, lines in said:
+    for code, lines in expected:
         for index, line in enumerate(lines):
             raw += f"{code}{' ' if index == len(lines) - 1 else '-'}{line}\r\n".encode()
-    replies, found = ReplyParser(), []
+    parser, replies = ReplyParser(), []
     while raw:
         size = data.draw(st.integers(1, len(raw)))
-        found += replies.feed(raw[:size])
+        replies += parser.feed(raw[:size])
         raw = raw[size:]
 
-    assert found == [Reply(code, "\n".join(lines)) for code, lines in said]
+    assert replies == [Reply(code, "\n".join(lines)) for code, lines in expected]
 
 
-def test_a_line_without_end_is_refused() -> None:
-    """Nobody fills our memory with one line."""
-    replies = ReplyParser()
+def test_an_endless_reply_line_is_rejected() -> None:
+    """A reply line longer than MAX_REPLY_LINE_BYTES raises MalformedReply."""
+    parser = ReplyParser()
     with pytest.raises(MalformedReply):
         for _ in range(20):
-            replies.feed(b"220 " + b"x" * (MAX_REPLY_LINE_BYTES // 2))
+            parser.feed(b"220 " + b"x" * (MAX_REPLY_LINE_BYTES // 2))

@@ -1,4 +1,4 @@
-"""The SMTP client against servers of others: aiosmtpd, and Postfix's own test server where it is installed."""
+"""The SMTP client against other servers: aiosmtpd, and Postfix's smtp-sink where it is installed."""
 
 import os
 import shutil
@@ -17,51 +17,51 @@ from tests.kit.server import free_port
 DOTS = b"Subject: x\r\n\r\n.\r\n..\r\n.dot at the start\r\n\r\nend"
 
 
-class _Keeping(Message):
-    """Keeps what it is given."""
+class _RecordingHandler(Message):
+    """A handler that records each message as (recipient, text)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
 
     def handle_message(self, message: Any) -> None:
-        """Keep recipient and text."""
-        self.found.append((message["X-RcptTo"], message.get_payload()))
+        """Record recipient and text."""
+        self.received.append((message["X-RcptTo"], message.get_payload()))
 
 
-def test_messages_reach_aiosmtpd_whole() -> None:
-    """Dots at the start of lines, a missing last line end and forty messages on one connection."""
-    handler = _Keeping()
+def test_messages_reach_aiosmtpd_complete() -> None:
+    """Leading dots and a missing last line end survive, for 40 messages on one connection."""
+    handler = _RecordingHandler()
     controller = Controller(handler, hostname="127.0.0.1", port=free_port())
     controller.start()
     try:
-        found = talk(controller.port, lambda dialogue: send(dialogue, 40, DOTS))
+        results = talk(controller.port, lambda client: send(client, 40, DOTS))
     finally:
         controller.stop()
-    assert all(isinstance(one, Reply) and one.code == 250 for one in found)
-    assert [to for to, _ in handler.found] == [f"person{number}@example.org" for number in range(40)]
-    assert {text.replace("\r\n", "\n") for _, text in handler.found} == {".\n..\n.dot at the start\n\nend\n"}
+    assert all(isinstance(result, Reply) and result.code == 250 for result in results)
+    assert [recipient for recipient, _ in handler.received] == [f"person{number}@example.org" for number in range(40)]
+    assert {text.replace("\r\n", "\n") for _, text in handler.received} == {".\n..\n.dot at the start\n\nend\n"}
 
 
 @pytest.mark.skipif(shutil.which("smtp-sink") is None, reason="Postfix, of which smtp-sink is a part, is not installed")
-@pytest.mark.parametrize("refuse", ["", "-r RCPT", "-q DATA", "-P"])
-def test_messages_reach_postfix(refuse: str) -> None:
-    """Everything arrives; refused, hung up on or without PIPELINING, each message has its own end and none hangs."""
+@pytest.mark.parametrize("sink_option", ["", "-r RCPT", "-q DATA", "-P"])
+def test_messages_reach_postfix(sink_option: str) -> None:
+    """All messages arrive, with and without PIPELINING; if the server rejects or hangs up, each gets its own result."""
     port = free_port()
     user = "root" if os.getuid() == 0 else os.environ["USER"]
-    words = ["smtp-sink", "-u", user, *refuse.split(), f"127.0.0.1:{port}", "100"]
-    process = subprocess.Popen(words)
+    command = ["smtp-sink", "-u", user, *sink_option.split(), f"127.0.0.1:{port}", "100"]
+    process = subprocess.Popen(command)
     try:
-        found = _when_ready(port, lambda dialogue: send(dialogue, 20, DOTS))
+        results = _talk_when_ready(port, lambda client: send(client, 20, DOTS))
     finally:
         process.terminate()
         process.wait(10)
-    good = [one for one in found if isinstance(one, Reply) and one.code == 250]
-    assert len(good) == (20 if refuse in ("", "-P") else 0)
-    assert len(found) == 20 or refuse == "-q DATA"
+    accepted = [result for result in results if isinstance(result, Reply) and result.code == 250]
+    assert len(accepted) == (20 if sink_option in ("", "-P") else 0)
+    assert len(results) == 20 or sink_option == "-q DATA"
 
 
-def _when_ready(port: int, conversation: Any) -> Any:
+def _talk_when_ready(port: int, conversation: Any) -> Any:
     end = time.monotonic() + 10
     while True:
         try:

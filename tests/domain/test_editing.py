@@ -1,4 +1,4 @@
-"""Editing a design: value by value, by several at once, with a way back for every step; nothing unknown is lost."""
+"""Editing a design: values, sections, undo, conflicts; unknown properties are kept."""
 
 import copy
 from typing import Any
@@ -30,67 +30,73 @@ DESIGN: dict[str, Any] = {"sections": [
 ], "theme": {"brand_color": "#102030", "unknown": "kept"}, "more": 1}  # fmt: skip
 
 
-def make(home: Home, design: dict[str, Any] = DESIGN) -> int:
-    """Keep a template with a design."""
+def create_template(home: Home, design: dict[str, Any] = DESIGN) -> int:
+    """Create a template with a design and return its id."""
     request = validation.read(TemplateWrite, {"name": "T", "subject": "S", "design": copy.deepcopy(design)})
     return int(transactions.write(store.create, home.account_id, request).id)
 
 
-def change(
-    home: Home, one: int, key: str | None, path: str, typed: str, seen: str | None = None, user: int | None = None
+def edit_value(
+    home: Home,
+    template_id: int,
+    key: str | None,
+    path: str,
+    value: str,
+    seen_hash: str | None = None,
+    user: int | None = None,
 ) -> Template:
-    """Change one value."""
+    """Change one value of a template."""
     return transactions.write(
-        editing.edit_values, home.account_id, one, key, [Change(path, typed, seen)], user
+        editing.edit_values, home.account_id, template_id, key, [Change(path, value, seen_hash)], user
     ).template
 
 
-def arrange(home: Home, one: int, made: editing.SectionEdit) -> str | None:
-    """Change the sections; returns the one to look at next."""
-    return transactions.write(editing.edit_sections, home.account_id, one, made, None).key
+def edit_section_list(home: Home, template_id: int, edit: editing.SectionEdit) -> str | None:
+    """Apply a change to the sections, and return the key of the section to select next."""
+    return transactions.write(editing.edit_sections, home.account_id, template_id, edit, None).key
 
 
-def keys(home: Home, one: int) -> list[str]:
-    """Return the keys of all sections in the order of reading."""
-    return [each.key for each in document.list_entries(store.get(home.account_id, one).design)]
+def section_keys(home: Home, template_id: int) -> list[str]:
+    """Return the keys of all sections in reading order."""
+    return [entry.key for entry in document.list_entries(store.get(home.account_id, template_id).design)]
 
 
-def props(home: Home, one: int, key: str) -> dict[str, Any]:
-    """Return the properties of a section as they are stored."""
-    found = document.find_section(document.list_entries(store.get(home.account_id, one).design), key)
-    assert found is not None
-    return dict(found.raw["props"])
+def stored_props(home: Home, template_id: int, key: str) -> dict[str, Any]:
+    """Return the stored properties of a section."""
+    entry = document.find_section(document.list_entries(store.get(home.account_id, template_id).design), key)
+    assert entry is not None
+    return dict(entry.raw["props"])
 
 
-def test_one_value_changes_and_nothing_else(home: Home) -> None:
-    """Kinds and keys that nobody knows stay as they are; a value moves from an older name to its own."""
-    one = make(home)
-    change(home, one, "press", "props.text", "New name")
-    change(home, one, "press", "styles.padding.top", "40")
-    change(home, one, None, "theme.text_color", "222222")
+def test_editing_a_value_keeps_everything_else(home: Home) -> None:
+    """Unknown kinds and keys are kept; a value under a former property name moves to its current name."""
+    template_id = create_template(home)
+    edit_value(home, template_id, "press", "props.text", "New name")
+    edit_value(home, template_id, "press", "styles.padding.top", "40")
+    edit_value(home, template_id, None, "theme.text_color", "222222")
     expected = copy.deepcopy(DESIGN)
     expected["sections"][2]["props"] = {"url": "https://example.org", "unknown": [1], "text": "New name"}
     expected["sections"][2]["styles"] = {"padding": "40px 32px 20px"}
     expected["theme"]["text_color"] = "#222222"
 
-    assert store.get(home.account_id, one).design == expected
+    assert store.get(home.account_id, template_id).design == expected
 
 
-@pytest.mark.parametrize(("key", "path", "typed"), [
+@pytest.mark.parametrize(("key", "path", "value"), [
     ("press", "props.href", "javascript:alert(1)"), ("press", "props.href", "no link"),
     ("press", "props.border_radius", "900"), ("press", "props.border_radius", "many"),
     ("press", "props.style", "glowing"), ("press", "props.background_color", "mud"),
     ("press", "props.text", "{{ unfinished"), ("press", "styles.padding.sides", "1e9"),
     ("press", "props.show_if", "{}"), (None, "theme.width", "12"),
 ])  # fmt: skip
-def test_what_no_mail_can_hold_is_refused_at_its_place(home: Home, key: str | None, path: str, typed: str) -> None:
-    """Nothing is written, and the refusal names the value."""
-    one = make(home)
-    with pytest.raises(Invalid) as refused:
-        change(home, one, key, path, typed)
+def test_an_invalid_value_is_rejected(home: Home, key: str | None, path: str, value: str) -> None:
+    """The error is reported at the value's path, and nothing is written."""
+    template_id = create_template(home)
+    with pytest.raises(Invalid) as error_info:
+        edit_value(home, template_id, key, path, value)
 
-    assert list(refused.value.fields) == [path]
-    assert store.get(home.account_id, one).revision == 1
+    assert list(error_info.value.fields) == [path]
+    assert store.get(home.account_id, template_id).revision == 1
 
 
 @pytest.mark.parametrize(("key", "path"), [
@@ -98,25 +104,27 @@ def test_what_no_mail_can_hold_is_refused_at_its_place(home: Home, key: str | No
     ("gone", "props.text"), ("press", "props.text.0.x"), ("two", "props.columns.0.sections"), ("press", "__class__"),
     ("two", "props.columns.9.width"), ("press", "styles.padding.left"),
 ])  # fmt: skip
-def test_a_value_that_is_not_declared_is_not_there(home: Home, key: str | None, path: str) -> None:
-    """Whatever is asked, only what a kind declares can be written."""
-    one = make(home)
+def test_an_undeclared_path_is_not_found(home: Home, key: str | None, path: str) -> None:
+    """Only paths that the kind of section declares can be written; others raise NotFound."""
+    template_id = create_template(home)
     with pytest.raises(NotFound):
-        change(home, one, key, path, "20")
+        edit_value(home, template_id, key, path, "20")
 
 
-def test_changes_of_one_value_within_moments_are_one_step(home: Home) -> None:
-    """Typing is one undo; another value, another person or a pause begins the next."""
-    one = make(home)
-    for typed in ("H", "He", "Hel"):
-        change(home, one, "press", "props.text", typed)
-    change(home, one, "left", "props.content", "<p>Words</p>")
-    change(home, one, "press", "props.text", "Hello")
+def test_quick_edits_of_one_value_are_one_undo_step(home: Home) -> None:
+    """Another value or a pause of a few seconds starts a new undo step."""
+    template_id = create_template(home)
+    for value in ("H", "He", "Hel"):
+        edit_value(home, template_id, "press", "props.text", value)
+    edit_value(home, template_id, "left", "props.content", "<p>Words</p>")
+    edit_value(home, template_id, "press", "props.text", "Hello")
     home.advance(4)
-    change(home, one, "press", "props.text", "Hello you")
+    edit_value(home, template_id, "press", "props.text", "Hello you")
     labels = [
         row.label
-        for row in TemplateRevision.select().where(TemplateRevision.template == one).order_by(TemplateRevision.number)
+        for row in TemplateRevision.select()
+        .where(TemplateRevision.template == template_id)
+        .order_by(TemplateRevision.number)
     ]
 
     assert labels == [
@@ -126,86 +134,121 @@ def test_changes_of_one_value_within_moments_are_one_step(home: Home) -> None:
         "Button: text changed",
         "Button: text changed",
     ]
-    seen = []
+    texts = []
     for _ in range(4):
-        transactions.write(store.undo, home.account_id, one)
-        seen.append(props(home, one, "press").get("text"))
-    assert seen == ["Hello", "Hel", "Hel", None]
+        transactions.write(store.undo, home.account_id, template_id)
+        texts.append(stored_props(home, template_id, "press").get("text"))
+    assert texts == ["Hello", "Hel", "Hel", None]
 
 
-def test_another_section_merges_and_the_same_value_tells_both(home: Home) -> None:
-    """Who changes what another did not is never refused; the same value answers with theirs."""
-    one = make(home)
-    seen = editing.hash_value("Old name")
-    change(home, one, "left", "props.content", "<p>Theirs</p>", editing.hash_value("<p>L</p>"))
-    change(home, one, "press", "props.note", "Theirs too", editing.hash_value(None))
-    change(home, one, "press", "props.text", "Mine", seen)
-    with pytest.raises(Conflict) as refused:
-        change(home, one, "press", "props.text", "Late", seen)
+def test_an_edit_conflict_returns_the_stored_value(home: Home) -> None:
+    """Edits of other values merge; editing a value changed meanwhile raises Conflict with the stored value."""
+    template_id = create_template(home)
+    seen_hash = editing.hash_value("Old name")
+    edit_value(home, template_id, "left", "props.content", "<p>Theirs</p>", editing.hash_value("<p>L</p>"))
+    edit_value(home, template_id, "press", "props.note", "Theirs too", editing.hash_value(None))
+    edit_value(home, template_id, "press", "props.text", "Mine", seen_hash)
+    with pytest.raises(Conflict) as error_info:
+        edit_value(home, template_id, "press", "props.text", "Late", seen_hash)
 
-    assert refused.value.extra["theirs"] == "Mine" and refused.value.extra["seen"] == editing.hash_value("Mine")
-    assert props(home, one, "press")["text"] == "Mine" and props(home, one, "press")["note"] == "Theirs too"
-    change(home, one, "press", "props.text", "Late", refused.value.extra["seen"])
-    assert props(home, one, "press")["text"] == "Late"
-    # Who typed the same was of one mind
-    change(home, one, "press", "props.text", "Late", seen)
+    assert error_info.value.extra["theirs"] == "Mine" and error_info.value.extra["seen"] == editing.hash_value("Mine")
+    assert (
+        stored_props(home, template_id, "press")["text"] == "Mine"
+        and stored_props(home, template_id, "press")["note"] == "Theirs too"
+    )
+    edit_value(home, template_id, "press", "props.text", "Late", error_info.value.extra["seen"])
+    assert stored_props(home, template_id, "press")["text"] == "Late"
+    # An edit to the stored value is no conflict
+    edit_value(home, template_id, "press", "props.text", "Late", seen_hash)
 
 
-def test_sections_are_moved_added_duplicated_and_taken_out(home: Home) -> None:
-    """Each goes where it was put; the footer stays last; a column takes only what stands in columns."""
-    one = make(home)
-    added = arrange(home, one, section_edits.add_section("heading", SectionTarget(after="left")))
-    whole = arrange(home, one, section_edits.add_section("split", SectionTarget(after="left")))
-    last = arrange(home, one, section_edits.add_section("text", SectionTarget()))
-    assert keys(home, one) == ["head", "odd", "press", "two", "left", added, "right", whole, last, "foot"]
-    assert arrange(home, one, section_edits.move_section("press", SectionTarget(parent="two", column=1))) == "press"
-    assert arrange(home, one, section_edits.move_section("odd", SectionTarget(before="head"))) == "odd"
-    assert keys(home, one) == ["odd", "head", "two", "left", added, "right", "press", whole, last, "foot"]
-    copied = arrange(home, one, section_edits.duplicate_section("two"))
-    found = document.list_entries(store.get(home.account_id, one).design)
-    assert len([each for each in found if each.parent == copied]) == 4
-    assert len({each.key for each in found}) == len(found)
-    arrange(home, one, section_edits.remove_section("two"))
-    assert "left" not in keys(home, one)
+def test_sections_are_moved_added_duplicated_and_removed(home: Home) -> None:
+    """Sections go to their target, the footer stays last, and a column accepts only some kinds."""
+    template_id = create_template(home)
+    added = edit_section_list(home, template_id, section_edits.add_section("heading", SectionTarget(after="left")))
+    added_split = edit_section_list(home, template_id, section_edits.add_section("split", SectionTarget(after="left")))
+    added_text = edit_section_list(home, template_id, section_edits.add_section("text", SectionTarget()))
+    assert section_keys(home, template_id) == [
+        "head",
+        "odd",
+        "press",
+        "two",
+        "left",
+        added,
+        "right",
+        added_split,
+        added_text,
+        "foot",
+    ]
+    assert (
+        edit_section_list(home, template_id, section_edits.move_section("press", SectionTarget(parent="two", column=1)))
+        == "press"
+    )
+    assert (
+        edit_section_list(home, template_id, section_edits.move_section("odd", SectionTarget(before="head"))) == "odd"
+    )
+    assert section_keys(home, template_id) == [
+        "odd",
+        "head",
+        "two",
+        "left",
+        added,
+        "right",
+        "press",
+        added_split,
+        added_text,
+        "foot",
+    ]
+    copy_key = edit_section_list(home, template_id, section_edits.duplicate_section("two"))
+    entries = document.list_entries(store.get(home.account_id, template_id).design)
+    assert len([entry for entry in entries if entry.parent == copy_key]) == 4
+    assert len({entry.key for entry in entries}) == len(entries)
+    edit_section_list(home, template_id, section_edits.remove_section("two"))
+    assert "left" not in section_keys(home, template_id)
     with pytest.raises(Invalid):
-        arrange(home, one, section_edits.move_section("head", SectionTarget(parent=copied, column=0)))
+        edit_section_list(
+            home, template_id, section_edits.move_section("head", SectionTarget(parent=copy_key, column=0))
+        )
     with pytest.raises(NotFound):
-        arrange(home, one, section_edits.add_section("hologram", SectionTarget()))
+        edit_section_list(home, template_id, section_edits.add_section("hologram", SectionTarget()))
 
 
-def test_nothing_stands_in_itself(home: Home) -> None:
-    """Columns do not go into one of their own columns."""
-    one = make(home)
-    for spot in (SectionTarget(parent="two", column=0), SectionTarget(before="left"), SectionTarget(before="two")):
+def test_columns_cannot_be_moved_into_themselves(home: Home) -> None:
+    """Moving a columns section into or next to itself raises Invalid."""
+    template_id = create_template(home)
+    for target in (SectionTarget(parent="two", column=0), SectionTarget(before="left"), SectionTarget(before="two")):
         with pytest.raises(Invalid):
-            arrange(home, one, section_edits.move_section("two", spot))
+            edit_section_list(home, template_id, section_edits.move_section("two", target))
 
 
-def test_entries_of_a_list_keep_to_their_bounds(home: Home) -> None:
-    """No fewer and no more than the kind says; an entry is changed by its number."""
-    one = make(home, {"sections": [{"id": "l", "type": "list", "props": {"items": [{"title": "A"}, {"title": "B"}]}},
-                                   {"id": "g", "type": "gallery", "props": {"items": [{}, {}]}}]})  # fmt: skip
-    arrange(home, one, section_edits.edit_list("l", "items", "up", 1))
-    change(home, one, "l", "props.items.0.text", "More")
-    assert props(home, one, "l")["items"] == [{"title": "B", "text": "More"}, {"title": "A"}]
+def test_list_items_stay_within_their_limits(home: Home) -> None:
+    """Items can be moved and edited by index; removing or adding one beyond the limits raises Invalid."""
+    sections = [
+        {"id": "l", "type": "list", "props": {"items": [{"title": "A"}, {"title": "B"}]}},
+        {"id": "g", "type": "gallery", "props": {"items": [{}, {}]}},
+    ]
+    template_id = create_template(home, {"sections": sections})
+    edit_section_list(home, template_id, section_edits.edit_list("l", "items", "up", 1))
+    edit_value(home, template_id, "l", "props.items.0.text", "More")
+    assert stored_props(home, template_id, "l")["items"] == [{"title": "B", "text": "More"}, {"title": "A"}]
     with pytest.raises(Invalid):
-        arrange(home, one, section_edits.edit_list("g", "items", "remove", 0))
+        edit_section_list(home, template_id, section_edits.edit_list("g", "items", "remove", 0))
     for _ in range(4):
-        arrange(home, one, section_edits.edit_list("g", "items", "add"))
+        edit_section_list(home, template_id, section_edits.edit_list("g", "items", "add"))
     with pytest.raises(Invalid):
-        arrange(home, one, section_edits.edit_list("g", "items", "add"))
+        edit_section_list(home, template_id, section_edits.edit_list("g", "items", "add"))
 
 
-def test_fewer_columns_keep_what_stood_in_the_others(home: Home) -> None:
-    """What stood in a column that goes stands in the last that stays."""
-    one = make(home)
-    change(home, one, "two", "props.preset", "1:1:1")
-    arrange(home, one, section_edits.move_section("right", SectionTarget(parent="two", column=2)))
-    change(home, one, "two", "props.preset", "1:2")
-    found = document.get_columns(
-        document.find_section(document.list_entries(store.get(home.account_id, one).design), "two").raw
+def test_removing_a_column_keeps_its_sections(home: Home) -> None:
+    """Sections of a removed column move to the last remaining one."""
+    template_id = create_template(home)
+    edit_value(home, template_id, "two", "props.preset", "1:1:1")
+    edit_section_list(home, template_id, section_edits.move_section("right", SectionTarget(parent="two", column=2)))
+    edit_value(home, template_id, "two", "props.preset", "1:2")
+    columns = document.get_columns(
+        document.find_section(document.list_entries(store.get(home.account_id, template_id).design), "two").raw
     )  # type: ignore[union-attr]  # the section is there
-    assert [[each["id"] for each in column["sections"]] for column in found] == [["left"], ["right"]]
+    assert [[section["id"] for section in column["sections"]] for column in columns] == [["left"], ["right"]]
 
 
 _STEPS = st.lists(
@@ -219,32 +262,36 @@ _STEPS = st.lists(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_STEPS)
-def test_as_many_undos_and_redos_as_edits_are_the_same_document(home: Home, steps: list[tuple[str, Any]]) -> None:
-    """Back to the first document and forward to the last, whatever the edits were."""
-    one = make(home)
-    seen = [store.get(home.account_id, one).design]
-    for number, (act, what) in enumerate(steps):
-        here = keys(home, one)
-        if act == "change" or not here:
-            change(home, one, None, "theme.font_body", f"Font {number}")
-        elif act == "add":
-            arrange(home, one, section_edits.add_section("text", SectionTarget(after=here[what % len(here)])))
+def test_undo_and_redo_restore_first_and_last_design(home: Home, steps: list[tuple[str, Any]]) -> None:
+    """After any edits, undoing all gives the first design and redoing all the last."""
+    template_id = create_template(home)
+    designs = [store.get(home.account_id, template_id).design]
+    for number, (edit_name, argument) in enumerate(steps):
+        keys = section_keys(home, template_id)
+        if edit_name == "change" or not keys:
+            edit_value(home, template_id, None, "theme.font_body", f"Font {number}")
+        elif edit_name == "add":
+            edit_section_list(
+                home,
+                template_id,
+                section_edits.add_section("text", SectionTarget(after=keys[argument % len(keys)])),
+            )
         else:
-            key = here[what % len(here)]
+            key = keys[argument % len(keys)]
             edits = {
                 "up": section_edits.shift_section(key, -1),
                 "down": section_edits.shift_section(key, 1),
                 "duplicate": section_edits.duplicate_section(key),
                 "remove": section_edits.remove_section(key),
             }
-            arrange(home, one, edits[act])
-        now = store.get(home.account_id, one).design
-        if now != seen[-1]:
-            seen.append(now)
-    last = store.get(home.account_id, one)
-    while store.find_undo_steps(store.get(home.account_id, one)).undo is not None:
-        transactions.write(store.undo, home.account_id, one)
-    assert store.get(home.account_id, one).design == seen[0]
-    while store.find_undo_steps(store.get(home.account_id, one)).redo is not None:
-        transactions.write(store.redo, home.account_id, one)
-    assert store.get(home.account_id, one).design == last.design
+            edit_section_list(home, template_id, edits[edit_name])
+        design = store.get(home.account_id, template_id).design
+        if design != designs[-1]:
+            designs.append(design)
+    last = store.get(home.account_id, template_id)
+    while store.find_undo_steps(store.get(home.account_id, template_id)).undo is not None:
+        transactions.write(store.undo, home.account_id, template_id)
+    assert store.get(home.account_id, template_id).design == designs[0]
+    while store.find_undo_steps(store.get(home.account_id, template_id)).redo is not None:
+        transactions.write(store.redo, home.account_id, template_id)
+    assert store.get(home.account_id, template_id).design == last.design

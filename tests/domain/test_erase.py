@@ -1,4 +1,4 @@
-"""What happens to a message in hand when its person is deleted, erased or merged meanwhile."""
+"""What happens to a message that is being sent when its contact is deleted, erased or merged."""
 
 from collections.abc import Callable
 
@@ -11,39 +11,39 @@ from appliance.sending.messages.ledger import Outcome
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Message
-from tests.domain.home import BY_API, Home, turn
-from tests.domain.test_outcomes import finish, take
+from tests.domain.home import BY_API, Home, record_and_claim
+from tests.domain.test_outcomes import claim_next, finish
 
-HOWS: dict[str, Callable[[Home, int, int], None]] = {
+REMOVALS: dict[str, Callable[[Home, int, int], None]] = {
     "delete": lambda home, one, two: transactions.write(removal.delete, home.account_id, one) and None,
     "erase": lambda home, one, two: transactions.write(removal.erase, home.account_id, one, BY_API) and None,
     "merge": lambda home, one, two: transactions.write(removal.merge, home.account_id, two, one, BY_API) and None,
 }
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("removal_name", REMOVALS)
 @pytest.mark.parametrize(
     ("kind", "status"),
     [("accepted", "sent"), ("permanent", "failed"), ("temporary", "queued"), ("uncertain", "queued")],
 )
-def test_a_message_in_hand_keeps_its_outcome(kind: str, status: str, how: str, home: Home) -> None:
-    """Its outcome is stored, for whoever it belongs to now; who is gone is not written to again."""
-    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
-    home.send(home.campaign(home.list_of(one).id))
-    claim = take()
-    HOWS[how](home, one, two)
+def test_a_claimed_message_keeps_its_outcome(kind: str, status: str, removal_name: str, home: Home) -> None:
+    """The outcome is stored, for the surviving contact after a merge; a removed contact gets no retry."""
+    contact_id, other_id = home.contact("one@example.org").id, home.contact("two@example.org").id
+    home.send(home.campaign(home.list_of(contact_id).id))
+    claim = claim_next()
+    REMOVALS[removal_name](home, contact_id, other_id)
     row = finish(claim, kind)
-    assert (row.status, row.contact_id) == (status, two if how == "merge" else None)
-    assert how != "erase" or (row.recipient, row.recipient_key, row.subject) == (None, None, None)
+    assert (row.status, row.contact_id) == (status, other_id if removal_name == "merge" else None)
+    assert removal_name != "erase" or (row.recipient, row.recipient_key, row.subject) == (None, None, None)
     home.advance(1000)
-    again = take()
-    if status == "queued" and how == "merge":
-        assert again is not None and again.contact_id == two
+    retry_claim = claim_next()
+    if status == "queued" and removal_name == "merge":
+        assert retry_claim is not None and retry_claim.contact_id == other_id
     else:
-        assert again is None
-    if status == "queued" and how != "merge":
+        assert retry_claim is None
+    if status == "queued" and removal_name != "merge":
         row = Message.get_by_id(row.id)
-        # What may have been taken is never called `not attempted`
+        # A message that may have been accepted is never marked as skipped
         expected = ("uncertain", None) if kind == "uncertain" else ("skipped", "contact_deleted")
         assert (row.status, row.skip_reason) == expected
     assert rows("PRAGMA foreign_key_check") == []
@@ -51,138 +51,139 @@ def test_a_message_in_hand_keeps_its_outcome(kind: str, status: str, how: str, h
 
 @pytest.mark.parametrize("in_doubt", ["resend", "hold"])
 @pytest.mark.parametrize("error", [RecipientRejected, Deferred, RateLimited, Uncertain])
-def test_the_words_of_the_other_side_do_not_bring_an_erased_address_back(
-    error: type[DeliveryError], in_doubt: str, home: Home
-) -> None:
-    """Whatever answer names somebody who was erased while their message was in hand, nothing of it is kept."""
+def test_a_reply_does_not_restore_an_erased_address(error: type[DeliveryError], in_doubt: str, home: Home) -> None:
+    """If a contact is erased while a message is being sent, no table keeps the address from the server's reply."""
     home.configure(email__in_doubt=in_doubt)
-    contact = home.contact("one@example.org").id
-    home.send(home.campaign(home.list_of(contact).id))
-    claim = take()
-    transactions.write(removal.erase, home.account_id, contact, BY_API)
+    contact_id = home.contact("one@example.org").id
+    home.send(home.campaign(home.list_of(contact_id).id))
+    claim = claim_next()
+    transactions.write(removal.erase, home.account_id, contact_id, BY_API)
     text = "550 5.1.1 <one@example.org>: no such user"
-    said = RateLimited(text, 60, 451, "4.7.0") if error is RateLimited else error(text, 550, "5.1.1")
-    turn(Outcome(claim, said), False)
-    # The note for those who keep files is taken away by them
+    delivery_error = RateLimited(text, 60, 451, "4.7.0") if error is RateLimited else error(text, 550, "5.1.1")
+    record_and_claim(Outcome(claim, delivery_error), False)
+    # The table `erasure` is for other programs that keep files; they delete its rows
     tables = [row[0] for row in rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'erasure'")]
-    named = [table for table in tables if "one@example" in repr(rows(f"SELECT * FROM [{table}]"))]
-    assert named == []
+    tables_with_address = [table for table in tables if "one@example" in repr(rows(f"SELECT * FROM [{table}]"))]
+    assert tables_with_address == []
     assert rows("SELECT reason, address FROM suppression") == [("erased", None)]
 
 
-def test_merged_people_get_a_campaign_once(home: Home) -> None:
-    """Of two messages of one campaign that wait for people who become one, one goes out, the other is skipped."""
-    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
-    campaign = home.send(home.campaign(home.list_of(one, two).id))
-    transactions.write(removal.merge, home.account_id, two, one, BY_API)
-    assert finish(take(), "accepted").contact_id == two
-    assert take() is None
-    found = {row.status: row for row in Message.select().where(Message.campaign == campaign.id)}
-    assert set(found) == {"sent", "skipped"} and found["skipped"].skip_reason == "contact_deleted"
+def test_merged_contacts_get_a_campaign_once(home: Home) -> None:
+    """Of two queued messages of one campaign for merged contacts, one is sent and one skipped."""
+    first_id, second_id = home.contact("one@example.org").id, home.contact("two@example.org").id
+    campaign = home.send(home.campaign(home.list_of(first_id, second_id).id))
+    transactions.write(removal.merge, home.account_id, second_id, first_id, BY_API)
+    assert finish(claim_next(), "accepted").contact_id == second_id
+    assert claim_next() is None
+    rows_by_status = {row.status: row for row in Message.select().where(Message.campaign == campaign.id)}
+    assert set(rows_by_status) == {"sent", "skipped"} and rows_by_status["skipped"].skip_reason == "contact_deleted"
 
 
-def test_the_message_that_counts_stays_with_the_merged(home: Home) -> None:
-    """If only one of the two could be written to, that one's message is the person's."""
-    one, two = home.contact("one@example.org").id, home.contact("two@example.org", opt_in=False).id
-    home.send(home.campaign(home.list_of(one, two).id))
-    assert finish(take(), "accepted").contact_id == one
-    transactions.write(removal.merge, home.account_id, two, one, BY_API)
-    mine = [row.status for row in Message.select().where(Message.contact == two)]
-    assert mine == ["sent"] and not queue_reader.has_due()
+def test_a_merge_keeps_the_sent_message(home: Home) -> None:
+    """If one of two merged contacts was sent the campaign, that message belongs to the surviving contact."""
+    first_id, second_id = home.contact("one@example.org").id, home.contact("two@example.org", opt_in=False).id
+    home.send(home.campaign(home.list_of(first_id, second_id).id))
+    assert finish(claim_next(), "accepted").contact_id == first_id
+    transactions.write(removal.merge, home.account_id, second_id, first_id, BY_API)
+    statuses = [row.status for row in Message.select().where(Message.contact == second_id)]
+    assert statuses == ["sent"] and not queue_reader.has_due()
 
 
-def test_a_list_that_either_left_is_left(home: Home) -> None:
-    """Strictest counts for lists too: a refusal of one of the two takes the person out, and the counts follow."""
-    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
-    left, kept = home.list_of(two, name="left").id, home.list_of(one, two, name="kept").id
-    transactions.write(run, "INSERT INTO list_opt_out VALUES (?, ?, 1)", (left, one))
-    merged = transactions.write(removal.merge, home.account_id, two, one, BY_API)
-    assert merged.list_ids == [kept]
+def test_a_merge_keeps_list_opt_outs_of_both(home: Home) -> None:
+    """A list opt-out of either contact removes the merged contact from the list, and counts follow."""
+    first_id, second_id = home.contact("one@example.org").id, home.contact("two@example.org").id
+    opted_out_list, other_list = (
+        home.list_of(second_id, name="left").id,
+        home.list_of(first_id, second_id, name="kept").id,
+    )
+    transactions.write(run, "INSERT INTO list_opt_out VALUES (?, ?, 1)", (opted_out_list, first_id))
+    merged = transactions.write(removal.merge, home.account_id, second_id, first_id, BY_API)
+    assert merged.list_ids == [other_list]
     counts = dict(rows("SELECT id, contacts_count FROM contact_list"))
-    assert counts == {left: 0, kept: 1}
-    assert scalar("SELECT count(*) FROM list_opt_out WHERE contact_id = ?", (two,)) == 1
+    assert counts == {opted_out_list: 0, other_list: 1}
+    assert scalar("SELECT count(*) FROM list_opt_out WHERE contact_id = ?", (second_id,)) == 1
 
 
-def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> None:
-    """A message sent before there was a contact, or after an earlier one was deleted, names the person no more."""
+def test_erasure_covers_messages_without_a_contact(home: Home) -> None:
+    """A message from before the contact existed loses recipient, subject and body."""
     from appliance.core import validation as fields
     from appliance.sending.messages import transactional
     from appliance.sending.messages.transactional import MessageWrite
 
     body = {"to": "one@example.org", "subject": "For one", "body": "<p>one</p>"}
-    first = transactions.write(transactional.queue_message, home.account_id, fields.read(MessageWrite, body)).id
+    message_id = transactions.write(transactional.queue_message, home.account_id, fields.read(MessageWrite, body)).id
     contact = home.contact("one@example.org")
     transactions.write(removal.delete, home.account_id, contact.id)
-    again = home.contact("one@example.org")
-    transactions.write(removal.erase, home.account_id, again.id, BY_API)
-    row = Message.get_by_id(first)
+    recreated = home.contact("one@example.org")
+    transactions.write(removal.erase, home.account_id, recreated.id, BY_API)
+    row = Message.get_by_id(message_id)
     assert (row.recipient, row.recipient_key, row.subject, row.status) == (None, None, None, "skipped")
     assert rows("SELECT body FROM message_content") == [(None,)]
     assert store.find_by_words(home.account_id, "one").total == 0
 
 
-def asked_for(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
-    """Ask for a test to a colleague with a contact's values; answer its row."""
+def queue_test_send(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
+    """Queue a test send with a contact's values, and return its message."""
     from appliance.content.templates import store as templates
     from appliance.content.templates import validation
     from appliance.core import validation as fields
     from appliance.sending.messages import test_sends
 
-    said = fields.read(validation.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
-    template = transactions.write(templates.create, home.account_id, said)
+    template_body = fields.read(validation.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
+    template = transactions.write(templates.create, home.account_id, template_body)
     body = fields.read(test_sends.TestRequest, {"email": to, "contact_id": contact_id})
     transactions.write(test_sends.send, home.account_id, template.id, body, True)
     return Message.get(Message.template == template.id)
 
 
-def test_a_test_that_waits_is_not_sent_without_the_values_it_shows(home: Home) -> None:
-    """It ends as skipped; one in hand ends with its attempt and is not tried again, and names nobody."""
-    one = home.contact("one@example.org", first_name="Uno").id
-    in_hand = asked_for(home, one)
-    claim = take()
-    waiting = asked_for(home, one)
-    transactions.write(removal.erase, home.account_id, one, BY_API)
+def test_erasure_skips_test_sends_with_the_contacts_values(home: Home) -> None:
+    """A queued test send is skipped; one being sent is not retried and loses recipient and subject."""
+    contact_id = home.contact("one@example.org", first_name="Uno").id
+    claimed = queue_test_send(home, contact_id)
+    claim = claim_next()
+    waiting = queue_test_send(home, contact_id)
+    transactions.write(removal.erase, home.account_id, contact_id, BY_API)
     assert (Message.get_by_id(waiting.id).status, Message.get_by_id(waiting.id).recipient) == (
         "skipped", "colleague@example.org",
     )  # fmt: skip
     row = finish(claim, "temporary")
-    assert (row.id, row.recipient, row.subject) == (in_hand.id, None, None)
+    assert (row.id, row.recipient, row.subject) == (claimed.id, None, None)
     home.advance(1000)
-    assert take() is None and Message.get_by_id(in_hand.id).status == "skipped"
+    assert claim_next() is None and Message.get_by_id(claimed.id).status == "skipped"
 
 
-def test_a_colleague_who_is_erased_later_is_forgotten_too(home: Home) -> None:
-    """That a test once showed somebody else hides nobody from their own erasure; nor does a merge."""
-    one, two, colleague = (home.contact(f"{name}@example.org").id for name in ("one", "two", "colleague"))
-    row = asked_for(home, one)
-    transactions.write(removal.merge, home.account_id, two, one, BY_API)
-    transactions.write(removal.erase, home.account_id, two, BY_API)
+def test_erasure_covers_test_sends_to_the_contact(home: Home) -> None:
+    """A test send to a contact with another's values loses its values, then its recipient, as each is erased."""
+    first_id, second_id, colleague_id = (home.contact(f"{name}@example.org").id for name in ("one", "two", "colleague"))
+    row = queue_test_send(home, first_id)
+    transactions.write(removal.merge, home.account_id, second_id, first_id, BY_API)
+    transactions.write(removal.erase, home.account_id, second_id, BY_API)
     assert rows("SELECT body, shown_as FROM message_content") == [(None, None)]
     assert Message.get_by_id(row.id).recipient == "colleague@example.org"
-    transactions.write(removal.erase, home.account_id, colleague, BY_API)
+    transactions.write(removal.erase, home.account_id, colleague_id, BY_API)
     assert Message.get_by_id(row.id).recipient is None
 
 
-def test_a_test_to_a_former_address_names_it_no_more(home: Home) -> None:
-    """What went to the person themselves is theirs, though they have another address by now."""
-    one = home.contact("one@example.org").id
-    row = asked_for(home, one, "one@example.org")
-    home.patch(one, email="uno@example.org")
-    transactions.write(removal.erase, home.account_id, one, BY_API)
-    again = Message.get_by_id(row.id)
-    assert (again.recipient, again.recipient_key, again.status) == (None, None, "skipped")
+def test_erasure_covers_test_sends_to_a_former_address(home: Home) -> None:
+    """A test send to the contact's former address loses its recipient and is skipped."""
+    contact_id = home.contact("one@example.org").id
+    row = queue_test_send(home, contact_id, "one@example.org")
+    home.patch(contact_id, email="uno@example.org")
+    transactions.write(removal.erase, home.account_id, contact_id, BY_API)
+    erased = Message.get_by_id(row.id)
+    assert (erased.recipient, erased.recipient_key, erased.status) == (None, None, "skipped")
 
 
-def test_overwriting_ends_with_its_transaction(home: Home) -> None:
-    """What is deleted is written over until the erasure is on disk; the writes after it go on as quickly as before."""
-    usual = scalar("PRAGMA secure_delete")
-    seen: list[int] = []
+def test_secure_delete_is_on_only_during_an_erasure(home: Home) -> None:
+    """PRAGMA secure_delete is 1 within the erasure's transaction and 2 before and after it."""
+    before = scalar("PRAGMA secure_delete")
+    during: list[int] = []
 
-    def erased() -> None:
-        removal.erase(home.account_id, one, BY_API)
-        seen.append(scalar("PRAGMA secure_delete"))
+    def erase_and_read_pragma() -> None:
+        removal.erase(home.account_id, contact_id, BY_API)
+        during.append(scalar("PRAGMA secure_delete"))
 
-    one = home.contact("one@example.org").id
-    transactions.write(erased)
+    contact_id = home.contact("one@example.org").id
+    transactions.write(erase_and_read_pragma)
 
-    assert (usual, seen, scalar("PRAGMA secure_delete")) == (2, [1], 2)
+    assert (before, during, scalar("PRAGMA secure_delete")) == (2, [1], 2)

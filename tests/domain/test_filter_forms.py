@@ -1,4 +1,4 @@
-"""Filters in forms: what a page shows of them and a browser posts means what they meant."""
+"""Filters in forms: showing filters and posting the form back does not change their meaning."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience.filters.parse import ConditionGroup, EventCondition, Node
+from appliance.audience.filters.parse import ConditionGroup, EventCondition, Node, is_judged
 from appliance.audience.segments import members
 from appliance.core.errors import Invalid
-from tests.domain.filters_people import fill
+from tests.domain.filters_people import insert_contacts
 from tests.domain.filters_random import filters
 from tests.domain.home import Home
 from tests.kit.posting import posted
@@ -21,33 +21,36 @@ from ui.widgets import filter_builder
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """People in three lists."""
-    made = Home(tmp_path_factory.mktemp("crowd"))
+    """Yield an installation with random contacts in three lists."""
+    installation = Home(tmp_path_factory.mktemp("crowd"))
     for name in "abc":
-        made.list_of(name=name)
-    fill(made)
-    yield made
-    made.close()
+        installation.list_of(name=name)
+    insert_contacts(installation)
+    yield installation
+    installation.close()
 
 
-def meaning(nodes: list[Node]) -> list[Any]:
-    """Return what filters mean, without how they were written."""
-    found: list[Any] = []
+def normalize_nodes(nodes: list[Node]) -> list[Any]:
+    """Return parsed filters in a form that is independent of how they were written."""
+    normalized: list[Any] = []
     for node in nodes:
         if isinstance(node, ConditionGroup):
-            found.append((node.mode, meaning(node.parts)))
+            normalized.append((node.mode, normalize_nodes(node.parts)))
         elif isinstance(node, EventCondition):
-            where = meaning(node.query.nodes or [])
-            found.append((node.is_negative, node.query._replace(raw_filters=None, nodes=where)))
+            where = normalize_nodes(node.query.nodes or [])
+            # Events without a verdict ignore `include_machine`, and forms do not offer it for them
+            machine = node.query.include_machine and is_judged(node.query.event)
+            query = node.query._replace(raw_filters=None, nodes=where, include_machine=machine)
+            normalized.append((node.is_negative, query))
         else:
-            # Of several values neither the order nor how often each is named matters
-            value = {(type(one), one) for one in node.value} if node.predicate.key == "in" else node.value
-            found.append((node.field.name, node.predicate.key, node.is_negative, value))
-    return found
+            # Order and repetition of values do not matter
+            value = {(type(item), item) for item in node.value} if node.predicate.key == "in" else node.value
+            normalized.append((node.field.name, node.predicate.key, node.is_negative, value))
+    return normalized
 
 
-def shown(home: Home, rows: FilterRows, place: str = "segment") -> str:
-    """Return the HTML of rows."""
+def render_rows(home: Home, rows: FilterRows, place: str = "segment") -> str:
+    """Return the HTML of filter rows."""
     return (
         view.template_environment()
         .get_template("segments/_rows.html")
@@ -59,14 +62,14 @@ def shown(home: Home, rows: FilterRows, place: str = "segment") -> str:
     )
 
 
-@given(asked=st.lists(filters, max_size=4))
-def test_a_form_keeps_what_filters_mean(home: Home, asked: list[Any]) -> None:
-    """Random filters, shown and posted back untouched, are the same question; a second time too."""
-    wanted = meaning(members.parse_filters(home.account_id, asked))
-    rows = FilterRows.from_filters(asked)
+@given(raw_filters=st.lists(filters, max_size=4))
+def test_a_form_round_trip_keeps_filters(home: Home, raw_filters: list[Any]) -> None:
+    """Random filters that are shown and posted back unchanged have the same meaning, also a second time."""
+    expected = normalize_nodes(members.parse_filters(home.account_id, raw_filters))
+    rows = FilterRows.from_filters(raw_filters)
     for _ in range(2):
-        rows = FilterRows.from_form(posted(shown(home, rows)))
-        assert meaning(members.parse_filters(home.account_id, rows.to_filters(), writing=True)) == wanted
+        rows = FilterRows.from_form(posted(render_rows(home, rows)))
+        assert normalize_nodes(members.parse_filters(home.account_id, rows.to_filters(), writing=True)) == expected
         assert rows.to_filters() == rows.complete_filters()
 
 
@@ -78,38 +81,40 @@ NAMES = st.sampled_from([
 WORDS = st.sampled_from(
     ["", "eq", "in", "between", "within_days", "present", "performed", "any", "none", "gteq", "cont", "true", "\ud800"]
 )
-TYPED = st.sampled_from(
+VALUES = st.sampled_from(
     ["", "Ann", "30", "-1", "1e999", "nan", "2026-01-01", "x" * 2000, "a\r\nb", "9" * 30, "null", "[1]", "true", "²"]
 )
 
 
 @st.composite
-def typed(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Fields as anybody could post them: rows inside themselves, unknown names, values of any sort."""
+def posted_fields(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Random form fields: cyclic rows, unknown names, values of any kind."""
     keys = st.sampled_from(["a", "b", "c", "d", "<", ""])
-    found = {"f.row": draw(st.lists(keys, max_size=6))}
+    fields = {"f.row": draw(st.lists(keys, max_size=6))}
     for key in "abcd":
-        found[f"f.{key}.row"] = draw(st.lists(keys, max_size=3))
-        found[f"f.{key}.name"] = [draw(NAMES)]
-        found[f"f.{key}.predicate"] = [draw(WORDS)]
-        found[f"f.{key}.value"] = draw(st.lists(TYPED, max_size=3))
+        fields[f"f.{key}.row"] = draw(st.lists(keys, max_size=3))
+        fields[f"f.{key}.name"] = [draw(NAMES)]
+        fields[f"f.{key}.predicate"] = [draw(WORDS)]
+        fields[f"f.{key}.value"] = draw(st.lists(VALUES, max_size=3))
         for name in draw(st.lists(st.sampled_from(["as", "was", "kind", "often", "times", "times_to", "when", "days",
                                                    "since", "path"]), max_size=5)):  # fmt: skip
-            found[f"f.{key}.{name}"] = [draw(st.one_of(TYPED, st.sampled_from(["exact", "number", "ids", "between"])))]
+            fields[f"f.{key}.{name}"] = [
+                draw(st.one_of(VALUES, st.sampled_from(["exact", "number", "ids", "between"])))
+            ]
     verbs = st.sampled_from(["add", "remove", "up", "down", "copy", "pick", "shuffle", "x"])
-    found["f.act"] = [f"{draw(verbs)}:{draw(keys)}:{draw(TYPED)}"]
-    return found
+    fields["f.act"] = [f"{draw(verbs)}:{draw(keys)}:{draw(VALUES)}"]
+    return fields
 
 
-@given(said=typed())
-def test_whatever_is_posted_is_shown_or_refused(home: Home, said: dict[str, list[str]]) -> None:
-    """Anything posted is drawn again, and is either filters or refused with its faults at rows; never a crash."""
-    rows = FilterRows.from_form(said)
-    rows.apply_action(said)
+@given(fields=posted_fields())
+def test_any_posted_form_is_rendered_and_validated(home: Home, fields: dict[str, list[str]]) -> None:
+    """Any posted fields are rendered again, and are valid filters or show errors at rows."""
+    rows = FilterRows.from_form(fields)
+    rows.apply_action(fields)
     for place in ("segment", "split"):
-        assert 'id="f-rules"' in shown(home, rows, place)
+        assert 'id="f-rules"' in render_rows(home, rows, place)
     try:
         members.parse_filters(home.account_id, rows.to_filters(), writing=True)
-    except Invalid as refused:
-        rows.add_errors(refused)
+    except Invalid as error:
+        rows.add_errors(error)
         assert rows.error or any(row.error for row in rows)

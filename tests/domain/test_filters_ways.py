@@ -1,4 +1,4 @@
-"""How questions about many people are asked: from an index where something is rare, in order where it is not."""
+"""Filters over many contacts: indexes, query plans, mirrors, estimates and descriptions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,20 +8,20 @@ import pytest
 from appliance.audience import lists
 from appliance.audience.lists import ListCreate
 from appliance.audience.segments import explain, query_plan, store
-from appliance.audience.segments import members as people
+from appliance.audience.segments import members as segment_members
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch
 from appliance.core import clock
 from appliance.storage import transactions
 from appliance.storage.database import fold_case, rows, run, scalar
 from tests.domain.home import Home
 
-MANY = 6_000
+CONTACT_COUNT = 6_000
 RARE = [{"name": "data.number", "predicate": "eq", "value": "N77"}]
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """Six thousand people, each with a number of their own; three paid."""
+def many_contacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """Yield an installation with 6,000 contacts, each with a unique number, and three who paid."""
     home = Home(tmp_path_factory.mktemp("town"))
     transactions.write(
         run,
@@ -30,7 +30,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         "email_click_count, email_soft_bounce_count, sms_sent_count, created_at, updated_at) "
         "SELECT i, :account, 'u' || i, 'Ann', json_object('number', 'n' || i, 'half', i % 2), 'full', 0, 0, 0, 0, 0, "
         ":now, :now FROM n",
-        {"many": MANY, "account": home.account_id, "now": clock.now_ms() - 60_000},
+        {"many": CONTACT_COUNT, "account": home.account_id, "now": clock.now_ms() - 60_000},
     )
     transactions.write(
         run,
@@ -43,35 +43,35 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     home.close()
 
 
-def asked(home: Home, filters: list[dict[str, Any]]) -> tuple[int, str]:
-    """Return how many people filters let through, and by which way SQLite goes."""
-    here = people.build_scope(home.account_id)
-    nodes = people.parse_filters(home.account_id, filters)
-    chosen = people.select_members(home.account_id, nodes, here)
-    plan = rows(f"EXPLAIN QUERY PLAN SELECT count(*) {chosen.sql}", chosen.parameters)
-    return people.count_members(home.account_id, nodes, here), " | ".join(row[3] for row in plan)
+def count_and_plan(home: Home, filters: list[dict[str, Any]]) -> tuple[int, str]:
+    """Return the number of matching contacts and SQLite's query plan."""
+    scope = segment_members.build_scope(home.account_id)
+    nodes = segment_members.parse_filters(home.account_id, filters)
+    selection = segment_members.select_members(home.account_id, nodes, scope)
+    plan = rows(f"EXPLAIN QUERY PLAN SELECT count(*) {selection.sql}", selection.parameters)
+    return segment_members.count_members(home.account_id, nodes, scope), " | ".join(row[3] for row in plan)
 
 
-def test_a_path_gets_its_index_and_loses_it(town: Home) -> None:
-    """A path that a segment compares gets an index, questions begin with it, and it goes with the last segment."""
-    made = transactions.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
-    number, way = asked(town, RARE)
-    assert number == 1 and way.startswith("SCAN c")
+def test_a_data_path_of_a_segment_is_indexed(many_contacts: Home) -> None:
+    """A path in a segment gets an index that queries use; it is dropped with the last segment."""
+    segment = transactions.write(store.create, many_contacts.account_id, SegmentCreate(name="One", filters=RARE))
+    number, plan = count_and_plan(many_contacts, RARE)
+    assert number == 1 and plan.startswith("SCAN c")
     query_plan.maintain_indexes()
-    number, way = asked(town, RARE)
-    assert number == 1 and "SEARCH k USING PRIMARY KEY" in way and "SCAN" not in way
-    transactions.write(store.delete, town.account_id, made.id)
+    number, plan = count_and_plan(many_contacts, RARE)
+    assert number == 1 and "SEARCH k USING PRIMARY KEY" in plan and "SCAN" not in plan
+    transactions.write(store.delete, many_contacts.account_id, segment.id)
     query_plan.maintain_indexes()
     assert "contact_data_" not in str(rows("SELECT name FROM sqlite_schema"))
 
 
-def test_an_index_follows_every_change(town: Home) -> None:
-    """Whatever is written once an index is there, its rows are those that the data of everybody has."""
-    made = transactions.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
+def test_an_index_follows_every_write(many_contacts: Home) -> None:
+    """After each insert, update and delete the index has the rows that the contacts' data says."""
+    segment = transactions.write(store.create, many_contacts.account_id, SegmentCreate(name="One", filters=RARE))
     query_plan.maintain_indexes()
     name = query_plan.find_index("number")
     assert name
-    copied = "'full', 0, 0, 0, 0, 0, 0, 0 FROM contact WHERE id = 1"
+    values_of_first = "'full', 0, 0, 0, 0, 0, 0, 0 FROM contact WHERE id = 1"
     for sql in (
         "UPDATE contact SET data = json_set(data, '$.number', 'other') WHERE id = 10",
         "UPDATE contact SET data = json_set(data, '$.number', 'N11') WHERE id = 11",
@@ -80,98 +80,113 @@ def test_an_index_follows_every_change(town: Home) -> None:
         "UPDATE contact SET data = json_set(data, '$.number', '12') WHERE id = 12",
         "INSERT INTO contact (id, account_id, uuid, data, tracking, email_sent_count, email_open_count, "
         "email_click_count, email_soft_bounce_count, sms_sent_count, created_at, updated_at) "
-        f"SELECT 7001, account_id, 'new', '{{\"number\": \"new\"}}', {copied}",
+        f"SELECT 7001, account_id, 'new', '{{\"number\": \"new\"}}', {values_of_first}",
         "INSERT INTO contact (id, account_id, uuid, data, tracking, email_sent_count, email_open_count, "
         "email_click_count, email_soft_bounce_count, sms_sent_count, created_at, updated_at) "
-        f"SELECT 7002, account_id, 'gone', '{{\"number\": \"gone\"}}', {copied}",
+        f"SELECT 7002, account_id, 'gone', '{{\"number\": \"gone\"}}', {values_of_first}",
         "DELETE FROM contact WHERE id = 7002",
     ):
         transactions.write(run, sql)
         assert rows(f"SELECT value, contact_id FROM {name} ORDER BY contact_id") == rows(
             "SELECT data ->> 'number', id FROM contact WHERE json_type(data, '$.number') = 'text' ORDER BY id"
         )
-    assert [asked(town, [{**RARE[0], "value": value}])[0] for value in ("n11", "new", "gone", "n13")] == [1, 1, 0, 0]
+    assert [
+        count_and_plan(many_contacts, [{**RARE[0], "value": value}])[0] for value in ("n11", "new", "gone", "n13")
+    ] == [1, 1, 0, 0]
     transactions.write(run, "DELETE FROM contact WHERE id = 7001")
-    transactions.write(store.delete, town.account_id, made.id)
+    transactions.write(store.delete, many_contacts.account_id, segment.id)
     query_plan.maintain_indexes()
     assert query_plan.find_index("number") is None
 
 
-def test_indexes_are_few(town: Home) -> None:
-    """Ever more paths do not make ever more indexes."""
+def test_the_number_of_indexes_is_limited(many_contacts: Home) -> None:
+    """A segment with 20 paths creates only MAX_INDEXES indexes."""
     filters = [{"name": f"data.k{n}", "predicate": "eq", "value": "x"} for n in range(20)]
-    made = transactions.write(store.create, town.account_id, SegmentCreate(name="Many", filters=filters))
+    segment = transactions.write(store.create, many_contacts.account_id, SegmentCreate(name="Many", filters=filters))
     query_plan.maintain_indexes()
     assert (
         scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'contact_data_%'")
         == query_plan.MAX_INDEXES
     )
-    transactions.write(store.delete, town.account_id, made.id)
+    transactions.write(store.delete, many_contacts.account_id, segment.id)
     query_plan.maintain_indexes()
 
 
-def test_what_is_rare_is_asked_first(town: Home) -> None:
-    """Three among thousands are found by their events; half of all are found by reading all in order."""
+def test_rare_conditions_are_evaluated_first(many_contacts: Home) -> None:
+    """Three contacts of thousands are found by their events; half of all by a scan."""
     rare = {"name": "event", "predicate": "performed", "value": {"event": "order_paid", "within_days": 3}}
     half = {"name": "data.half", "predicate": "eq", "value": 1}
-    number, way = asked(town, [rare, half])
-    assert number == 1 and way.startswith("SEARCH c USING INTEGER PRIMARY KEY")
-    number, way = asked(town, [half])
-    assert number == MANY // 2 and way == "SCAN c"
-    assert asked(town, [{**rare, "predicate": "not_performed"}])[0] == MANY - 3
+    number, plan = count_and_plan(many_contacts, [rare, half])
+    assert number == 1 and plan.startswith("SEARCH c USING INTEGER PRIMARY KEY")
+    number, plan = count_and_plan(many_contacts, [half])
+    assert number == CONTACT_COUNT // 2 and plan == "SCAN c"
+    assert count_and_plan(many_contacts, [{**rare, "predicate": "not_performed"}])[0] == CONTACT_COUNT - 3
 
 
-def test_a_mirror_follows_in_chunks(town: Home) -> None:
-    """A mirror of thousands has exactly its segment's people, after each change of the segment, and no refused one."""
+def test_a_mirror_list_follows_its_segment(many_contacts: Home) -> None:
+    """A mirror of thousands has exactly the segment's members after each change, without opted-out contacts."""
     half = [{"name": "data.half", "predicate": "eq", "value": 1}]
-    segment = transactions.write(store.create, town.account_id, SegmentCreate(name="Half", filters=half))
-    made = transactions.write(lists.create, town.account_id, ListCreate(name="Mirror", segment_id=segment.id))
-    transactions.write(run, "INSERT INTO list_opt_out VALUES (?, 3, 0)", (made.id,))
-    lists.refresh_mirror(made.id)
-    found = lists.get(town.account_id, made.id)
-    assert (found.contacts_count, found.stale) == (MANY // 2 - 1, False)
-    transactions.write(store.update, town.account_id, segment.id, SegmentPatch(filters=[{**half[0], "value": 0}]))
-    assert lists.get(town.account_id, made.id).stale
-    lists.refresh_mirror(made.id)
-    members = rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (made.id,))
-    assert [row[0] for row in members] == list(range(2, MANY + 1, 2))
-    assert lists.get(town.account_id, made.id).contacts_count == len(members)
+    segment = transactions.write(store.create, many_contacts.account_id, SegmentCreate(name="Half", filters=half))
+    mirror = transactions.write(
+        lists.create, many_contacts.account_id, ListCreate(name="Mirror", segment_id=segment.id)
+    )
+    transactions.write(run, "INSERT INTO list_opt_out VALUES (?, 3, 0)", (mirror.id,))
+    lists.refresh_mirror(mirror.id)
+    mirror_row = lists.get(many_contacts.account_id, mirror.id)
+    assert (mirror_row.contacts_count, mirror_row.stale) == (CONTACT_COUNT // 2 - 1, False)
+    transactions.write(
+        store.update, many_contacts.account_id, segment.id, SegmentPatch(filters=[{**half[0], "value": 0}])
+    )
+    assert lists.get(many_contacts.account_id, mirror.id).stale
+    lists.refresh_mirror(mirror.id)
+    mirror_members = rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (mirror.id,))
+    assert [row[0] for row in mirror_members] == list(range(2, CONTACT_COUNT + 1, 2))
+    assert lists.get(many_contacts.account_id, mirror.id).contacts_count == len(mirror_members)
 
 
-def test_shares_of_many_are_estimates(town: Home) -> None:
-    """Above the limit a share is told from a sample, and says so."""
-    here = people.build_scope(town.account_id)
+def test_counts_of_each_filter_are_estimated_above_a_limit(many_contacts: Home) -> None:
+    """Above the limit each count is an estimate from a sample and marked as estimated."""
+    scope = segment_members.build_scope(many_contacts.account_id)
     filters = [
         {"name": "first_name", "predicate": "eq", "value": "ANN"},
         {"name": "data.half", "predicate": "eq", "value": 1},
         {"name": "first_name", "predicate": "eq", "value": "Bob"},
     ]
-    nodes = people.parse_filters(town.account_id, filters)
-    exact = people.count_each(town.account_id, nodes, here)
-    assert [(share.count, share.estimated) for share in exact] == [(MANY, False), (MANY // 2, False), (0, False)]
-    told = people.count_each(town.account_id, nodes, here, exact_below=MANY - 1, sampled=600)
-    assert [share.estimated for share in told] == [True] * 3
-    # Six hundred of six thousand, half of whom alternate
-    assert (told[0].count, told[2].count) == (MANY, 0) and abs(told[1].count - MANY // 2) < MANY // 10
-    assert [share.estimated for share in people.count_each(town.account_id, nodes, here, exact_below=MANY)] == [
-        False
-    ] * 3
+    nodes = segment_members.parse_filters(many_contacts.account_id, filters)
+    exact = segment_members.count_each(many_contacts.account_id, nodes, scope)
+    assert [(share.count, share.estimated) for share in exact] == [
+        (CONTACT_COUNT, False),
+        (CONTACT_COUNT // 2, False),
+        (0, False),
+    ]
+    estimates = segment_members.count_each(
+        many_contacts.account_id, nodes, scope, exact_below=CONTACT_COUNT - 1, sampled=600
+    )
+    assert [share.estimated for share in estimates] == [True] * 3
+    # A sample of 600 of 6,000, of whom every second one matches
+    assert (estimates[0].count, estimates[2].count) == (CONTACT_COUNT, 0) and abs(
+        estimates[1].count - CONTACT_COUNT // 2
+    ) < CONTACT_COUNT // 10
+    assert [
+        share.estimated
+        for share in segment_members.count_each(many_contacts.account_id, nodes, scope, exact_below=CONTACT_COUNT)
+    ] == [False] * 3
 
 
-def test_a_look_counts_and_shows(town: Home) -> None:
-    """The number and some of the people come together, whichever way the question is asked."""
-    here = people.build_scope(town.account_id)
+def test_count_and_fetch_some(many_contacts: Home) -> None:
+    """Number and sample are returned together, for every kind of query plan."""
+    scope = segment_members.build_scope(many_contacts.account_id)
     half = {"name": "data.half", "predicate": "eq", "value": 1}
     rare = {"name": "event", "predicate": "performed", "value": {"event": "order_paid"}}
-    for filters, number in (([half], MANY // 2), ([rare], 3), ([half, rare], 1), ([], MANY)):
-        counted, some = people.count_and_fetch_some(
-            town.account_id, people.parse_filters(town.account_id, filters), here
+    for filters, number in (([half], CONTACT_COUNT // 2), ([rare], 3), ([half, rare], 1), ([], CONTACT_COUNT)):
+        counted, sample = segment_members.count_and_fetch_some(
+            many_contacts.account_id, segment_members.parse_filters(many_contacts.account_id, filters), scope
         )
-        assert counted == number and len(set(some)) == min(5, number)
+        assert counted == number and len(set(sample)) == min(5, number)
 
 
 @pytest.mark.parametrize(
-    ("filters", "words"),
+    ("filters", "description"),
     [
         ([], "Everybody"),
         ([{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "within_days": 30}}],
@@ -183,14 +198,19 @@ def test_a_look_counts_and_shows(town: Home) -> None:
          "People whose date added is between 5 January 2026 and 31 January 2026"),
     ],
 )  # fmt: skip
-def test_filters_in_words(town: Home, filters: list[dict[str, Any]], words: str) -> None:
-    """A segment says in a sentence whom it means."""
-    here = people.build_scope(town.account_id)
-    assert explain.describe_filters(town.account_id, people.parse_filters(town.account_id, filters), here) == words
+def test_describe_filters(many_contacts: Home, filters: list[dict[str, Any]], description: str) -> None:
+    """A segment is described in one sentence."""
+    scope = segment_members.build_scope(many_contacts.account_id)
+    assert (
+        explain.describe_filters(
+            many_contacts.account_id, segment_members.parse_filters(many_contacts.account_id, filters), scope
+        )
+        == description
+    )
 
 
-def test_case_is_folded_letter_by_letter() -> None:
-    """Case does not count, and no other letter becomes one of ASCII, so that SQLite's own comparison is exact."""
+def test_fold_case_never_yields_ascii() -> None:
+    """Case is folded, and no letter beyond ASCII becomes an ASCII letter, so that SQLite compares exactly."""
     assert (
         fold_case("JÜRGEN") == "jürgen"
         and fold_case("ΟΔΟΣ") == fold_case("οδος")

@@ -1,4 +1,4 @@
-"""A rehearsal with everybody who met the trigger: what it counts is what the flow would do with each of them."""
+"""Bulk simulation of a flow: its counts are those of a simulation with each contact."""
 
 import threading
 
@@ -7,91 +7,96 @@ import pytest
 from appliance.core.errors import Invalid, RateLimitExceeded
 from appliance.flows import simulation_bulk
 from tests.domain import flows_home
-from tests.domain.flows_rehearsed import DAY, clicked, rehearsed, ways, with_all, written
+from tests.domain.flows_rehearsed import DAY, clicked_filter, create_flow, simulate, simulate_bulk, step_outcomes
 from tests.domain.home import Home
-from tests.domain.test_shadow import dumped
+from tests.domain.test_shadow import dump_database
 
-MAIL = {"subject": "Hello", "body": "<p>Hi</p>"}
+EMAIL = {"subject": "Hello", "body": "<p>Hi</p>"}
 
 
-def test_its_counts_are_those_of_each_person_alone(home: Home) -> None:
-    """Everybody who met the trigger is counted once, at each step as their own rehearsal goes; nothing is left."""
-    people = [home.contact(f"p{n}@example.org", data={"plan": "pro" if n % 3 == 0 else "free"}) for n in range(12)]
-    home.leave("p0@example.org")
+def test_bulk_counts_equal_single_simulations(home: Home) -> None:
+    """Each contact who met the trigger counts once, at each step as in a single simulation; nothing is stored."""
+    contacts = [home.contact(f"p{n}@example.org", data={"plan": "pro" if n % 3 == 0 else "free"}) for n in range(12)]
+    home.opt_out("p0@example.org")
     where = {"where": [{"name": "event.total", "predicate": "gt", "value": 3}]}
-    for n, one in enumerate(people):
-        flows_home.happen(home, "cart_add", one.id, {"total": n})
-        flows_home.happen(home, "cart_add", one.id, {"total": n, "again": True})
+    for n, item in enumerate(contacts):
+        flows_home.record_event(home, "cart_add", item.id, {"total": n})
+        flows_home.record_event(home, "cart_add", item.id, {"total": n, "again": True})
     pro = {"name": "contact_data.plan", "predicate": "eq", "value": "pro"}
-    flow = written(
-        home, [MAIL, {"duration": DAY}, {"filters": [pro], "yes": [{"type": "exit"}], "no": [{"event_name": "seen"}]}],
+    flow = create_flow(
+        home, [EMAIL, {"duration": DAY}, {"filters": [pro], "yes": [{"type": "exit"}], "no": [{"event_name": "seen"}]}],
         {"event": "cart_add", "data": where},
     )  # fmt: skip
-    before = dumped(home.directory)
-    found = with_all(home, flow)
-    assert dumped(home.directory) == before
-    assert (found.met, found.rehearsed, found.sampled) == (8, 8, False)
-    alone = [
-        ways(rehearsed(home, flow, contact_id=one.id, event={"total": n})) for n, one in enumerate(people) if n > 3
+    before = dump_database(home.directory)
+    result = simulate_bulk(home, flow)
+    assert dump_database(home.directory) == before
+    assert (result.met, result.rehearsed, result.sampled) == (8, 8, False)
+    single_results = [
+        step_outcomes(simulate(home, flow, contact_id=item.id, event={"total": n}))
+        for n, item in enumerate(contacts)
+        if n > 3
     ]
-    split = next(one for one in found.steps if one.type == "split")
+    split = next(item for item in result.steps if item.type == "split")
     assert (split.entered, split.yes, split.no) == (
-        8, sum((3, "yes") in way for way in alone), sum((3, "no") in way for way in alone)
+        8, sum((3, "yes") in steps for steps in single_results), sum((3, "no") in steps for steps in single_results)
     ) == (8, 2, 6)  # fmt: skip
-    assert [(one.path, one.entered, one.sent) for one in found.steps][:2] == [("steps[0]", 8, 8), ("steps[1]", 8, 0)]
-    assert (found.completed, found.exited, found.live, found.reasons) == (6, 2, 0, {"exit_step": 2})
-    assert "8 people met it" in found.text and "Yes 2 (25%)" in found.text
+    assert [(item.path, item.entered, item.sent) for item in result.steps][:2] == [
+        ("steps[0]", 8, 8),
+        ("steps[1]", 8, 0),
+    ]
+    assert (result.completed, result.exited, result.live, result.reasons) == (6, 2, 0, {"exit_step": 2})
+    assert "8 people met it" in result.text and "Yes 2 (25%)" in result.text
 
 
-def test_a_share_of_them_can_be_assumed_to_do_something(home: Home) -> None:
-    """What is assumed of a share happens to about as many, always the same ones, and to the goal's end."""
-    people = [home.contact(f"p{n}@example.org") for n in range(40)]
-    for one in people:
-        flows_home.happen(home, "cart_add", one.id)
-    flow = written(home, [MAIL, {"duration": DAY}, {"filters": [clicked()], "yes": [], "no": [{"type": "exit"}]}],
-                   goal="order_paid")  # fmt: skip
+def test_assumed_events_apply_to_a_share_of_contacts(home: Home) -> None:
+    """An event with a share happens to about that share of contacts, always the same ones, and can reach the goal."""
+    contacts = [home.contact(f"p{n}@example.org") for n in range(40)]
+    for item in contacts:
+        flows_home.record_event(home, "cart_add", item.id)
+    branch = {"filters": [clicked_filter()], "yes": [], "no": [{"type": "exit"}]}
+    flow = create_flow(home, [EMAIL, {"duration": DAY}, branch], goal="order_paid")
     click = {"event": "email_clicked", "after": 60, "share": 0.5}
-    found = with_all(home, flow, events=[click])
-    split = next(one for one in found.steps if one.type == "split")
+    result = simulate_bulk(home, flow, events=[click])
+    split = next(item for item in result.steps if item.type == "split")
     assert 8 <= split.yes <= 32 and split.yes + split.no == 40
-    assert with_all(home, flow, events=[click]).steps == found.steps
-    paid = with_all(home, flow, events=[{"event": "order_paid", "after": 60}])
-    assert paid.completed == 40 and paid.reasons == {"goal": 40}
+    assert simulate_bulk(home, flow, events=[click]).steps == result.steps
+    result_with_goal = simulate_bulk(home, flow, events=[{"event": "order_paid", "after": 60}])
+    assert result_with_goal.completed == 40 and result_with_goal.reasons == {"goal": 40}
 
 
-def test_who_gets_nothing_is_counted_with_the_reason(home: Home) -> None:
-    """Opted out people go on without the message, and the reasons say so."""
+def test_skipped_messages_are_counted_by_reason(home: Home) -> None:
+    """Opted-out and suppressed contacts are counted as skipped, by reason."""
     for n in range(4):
-        flows_home.happen(home, "cart_add", home.contact(f"p{n}@example.org").id)
-    home.leave("p0@example.org")
+        flows_home.record_event(home, "cart_add", home.contact(f"p{n}@example.org").id)
+    home.opt_out("p0@example.org")
     home.suppress("p1@example.org", "hard_bounce")
-    (mail,) = with_all(home, written(home, [MAIL])).steps
-    assert (mail.entered, mail.skipped, mail.sent) == (4, 2, 2)
-    assert mail.reasons == {"unsubscribed": 1, "suppressed_hard_bounce": 1}
+    (email_step,) = simulate_bulk(home, create_flow(home, [EMAIL])).steps
+    assert (email_step.entered, email_step.skipped, email_step.sent) == (4, 2, 2)
+    assert email_step.reasons == {"unsubscribed": 1, "suppressed_hard_bounce": 1}
 
 
-def test_many_are_drawn_and_that_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the bound some are drawn, evenly over all of them."""
+def test_a_bulk_simulation_samples_above_the_limit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above MAX_CONTACTS only a sample is simulated, with a note about it."""
     monkeypatch.setattr(simulation_bulk, "MAX_CONTACTS", 10)
     for n in range(30):
-        flows_home.happen(home, "cart_add", home.contact(f"p{n}@example.org").id)
-    found = with_all(home, written(home, [{"duration": 60}]))
-    assert (found.met, found.rehearsed, found.sampled, found.completed) == (30, 10, True, 10)
-    assert "10 of the 30" in found.notes[-1]
+        flows_home.record_event(home, "cart_add", home.contact(f"p{n}@example.org").id)
+    result = simulate_bulk(home, create_flow(home, [{"duration": 60}]))
+    assert (result.met, result.rehearsed, result.sampled, result.completed) == (30, 10, True, 10)
+    assert "10 of the 30" in result.notes[-1]
 
 
-def test_nobody_met_it_and_nobody_waits_for_another(home: Home) -> None:
-    """A trigger that nobody met is said to be that; while one such rehearsal runs, the next is refused."""
-    flow = written(home, [{"duration": 60}])
-    assert with_all(home, flow).notes == ["Nobody met the trigger in that time."]
-    assert with_all(home, written(home, [{"duration": 60}], {"event": "manual"})).met == 0
+def test_bulk_simulation_without_contacts_or_while_another_runs(home: Home) -> None:
+    """Without contacts there is only a note; while another bulk simulation runs, RateLimitExceeded is raised."""
+    flow = create_flow(home, [{"duration": 60}])
+    assert simulate_bulk(home, flow).notes == ["Nobody met the trigger in that time."]
+    assert simulate_bulk(home, create_flow(home, [{"duration": 60}], {"event": "manual"})).met == 0
     with simulation_bulk._bulk_lock, pytest.raises(RateLimitExceeded):
-        with_all(home, flow)
-    refused: list[str] = []
-    thread = threading.Thread(target=lambda: refused.extend(with_all(home, flow).notes))
+        simulate_bulk(home, flow)
+    notes: list[str] = []
+    thread = threading.Thread(target=lambda: notes.extend(simulate_bulk(home, flow).notes))
     thread.start()
     thread.join()
-    assert refused == ["Nobody met the trigger in that time."]
+    assert notes == ["Nobody met the trigger in that time."]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +107,8 @@ def test_nobody_met_it_and_nobody_waits_for_another(home: Home) -> None:
         ({"events": [{"event": "email_opened", "step": 7}]}, "events[0].step"),
     ],
 )  # fmt: skip
-def test_faults_are_told_at_their_path(home: Home, body: dict[str, object], field: str) -> None:
-    """What cannot be is refused."""
-    with pytest.raises(Invalid) as refused:
-        with_all(home, written(home, [{"duration": 60}]), **body)
-    assert list(refused.value.fields) == [field]
+def test_invalid_bulk_simulations_are_rejected(home: Home, body: dict[str, object], field: str) -> None:
+    """The error is reported at the field's path."""
+    with pytest.raises(Invalid) as error_info:
+        simulate_bulk(home, create_flow(home, [{"duration": 60}]), **body)
+    assert list(error_info.value.fields) == [field]

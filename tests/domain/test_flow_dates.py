@@ -1,4 +1,4 @@
-"""`date_reached`: on the day, at the hour, once, for everybody whose date comes round."""
+"""The event `date_reached`: on the day, at the hour, once for each contact."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -11,14 +11,14 @@ from appliance.flows import date_events, triggers
 from appliance.flows.date_events import DateQuery
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
-from tests.domain.flows_home import live_flow, runs, take_in
+from tests.domain.flows_home import live_flow, process_events, runs
 from tests.domain.home import Home
 
 ZONE = ZoneInfo("America/New_York")
 
 
 @pytest.mark.parametrize(
-    ("value", "day", "yearly", "comes"),
+    ("value", "day", "yearly", "expected"),
     [
         ("1990-05-12", "2026-05-12", True, True),
         ("1990-05-12", "2026-05-12", False, False),
@@ -42,159 +42,161 @@ ZONE = ZoneInfo("America/New_York")
         (None, "2026-05-12", True, False),
     ],
 )
-def test_a_date_comes_round_on_its_day(value: Any, day: str, yearly: bool, comes: bool) -> None:
-    """From the date itself on, with or without a year, in the account's time zone; the 29th may be the 28th."""
-    assert date_events.falls_on(value, DateQuery(date.fromisoformat(day), yearly, ZONE)) is comes
+def test_falls_on(value: Any, day: str, yearly: bool, expected: bool) -> None:
+    """A date falls on a day, once or yearly, in the account's time zone; 29 February may fall on the 28th."""
+    assert date_events.falls_on(value, DateQuery(date.fromisoformat(day), yearly, ZONE)) is expected
 
 
-def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
-    """The condition in SQL never leaves out anybody whose date comes round, whatever form it is in."""
+def test_the_sql_condition_misses_no_candidate(home: Home) -> None:
+    """The SQL condition selects at least all values that fall on the day."""
     values = ["1990-05-12", "--05-12", "05-12", "1992-02-29", "1992-03-01", "2026-05-13T02:00:00Z", "1999-12-31",
               "2000-01-01T03:00:00+00:00"]  # fmt: skip
     for value in values:
         home.upsert(data={"day": value})
-    where = triggers.find_date_source("day")
-    assert where is not None
+    source = triggers.find_date_source("day")
+    assert source is not None
     for number in range(800):
         for yearly in (True, False):
-            wanted = DateQuery(date(2026, 1, 1) + timedelta(days=number), yearly, ZONE)
-            if not any(date_events.falls_on(value, wanted) for value in values):
+            query = DateQuery(date(2026, 1, 1) + timedelta(days=number), yearly, ZONE)
+            if not any(date_events.falls_on(value, query) for value in values):
                 continue
             binder = date_events.Binder("d", date_events.triggers.get_condition_scope(home.account_id))
-            sql = f"SELECT {where.sql} FROM contact c WHERE {date_events.compile_candidates(where, wanted, binder)}"
-            found = {row[0] for row in rows(sql, binder.values)}
-            assert {value for value in values if date_events.falls_on(value, wanted)} <= found
+            sql = f"SELECT {source.sql} FROM contact c WHERE {date_events.compile_candidates(source, query, binder)}"
+            candidates = {row[0] for row in rows(sql, binder.values)}
+            assert {value for value in values if date_events.falls_on(value, query)} <= candidates
 
 
-def look() -> None:
-    """Look at whatever days have come, and at what that means."""
+def check_dates_and_process_events() -> None:
+    """Check all due dates, and process the events."""
     while date_events.check_dates():
         pass
-    take_in()
+    process_events()
 
 
-def at(home: Home, text: str) -> None:
-    """Let it be a moment (UTC), which is never before the one it was."""
-    home.advance(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() - clock.now())
+def set_time(home: Home, moment: str) -> None:
+    """Advance the clock to a UTC time."""
+    home.advance(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() - clock.now())
 
 
 @pytest.fixture
-def born(home: Home) -> dict[str, int]:
-    """Two people of one birthday and one of another; it is the evening before, and the account is in New York."""
+def contact_ids(home: Home) -> dict[str, int]:
+    """Return three contacts by name, two with the same birthday, on the evening before it in New York."""
     transactions.write(run, "UPDATE account SET time_zone = 'America/New_York'")
-    at(home, "2027-05-12T02:00:00")
+    set_time(home, "2027-05-12T02:00:00")
     return {
         name: home.contact(f"{name}@example.org", data={"birthday": day}).id
         for name, day in (("anna", "1990-05-12"), ("ben", "2001-05-12"), ("cleo", "1990-05-19"))
     }
 
 
-def test_everybody_enters_on_the_day_at_the_hour_once(home: Home, born: dict[str, int]) -> None:
-    """Not before the hour, and not again whatever the clock does; the event says which date came round."""
+def test_contacts_enter_once_on_the_day_at_the_hour(home: Home, contact_ids: dict[str, int]) -> None:
+    """Contacts enter at the hour, and only once if the clock is set back; the event has the date."""
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "10:30"}})
-    look()
-    at(home, "2027-05-12T14:29:59")
+    check_dates_and_process_events()
+    set_time(home, "2027-05-12T14:29:59")
     assert not date_events.is_date_check_due()
-    look()
+    check_dates_and_process_events()
     assert runs(flow) == []
-    at(home, "2027-05-12T14:30:00")
+    set_time(home, "2027-05-12T14:30:00")
     assert date_events.is_date_check_due()
-    look()
+    check_dates_and_process_events()
     home.advance(-7200)
-    look()
+    check_dates_and_process_events()
     home.advance(9000)
-    look()
-    assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
+    check_dates_and_process_events()
+    assert [row[0] for row in runs(flow)] == [contact_ids["anna"], contact_ids["ben"]]
     assert scalar("SELECT event_data FROM run LIMIT 1") == (
         f'{{"flow_id":{flow},"path":"birthday","date":"1990-05-12","day":"2027-05-12"}}'
     )
     transactions.write(run, "UPDATE run SET status = 'completed'")
-    at(home, "2028-05-12T14:30:00")
-    look()
-    assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]] * 2
+    set_time(home, "2028-05-12T14:30:00")
+    check_dates_and_process_events()
+    assert [row[0] for row in runs(flow)] == [contact_ids["anna"], contact_ids["ben"]] * 2
 
 
-def test_a_clock_that_ran_ahead_by_years_stops_no_flow(home: Home, born: dict[str, int]) -> None:
-    """A machine that came up with a wrong date looks at the days that come, once its clock is right."""
+def test_dates_are_checked_after_a_clock_was_years_ahead(home: Home, contact_ids: dict[str, int]) -> None:
+    """After a wrong clock is corrected, coming days are checked again."""
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "10:30"}})
-    look()
+    check_dates_and_process_events()
     home.advance(10 * 366 * 86_400)
-    look()
+    check_dates_and_process_events()
     home.advance(-10 * 366 * 86_400)
-    look()
+    check_dates_and_process_events()
     assert not date_events.is_date_check_due()
-    at(home, "2027-05-12T14:30:00")
-    look()
-    assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
+    set_time(home, "2027-05-12T14:30:00")
+    check_dates_and_process_events()
+    assert [row[0] for row in runs(flow)] == [contact_ids["anna"], contact_ids["ben"]]
 
 
-def test_a_flow_of_today_begins_only_before_its_hour(home: Home, born: dict[str, int]) -> None:
-    """Going live after the hour begins with tomorrow, and days of a pause are not made up for."""
-    at(home, "2027-05-12T15:00:00")
-    late = live_flow(home, {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "10:30"}})
-    soon = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "11:30"}})
-    look()
-    at(home, "2027-05-12T15:30:00")
-    look()
-    assert (runs(late), len(runs(soon))) == ([], 2)
+def test_a_flow_activated_after_the_hour_starts_tomorrow(home: Home, contact_ids: dict[str, int]) -> None:
+    """A flow activated after its hour skips today; one activated before it does not."""
+    set_time(home, "2027-05-12T15:00:00")
+    late_flow = live_flow(
+        home, {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "10:30"}}
+    )
+    early_flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "11:30"}})
+    check_dates_and_process_events()
+    set_time(home, "2027-05-12T15:30:00")
+    check_dates_and_process_events()
+    assert (runs(late_flow), len(runs(early_flow))) == ([], 2)
 
 
-def test_days_before_and_after_a_date(home: Home, born: dict[str, int]) -> None:
-    """Seven days before the one is the day of the other."""
+def test_offset_days(home: Home, contact_ids: dict[str, int]) -> None:
+    """With an offset of -7 a contact enters seven days before the date."""
     flow = live_flow(
         home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "offset_days": -7, "at": "00:00"}}
     )
-    look()
-    at(home, "2027-05-12T04:00:00")
-    look()
-    assert [row[0] for row in runs(flow)] == [born["cleo"]]
+    check_dates_and_process_events()
+    set_time(home, "2027-05-12T04:00:00")
+    check_dates_and_process_events()
+    assert [row[0] for row in runs(flow)] == [contact_ids["cleo"]]
 
 
-def test_a_late_start_makes_up_for_hours_and_not_for_days(home: Home, born: dict[str, int]) -> None:
-    """What was missed by more than the setting says is over; what was begun is finished, however late."""
+def test_missed_dates_are_caught_up_for_hours_only(home: Home, contact_ids: dict[str, int]) -> None:
+    """A check that is days late finishes what it had begun, but starts no missed day."""
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True}})
-    look()
-    before, date_events._DATE_BATCH_SIZE = date_events._DATE_BATCH_SIZE, 1
+    check_dates_and_process_events()
+    batch_size, date_events._DATE_BATCH_SIZE = date_events._DATE_BATCH_SIZE, 1
     try:
-        at(home, "2027-05-12T18:00:00")
+        set_time(home, "2027-05-12T18:00:00")
         assert date_events.check_dates()
-        at(home, "2027-05-15T18:00:00")
-        look()
+        set_time(home, "2027-05-15T18:00:00")
+        check_dates_and_process_events()
     finally:
-        date_events._DATE_BATCH_SIZE = before
-    assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
-    at(home, "2027-05-19T22:00:01")
-    look()
+        date_events._DATE_BATCH_SIZE = batch_size
+    assert [row[0] for row in runs(flow)] == [contact_ids["anna"], contact_ids["ben"]]
+    set_time(home, "2027-05-19T22:00:01")
+    check_dates_and_process_events()
     assert len(runs(flow)) == 2
 
 
-def test_only_people_of_the_list_and_the_segment_are_told_of(home: Home, born: dict[str, int]) -> None:
-    """Whoever cannot enter gets no event; our own dates come round from the next year on."""
-    club = home.list_of(born["ben"], name="club").id
-    flow = live_flow(home, {"event": "date_reached", "contact_list_id": club,
+def test_only_contacts_of_the_list_get_the_event(home: Home, contact_ids: dict[str, int]) -> None:
+    """Contacts outside the trigger's list get no event; `contact_created_at` is reached from the next year on."""
+    list_id = home.list_of(contact_ids["ben"], name="club").id
+    flow = live_flow(home, {"event": "date_reached", "contact_list_id": list_id,
                             "data": {"path": "birthday", "yearly": True}})  # fmt: skip
-    added = live_flow(home, {"event": "date_reached", "data": {"path": "contact_created_at", "yearly": True}})
-    look()
-    at(home, "2027-05-12T13:00:00")
-    look()
-    assert [row[0] for row in runs(flow)] == [born["ben"]]
+    created_flow = live_flow(home, {"event": "date_reached", "data": {"path": "contact_created_at", "yearly": True}})
+    check_dates_and_process_events()
+    set_time(home, "2027-05-12T13:00:00")
+    check_dates_and_process_events()
+    assert [row[0] for row in runs(flow)] == [contact_ids["ben"]]
     assert scalar("SELECT count(*) FROM event WHERE event = 'date_reached'") == 1
-    assert runs(added) == []
-    at(home, "2028-05-11T13:00:00")
-    look()
-    assert len(runs(added)) == 3
+    assert runs(created_flow) == []
+    set_time(home, "2028-05-11T13:00:00")
+    check_dates_and_process_events()
+    assert len(runs(created_flow)) == 3
 
 
-def test_dates_that_cannot_be_looked_at_stop_no_other(home: Home, born: dict[str, int]) -> None:
-    """A trigger that is broken is tried again in a minute; those beside it have their day."""
-    said = {"event": "date_reached", "data": {"path": "birthday", "yearly": True}}
-    broken, whole = live_flow(home, said), live_flow(home, said)
-    look()
+def test_a_broken_trigger_does_not_stop_others(home: Home, contact_ids: dict[str, int]) -> None:
+    """A trigger that cannot be evaluated starts nothing; other flows start as usual."""
+    trigger = {"event": "date_reached", "data": {"path": "birthday", "yearly": True}}
+    broken_flow, other_flow = live_flow(home, trigger), live_flow(home, trigger)
+    check_dates_and_process_events()
     transactions.write(
-        run, "UPDATE trigger SET data = json_set(data, '$.offset_days', 1e9) WHERE flow_id = ?", (broken,)
+        run, "UPDATE trigger SET data = json_set(data, '$.offset_days', 1e9) WHERE flow_id = ?", (broken_flow,)
     )
-    look()
-    at(home, "2027-05-12T13:00:00")
-    look()
-    assert (runs(broken), len(runs(whole))) == ([], 2)
+    check_dates_and_process_events()
+    set_time(home, "2027-05-12T13:00:00")
+    check_dates_and_process_events()
+    assert (runs(broken_flow), len(runs(other_flow))) == ([], 2)
     date_events._date_retry_at.clear()

@@ -1,4 +1,4 @@
-"""What the doctor says of flows: nothing while the books hold, and of each kind of damage where it is."""
+"""The doctor's checks of flows: correct counters are ok, and each kind of damage is reported."""
 
 from pathlib import Path
 
@@ -16,22 +16,22 @@ from tests.domain.home import Home
 STEPS = [{"id": 1, "type": "wait", "duration": 60}]
 
 
-def flow_with_people(home: Home) -> Flow:
-    """Make a flow with somebody inside, somebody who left, a test and an ignored trigger."""
-    flow = flow_rows.flow(home, steps=STEPS)
+def create_flow_with_runs(home: Home) -> Flow:
+    """Create a flow with a live run, an exited run and a test run."""
+    flow = flow_rows.insert_flow(home, steps=STEPS)
     transactions.write(versions.write_plan, flow.id, 1, versions.compile_steps(STEPS), {})
-    one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
-    flow_rows.run(home, flow, one)
-    left = flow_rows.run(home, flow, two)
-    transactions.write(run_ends.end_runs, [left.id], "exited", "taken_out", 5)
-    test = flow_rows.run(home, flow, two, test=True)
-    transactions.write(run_ends.end_runs, [test.id], "completed", None, 5)
+    first_id, second_id = home.contact("one@example.org").id, home.contact("two@example.org").id
+    flow_rows.insert_run(home, flow, first_id)
+    exited_run = flow_rows.insert_run(home, flow, second_id)
+    transactions.write(run_ends.end_runs, [exited_run.id], "exited", "taken_out", 5)
+    test_run = flow_rows.insert_run(home, flow, second_id, test=True)
+    transactions.write(run_ends.end_runs, [test_run.id], "completed", None, 5)
     return flow
 
 
-def said(home: Home) -> list[str]:
-    """Return what the books say of flows, with its level."""
-    return [f"{line.level}: {line.words}" for line in accounts.check_flow_counts(home.directory, None)]
+def flow_findings(home: Home) -> list[str]:
+    """Return level and text of the findings about flow counters."""
+    return [f"{finding.level}: {finding.words}" for finding in accounts.check_flow_counts(home.directory, None)]
 
 
 DAMAGE = {
@@ -45,45 +45,45 @@ DAMAGE = {
 }
 
 
-def test_books_that_hold(home: Home) -> None:
-    """Tests and ignored triggers are counted nowhere."""
-    flow_with_people(home)
-    assert said(home) == ["ok: the counters of 1 flow are correct"]
+def test_correct_counters_are_ok(home: Home) -> None:
+    """Test runs are not counted; the doctor can check one account only."""
+    create_flow_with_runs(home)
+    assert flow_findings(home) == ["ok: the counters of 1 flow are correct"]
     assert next(accounts.check_flow_counts(home.directory, 99)).words == "the counters of 0 flows are correct"
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_each_damage_is_named(damage: str, home: Home) -> None:
-    """With the flow that has it, and how many."""
-    flow_with_people(home)
+def test_each_inconsistency_is_reported(damage: str, home: Home) -> None:
+    """Each damage is reported with its flow and number."""
+    create_flow_with_runs(home)
     transactions.write(execute, damage)
-    assert said(home) == [DAMAGE[damage]]
+    assert flow_findings(home) == [DAMAGE[damage]]
 
 
-def test_who_does_not_move_is_seen_while_the_service_runs(home: Home) -> None:
-    """Runs that were due long ago, and events that nobody looked at; without a service nobody is expected to."""
-    flow_with_people(home)
+def test_stuck_runs_are_reported_while_the_service_runs(home: Home) -> None:
+    """Overdue runs and unprocessed events are warned of if the service runs and the flow is active."""
+    create_flow_with_runs(home)
     transactions.write(execute, "UPDATE run SET due_at = 5, updated_at = 5")
     transactions.write(execute, "INSERT INTO cursor (name, event_id) VALUES ('flows', 1)")
     home.advance(3600)
 
-    def warned(directory: Path) -> list[str]:
-        lines = [*accounts.check_flow_runs(directory, None), *accounts.check_event_cursors(directory)]
-        return [line.words.partition(" for ")[0] for line in lines if line.level == "warn"]
+    def warnings(directory: Path) -> list[str]:
+        findings = [*accounts.check_flow_runs(directory, None), *accounts.check_event_cursors(directory)]
+        return [finding.words.partition(" for ")[0] for finding in findings if finding.level == "warn"]
 
-    assert warned(home.directory) == []
+    assert warnings(home.directory) == []
     with data_dir.lock(home.directory):
-        first, second = warned(home.directory)
+        first, second = warnings(home.directory)
         assert first == "flow 1: 1 runs have been due"
         assert second.startswith("flows has not processed ")
         transactions.write(execute, "UPDATE flow SET status = 'paused'")
         transactions.write(execute, "UPDATE cursor SET event_id = (SELECT max(id) FROM event)")
-        assert warned(home.directory) == []
+        assert warnings(home.directory) == []
 
 
-def test_a_cursor_before_its_log_is_damage(home: Home) -> None:
-    """A log that ends before what was read was put back from an older day."""
-    flow_with_people(home)
+def test_a_cursor_beyond_the_event_log_fails(home: Home) -> None:
+    """A cursor beyond the last event, as after a restore of an older database, is reported."""
+    create_flow_with_runs(home)
     transactions.write(execute, "INSERT INTO cursor (name, event_id) VALUES ('flows', 1000)")
-    (line,) = accounts.check_event_cursors(home.directory)
-    assert line.level == "fail" and line.words.startswith("flows is at event 1000")
+    (finding,) = accounts.check_event_cursors(home.directory)
+    assert finding.level == "fail" and finding.words.startswith("flows is at event 1000")

@@ -1,4 +1,4 @@
-"""What changes between reading an event and doing what it means: people become others', flows begin anew."""
+"""Changes between reading an event and applying its effects: merged contacts, changed goals and triggers."""
 
 import pytest
 
@@ -7,61 +7,61 @@ from appliance.audience.contacts import removal
 from appliance.flows import enrollment, triggers
 from appliance.storage import transactions
 from appliance.storage.database import run
-from tests.domain.flows_home import happen, live_flow, runs, take_in
+from tests.domain.flows_home import live_flow, process_events, record_event, runs
 from tests.domain.home import Home
 
 
 @pytest.fixture
-def people(home: Home) -> list[int]:
-    """Two people."""
+def contact_ids(home: Home) -> list[int]:
+    """Return the ids of two contacts."""
     return [home.contact(f"{name}@example.org").id for name in ("anna", "ben")]
 
 
-def test_who_is_merged_while_their_events_are_looked_at_enters(home: Home, people: list[int]) -> None:
-    """Between reading an event and doing what it means its person may be merged: it is the other's, start and goal."""
+def test_a_merge_during_processing_moves_the_effects(home: Home, contact_ids: list[int]) -> None:
+    """If the contact is merged meanwhile, the surviving contact starts the run and reaches the goal."""
     flow = live_flow(home, {"event": "order_paid"})
-    bought = live_flow(home, {"event": "started"}, goal="order_paid")
-    happen(home, "started", people[1])
-    take_in()
-    event = happen(home, "order_paid", people[1])
-    began, flows, goals = enrollment.get_cursor(), enrollment._load_live_flows(), enrollment._load_goals()
-    acts = list(enrollment._list_effects(enrollment._fetch_events(began, event, {"order_paid"}), flows, goals))
-    transactions.write(removal.merge, home.account_id, people[0], people[1], Evidence("api"))
-    assert transactions.write(enrollment._apply_batch, began, event, acts)
-    assert runs(flow) == [(people[0], "live", None)]
-    assert runs(bought) == [(people[0], "completed", "goal")]
+    goal_flow = live_flow(home, {"event": "started"}, goal="order_paid")
+    record_event(home, "started", contact_ids[1])
+    process_events()
+    event = record_event(home, "order_paid", contact_ids[1])
+    cursor, flows, goals = enrollment.get_cursor(), enrollment._load_live_flows(), enrollment._load_goals()
+    effects = list(enrollment._list_effects(enrollment._fetch_events(cursor, event, {"order_paid"}), flows, goals))
+    transactions.write(removal.merge, home.account_id, contact_ids[0], contact_ids[1], Evidence("api"))
+    assert transactions.write(enrollment._apply_batch, cursor, event, effects)
+    assert runs(flow) == [(contact_ids[0], "live", None)]
+    assert runs(goal_flow) == [(contact_ids[0], "completed", "goal")]
 
 
-def test_a_goal_that_was_changed_meanwhile_ends_nobody(home: Home, people: list[int]) -> None:
-    """Between reading an event and doing what it means somebody may have chosen another goal, or none."""
+def test_a_goal_removed_during_processing_ends_no_run(home: Home, contact_ids: list[int]) -> None:
+    """If the flow's goal is removed meanwhile, the run stays live."""
     flow = live_flow(home, {"event": "started"}, goal="order_paid")
-    happen(home, "started", people[0])
-    take_in()
-    event = happen(home, "order_paid", people[0])
-    began = enrollment.get_cursor()
-    acts = list(
+    record_event(home, "started", contact_ids[0])
+    process_events()
+    event = record_event(home, "order_paid", contact_ids[0])
+    cursor = enrollment.get_cursor()
+    effects = list(
         enrollment._list_effects(
-            enrollment._fetch_events(began, event, {"order_paid"}),
+            enrollment._fetch_events(cursor, event, {"order_paid"}),
             enrollment._load_live_flows(),
             enrollment._load_goals(),
         )
     )
     transactions.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
-    assert acts and transactions.write(enrollment._apply_batch, began, event, acts)
-    assert runs(flow) == [(people[0], "live", None)]
+    assert effects and transactions.write(enrollment._apply_batch, cursor, event, effects)
+    assert runs(flow) == [(contact_ids[0], "live", None)]
 
 
-def test_a_trigger_that_was_changed_meanwhile_lets_nobody_in(home: Home, people: list[int]) -> None:
-    """Between reading an event and doing what it means the flow may have begun anew, with another trigger."""
+def test_a_trigger_changed_during_processing_starts_no_run(home: Home, contact_ids: list[int]) -> None:
+    """If the flow's trigger changes meanwhile, the old event starts no run."""
     flow = live_flow(home, {"event": "order_paid"})
-    event = happen(home, "order_paid", people[0])
-    began = enrollment.get_cursor()
-    acts = list(
+    event = record_event(home, "order_paid", contact_ids[0])
+    cursor = enrollment.get_cursor()
+    effects = list(
         enrollment._list_effects(
-            enrollment._fetch_events(began, event, {"order_paid"}), enrollment._load_live_flows(), []
+            enrollment._fetch_events(cursor, event, {"order_paid"}), enrollment._load_live_flows(), []
         )
     )
     transactions.write(run, "UPDATE trigger SET event = 'checkout' WHERE flow_id = ?", (flow,))
     transactions.write(triggers.restart_listening, flow)
-    assert acts and transactions.write(enrollment._apply_batch, began, event, acts)
+    assert effects and transactions.write(enrollment._apply_batch, cursor, event, effects)
     assert runs(flow) == []

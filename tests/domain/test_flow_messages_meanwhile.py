@@ -1,4 +1,4 @@
-"""Messages of flows whose person, or whose flow, became another while they waited or were in hand."""
+"""Messages of flows whose contact or flow changes while they are queued or being sent."""
 
 from typing import Any
 
@@ -14,56 +14,56 @@ from appliance.sending.messages.ledger import Outcome
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Flow
-from tests.domain.home import Home, turn
-from tests.domain.test_flow_messages import flow_of, mail
-from tests.domain.test_flow_run import enter, until_still
+from tests.domain.home import Home, record_and_claim
+from tests.domain.test_flow_messages import create_email_flow, create_flow_with_messages
+from tests.domain.test_flow_run import advance_until_idle, start_runs
 
 
-def test_what_somebody_asked_for_goes_to_nobody_else(home: Home) -> None:
-    """A transactional message that waited while its person gave up the address never reaches who has it by then."""
-    flow = mail(home, transactional=True)
+def test_a_message_does_not_follow_an_address_to_its_new_owner(home: Home) -> None:
+    """A transactional message whose contact gave up the address is skipped, not sent to its new owner."""
+    flow = create_email_flow(home, transactional=True)
     ann, bob = home.contact("old@acme.test").id, home.contact("bob@acme.test").id
-    enter(home, flow, ann, bob)
-    until_still()
+    start_runs(home, flow, ann, bob)
+    advance_until_idle()
     home.patch(ann, email="new@acme.test")
     home.contact("old@acme.test", first_name="Somebody else")
-    claim = turn(None, want=True)
+    claim = record_and_claim(None, want=True)
     assert claim is not None and claim.recipient == "bob@acme.test"
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "no_channel"), ("sending", None)]
 
 
-@pytest.mark.parametrize("how", ["UPDATE flow SET deleted_at = 1", "UPDATE run SET exit_reason = 'taken_out'"])
-def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, how: str) -> None:
-    """A message that a server put off while its run was ended by a person is cancelled; others wait for their time."""
-    flow = mail(home)
-    enter(home, flow, home.contact("ann@acme.test").id)
-    until_still()
-    claim = turn(None, want=True)
+@pytest.mark.parametrize("change", ["UPDATE flow SET deleted_at = 1", "UPDATE run SET exit_reason = 'taken_out'"])
+def test_no_retry_after_a_run_is_removed(home: Home, change: str) -> None:
+    """A deferred message is cancelled if its flow was deleted or its contact taken out meanwhile."""
+    flow = create_email_flow(home)
+    start_runs(home, flow, home.contact("ann@acme.test").id)
+    advance_until_idle()
+    claim = record_and_claim(None, want=True)
     assert claim is not None
-    transactions.write(run, how)
-    turn(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
+    transactions.write(run, change)
+    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
 
 
-def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
-    """What the way that ends was to send is cancelled, be it in hand; what somebody asked for still goes."""
+def test_a_merge_cancels_marketing_of_the_ended_run(home: Home) -> None:
+    """Marketing messages of ended runs are cancelled, also while being sent; transactional ones stay queued."""
     steps: list[dict[str, Any]] = [
         {"id": 1, "type": "email"}, {"id": 2, "type": "email", "transactional": True},
         {"id": 3, "type": "wait", "duration": 60},
     ]  # fmt: skip
-    flow = flow_of(home, steps)
-    stays, goes = home.contact("one@acme.test").id, home.contact("two@acme.test").id
-    for person in (goes, stays):
-        enter(home, flow, person)
-        until_still()
-    in_hand = turn(None, want=True)
-    assert in_hand is not None and in_hand.contact_id == goes
-    third = home.contact("three@acme.test").id
-    enter(home, flow, third)
-    until_still()
-    transactions.write(removal.merge, home.account_id, stays, goes, Evidence("api"))
-    transactions.write(removal.merge, home.account_id, stays, third, Evidence("api"))
-    turn(Outcome(in_hand, Deferred("full", 452, "4.2.2")), want=False)
+    flow = create_flow_with_messages(home, steps)
+    survivor_id, merged_id = home.contact("one@acme.test").id, home.contact("two@acme.test").id
+    for contact_id in (merged_id, survivor_id):
+        start_runs(home, flow, contact_id)
+        advance_until_idle()
+    claim = record_and_claim(None, want=True)
+    assert claim is not None and claim.contact_id == merged_id
+    third_id = home.contact("three@acme.test").id
+    start_runs(home, flow, third_id)
+    advance_until_idle()
+    transactions.write(removal.merge, home.account_id, survivor_id, merged_id, Evidence("api"))
+    transactions.write(removal.merge, home.account_id, survivor_id, third_id, Evidence("api"))
+    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT recipient, transactional, status FROM message") == [
         ("two@acme.test", 0, "cancelled"), ("two@acme.test", 1, "queued"),
         ("one@acme.test", 0, "queued"), ("one@acme.test", 1, "queued"),
@@ -71,39 +71,39 @@ def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
     ]  # fmt: skip
 
 
-def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: Home) -> None:
-    """Also where its person had gone through already: it would leave when the flow goes live again, some day."""
-    flow = mail(home)
-    enter(home, flow, home.contact("ann@acme.test").id)
-    until_still()
-    claim = turn(None, want=True)
+def test_no_retry_after_a_flow_is_archived(home: Home) -> None:
+    """A deferred message of an archived flow is cancelled, also if its run was already completed."""
+    flow = create_email_flow(home)
+    start_runs(home, flow, home.contact("ann@acme.test").id)
+    advance_until_idle()
+    claim = record_and_claim(None, want=True)
     assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
     transactions.write(lambda: Flow.update(status="archived", pending_end="flow_archived").execute())
     while lifecycle.settle_messages():
         pass
-    turn(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
+    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
     assert lifecycle.is_settling_due() and lifecycle.settle_messages() and not lifecycle.settle_messages()
     assert rows("SELECT pending_end FROM flow") == [(None,)]
 
 
-def test_nothing_that_waits_leaves_once_the_goal_is_reached(home: Home) -> None:
-    """Marketing that waits, or comes back from a server, is cancelled; what somebody asked for still goes."""
+def test_reaching_the_goal_cancels_marketing_messages(home: Home) -> None:
+    """Queued and deferred marketing messages are cancelled; transactional ones stay queued."""
     steps: list[dict[str, Any]] = [
         {"id": 1, "type": "email"}, {"id": 2, "type": "email"}, {"id": 3, "type": "email", "transactional": True},
         {"id": 4, "type": "wait", "duration": 60},
     ]  # fmt: skip
-    flow = flow_of(home, steps)
+    flow = create_flow_with_messages(home, steps)
     transactions.write(run, "UPDATE flow SET goal = 'order_paid'")
     ann = home.contact("ann@acme.test").id
-    enter(home, flow, ann)
-    until_still()
-    in_hand = turn(None, want=True)
-    assert in_hand is not None
+    start_runs(home, flow, ann)
+    advance_until_idle()
+    claim = record_and_claim(None, want=True)
+    assert claim is not None
     transactions.write(log.record, NewEvent(home.account_id, "order_paid", ann))
     while enrollment.process_events():
         pass
-    turn(Outcome(in_hand, Deferred("full", 452, "4.2.2")), want=False)
+    record_and_claim(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, exit_reason FROM run") == [("completed", "goal")]
     assert rows("SELECT step_id, status FROM message ORDER BY step_id") == [
         (1, "cancelled"), (2, "cancelled"), (3, "queued")

@@ -1,4 +1,4 @@
-"""A flow that is changed step by step: at once where it was never live, beside what is live where it was."""
+"""Editing a flow step by step: at once in a draft, beside the live version in an active flow."""
 
 from typing import Any
 
@@ -29,24 +29,24 @@ from appliance.flows.triggers import TriggerSpec
 from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Flow, Step, Template, TemplateRevision
-from tests.domain.flows_home import happen
+from tests.domain.flows_home import record_event
 from tests.domain.home import Home
-from tests.domain.test_flow_run import enter
+from tests.domain.test_flow_run import start_runs
 
 TABLES = ("run", "message", "event", "contact", "template", "step_visit")
-LETTER = {"subject": "One", "body": "<p>Hello</p>"}
+EMAIL = {"subject": "One", "body": "<p>Hello</p>"}
 BRANCH = {"filters": [{"name": "contact_first_name", "predicate": "eq", "value": "Ana"}]}
 
 
 @pytest.fixture
 def ana(home: Home) -> Actor:
-    """Somebody who is signed in and may approve."""
-    made = transactions.write(users.create, home.account_id, NewUser("ana@example.org", "Ana", "a hash"))
-    return Actor(can_approve=True, user_id=made.id)
+    """Return the actor of a user who may approve."""
+    user = transactions.write(users.create, home.account_id, NewUser("ana@example.org", "Ana", "a hash"))
+    return Actor(can_approve=True, user_id=user.id)
 
 
-def make(home: Home, *steps: dict[str, Any], status: str = "draft", event: str = "order_paid") -> int:
-    """Make a flow as a request does, and answer its id."""
+def create_flow(home: Home, *steps: dict[str, Any], status: str = "draft", event: str = "order_paid") -> int:
+    """Create a flow as the API does, and return its id."""
     request = validation.read(FlowCreate, {"trigger": {"event": event}, "status": status, "steps": list(steps)})
     flow = transactions.write(
         store.create, home.account_id, request, store.parse_request(home.account_id, request), Actor()
@@ -54,76 +54,80 @@ def make(home: Home, *steps: dict[str, Any], status: str = "draft", event: str =
     return int(flow.id)
 
 
-def ways(home: Home, flow_id: int) -> list[Any]:
-    """Return the kinds of the steps as they are being changed."""
+def draft_step_types(home: Home, flow_id: int) -> list[Any]:
+    """Return the types of the draft's steps, nested for branches."""
 
     def kinds(steps: list[Any]) -> list[Any]:
-        return [[one["type"], kinds(one["yes"]), kinds(one["no"])] if "yes" in one else one["type"] for one in steps]
+        return [
+            [step["type"], kinds(step["yes"]), kinds(step["no"])] if "yes" in step else step["type"] for step in steps
+        ]
 
     return kinds(drafts.load_draft(home.account_id, flow_id).steps)
 
 
-def add(home: Home, flow_id: int, where: str, kind: str, raw: dict[str, Any], by: Actor) -> int:
-    """Put a step in."""
-    spot = document.parse_position(where)
-    assert spot is not None
-    return int(transactions.write(drafts.add_step, home.account_id, flow_id, spot, kind, raw, by))
+def add_step(home: Home, flow_id: int, position_text: str, kind: str, raw: dict[str, Any], actor: Actor) -> int:
+    """Add a step to the draft and return its id."""
+    position = document.parse_position(position_text)
+    assert position is not None
+    return int(transactions.write(drafts.add_step, home.account_id, flow_id, position, kind, raw, actor))
 
 
-def test_a_draft_grows_step_by_step(home: Home, ana: Actor) -> None:
-    """Steps stand where they were put, with words of their own, and nothing waits to be published."""
-    flow = make(home)
-    letter = add(home, flow, "start", "email", {}, ana)
-    branch = add(home, flow, f"after-{letter}", "split", BRANCH, ana)
-    add(home, flow, f"no-{branch}", "wait", {"duration": 60}, ana)
-    transactions.write(drafts.change_step, home.account_id, flow, letter, {"subject": "Hi", "transactional": None}, ana)
-    copy = transactions.write(drafts.duplicate_step, home.account_id, flow, letter, ana)
-    transactions.write(drafts.move_step, home.account_id, flow, copy, Position("yes", branch), ana)
-    drawn = drafts.load_draft(home.account_id, flow)
-    assert ways(home, flow) == ["email", ["split", ["email"], ["wait"]]]
-    assert not drawn.is_changed and not drawn.is_separate
-    said = [row.subject for row in Template.select().where(Template.flow == flow).order_by(Template.action_id)]
-    assert said == ["Hi", "Hi"]
-    assert store.get(home.account_id, flow).steps == drawn.steps
+def test_steps_are_added_changed_copied_and_moved(home: Home, ana: Actor) -> None:
+    """In a flow that was never live edits apply at once; a copied email has its own template."""
+    flow = create_flow(home)
+    email_id = add_step(home, flow, "start", "email", {}, ana)
+    branch_id = add_step(home, flow, f"after-{email_id}", "split", BRANCH, ana)
+    add_step(home, flow, f"no-{branch_id}", "wait", {"duration": 60}, ana)
+    transactions.write(
+        drafts.change_step, home.account_id, flow, email_id, {"subject": "Hi", "transactional": None}, ana
+    )
+    copy_id = transactions.write(drafts.duplicate_step, home.account_id, flow, email_id, ana)
+    transactions.write(drafts.move_step, home.account_id, flow, copy_id, Position("yes", branch_id), ana)
+    draft = drafts.load_draft(home.account_id, flow)
+    assert draft_step_types(home, flow) == ["email", ["split", ["email"], ["wait"]]]
+    assert not draft.is_changed and not draft.is_separate
+    subjects = [row.subject for row in Template.select().where(Template.flow == flow).order_by(Template.action_id)]
+    assert subjects == ["Hi", "Hi"]
+    assert store.get(home.account_id, flow).steps == draft.steps
 
 
-def test_what_was_removed_comes_back_with_its_words(home: Home, ana: Actor) -> None:
-    """Taking a step out with its branches can be undone."""
-    flow = make(home, LETTER, {"duration": 60})
+def test_a_deleted_step_can_be_restored_with_its_template(home: Home, ana: Actor) -> None:
+    """Undo restores the step and its template."""
+    flow = create_flow(home, EMAIL, {"duration": 60})
     before = transactions.write(drafts.delete_step, home.account_id, flow, 1, ana)
-    assert ways(home, flow) == ["wait"] and not store.get(home.account_id, flow).templates
+    assert draft_step_types(home, flow) == ["wait"] and not store.get(home.account_id, flow).templates
     transactions.write(drafts.restore_steps, home.account_id, flow, before, ana)
-    assert ways(home, flow) == ["email", "wait"]
+    assert draft_step_types(home, flow) == ["email", "wait"]
     assert [row.subject for row in store.get(home.account_id, flow).templates] == ["One"]
 
 
-def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: Actor) -> None:
-    """Steps, words, start and goal are as they were for everybody else; then all of them change at once."""
-    flow = make(home, LETTER, {"duration": 60}, status="active")
-    shown = store.get(home.account_id, flow)
-    version = shown.version
+def test_changes_of_a_live_flow_wait_for_publishing(home: Home, ana: Actor) -> None:
+    """Steps, templates, trigger and goal stay as they are until all changes are published at once."""
+    flow = create_flow(home, EMAIL, {"duration": 60}, status="active")
+    before = store.get(home.account_id, flow)
+    version = before.version
     template = drafts.get_step_template(home.account_id, flow, 1)
     transactions.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Two"), ana.user_id)
     transactions.write(drafts.change_step, home.account_id, flow, 2, {"duration": 120}, ana)
-    new = add(home, flow, "after-2", "email", {"subject": "New", "body": "<p>n</p>"}, ana)
+    new_step = add_step(home, flow, "after-2", "email", {"subject": "New", "body": "<p>n</p>"}, ana)
     transactions.write(drafts.change_trigger, home.account_id, flow, {"event": "checkout"}, ana)
     transactions.write(drafts.change_goal, home.account_id, flow, "order_paid", ana)
-    told = {(one.kind, one.label) for one in drafts.list_changes(home.account_id, flow)}
-    assert told == {
+    change_labels = {(item.kind, item.label) for item in drafts.list_changes(home.account_id, flow)}
+    assert change_labels == {
         ("changed", "Start"),
         ("changed", "Goal"),
         ("changed", "Email"),
         ("changed", "Wait"),
         ("added", "Email"),
     }
-    same = store.get(home.account_id, flow)
-    assert (same.version, same.steps, same.goal, same.loaded_trigger.event) == (
+    unpublished = store.get(home.account_id, flow)
+    assert (unpublished.version, unpublished.steps, unpublished.goal, unpublished.loaded_trigger.event) == (
         version,
-        shown.steps,
+        before.steps,
         None,
         "order_paid",
     )
-    assert [row.action_id for row in same.templates] == [1]
+    assert [row.action_id for row in unpublished.templates] == [1]
 
     transactions.write(drafts.publish, home.account_id, flow, ana)
     live = store.get(home.account_id, flow)
@@ -138,147 +142,153 @@ def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: A
         120,
         None,
     ]
-    said = [
+    subjects = [
         TemplateRevision.get_by_id(step.content_id).document["subject"]
         for step in Step.select().where(Step.flow == flow, Step.version == live.version, Step.content.is_null(False))
     ]
-    assert sorted(said) == ["New", "Two"] and {row.action_id for row in live.templates} == {1, new}
+    assert sorted(subjects) == ["New", "Two"] and {row.action_id for row in live.templates} == {1, new_step}
     assert drafts.list_changes(home.account_id, flow) == []
 
 
-def test_dropped_changes_leave_what_is_live(home: Home, ana: Actor) -> None:
-    """After dropping them steps and words are those that are live, and nothing waits."""
-    flow = make(home, LETTER, status="active")
+def test_discarded_changes_restore_the_live_version(home: Home, ana: Actor) -> None:
+    """After discarding, steps and templates are those of the live version."""
+    flow = create_flow(home, EMAIL, status="active")
     transactions.write(drafts.change_step, home.account_id, flow, 1, {"subject": "Two"}, ana)
-    add(home, flow, "start", "wait", {"duration": 5}, ana)
+    add_step(home, flow, "start", "wait", {"duration": 5}, ana)
     transactions.write(drafts.discard, home.account_id, flow, ana)
-    drawn = drafts.load_draft(home.account_id, flow)
-    assert not drawn.is_changed and ways(home, flow) == ["email"]
+    draft = drafts.load_draft(home.account_id, flow)
+    assert not draft.is_changed and draft_step_types(home, flow) == ["email"]
     assert drafts.get_step_template(home.account_id, flow, 1).subject == "One"
 
 
-def test_a_change_that_was_taken_back_is_none(home: Home, ana: Actor) -> None:
-    """Whoever puts a wait back to what it was has changed nothing."""
-    flow = make(home, {"duration": 60}, LETTER, status="active")
+def test_a_reverted_change_is_no_change(home: Home, ana: Actor) -> None:
+    """Setting a wait back to its old duration leaves the draft unchanged."""
+    flow = create_flow(home, {"duration": 60}, EMAIL, status="active")
     transactions.write(drafts.change_step, home.account_id, flow, 1, {"duration": 120}, ana)
     assert drafts.load_draft(home.account_id, flow).is_changed
     transactions.write(drafts.change_step, home.account_id, flow, 1, {"duration": 60}, ana)
     assert not drafts.load_draft(home.account_id, flow).is_changed
 
 
-def test_a_program_and_a_person_give_no_id_twice(home: Home, ana: Actor) -> None:
-    """A step that a program adds meanwhile is another one than that of the draft, with words of its own."""
-    flow = make(home, LETTER, status="active")
-    new = add(home, flow, "after-1", "email", {"subject": "Mine", "body": "<p>x</p>"}, ana)
+def test_api_and_draft_never_use_the_same_step_id(home: Home, ana: Actor) -> None:
+    """A step added by the API gets another id than a step of the draft, which keeps its template."""
+    flow = create_flow(home, EMAIL, status="active")
+    draft_step = add_step(home, flow, "after-1", "email", {"subject": "Mine", "body": "<p>x</p>"}, ana)
     request = validation.read(FlowPatch, {"steps": [{"id": 1}, {"subject": "Theirs", "body": "<p>y</p>"}]})
     draft = store.parse_request(home.account_id, request, flow)
     changed = transactions.write(store.update, home.account_id, flow, request, draft, Actor())
-    assert new not in {step["id"] for step in changed.steps}
-    assert drafts.get_step_template(home.account_id, flow, new).subject == "Mine"
+    assert draft_step not in {step["id"] for step in changed.steps}
+    assert drafts.get_step_template(home.account_id, flow, draft_step).subject == "Mine"
 
 
-def said(flow_id: int) -> tuple[Any, ...]:
-    """Return what the first letter says live: subject, preview line and content."""
+def live_content(flow_id: int) -> tuple[Any, ...]:
+    """Return subject, preview text and body of the flow's only live email."""
     flow = Flow.get_by_id(flow_id)
-    [(_, _, live)] = lifecycle.load_live_contents(flow)
-    return (live["subject"], live["preheader"], live["body"])
+    [(_, _, document_)] = lifecycle.load_live_contents(flow)
+    return (document_["subject"], document_["preheader"], document_["body"])
 
 
-def test_programs_publish_nothing_that_a_person_holds_back(home: Home, ana: Actor) -> None:
-    """A program sees what is live and changes that alone: the flow, a template, its going on; then people publish."""
-    flow = make(home, LETTER, {"duration": 60}, status="active")
+def test_api_edits_do_not_publish_the_draft(home: Home, ana: Actor) -> None:
+    """The API shows and changes the live version only; publishing merges the user's draft."""
+    flow = create_flow(home, EMAIL, {"duration": 60}, status="active")
     template = drafts.get_step_template(home.account_id, flow, 1)
     transactions.write(templates.update, home.account_id, template.id, TemplateWrite(body="<p>Held</p>"), ana.user_id)
-    seen = store.get(home.account_id, flow)
-    assert seen.templates[0].body == "<p>Hello</p>" and seen.draft is not None
+    shown = store.get(home.account_id, flow)
+    assert shown.templates[0].body == "<p>Hello</p>" and shown.draft is not None
 
-    def patch(raw: dict[str, Any]) -> None:
+    def patch_flow(raw: dict[str, Any]) -> None:
         request = validation.read(FlowPatch, raw)
         transactions.write(
             store.update, home.account_id, flow, request, store.parse_request(home.account_id, request, flow), Actor()
         )
 
-    patch({"steps": [{"id": 1, "subject": "Theirs", "body": "<p>Hello</p>"}, {"id": 2, "duration": 60}]})
-    assert said(flow) == ("Theirs", None, "<p>Hello</p>")
+    patch_flow({"steps": [{"id": 1, "subject": "Theirs", "body": "<p>Hello</p>"}, {"id": 2, "duration": 60}]})
+    assert live_content(flow) == ("Theirs", None, "<p>Hello</p>")
     transactions.write(templates.update, home.account_id, template.id, TemplateWrite(preheader="Soon"))
-    assert said(flow) == ("Theirs", "Soon", "<p>Hello</p>")
+    assert live_content(flow) == ("Theirs", "Soon", "<p>Hello</p>")
     for status in ("paused", "active"):
-        patch({"status": status})
+        patch_flow({"status": status})
     transactions.write(store.apply_action, home.account_id, flow, lifecycle.pause)
     transactions.write(store.apply_action, home.account_id, flow, lifecycle.activate, Actor(can_approve=True))
-    assert said(flow) == ("Theirs", "Soon", "<p>Hello</p>")
-    row = drafts.get_step_template(home.account_id, flow, 1)
-    assert (row.subject, row.preheader, row.body) == ("Theirs", "Soon", "<p>Held</p>")
-    assert [one.detail for one in drafts.list_changes(home.account_id, flow) if one.step_id == 1] != []
+    assert live_content(flow) == ("Theirs", "Soon", "<p>Hello</p>")
+    template_row = drafts.get_step_template(home.account_id, flow, 1)
+    assert (template_row.subject, template_row.preheader, template_row.body) == ("Theirs", "Soon", "<p>Held</p>")
+    assert [change.detail for change in drafts.list_changes(home.account_id, flow) if change.step_id == 1] != []
     transactions.write(drafts.publish, home.account_id, flow, ana)
-    assert said(flow) == ("Theirs", "Soon", "<p>Held</p>")
+    assert live_content(flow) == ("Theirs", "Soon", "<p>Held</p>")
 
 
-def test_what_is_not_complete_is_not_published(home: Home, ana: Actor) -> None:
-    """Publishing says what is missing and at which step, and changes nothing."""
-    flow = make(home, LETTER, status="active")
-    empty = add(home, flow, "after-1", "email", {}, ana)
-    found = drafts.list_blockers(drafts.load_draft(home.account_id, flow), Actor(can_approve=True))
-    assert {step for step, _ in found} == {empty}
+def test_an_incomplete_draft_cannot_be_published(home: Home, ana: Actor) -> None:
+    """The blockers name the step, and nothing changes."""
+    flow = create_flow(home, EMAIL, status="active")
+    empty_step = add_step(home, flow, "after-1", "email", {}, ana)
+    blockers = drafts.list_blockers(drafts.load_draft(home.account_id, flow), Actor(can_approve=True))
+    assert {step for step, _ in blockers} == {empty_step}
     with pytest.raises(Invalid):
         transactions.write(drafts.publish, home.account_id, flow, ana)
-    drawn = drafts.load_draft(home.account_id, flow)
-    assert drawn.is_changed and drawn.flow.version == 1
+    draft = drafts.load_draft(home.account_id, flow)
+    assert draft.is_changed and draft.flow.version == 1
 
 
-def test_people_who_wait_take_the_new_time(home: Home, ana: Actor) -> None:
-    """They wait so long since they came; who has waited that long is due."""
-    flow = make(home, {"duration": 86_400}, LETTER, status="active")
-    people = [home.contact(f"p{number}@example.org").id for number in range(3)]
-    enter(home, Flow.get_by_id(flow), *people)
+def test_waiting_runs_get_the_new_duration(home: Home, ana: Actor) -> None:
+    """Waiting runs are due the new duration after they entered the step."""
+    flow = create_flow(home, {"duration": 86_400}, EMAIL, status="active")
+    contact_ids = [home.contact(f"p{number}@example.org").id for number in range(3)]
+    start_runs(home, Flow.get_by_id(flow), *contact_ids)
     transactions.write(engine.advance_flow, flow, 10)
     entered = dict(rows("SELECT run_id, entered_at FROM step_visit WHERE flow_id = ?", (flow,)))
     after: int | None = 0
     while after is not None:
         after = transactions.write(drafts.retime_runs, flow, 1, 60, after)
     due = dict(rows("SELECT id, due_at FROM run WHERE flow_id = ?", (flow,)))
-    assert due == {run_id: at + 60_000 for run_id, at in entered.items()} and len(due) == 3
+    assert due == {run_id: entered_at + 60_000 for run_id, entered_at in entered.items()} and len(due) == 3
 
 
-def everything(flow_id: int) -> list[Any]:
-    """Return what a rehearsal could have written."""
+def snapshot_tables(flow_id: int) -> list[Any]:
+    """Return what a simulation could have changed."""
     counts = [rows(f"SELECT count(*), max(id) FROM {table}") for table in TABLES]
     return [*counts, rows("SELECT draft, steps, last_action FROM flow WHERE id = ?", (flow_id,))]
 
 
-def test_a_rehearsal_shows_what_is_not_published_and_writes_nothing(home: Home, ana: Actor) -> None:
-    """The changed way is taken, the database stays as it was; so do the tests that are kept with the flow."""
-    flow = make(home, LETTER, status="active")
-    new = add(home, flow, "after-1", "email", {"subject": "New {{ first_name }}", "body": "<p>n</p>"}, ana)
-    data = {"scripts": [{"name": "New", "expect": [{"step": new, "subject": "New Alex"}]}]}
+def test_a_simulation_of_a_draft_writes_nothing(home: Home, ana: Actor) -> None:
+    """Draft and scripts can be simulated without publishing, and the database stays the same."""
+    flow = create_flow(home, EMAIL, status="active")
+    new_step = add_step(home, flow, "after-1", "email", {"subject": "New {{ first_name }}", "body": "<p>n</p>"}, ana)
+    data = {"scripts": [{"name": "New", "expect": [{"step": new_step, "subject": "New Alex"}]}]}
     Flow.update(data=data).where(Flow.id == flow).execute()
-    before = everything(flow)
-    drawn = drafts.load_draft(home.account_id, flow)
-    found = simulation.simulate_draft(drawn, SimulationInput())
-    assert [one.message.subject for one in found.timeline if one.message] == ["One", "New Alex"]
-    assert [one.passed for one in simulation_bulk.run_scripts(drawn.flow, draft=drawn)] == [True]
-    assert [one.passed for one in simulation_bulk.run_scripts(drawn.flow)] == [False]
-    assert everything(flow) == before
+    before = snapshot_tables(flow)
+    draft = drafts.load_draft(home.account_id, flow)
+    result = simulation.simulate_draft(draft, SimulationInput())
+    assert [item.message.subject for item in result.timeline if item.message] == ["One", "New Alex"]
+    assert [item.passed for item in simulation_bulk.run_scripts(draft.flow, draft=draft)] == [True]
+    assert [item.passed for item in simulation_bulk.run_scripts(draft.flow)] == [False]
+    assert snapshot_tables(flow) == before
 
 
-def test_who_would_have_entered_is_told_with_why_not(home: Home) -> None:
-    """Of the last people an event happened to, each is held against the start and its conditions."""
-    flow = Flow.get_by_id(make(home, {"duration": 60}))
-    ana, ben = home.contact("ana@example.org", first_name="Ana"), home.contact("ben@example.org", first_name="Ben")
-    for one in (ana, ben):
-        happen(home, "order_paid", one.id)
-    asked = TriggerSpec("order_paid", None, None, {"where": BRANCH["filters"]})
-    found = simulation_sandbox.find_recent_contacts(flow, asked)
-    assert [(one.contact_id, one.would_enter) for one in found.contacts] == [(ben.id, False), (ana.id, True)]
-    assert "Ben" in found.contacts[0].reason and found.number == 2
+def test_recent_contacts_with_whether_they_would_enter(home: Home) -> None:
+    """Contacts with a recent trigger event are listed, with a reason for those who would not enter."""
+    flow = Flow.get_by_id(create_flow(home, {"duration": 60}))
+    ana_contact, ben_contact = (
+        home.contact("ana@example.org", first_name="Ana"),
+        home.contact("ben@example.org", first_name="Ben"),
+    )
+    for item in (ana_contact, ben_contact):
+        record_event(home, "order_paid", item.id)
+    trigger = TriggerSpec("order_paid", None, None, {"where": BRANCH["filters"]})
+    result = simulation_sandbox.find_recent_contacts(flow, trigger)
+    assert [(item.contact_id, item.would_enter) for item in result.contacts] == [
+        (ben_contact.id, False),
+        (ana_contact.id, True),
+    ]
+    assert "Ben" in result.contacts[0].reason and result.number == 2
     assert simulation_sandbox.find_recent_contacts(flow, TriggerSpec()).contacts == []
 
 
-def test_faults_name_the_field(home: Home, ana: Actor) -> None:
-    """A step that cannot be so is refused with the names of its own keys."""
-    flow = make(home)
-    with pytest.raises(Invalid) as refused:
-        add(home, flow, "start", "emit_event", {"event_name": None}, ana)
-    assert set(refused.value.fields) == {"event_name"}
+def test_errors_of_a_step_name_its_fields(home: Home, ana: Actor) -> None:
+    """An invalid step is rejected with the names of its fields; an unknown position is rejected too."""
+    flow = create_flow(home)
+    with pytest.raises(Invalid) as error_info:
+        add_step(home, flow, "start", "emit_event", {"event_name": None}, ana)
+    assert set(error_info.value.fields) == {"event_name"}
     with pytest.raises(Invalid):
-        transactions.write(drafts.move_step, home.account_id, make(home, LETTER), 1, Position("after", 99), ana)
+        transactions.write(drafts.move_step, home.account_id, create_flow(home, EMAIL), 1, Position("after", 99), ana)

@@ -1,4 +1,4 @@
-"""Work on flows goes round: each kind gets its bite, whatever becomes of the others."""
+"""The flow worker: a failing unit of work does not stop the others."""
 
 import pytest
 
@@ -6,28 +6,28 @@ from appliance.core.errors import Unavailable
 from appliance.flows.engine import FlowWorker
 
 
-def test_a_kind_of_work_that_breaks_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot be done is said in the log, once in each call; the others go on until nothing is left."""
-    left = [1, 2, 3]
+def test_a_failing_work_unit_does_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
+    """The failure is logged once per call, and the other units run until nothing is left."""
+    items = [1, 2, 3]
 
-    def broken() -> bool:
+    def fail() -> bool:
         raise ValueError("no such zone")
 
-    def works() -> bool:
-        return bool(left) and bool(left.pop())
+    def take_item() -> bool:
+        return bool(items) and bool(items.pop())
 
-    FlowWorker((broken, works)).work()
-    assert not left and caplog.text.count("work unit failed") == 1
+    FlowWorker((fail, take_item)).work()
+    assert not items and caplog.text.count("work unit failed") == 1
 
 
-def test_nothing_goes_on_while_nothing_can_be_written() -> None:
-    """A full disk is everybody's trouble: the round ends, and whoever called is told."""
+def test_unavailable_storage_ends_the_work() -> None:
+    """If storage is unavailable, the exception reaches the caller."""
 
-    def waits() -> bool:
+    def raise_unavailable() -> bool:
         raise Unavailable("the disk is full")
 
-    tender = FlowWorker((waits, lambda: True))
+    worker = FlowWorker((raise_unavailable, lambda: True))
     with pytest.raises(Unavailable):
-        tender.work()
+        worker.work()
     with pytest.raises(Unavailable):
-        tender.work()
+        worker.work()

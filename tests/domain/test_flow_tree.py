@@ -1,4 +1,4 @@
-"""Steps of a flow rearranged as a tree: whatever is done to it, no step is lost, doubled or put within itself."""
+"""The tree of a flow's steps: no edit loses or duplicates a step, or puts it into itself."""
 
 from typing import Any
 
@@ -11,89 +11,95 @@ from appliance.flows.document import Position, walk
 Steps = list[dict[str, Any]]
 
 
-def _numbered(shapes: list[Any]) -> Steps:
-    """Give shapes (None: a step; a pair: a branch with what is in its ways) ids in the order in which they stand."""
-    ids = iter(range(1, 10_000))
+def _build_steps(shapes: list[Any]) -> Steps:
+    """Build steps from shapes, numbered in order: None is a wait, a pair of lists a split with its branches."""
+    step_ids = iter(range(1, 10_000))
 
-    def made(shape: Any) -> dict[str, Any]:
-        number = next(ids)
+    def build(shape: Any) -> dict[str, Any]:
+        number = next(step_ids)
         if shape is None:
             return {"id": number, "type": "wait", "duration": number}
-        return {"id": number, "type": "split", "yes": [*map(made, shape[0])], "no": [*map(made, shape[1])]}
+        return {"id": number, "type": "split", "yes": [*map(build, shape[0])], "no": [*map(build, shape[1])]}
 
-    return [made(shape) for shape in shapes]
+    return [build(shape) for shape in shapes]
 
 
-def _forks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _branches(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.tuples(st.lists(inner, max_size=3), st.lists(inner, max_size=3))
 
 
-TREES = st.lists(st.recursive(st.none(), _forks, max_leaves=8), max_size=5).map(_numbered)
+TREES = st.lists(st.recursive(st.none(), _branches, max_leaves=8), max_size=5).map(_build_steps)
 
 
-def ids(steps: Steps) -> list[int]:
-    """Return the ids in the order in which the steps stand."""
+def step_ids(steps: Steps) -> list[int]:
+    """Return the ids in document order."""
     return [step["id"] for _, step in walk(steps)]
 
 
 @given(TREES, st.data())
-def test_a_moved_step_keeps_everything(steps: Steps, data: st.DataObject) -> None:
-    """Every place that is offered takes the step with its branches; nothing else changes its order."""
+def test_moving_a_step_keeps_all_steps(steps: Steps, data: st.DataObject) -> None:
+    """Each offered target takes the step with its branches; the other steps keep their order."""
     if not steps:
         return
-    step_id = data.draw(st.sampled_from(ids(steps)))
+    step_id = data.draw(st.sampled_from(step_ids(steps)))
     before = str(steps)
-    for one in document.list_move_targets(steps, step_id):
-        moved = document.move_step(steps, step_id, one.position)
+    for target in document.list_move_targets(steps, step_id):
+        moved = document.move_step(steps, step_id, target.position)
         assert moved is not None and moved != steps
-        assert sorted(ids(moved)) == sorted(ids(steps))
+        assert sorted(step_ids(moved)) == sorted(step_ids(steps))
         assert document.find_step(moved, step_id) == document.find_step(steps, step_id)
         assert document.remove_step(moved, step_id) == document.remove_step(steps, step_id)
-        assert document.parse_position(str(one.position)) == one.position
+        assert document.parse_position(str(target.position)) == target.position
     assert str(steps) == before
 
 
 @given(TREES, st.data())
-def test_a_step_goes_up_and_down_among_its_siblings(steps: Steps, data: st.DataObject) -> None:
-    """Down and up again is where it was; at an end it goes no further."""
+def test_shifting_a_step_down_and_up_restores_the_order(steps: Steps, data: st.DataObject) -> None:
+    """The last step cannot be shifted down."""
     if not steps:
         return
-    step_id = data.draw(st.sampled_from(ids(steps)))
-    place = document.locate_step(steps, step_id)
-    assert place is not None
+    step_id = data.draw(st.sampled_from(step_ids(steps)))
+    location = document.locate_step(steps, step_id)
+    assert location is not None
     down = document.shift_step(steps, step_id, 1)
-    assert (down is None) == (place.at == len(place.siblings) - 1)
+    assert (down is None) == (location.at == len(location.siblings) - 1)
     if down is not None:
         assert document.shift_step(down, step_id, -1) == steps
 
 
 @given(TREES, st.data())
-def test_a_step_never_stands_within_itself(steps: Steps, data: st.DataObject) -> None:
-    """A branch cannot be moved into its own ways, nor behind what stands there."""
+def test_a_step_cannot_be_moved_into_itself(steps: Steps, data: st.DataObject) -> None:
+    """A step cannot be moved to a position in or after itself or its descendants."""
     if not steps:
         return
-    step = document.find_step(steps, data.draw(st.sampled_from(ids(steps))))
+    step = document.find_step(steps, data.draw(st.sampled_from(step_ids(steps))))
     assert step is not None
     for inner in [step, *document.list_descendants(step)]:
-        for how in ("after", "yes", "no"):
-            assert document.move_step(steps, step["id"], Position(how, inner["id"])) is None
+        for side in ("after", "yes", "no"):
+            assert document.move_step(steps, step["id"], Position(side, inner["id"])) is None
 
 
 @given(TREES, st.data())
-def test_a_copy_has_ids_of_its_own(steps: Steps, data: st.DataObject) -> None:
-    """A copy stands behind the first, is shaped alike, and shares no id with anything."""
+def test_a_copied_step_has_new_ids(steps: Steps, data: st.DataObject) -> None:
+    """The copy has as many steps as the original, and all ids are unique."""
     if not steps:
         return
-    step = document.find_step(steps, data.draw(st.sampled_from(ids(steps))))
+    step = document.find_step(steps, data.draw(st.sampled_from(step_ids(steps))))
     assert step is not None
-    fresh = iter(range(50_000, 60_000))
-    changed = document.insert_step(steps, Position("after", step["id"]), document.copy_step(step, lambda: next(fresh)))
+    new_ids = iter(range(50_000, 60_000))
+    changed = document.insert_step(
+        steps, Position("after", step["id"]), document.copy_step(step, lambda: next(new_ids))
+    )
     assert changed is not None
-    assert len(set(ids(changed))) == len(ids(changed)) == len(ids(steps)) + 1 + len(document.list_descendants(step))
+    assert (
+        len(set(step_ids(changed)))
+        == len(step_ids(changed))
+        == len(step_ids(steps)) + 1 + len(document.list_descendants(step))
+    )
 
 
-def test_places_are_read_from_addresses() -> None:
-    """What is no place is none."""
+def test_parse_position() -> None:
+    """Valid positions are parsed; any other text gives None."""
     assert document.parse_position("start") == Position("start") and document.parse_position("yes-12") == Position(
         "yes", 12
     )
@@ -102,8 +108,8 @@ def test_places_are_read_from_addresses() -> None:
     ] == [None] * 6
 
 
-def test_the_way_to_a_step_takes_its_waits() -> None:
-    """Waits before it count, of branches that were passed the shorter way."""
+def test_min_seconds_before_a_step() -> None:
+    """The waits before a step add up; of passed branches the shorter one counts."""
 
     def wait(number: int, seconds: int) -> dict[str, Any]:
         return {"id": number, "type": "wait", "duration": seconds}

@@ -1,4 +1,4 @@
-"""What starts a flow: read with every fault at its path, stored as it was meant."""
+"""Parsing of triggers, and what a trigger needs to go live."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from appliance.storage import transactions
 from tests.domain.home import Home
 
 
-def read(home: Home, raw: Any, before: TriggerSpec | None = None) -> tuple[TriggerSpec, dict[str, list[str]]]:
-    """Read a trigger, and answer it with its faults."""
-    faults = Faults()
-    return triggers.parse_trigger(home.account_id, raw, faults, before=before), faults.fields
+def parse(home: Home, raw: Any, previous: TriggerSpec | None = None) -> tuple[TriggerSpec, dict[str, list[str]]]:
+    """Parse a trigger and return it with its errors."""
+    errors = Faults()
+    return triggers.parse_trigger(home.account_id, raw, errors, before=previous), errors.fields
 
 
 @pytest.mark.parametrize(
-    ("raw", "faults"),
+    ("raw", "errors"),
     [
         ("x", {"trigger": ["is invalid"]}),
         ({"evnt": "x"}, {"trigger.evnt": ["is not a known field"]}),
@@ -59,58 +59,62 @@ def read(home: Home, raw: Any, before: TriggerSpec | None = None) -> tuple[Trigg
         ),
     ],
 )
-def test_every_fault_stands_at_its_path(home: Home, raw: Any, faults: dict[str, list[str]]) -> None:
-    """All faults of a trigger are told at once, in the stable words."""
-    assert read(home, raw)[1] == faults
+def test_all_trigger_errors_are_reported_at_their_paths(home: Home, raw: Any, errors: dict[str, list[str]]) -> None:
+    """All errors of a trigger are reported at once."""
+    assert parse(home, raw)[1] == errors
 
 
-def test_absent_keeps_and_null_clears(home: Home) -> None:
-    """A segment alone means entering it; what is not sent stays; `data` is replaced whole and keeps foreign keys."""
-    news = home.list_of(name="news").id
-    first, faults = read(home, {"event": "list_add", "contact_list_id": news, "data": {"ours": 1}})
-    assert (first, faults) == (TriggerSpec("list_add", None, news, {"ours": 1}), {})
-    second, faults = read(home, {"data": {"frequency": "every_time"}, "contact_list_id": None}, first)
-    assert (second, faults) == (TriggerSpec("list_add", None, None, {"frequency": "every_time"}), {})
-    assert read(home, {"event": None}, second)[0].event == "manual"
-    assert read(home, {})[0] == TriggerSpec()
-    group = transactions.write(segments.create, home.account_id, SegmentCreate(name="all")).id
-    assert read(home, {"segment_id": group}, TriggerSpec())[0] == TriggerSpec("segment_enter", group)
-    assert read(home, {"segment_id": group}, TriggerSpec("checkout"))[0] == TriggerSpec("checkout", group)
-    assert read(home, {"segment_id": group, "event": "manual"})[0] == TriggerSpec("manual", group)
+def test_a_trigger_update_keeps_absent_fields(home: Home) -> None:
+    """Absent fields stay, null clears, `data` is replaced; a segment alone means `segment_enter`."""
+    list_id = home.list_of(name="news").id
+    first, errors = parse(home, {"event": "list_add", "contact_list_id": list_id, "data": {"ours": 1}})
+    assert (first, errors) == (TriggerSpec("list_add", None, list_id, {"ours": 1}), {})
+    second, errors = parse(home, {"data": {"frequency": "every_time"}, "contact_list_id": None}, first)
+    assert (second, errors) == (TriggerSpec("list_add", None, None, {"frequency": "every_time"}), {})
+    assert parse(home, {"event": None}, second)[0].event == "manual"
+    assert parse(home, {})[0] == TriggerSpec()
+    segment_id = transactions.write(segments.create, home.account_id, SegmentCreate(name="all")).id
+    assert parse(home, {"segment_id": segment_id}, TriggerSpec())[0] == TriggerSpec("segment_enter", segment_id)
+    assert parse(home, {"segment_id": segment_id}, TriggerSpec("checkout"))[0] == TriggerSpec("checkout", segment_id)
+    assert parse(home, {"segment_id": segment_id, "event": "manual"})[0] == TriggerSpec("manual", segment_id)
 
 
-def test_nobody_joins_the_view_of_a_segment(home: Home) -> None:
-    """A list whose people follow from a segment is no list to wait for; entering the segment is."""
-    group = transactions.write(segments.create, home.account_id, SegmentCreate(name="all")).id
-    view = transactions.write(lists.create, home.account_id, ListCreate(name="view", segment_id=group)).id
-    own = home.list_of(name="news").id
-    assert triggers.list_missing(TriggerSpec("list_add", None, view)) == [("contact_list_id", "is a view of a segment")]
+def test_a_mirror_list_cannot_be_a_list_add_trigger(home: Home) -> None:
+    """`list_add` needs a static list; other events may name a mirror."""
+    segment_id = transactions.write(segments.create, home.account_id, SegmentCreate(name="all")).id
+    mirror_id = transactions.write(lists.create, home.account_id, ListCreate(name="view", segment_id=segment_id)).id
+    list_id = home.list_of(name="news").id
+    assert triggers.list_missing(TriggerSpec("list_add", None, mirror_id)) == [
+        ("contact_list_id", "is a view of a segment")
+    ]
     assert (
-        triggers.list_missing(TriggerSpec("list_add", None, own))
-        == triggers.list_missing(TriggerSpec("checkout", None, view))
+        triggers.list_missing(TriggerSpec("list_add", None, list_id))
+        == triggers.list_missing(TriggerSpec("checkout", None, mirror_id))
         == []
     )
 
 
-def test_what_lacks_keeps_it_from_going_live(home: Home) -> None:
-    """A draft may be unfinished; without an event, a segment or a date it cannot start anybody."""
+def test_list_missing_of_a_trigger(home: Home) -> None:
+    """A trigger lacks an event, segment, or date path, or has reserved keywords."""
     assert triggers.list_missing(TriggerSpec()) == [("event", "names no event that starts it: `manual` is none")]
     assert [key for key, _ in triggers.list_missing(TriggerSpec("segment_exit"))] == ["segment_id"]
     assert [key for key, _ in triggers.list_missing(TriggerSpec("date_reached"))] == ["data.path"]
     assert triggers.list_missing(TriggerSpec("date_reached", data={"path": "birthday"})) == []
-    # Words that are acted on before any flow hears them, and what says so elsewhere
-    words = ["Stop!", "win", "HELP", "alto", "yes", "stop texting me"]
-    found = triggers.list_missing(TriggerSpec("keyword", data={"keywords": words}))
-    assert found == [(f"data.keywords[{index}]", "is reserved") for index in (0, 2, 3, 5)]
+    # Opt-out and help keywords are handled before flows, so they are reserved in keyword triggers
+    keywords = ["Stop!", "win", "HELP", "alto", "yes", "stop texting me"]
+    missing = triggers.list_missing(TriggerSpec("keyword", data={"keywords": keywords}))
+    assert missing == [(f"data.keywords[{index}]", "is reserved") for index in (0, 2, 3, 5)]
     assert (
-        triggers.list_missing(TriggerSpec("chat_line", data={"keywords": words}))
+        triggers.list_missing(TriggerSpec("chat_line", data={"keywords": keywords}))
         == triggers.list_missing(TriggerSpec("keyword"))
         == []
     )
 
 
-def test_what_cannot_mean_anything_new_starts_once() -> None:
-    """People are added, join and enter a segment once by default, and everything else counts each time."""
-    said = {event: triggers.get_frequency(TriggerSpec(event)) for event in ("list_add", "segment_enter", "order_paid")}
-    assert said == {"list_add": "once", "segment_enter": "once", "order_paid": "every_time"}
+def test_default_frequency_of_a_trigger() -> None:
+    """`list_add` and `segment_enter` start once by default, other events every time."""
+    frequencies = {
+        event: triggers.get_frequency(TriggerSpec(event)) for event in ("list_add", "segment_enter", "order_paid")
+    }
+    assert frequencies == {"list_add": "once", "segment_enter": "once", "order_paid": "every_time"}
     assert triggers.get_frequency(TriggerSpec("list_add", data={"frequency": {"min_gap_seconds": 60}})) == 60

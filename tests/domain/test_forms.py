@@ -1,4 +1,4 @@
-"""Forms below the doors: rates, what a stranger may touch, and what is kept of it for how long."""
+"""Sign-up forms at the domain level: rate limits, what a stranger can change, and how long data is kept."""
 
 import threading
 from itertools import count
@@ -20,43 +20,43 @@ from appliance.storage.database import rows
 from appliance.storage.models import Confirmation, Form, Message
 from appliance.tracking import erasing
 from tests.domain.home import Home
-from tests.domain.test_feedback import sent
+from tests.domain.test_feedback import send_campaign
 
 ANA = "ana@example.org"
 _clients = count(1)
 
 
-def form_of(home: Home, **body: object) -> Form:
-    """Make a form."""
+def create_form(home: Home, **body: object) -> Form:
+    """Create a form."""
     return transactions.write(store.create, home.account_id, validation.read(store.FormWrite, {"name": "F", **body}))
 
 
 def submit(home: Home, form: Form, ip: str | None = None, **raw: object) -> None:
-    """Submit it, each time as another client: rates are the process's."""
+    """Submit a form, each time as another client, because rate limits are global to the process."""
     ip = ip or f"198.18.{next(_clients)}.7"
     transactions.write(submissions.accept_submission, form, submissions.parse_submission(form, raw), ip, "Browser")
 
 
-def token_of(number: int) -> str:
+def confirmation_token(number: int) -> str:
     """Return the token of a confirmation."""
     return links.build_confirmation_url(number).rpartition("/")[2]
 
 
-def test_a_rate_counts_in_a_window(home: Home) -> None:
-    """So many in a minute under one name; the next one waits until the first is a minute ago, other names do not."""
+def test_a_rate_limit_counts_within_a_minute(home: Home) -> None:
+    """The eleventh request waits until the first is a minute old; other names are not limited."""
     for _ in range(10):
         store.check_rate("form recipient:x", 10)
         home.advance(1)
-    with pytest.raises(RateLimitExceeded) as refused:
+    with pytest.raises(RateLimitExceeded) as error_info:
         store.check_rate("form recipient:x", 10)
-    assert 45 <= refused.value.retry_after <= 51
+    assert 45 <= error_info.value.retry_after <= 51
     store.check_rate("form recipient:y", 10)
     home.advance(51)
     store.check_rate("form recipient:x", 10)
 
 
-def test_a_clock_that_steps_back_locks_nobody_out(home: Home) -> None:
-    """What was counted in the future is forgotten."""
+def test_a_clock_step_back_resets_rate_limits(home: Home) -> None:
+    """Submissions counted in the future are forgotten."""
     home.advance(86_400)
     for _ in range(3):
         store.count_submission("back", 3, store.MINUTE_MS)
@@ -64,96 +64,101 @@ def test_a_clock_that_steps_back_locks_nobody_out(home: Home) -> None:
     assert store.count_submission("back", 3, store.MINUTE_MS) == 0
 
 
-def test_what_was_typed_is_kept_a_week_and_that_it_was_a_month(home: Home) -> None:
-    """An answer that never came leaves nothing of the person; its link says that it is too late, then nothing."""
-    form = form_of(home)
+def test_an_unanswered_confirmation_expires(home: Home) -> None:
+    """After a week its personal data is deleted and its link says expired; after a month it is gone."""
+    form = create_form(home)
     submit(home, form, email=ANA, first_name="Ana")
-    (asked,) = Confirmation.select()
+    (confirmation,) = Confirmation.select()
     home.advance(7 * 86_400 + 1)
     housekeeping.delete_expired(threading.Event())
-    kept = Confirmation.get_by_id(asked.id)
-    assert (kept.value, kept.key, kept.person, kept.ip, kept.user_agent) == (None, None, {}, None, None)
-    found = confirmations.load_page(token_of(asked.id))
-    assert found is not None and found.state == "expired"
+    expired = Confirmation.get_by_id(confirmation.id)
+    assert (expired.value, expired.key, expired.person, expired.ip, expired.user_agent) == (None, None, {}, None, None)
+    page = confirmations.load_page(confirmation_token(confirmation.id))
+    assert page is not None and page.state == "expired"
     home.advance(24 * 86_400)
     housekeeping.delete_expired(threading.Event())
-    assert confirmations.load_page(token_of(asked.id)) is None
+    assert confirmations.load_page(confirmation_token(confirmation.id)) is None
 
 
-def test_erasing_a_person_takes_what_was_typed_in_their_name(home: Home) -> None:
-    """A question that is still open says nothing of them any more, and cannot be answered."""
+def test_erasure_clears_open_confirmations(home: Home) -> None:
+    """An open confirmation loses the contact's data and cannot be confirmed."""
     from appliance.audience.contacts import removal
 
-    person = home.contact(ANA)
-    form = form_of(home)
+    contact = home.contact(ANA)
+    form = create_form(home)
     submit(home, form, email=ANA, first_name="Canary")
-    transactions.write(removal.erase, home.account_id, person.id, Evidence("api", "key:1"))
-    (asked,) = Confirmation.select()
-    assert (asked.value, asked.key, asked.person) == (None, None, {})
-    assert transactions.write(confirmations.confirm, token_of(asked.id), None, None, None) == "expired"
+    transactions.write(removal.erase, home.account_id, contact.id, Evidence("api", "key:1"))
+    (confirmation,) = Confirmation.select()
+    assert (confirmation.value, confirmation.key, confirmation.person) == (None, None, {})
+    assert transactions.write(confirmations.confirm, confirmation_token(confirmation.id), None, None, None) == "expired"
     assert rows("SELECT count(*) FROM contact") == [(0,)]
 
 
 @pytest.mark.parametrize("reason", ["complaint", "erased"])
-def test_only_the_question_reaches_who_may_not_be_written_to(reason: str, home: Home) -> None:
-    """A complaint or an erasure keeps all other mail away, the service's own included; a bounce keeps this away too."""
+def test_confirmations_reach_complained_and_erased_addresses(reason: str, home: Home) -> None:
+    """A complaint or erasure blocks all other messages; a bounce blocks the confirmation too."""
     from appliance.sending.messages import queue
     from appliance.sending.messages.ledger import COLUMNS, Claim
 
     home.contact(ANA)
     home.suppress(ANA, reason)
-    submit(home, form_of(home), email=ANA)
-    (number,) = (one.message_id for one in Confirmation.select())
+    submit(home, create_form(home), email=ANA)
+    (number,) = (confirmation.message_id for confirmation in Confirmation.select())
     row = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
     assert queue.get_refusal(row) is None
     assert queue.get_refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
     home.suppress(ANA, "hard_bounce")
     assert queue.get_refusal(row) == "suppressed_hard_bounce"
-    transactions.write(confirmations.confirm, token_of(1), None, None, None)
+    transactions.write(confirmations.confirm, confirmation_token(1), None, None, None)
     assert consent.find_channel_suppression(home.channel(ANA)) == "hard_bounce"
 
 
-def test_a_mail_that_may_not_leave_is_kept_as_skipped(home: Home) -> None:
-    """On a real transport a sender that is not verified asks nobody; the row says why."""
+def test_a_confirmation_from_an_unverified_sender_is_skipped(home: Home) -> None:
+    """The message is skipped with reason `sender_not_ready`; with the capture transport it is queued."""
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
-    submit(home, form_of(home), email=ANA)
+    submit(home, create_form(home), email=ANA)
     (message,) = Message.select()
     assert (message.status, message.skip_reason) == ("skipped", "sender_not_ready")
 
     home.configure()
-    submit(home, form_of(home), email=ANA)
-    assert [one.status for one in Message.select().order_by(Message.id)] == ["skipped", "queued"]
+    submit(home, create_form(home), email=ANA)
+    assert [message_row.status for message_row in Message.select().order_by(Message.id)] == ["skipped", "queued"]
 
 
-def test_nobody_is_told_of_a_mail_that_may_not_leave(home: Home) -> None:
-    """Who wants to be erased is told that it was noted, not that a mail is on its way to them."""
-    _, [first] = sent(home)
+def test_an_erasure_request_without_mail_is_noted(home: Home) -> None:
+    """If no confirmation can be sent, the request returns `noted`."""
+    _, [message_id] = send_campaign(home)
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
-    token = crypto.sign_token(links.PREFERENCES, first)
-    asked = [transactions.write(erasing.request_erasure, token, Evidence("preferences", "recipient")) for _ in range(2)]
-    assert asked == ["noted", "noted"]
+    token = crypto.sign_token(links.PREFERENCES, message_id)
+    results = [
+        transactions.write(erasing.request_erasure, token, Evidence("preferences", "recipient")) for _ in range(2)
+    ]
+    assert results == ["noted", "noted"]
 
 
-def test_each_account_asks_for_itself(home: Home) -> None:
-    """Two that have the same address know nothing of each other: what one has asked today is no answer to the other."""
-    other = transactions.write(lambda: accounts.create("Other").id)
-    forms = [form_of(home), transactions.write(store.create, other, validation.read(store.FormWrite, {"name": "F"}))]
+def test_accounts_send_separate_confirmations(home: Home) -> None:
+    """Each account sends its own confirmation to the same address."""
+    other_account = transactions.write(lambda: accounts.create("Other").id)
+    forms = [
+        create_form(home),
+        transactions.write(store.create, other_account, validation.read(store.FormWrite, {"name": "F"})),
+    ]
     for form in forms:
         for _ in range(2):
             submit(home, form, email=ANA)
-    assert [one.account_id for one in Message.select().order_by(Message.id)] == [home.account_id, other]
+    assert [message.account_id for message in Message.select().order_by(Message.id)] == [home.account_id, other_account]
 
 
-def test_a_form_that_is_deleted_meanwhile_takes_nothing(home: Home) -> None:
-    """What was on its way is dropped, and nobody is told another thing."""
-    form = form_of(home)
+def test_a_submission_to_a_deleted_form_is_dropped(home: Home) -> None:
+    """No confirmation is stored and no error is raised."""
+    form = create_form(home)
     transactions.write(store.delete, home.account_id, form.id)
     submit(home, form, email=ANA)
     assert rows("SELECT count(*) FROM confirmation") == [(0,)]
 
 
-def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
-    """Such a list cannot be joined, so no form leads to it."""
+def test_a_form_cannot_subscribe_to_a_mirror_list(home: Home) -> None:
+    """A mirror in `list_ids` is rejected."""
     from appliance.audience import lists
     from appliance.audience.segments import store as segments
     from appliance.audience.segments.store import SegmentCreate
@@ -162,9 +167,9 @@ def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
         segments.create, home.account_id, validation.read(SegmentCreate, {"name": "S", "filters": []})
     )
     mirror = transactions.write(lists.create, home.account_id, lists.ListCreate(name="M", segment_id=segment.id))
-    with pytest.raises(Invalid) as refused:
-        form_of(home, list_ids=[mirror.id])
-    assert refused.value.fields == {"list_ids": ["is a view of a segment"]}
+    with pytest.raises(Invalid) as error_info:
+        create_form(home, list_ids=[mirror.id])
+    assert error_info.value.fields == {"list_ids": ["is a view of a segment"]}
 
 
 @pytest.mark.parametrize(
@@ -176,67 +181,74 @@ def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
         ({"data": {"city": ["x"]}}, {}), ({"data": "x"}, {}), ({"data": {"city": float("inf")}}, {}), ({}, {}),
     ],
 )  # fmt: skip
-def test_only_what_a_form_asks_for_is_taken(raw: dict[str, object], data: dict[str, object], home: Home) -> None:
-    """However it is written, `data` holds the fields of the form and nothing else."""
-    said = submissions.parse_submission(form_of(home, fields=["email", "data.city"]), {"email": ANA, **raw})
-    assert said.data == data and said.address == Address("email", ANA, ANA)
+def test_only_fields_of_the_form_are_accepted(raw: dict[str, object], data: dict[str, object], home: Home) -> None:
+    """`data` has the form's fields in any notation, and no other field or type."""
+    submission = submissions.parse_submission(create_form(home, fields=["email", "data.city"]), {"email": ANA, **raw})
+    assert submission.data == data and submission.address == Address("email", ANA, ANA)
 
 
-def test_one_of_two_addresses_is_enough(home: Home) -> None:
-    """A form that asks for both takes either; one that asks for a number alone insists on it."""
-    both, phone = form_of(home, fields=["email", "phone"]), form_of(home, fields=["phone"])
-    assert submissions.parse_submission(both, {"phone": "+44 20 7946 0018"}).address.key == "+442079460018"
-    said = submissions.parse_submission(both, {"phone": "+442079460018", "email": ANA})
-    assert said.address.key == ANA and said.phone is not None and said.phone.key == "+442079460018"
-    with pytest.raises(Invalid) as refused:
-        submissions.parse_submission(phone, {"email": ANA})
-    assert refused.value.fields == {"phone": ["can't be blank"]}
+def test_a_form_with_email_and_phone_needs_one_of_them(home: Home) -> None:
+    """A form with a phone field only requires the phone."""
+    both_form, phone_form = create_form(home, fields=["email", "phone"]), create_form(home, fields=["phone"])
+    assert submissions.parse_submission(both_form, {"phone": "+44 20 7946 0018"}).address.key == "+442079460018"
+    submission = submissions.parse_submission(both_form, {"phone": "+442079460018", "email": ANA})
+    assert submission.address.key == ANA and submission.phone is not None and submission.phone.key == "+442079460018"
+    with pytest.raises(Invalid) as error_info:
+        submissions.parse_submission(phone_form, {"email": ANA})
+    assert error_info.value.fields == {"phone": ["can't be blank"]}
 
 
-def test_a_number_without_country_code_is_one_of_the_country_of_the_account(home: Home) -> None:
-    """Only where the account names one; `00` and a trunk zero in brackets are understood everywhere."""
-    form = form_of(home, fields=["phone"])
+def test_a_national_number_uses_the_accounts_country(home: Home) -> None:
+    """National numbers need a country of the account; `00` and a trunk zero in brackets are always parsed."""
+    form = create_form(home, fields=["phone"])
     assert submissions.parse_submission(form, {"phone": "0044 (0)20 7946 0018"}).address.key == "+442079460018"
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error_info:
         submissions.parse_submission(form, {"phone": "07700 900003"})
-    assert refused.value.fields == {"phone": ["is invalid"]}
+    assert error_info.value.fields == {"phone": ["is invalid"]}
     transactions.write(accounts.update, home.account_id, accounts.AccountWrite(country_code="GB"))
     assert submissions.parse_submission(form, {"phone": "07700 900003"}).address.key == "+447700900003"
 
 
-def test_a_number_that_nobody_can_ask_is_not_written_to(home: Home) -> None:
-    """Without a way to confirm it a phone number is kept, and has agreed to nothing."""
-    submit(home, form_of(home, fields=["phone"]), phone="+442079460018")
+def test_a_phone_without_confirmation_is_not_subscribed(home: Home) -> None:
+    """With double opt-in a phone number is stored but not subscribed; without it it is subscribed."""
+    submit(home, create_form(home, fields=["phone"]), phone="+442079460018")
     channel = home.channel("+442079460018")
     assert not channel.subscribed and channel.verified_at is None
-    submit(home, form_of(home, fields=["phone"], double_opt_in=False), phone="+442079460019")
+    submit(home, create_form(home, fields=["phone"], double_opt_in=False), phone="+442079460019")
     assert home.channel("+442079460019").subscribed
 
 
-def test_a_form_submitted_without_end_leaves_little_to_confirm(home: Home) -> None:
-    """What was typed again, and was in no mail, is replaced: a link does not do at once what a week of robots left."""
-    forms = [form_of(home), form_of(home)]
+def test_repeated_submissions_replace_unmailed_confirmations(home: Home) -> None:
+    """Confirmations not yet mailed are replaced, so that confirming leaves none open."""
+    forms = [create_form(home), create_form(home)]
     for number in range(20):
         submit(home, forms[number % 2], email=ANA, first_name=f"Ana {number}")
         home.advance(6 * 3600)
     waiting = list(Confirmation.select().order_by(Confirmation.id))
-    mailed = [one for one in waiting if one.mailed_at is not None]
+    mailed = [confirmation for confirmation in waiting if confirmation.mailed_at is not None]
 
     assert len(mailed) == Message.select().count() == 5 and len(waiting) <= len(mailed) + len(forms)
-    assert all(one.person["names"]["first_name"] == "Ana 18" for one in waiting if one.mailed_at is None
-               and one.form_id == forms[0].id)  # fmt: skip
-    assert transactions.write(confirmations.confirm, token_of(mailed[-1].id), None, None, None) == "done"
-    assert not [one for one in Confirmation.select() if one.confirmed_at is None]
+    assert all(
+        confirmation.person["names"]["first_name"] == "Ana 18"
+        for confirmation in waiting
+        if confirmation.mailed_at is None and confirmation.form_id == forms[0].id
+    )
+    assert transactions.write(confirmations.confirm, confirmation_token(mailed[-1].id), None, None, None) == "done"
+    assert not [confirmation for confirmation in Confirmation.select() if confirmation.confirmed_at is None]
 
 
-def test_a_question_is_answered_as_it_was_put(home: Home) -> None:
-    """What the evidence keeps of a form is its text at that moment, and where it came from only as far as allowed."""
-    form = form_of(home, consent_text="Old words")
+def test_a_confirmation_keeps_the_consent_text_of_its_time(home: Home) -> None:
+    """Later edits of the form do not change the text in the evidence; the IP address is truncated."""
+    form = create_form(home, consent_text="Old words")
     submit(home, form, "203.0.113.9", email=ANA)
     transactions.write(
         store.update, home.account_id, form.id, msgspec.convert({"consent_text": "New"}, store.FormPatch)
     )
-    (asked,) = Confirmation.select()
-    assert (asked.text, asked.ip, asked.created_at <= clock.now_ms()) == ("Old words", "203.0.113.0", True)
+    (confirmation,) = Confirmation.select()
+    assert (confirmation.text, confirmation.ip, confirmation.created_at <= clock.now_ms()) == (
+        "Old words",
+        "203.0.113.0",
+        True,
+    )
     text = rows("SELECT text, ip, actor FROM consent WHERE act = 'requested'")
     assert text == [("Old words", "203.0.113.0", f"form:{form.id}")]

@@ -1,4 +1,4 @@
-"""Whoever keeps being refused is paused for a person to look, and that is not forgotten before it is written."""
+"""The circuit breaker: repeated rejections pause a campaign or provider, and the pause is not lost."""
 
 import pytest
 from peewee import IntegrityError
@@ -11,20 +11,20 @@ from appliance.sending.workers.circuit_breaker import MAX_REFUSALS
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home
-from tests.domain.test_line import crowd
+from tests.domain.test_line import send_campaign
 
 
-@pytest.mark.parametrize("who", ["campaign", "provider"])
-def test_a_pause_that_cannot_be_written_is_written_later(who: str, home: Home) -> None:
-    """While the pause cannot be written the campaign is held back; once it can be it is, and nothing is left over."""
-    number = crowd(home, "ana@example.org")
+@pytest.mark.parametrize("scope", ["campaign", "provider"])
+def test_a_pause_that_failed_to_save_is_retried(scope: str, home: Home) -> None:
+    """While the pause cannot be written the campaign is held; later it is paused, and nothing stays held."""
+    campaign_id = send_campaign(home, "ana@example.org")
     row, jobs = QueueReader().fetch_candidates(1)[0], Jobs("process")
-    gate = jobs.email_sender.breaker
+    breaker = jobs.email_sender.breaker
     for _ in range(MAX_REFUSALS):
-        if who == "campaign":
-            gate.record_answer(row, SenderRejected("550 not from you", 550))
+        if scope == "campaign":
+            breaker.record_answer(row, SenderRejected("550 not from you", 550))
         else:
-            gate.record_connection_failure(row.provider, ClientRejected("535 wrong password", 535))
+            breaker.record_connection_failure(row.provider, ClientRejected("535 wrong password", 535))
     transactions.write(
         run,
         "CREATE TRIGGER full BEFORE UPDATE ON campaign WHEN new.phase = 'paused' "
@@ -33,53 +33,53 @@ def test_a_pause_that_cannot_be_written_is_written_later(who: str, home: Home) -
     with pytest.raises(IntegrityError):
         jobs.advance_campaigns()
     assert rows("SELECT phase FROM campaign") == [("sending",)]
-    assert gate.get_held_campaigns() == ((number,) if who == "campaign" else ())
+    assert breaker.get_held_campaigns() == ((campaign_id,) if scope == "campaign" else ())
     transactions.write(run, "DROP TRIGGER full")
     jobs.advance_campaigns()
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
     assert (
-        gate.get_held_campaigns() == ()
-        and not gate.get_open_circuit().campaigns
-        and not gate.get_open_circuit().providers
+        breaker.get_held_campaigns() == ()
+        and not breaker.get_open_circuit().campaigns
+        and not breaker.get_open_circuit().providers
     )
 
 
-def test_three_messages_nobody_knows_to_be_ours_are_enough(home: Home) -> None:
-    """Whatever else is accepted: the third message refused for want of SPF pauses its campaign, with what to enter."""
-    crowd(home, *(f"p{number}@example.org" for number in range(5)))
+def test_three_unauthenticated_messages_pause_the_campaign(home: Home) -> None:
+    """The third message rejected for SPF pauses the campaign, with the DNS record to add, despite other successes."""
+    send_campaign(home, *(f"p{number}@example.org" for number in range(5)))
     claims, jobs = QueueReader().fetch_candidates(5), Jobs("process")
-    gate = jobs.email_sender.breaker
-    refused = MailUnauthenticated("550 5.7.27 SPF does not pass", 550, "5.7.27")
+    breaker = jobs.email_sender.breaker
+    unauthenticated = MailUnauthenticated("550 5.7.27 SPF does not pass", 550, "5.7.27")
     for claim in (claims[0], claims[0], claims[0], claims[1]):
-        gate.record_answer(claim, refused)
-        gate.record_answer(claims[3], None)
+        breaker.record_answer(claim, unauthenticated)
+        breaker.record_answer(claims[3], None)
     jobs.advance_campaigns()
     assert rows("SELECT phase FROM campaign") == [("sending",)], "two messages may be two servers wrong about us"
-    gate.record_answer(claims[2], refused)
+    breaker.record_answer(claims[2], unauthenticated)
     jobs.advance_campaigns()
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
-    [(words,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
-    assert "5.7.27" in words and "SPF record" in words and gate.get_held_campaigns() == ()
+    [(pause_detail,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
+    assert "5.7.27" in pause_detail and "SPF record" in pause_detail and breaker.get_held_campaigns() == ()
 
 
-def test_twenty_in_a_row_who_do_not_want_us_are_enough(home: Home) -> None:
-    """A block list at one provider pauses the campaign before all its people there are refused; others do not count."""
-    crowd(home, *(f"p{number}@gmail.com" for number in range(45)), "other@example.org")
+def test_consecutive_blocklist_rejections_pause_the_campaign(home: Home) -> None:
+    """MAX_REFUSALS in a row at one provider pause the campaign; other replies do not count."""
+    send_campaign(home, *(f"p{number}@gmail.com" for number in range(45)), "other@example.org")
     claims, jobs = QueueReader().fetch_candidates(100), Jobs("process")
-    there = [claim for claim in claims if claim.recipient.endswith("@gmail.com")]
-    (other,) = [claim for claim in claims if claim not in there]
-    gate = jobs.email_sender.breaker
-    listed = RecipientRejected("554 5.7.1 blocked using zen.spamhaus.org", 554, "5.7.1")
-    for claim in there[: MAX_REFUSALS - 1]:
-        gate.record_answer(claim, listed)
-        gate.record_answer(other, None)
-    gate.record_answer(there[20], None)
-    for claim in there[21 : 21 + MAX_REFUSALS - 1]:
-        gate.record_answer(claim, listed)
-        gate.record_answer(claim, RecipientRejected("550 5.1.1 no such user", 550, "5.1.1"))
-    assert gate.get_held_campaigns() == ()
-    gate.record_answer(there[-1], listed)
+    gmail_claims = [claim for claim in claims if claim.recipient.endswith("@gmail.com")]
+    (other,) = [claim for claim in claims if claim not in gmail_claims]
+    breaker = jobs.email_sender.breaker
+    blocklisted = RecipientRejected("554 5.7.1 blocked using zen.spamhaus.org", 554, "5.7.1")
+    for claim in gmail_claims[: MAX_REFUSALS - 1]:
+        breaker.record_answer(claim, blocklisted)
+        breaker.record_answer(other, None)
+    breaker.record_answer(gmail_claims[20], None)
+    for claim in gmail_claims[21 : 21 + MAX_REFUSALS - 1]:
+        breaker.record_answer(claim, blocklisted)
+        breaker.record_answer(claim, RecipientRejected("550 5.1.1 no such user", 550, "5.1.1"))
+    assert breaker.get_held_campaigns() == ()
+    breaker.record_answer(gmail_claims[-1], blocklisted)
     jobs.advance_campaigns()
     assert rows("SELECT phase, pause_reason FROM campaign") == [("paused", "transport")]
-    [(words,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
-    assert "spamhaus" in words and bounce_classes.BLOCKLIST.help in words
+    [(pause_detail,)] = rows("SELECT json_extract(data, '$.pause_detail') FROM campaign")
+    assert "spamhaus" in pause_detail and bounce_classes.BLOCKLIST.help in pause_detail

@@ -1,4 +1,4 @@
-"""How an SMTP conversation begins: where it leads, under which name, and what MAIL says of the message."""
+"""The start of an SMTP conversation: host name, EHLO name and MAIL parameters."""
 
 import asyncio
 import socket
@@ -15,58 +15,58 @@ from tests.kit.smtp import SmtpServer
 
 @pytest.mark.parametrize("host", ["smtp..example.org", ".example.org", "x" * 64 + ".example.org", "a\0b.example.org"])
 @pytest.mark.parametrize("tls", ["none", "starttls", "tls"])
-def test_a_name_that_no_host_can_have_is_our_fault(host: str, tls: str) -> None:
-    """What cannot even be asked of a name server is said with the name, and blames no recipient."""
-    with pytest.raises(ClientRejected) as caught:
+def test_an_invalid_host_name_is_our_error(host: str, tls: str) -> None:
+    """Connecting to an invalid host name raises ClientRejected with the name."""
+    with pytest.raises(ClientRejected) as error_info:
         asyncio.run(smtp_connect.open_connection(Server(host, 25, tls, connect_timeout=3)))
-    assert repr(host) in caught.value.text and "not a valid host name" in caught.value.text
+    assert repr(host) in error_info.value.text and "not a valid host name" in error_info.value.text
 
 
-def connections(smtp: SmtpServer, count: int, helo: str = "") -> float:
-    """Open conversations at the same moment, and answer for how long the loop stood still at most."""
+def open_connections(smtp: SmtpServer, count: int, helo: str = "") -> float:
+    """Open connections at the same time, and return the longest delay of the event loop in seconds."""
     longest = 0.0
 
-    async def watch() -> None:
+    async def measure_delay() -> None:
         nonlocal longest
         while True:
-            before = time.monotonic()
+            started_at = time.monotonic()
             await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - before)
+            longest = max(longest, time.monotonic() - started_at)
 
     async def run() -> None:
-        watching = asyncio.create_task(watch())
+        watcher = asyncio.create_task(measure_delay())
         server = Server("127.0.0.1", smtp.port, "none", helo=helo, connect_timeout=5)
-        for dialogue in await asyncio.gather(*(smtp_connect.open_connection(server) for _ in range(count))):
-            await dialogue.close()
-        watching.cancel()
+        for client in await asyncio.gather(*(smtp_connect.open_connection(server) for _ in range(count))):
+            await client.close()
+        watcher.cancel()
 
     asyncio.run(run())
     return longest
 
 
-def test_the_own_name_is_asked_for_once_and_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the name server is, the loop goes on; whoever greets later has the name. A set one is just said."""
-    asked: list[int] = []
+def test_the_own_host_name_is_looked_up_once_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow lookup does not block the event loop, and its result is reused; a configured name needs no lookup."""
+    thread_ids: list[int] = []
 
-    def slow() -> str:
-        asked.append(threading.get_ident())
+    def slow_lookup() -> str:
+        thread_ids.append(threading.get_ident())
         time.sleep(3)
         return "slow.example"
 
-    monkeypatch.setattr(socket, "getfqdn", slow)
+    monkeypatch.setattr(socket, "getfqdn", slow_lookup)
     monkeypatch.setattr(smtp_connect, "_own_hostname", "")
     with SmtpServer() as smtp:
-        connections(smtp, 1, "set.example")
-        assert asked == []
-        assert connections(smtp, 3) < 2
-        connections(smtp, 2)
-        said = [one.line for one in smtp.log if one.phase == "ehlo"]
-    assert len(asked) == 1 and asked[0] != threading.get_ident()
-    assert said == ["EHLO set.example"] + ["EHLO slow.example"] * 5
+        open_connections(smtp, 1, "set.example")
+        assert thread_ids == []
+        assert open_connections(smtp, 3) < 2
+        open_connections(smtp, 2)
+        ehlo_lines = [command.line for command in smtp.log if command.phase == "ehlo"]
+    assert len(thread_ids) == 1 and thread_ids[0] != threading.get_ident()
+    assert ehlo_lines == ["EHLO set.example"] + ["EHLO slow.example"] * 5
 
 
 @pytest.mark.parametrize(
-    ("recipient", "offers", "words"),
+    ("recipient", "offers", "parameters"),
     [
         ("jörg@example.org", {"SMTPUTF8": "", "8BITMIME": ""}, ["SMTPUTF8", "BODY=8BITMIME"]),
         ("jörg@example.org", {"SMTPUTF8": ""}, ["SMTPUTF8"]),
@@ -74,27 +74,27 @@ def test_the_own_name_is_asked_for_once_and_beside_the_loop(monkeypatch: pytest.
         ("joerg@bücher.example", {"SMTPUTF8": "", "8BITMIME": ""}, []),
     ],
 )
-def test_eight_bits_are_announced_where_there_are_some(
-    recipient: str, offers: dict[str, str], words: list[str]
+def test_smtputf8_and_8bitmime_are_announced_when_needed(
+    recipient: str, offers: dict[str, str], parameters: list[str]
 ) -> None:
-    """A message with addresses outside of ASCII says so of its body too (RFC 6531, 3.1); no other does."""
-    mail, _, _ = envelope_commands(Envelope("a@example.com", recipient, b"x\r\n"), offers)
-    assert mail.decode().split()[2:] == words
+    """Only a message with non-ASCII addresses has these MAIL parameters (RFC 6531, 3.1)."""
+    mail_command, _, _ = envelope_commands(Envelope("a@example.com", recipient, b"x\r\n"), offers)
+    assert mail_command.decode().split()[2:] == parameters
 
 
-def test_a_server_takes_what_is_announced() -> None:
-    """An address outside of ASCII goes through a whole conversation, with both words."""
+def test_a_message_to_a_non_ascii_address_is_delivered() -> None:
+    """The server receives the address and both MAIL parameters."""
     with SmtpServer() as smtp:
 
         async def run() -> None:
-            dialogue = await smtp_connect.open_connection(
+            client = await smtp_connect.open_connection(
                 Server("127.0.0.1", smtp.port, "none", helo="x", connect_timeout=5)
             )
-            one = Envelope("a@example.com", "jörg@example.org", b"To: j\xc3\xb6rg@example.org\r\n\r\nx\r\n")
-            opened = dialogue.open_envelope(one)
-            await dialogue.wait_until_ready(opened)
-            await dialogue.deliver(one)
-            await dialogue.close()
+            envelope = Envelope("a@example.com", "jörg@example.org", b"To: j\xc3\xb6rg@example.org\r\n\r\nx\r\n")
+            opened = client.open_envelope(envelope)
+            await client.wait_until_ready(opened)
+            await client.deliver(envelope)
+            await client.close()
 
         asyncio.run(run())
         (message,) = smtp.wait_for(1).messages

@@ -1,4 +1,4 @@
-"""The people of a draft: every group of its arithmetic has the people it counts, and its content is its own."""
+"""The groups of a draft's audience (sendable, by reason, excluded), applied templates and resends."""
 
 from itertools import count
 from typing import Any
@@ -21,136 +21,152 @@ from appliance.storage.database import run
 from appliance.storage.models import Campaign
 from tests.domain.home import Home
 
-PEOPLE = 12
-numbers = count()
-some = st.sets(st.integers(0, PEOPLE - 1))
+CONTACT_COUNT = 12
+list_numbers = count()
+contact_indexes = st.sets(st.integers(0, CONTACT_COUNT - 1))
 
 
 @pytest.fixture
-def crowd(home: Home) -> tuple[Home, list[int]]:
-    """People, some of whom left, are suppressed, have no address, or no first name."""
-    ids = []
-    for number in range(PEOPLE):
+def mixed_contacts(home: Home) -> tuple[Home, list[int]]:
+    """Return an installation and the ids of contacts, some unsubscribed, suppressed or without email or first name."""
+    contact_ids = []
+    for number in range(CONTACT_COUNT):
         address = {"phone": f"+1415555{1000 + number}"} if number == 7 else {"email": f"p{number}@example.org"}
         name = {} if number % 4 == 0 else {"first_name": "Ann" if number % 2 else "Bo"}
-        ids.append(home.upsert(**address, **name).contact.id)
-    home.leave("p1@example.org")
-    home.leave("p2@example.org")
+        contact_ids.append(home.upsert(**address, **name).contact.id)
+    home.opt_out("p1@example.org")
+    home.opt_out("p2@example.org")
     home.suppress("p3@example.org", "manual")
-    return home, ids
+    return home, contact_ids
 
 
-def draft(home: Home, **trigger: Any) -> Campaign:
-    """Make a draft for an audience."""
+def create_draft(home: Home, **trigger: Any) -> Campaign:
+    """Create a draft for an audience."""
     body = {"name": "Spring", "trigger_attributes": trigger}
     return transactions.write(store.create, home.account_id, read(CampaignCreate, body))
 
 
-def all_of(campaign: Campaign, **query: Any) -> set[int]:
-    """Return the people of a group, from pages that must agree with its total."""
-    found: list[int] = []
-    for number in range(1, PEOPLE + 2):
+def list_group_ids(campaign: Campaign, **query: Any) -> set[int]:
+    """Return the contact ids of a group, after a check of its total."""
+    ids: list[int] = []
+    for number in range(1, CONTACT_COUNT + 2):
         page = audience.list_group(campaign.account_id, campaign.id, GroupQuery(page=number, limit=5, **query))
-        found += [row.id for row in page.rows]
-    assert len(found) == len(set(found)) == page.total
-    return set(found)
+        ids += [row.id for row in page.rows]
+    assert len(ids) == len(set(ids)) == page.total
+    return set(ids)
 
 
 @settings(max_examples=15)
-@given(chosen=some, also=some, out=some)
-def test_the_groups_are_the_audience(
-    crowd: tuple[Home, list[int]], chosen: set[int], also: set[int], out: set[int]
+@given(chosen=contact_indexes, also=contact_indexes, out=contact_indexes)
+def test_the_groups_add_up_to_the_audience(
+    mixed_contacts: tuple[Home, list[int]], chosen: set[int], also: set[int], out: set[int]
 ) -> None:
-    """Who gets it, who does not by reason, and who is left out: each as many as are counted, nobody in two."""
-    home, ids = crowd
-    lists = [home.list_of(*(ids[one] for one in group), name=f"L{next(numbers)}").id for group in (chosen, also, out)]
+    """Sendable, unsendable by reason and excluded contacts have the counted sizes, and no contact is in two groups."""
+    home, contact_ids = mixed_contacts
+    lists = [
+        home.list_of(*(contact_ids[index] for index in group), name=f"L{next(list_numbers)}").id
+        for group in (chosen, also, out)
+    ]
     data = {"contact_list_ids": [lists[1]], "exclude_contact_list_ids": [lists[2]]}
-    campaign = draft(home, contact_list_id=lists[0], data=data)
-    sums = audience.count_audience(campaign)
-    gets = all_of(campaign)
-    others = [all_of(campaign, why=why) for why in sums.reasons]
-    left_out = all_of(campaign, why=LEFT_OUT)
-    assert len(gets) == sums.sendable
-    assert [len(one) for one in others] == list(sums.reasons.values())
+    campaign = create_draft(home, contact_list_id=lists[0], data=data)
+    totals = audience.count_audience(campaign)
+    sendable = list_group_ids(campaign)
+    unsendable = [list_group_ids(campaign, why=why) for why in totals.reasons]
+    left_out = list_group_ids(campaign, why=LEFT_OUT)
+    assert len(sendable) == totals.sendable
+    assert [len(index) for index in unsendable] == list(totals.reasons.values())
     assert len(left_out) == audience.count_excluded(campaign)
-    assert left_out == {ids[one] for one in (chosen | also) & out}
-    assert sum(map(len, (gets, *others, left_out))) == len(chosen | also)
-    assert gets.union(*others, left_out) == {ids[one] for one in chosen | also}
+    assert left_out == {contact_ids[index] for index in (chosen | also) & out}
+    assert sum(map(len, (sendable, *unsendable, left_out))) == len(chosen | also)
+    assert sendable.union(*unsendable, left_out) == {contact_ids[index] for index in chosen | also}
 
 
-def test_from_one_to_the_next(crowd: tuple[Home, list[int]]) -> None:
-    """Whoever gets it is met once, in order; somebody else stands between them; words and missing names narrow."""
-    home, ids = crowd
-    campaign = draft(home, contact_list_id=home.list_of(*ids).id)
-    gets = sorted(all_of(campaign))
-    met, at = [], gets[0]
-    while at is not None:
-        here = audience.find_neighbours(campaign, at)
-        met.append((here.position, at))
-        at = here.after
-    assert met == list(enumerate(gets, 1))
-    between = audience.find_neighbours(campaign, ids[3])
-    assert (between.before, between.after) == (ids[0], ids[4]) and between.total == len(gets)
-    nameless = all_of(campaign, nameless=True)
-    assert nameless == {ids[0], ids[4], ids[8]}
-    assert all_of(campaign, search="bo") == {ids[6], ids[10]}
-    assert all_of(campaign, search="p5@example.org") == {ids[5]}
-    assert all_of(campaign, search="!!") == set(gets)
+def test_find_neighbours(mixed_contacts: tuple[Home, list[int]]) -> None:
+    """Neighbours lead through all sendable contacts in order; search and `nameless` narrow a group."""
+    home, contact_ids = mixed_contacts
+    campaign = create_draft(home, contact_list_id=home.list_of(*contact_ids).id)
+    sendable = sorted(list_group_ids(campaign))
+    visited, current = [], sendable[0]
+    while current is not None:
+        neighbours = audience.find_neighbours(campaign, current)
+        visited.append((neighbours.position, current))
+        current = neighbours.after
+    assert visited == list(enumerate(sendable, 1))
+    unsendable_neighbours = audience.find_neighbours(campaign, contact_ids[3])
+    assert (unsendable_neighbours.before, unsendable_neighbours.after) == (
+        contact_ids[0],
+        contact_ids[4],
+    ) and unsendable_neighbours.total == len(sendable)
+    nameless = list_group_ids(campaign, nameless=True)
+    assert nameless == {contact_ids[0], contact_ids[4], contact_ids[8]}
+    assert list_group_ids(campaign, search="bo") == {contact_ids[6], contact_ids[10]}
+    assert list_group_ids(campaign, search="p5@example.org") == {contact_ids[5]}
+    assert list_group_ids(campaign, search="!!") == set(sendable)
 
 
-def test_nobody_is_chosen(home: Home) -> None:
-    """Without an audience every group is empty, and nothing is left out."""
-    campaign = draft(home)
-    assert (all_of(campaign), all_of(campaign, why=LEFT_OUT), audience.count_excluded(campaign)) == (set(), set(), 0)
+def test_the_groups_of_a_draft_without_audience_are_empty(home: Home) -> None:
+    """An unknown campaign is not found."""
+    campaign = create_draft(home)
+    assert (list_group_ids(campaign), list_group_ids(campaign, why=LEFT_OUT), audience.count_excluded(campaign)) == (
+        set(),
+        set(),
+        0,
+    )
     with pytest.raises(NotFound):
         audience.list_group(home.account_id, campaign.id + 1, GroupQuery())
 
 
-def test_a_template_is_copied(home: Home) -> None:
-    """A campaign takes content and missing words of a template, keeps its own, and one undo brings back what was."""
-    asked = validation.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
-    source = transactions.write(templates.create, home.account_id, asked)
+def test_applying_a_template_copies_its_content(home: Home) -> None:
+    """The campaign keeps its own copy and subject; undo restores the content; an SMS template is rejected."""
+    template_fields = validation.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
+    source = transactions.write(templates.create, home.account_id, template_fields)
     campaign = home.campaign(home.list_of().id)
-    done = transactions.write(template_changes.apply_template, home.account_id, campaign.id, source.id)
-    assert (done.template.subject, done.template.preheader, done.template.body) == ("Hello", "Before", "<p>New</p>")
+    updated = transactions.write(template_changes.apply_template, home.account_id, campaign.id, source.id)
+    assert (updated.template.subject, updated.template.preheader, updated.template.body) == (
+        "Hello",
+        "Before",
+        "<p>New</p>",
+    )
     update = validation.TemplateWrite(body="<p>Other</p>")
     transactions.write(templates.update, home.account_id, source.id, update)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
-    begun = transactions.write(template_changes.apply_template, home.account_id, campaign.id, "newsletter").template
-    assert begun.body is None and begun.design["sections"]
-    transactions.write(templates.undo, home.account_id, begun.id)
+    from_starter = transactions.write(
+        template_changes.apply_template, home.account_id, campaign.id, "newsletter"
+    ).template
+    assert from_starter.body is None and from_starter.design["sections"]
+    transactions.write(templates.undo, home.account_id, from_starter.id)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
     sms = transactions.write(templates.create, home.account_id, validation.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):
         transactions.write(template_changes.apply_template, home.account_id, campaign.id, sms.id)
-    for nothing in ("no such starter", 10**9):
+    for unknown in ("no such starter", 10**9):
         with pytest.raises(NotFound):
-            transactions.write(template_changes.apply_template, home.account_id, campaign.id, nothing)
+            transactions.write(template_changes.apply_template, home.account_id, campaign.id, unknown)
 
 
-def test_once_more_to_who_did_not_open(home: Home) -> None:
-    """The draft is for those who got it and did not open it, and who are still in its list."""
+def test_resend_to_non_openers(home: Home) -> None:
+    """The draft is for recipients who did not open the campaign; a draft cannot be resent."""
     ids = [home.contact(f"p{number}@example.org").id for number in range(4)]
-    group = home.list_of(*ids)
-    campaign = home.campaign(group.id)
+    contact_list = home.list_of(*ids)
+    campaign = home.campaign(contact_list.id)
     with pytest.raises(Invalid):
         transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
     home.send(campaign)
-    transactions.write(_opened, campaign.id, ids[:2])
-    made = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
-    assert all_of(made) == {ids[2], ids[3]}
-    assert (made.phase, made.template.subject, made.name) == ("draft", "Hello", "Spring (once more)")
-    assert segments.get(home.account_id, made.trigger.segment_id).name == "Did not open Spring"
+    transactions.write(_mark_opened, campaign.id, ids[:2])
+    resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
+    assert list_group_ids(resend) == {ids[2], ids[3]}
+    assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (once more)")
+    assert segments.get(home.account_id, resend.trigger.segment_id).name == "Did not open Spring"
 
 
-def _opened(campaign_id: int, contact_ids: list[int]) -> None:
+def _mark_opened(campaign_id: int, contact_ids: list[int]) -> None:
     marks = ", ".join(map(str, contact_ids))
     run("UPDATE message SET sent_at = 1 WHERE campaign_id = ?", (campaign_id,))
     run(f"UPDATE message SET opened_at = 2 WHERE campaign_id = ? AND contact_id IN ({marks})", (campaign_id,))
 
 
-def test_how_long_it_takes(home: Home) -> None:
-    """The slowest limit tells; capture and what nobody limits take no time worth a word."""
+def test_forecast_duration_names_the_slowest_limit(home: Home) -> None:
+    """Without a limit, without recipients or with the capture transport there is no forecast."""
     campaign = home.campaign(home.list_of().id)
     assert hold_reasons.forecast_duration(campaign, 1000, "a@example.org") is None
     home.configure(email__transport="relay", email__relay__host="mail.example.org")
@@ -159,21 +175,21 @@ def test_how_long_it_takes(home: Home) -> None:
         email__transport="relay", email__relay__host="mail.example.org", email__rate_per_second=10,
         email__rate_per_hour=500, email__sender_limits=["example.org 100/h"],
     )  # fmt: skip
-    slow, usual = (
+    limited_sender, other_sender = (
         hold_reasons.forecast_duration(campaign, 1001, "a@example.org"),
         hold_reasons.forecast_duration(campaign, 1001, "a@other.example"),
     )
-    assert slow is not None and usual is not None
-    assert (slow.limit, round(slow.seconds / 3600)) == ("100 an hour from example.org", 10)
-    assert (usual.limit, round(usual.seconds / 3600)) == ("500 an hour", 2)
+    assert limited_sender is not None and other_sender is not None
+    assert (limited_sender.limit, round(limited_sender.seconds / 3600)) == ("100 an hour from example.org", 10)
+    assert (other_sender.limit, round(other_sender.seconds / 3600)) == ("500 an hour", 2)
     assert hold_reasons.forecast_duration(campaign, 0, "a@example.org") is None
 
 
-def test_everybody_but_a_segment(crowd: tuple[Home, list[int]]) -> None:
-    """All contacts less a segment leave out whom it has."""
-    home, ids = crowd
-    rule = [{"name": "contact_first_name", "predicate": "eq", "value": "Bo"}]
-    segment = transactions.write(segments.create, home.account_id, SegmentCreate(name="Bos", filters=rule))
-    campaign = draft(home, data={"audience_type": "all_contacts", "exclude_segment_ids": [segment.id]})
-    assert all_of(campaign, why=LEFT_OUT) == {ids[number] for number in (2, 6, 10)}
-    assert audience.count_audience(campaign).members == PEOPLE - 3
+def test_all_contacts_except_a_segment(mixed_contacts: tuple[Home, list[int]]) -> None:
+    """The excluded group has the members of the excluded segment."""
+    home, contact_ids = mixed_contacts
+    filters = [{"name": "contact_first_name", "predicate": "eq", "value": "Bo"}]
+    segment = transactions.write(segments.create, home.account_id, SegmentCreate(name="Bos", filters=filters))
+    campaign = create_draft(home, data={"audience_type": "all_contacts", "exclude_segment_ids": [segment.id]})
+    assert list_group_ids(campaign, why=LEFT_OUT) == {contact_ids[number] for number in (2, 6, 10)}
+    assert audience.count_audience(campaign).members == CONTACT_COUNT - 3

@@ -1,4 +1,4 @@
-"""How many parts an SMS takes, counted as networks count them."""
+"""Segments of an SMS, counted as mobile networks do."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ VECTORS = [
     ("a" * 1531, 11, None),
     ("a" * 158 + "€", 1, None),
     ("a" * 159 + "€", 2, None),
-    ("a" * 152 + "€" + "b" * 152, 3, None),  # the euro sign does not fit whole at the end of the first part
+    ("a" * 152 + "€" + "b" * 152, 3, None),  # the euro sign does not fit at the end of the first part
     ("a" * 152 + "€" + "b" * 151, 2, None),
     ("a" * 151 + "€" + "b" * 153, 2, None),
     ("€" * 80, 1, None),
@@ -46,13 +46,13 @@ VECTORS = [
 ]
 
 
-def _by_hand(text: str) -> tuple[int, str | None]:
-    """Count the parts one character after the other, as slowly as one would on paper."""
-    forcing = next((letter for letter in text if letter not in BASIC + EXTENSION), None)
+def _count_one_by_one(text: str) -> tuple[int, str | None]:
+    """Count the parts character by character, and return them with the first character that forces UCS-2."""
+    forcing = next((character for character in text if character not in BASIC + EXTENSION), None)
     if forcing is None:
-        sizes = [2 if letter in EXTENSION else 1 for letter in text]
+        sizes = [2 if character in EXTENSION else 1 for character in text]
     else:
-        sizes = [len(letter.encode("utf-16-le")) // 2 for letter in text]
+        sizes = [len(character.encode("utf-16-le")) // 2 for character in text]
     single, each = (160, 153) if forcing is None else (70, 67)
     if sum(sizes) <= single:
         return (1 if text else 0), forcing
@@ -65,8 +65,8 @@ def _by_hand(text: str) -> tuple[int, str | None]:
 
 
 @pytest.mark.parametrize(("text", "parts", "forcing"), VECTORS)
-def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | None) -> None:
-    """Parts, alphabet and the character that forces UCS-2 are as GSM 03.38 says."""
+def test_count_segments(text: str, parts: int, forcing: str | None) -> None:
+    """Parts, alphabet and the character that forces UCS-2 follow GSM 03.38."""
     counted = count_segments(text)
     assert (counted.parts, counted.forcing_character) == (parts, forcing)
     assert counted.alphabet == ("GSM-7" if forcing is None else "UCS-2")
@@ -74,22 +74,22 @@ def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | N
 
 
 @given(st.text(st.sampled_from(BASIC + EXTENSION * 4), max_size=700))
-def test_parts_of_gsm_7_are_those_counted_by_hand(text: str) -> None:
-    """No text of GSM-7, wherever its wide characters stand, is counted otherwise than one by one."""
+def test_gsm_7_segments_match_a_simple_count(text: str) -> None:
+    """Any GSM-7 text has as many segments as when counted character by character."""
     counted = count_segments(text)
-    assert (counted.parts, counted.forcing_character) == _by_hand(text)
+    assert (counted.parts, counted.forcing_character) == _count_one_by_one(text)
 
 
 @given(st.text(st.sampled_from("aé€Ж中😀𝒳\u200d"), max_size=400))
-def test_parts_of_ucs_2_are_those_counted_by_hand(text: str) -> None:
-    """No text of UCS-2 is counted otherwise than one by one, its emoji whole."""
+def test_ucs_2_segments_match_a_simple_count(text: str) -> None:
+    """Any UCS-2 text has as many segments as when counted character by character, without split emoji."""
     counted = count_segments(text)
-    assert (counted.parts, counted.forcing_character) == _by_hand(text)
+    assert (counted.parts, counted.forcing_character) == _count_one_by_one(text)
 
 
 @given(st.text(st.sampled_from("ab€^😀Ж"), max_size=400))
-def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
-    """`left` more plain letters cost nothing; the next one begins a part."""
+def test_remaining_units_fit_in_the_last_segment(text: str) -> None:
+    """`remaining_units` more letters keep the number of parts; one more adds a part."""
     counted = count_segments(text)
     if counted.parts:
         assert count_segments(text + "b" * counted.remaining_units).parts == counted.parts
@@ -97,7 +97,7 @@ def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "sent"),
+    ("original", "expected"),
     [
         ("“Fifty” – it’s yours…", '"Fifty" - it\'s yours...'),
         ("e\u0301te\u0301\u00a0!", "été !"),
@@ -106,13 +106,13 @@ def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
         ("Ж “stays” – as it is…", "Ж “stays” – as it is…"),
     ],
 )
-def test_typographic_characters_become_those_of_gsm_7(written: str, sent: str) -> None:
-    """Quotes, dashes, dots and odd spaces are made plain where that spares UCS-2, and only there."""
-    assert replace_typography(written) == sent
+def test_replace_typography(original: str, expected: str) -> None:
+    """Quotes, dashes, dots and special spaces are replaced if that avoids UCS-2, and only then."""
+    assert replace_typography(original) == expected
 
 
-def test_a_forcing_character_is_named_so_that_it_can_be_found() -> None:
-    """A character is told by code and name, also where it cannot be seen."""
+def test_character_name() -> None:
+    """A character is described by code point and Unicode name, if it has one."""
     assert character_name("“") == "U+201C LEFT DOUBLE QUOTATION MARK"
     assert character_name("\u200b") == "U+200B ZERO WIDTH SPACE"
     assert character_name("\x85") == "U+0085"

@@ -1,4 +1,4 @@
-"""The ledger in batches: whatever comes in one batch, the rows are those of one at a time."""
+"""Ledger batches: a batch of outcomes and claims gives the same rows as one at a time."""
 
 import random
 import time
@@ -52,11 +52,11 @@ SHAPES = {
     "repeated": "uncertain_count = 1, attempts = 1, first_attempt_at = 1000",
 }
 TABLES = ("message", "contact", "channel", "campaign", "flow", "run", "event", "suppression", "consent")
-PEOPLE = 6
+CONTACT_COUNT = 6
 
 
-class Life(NamedTuple):
-    """One message: what became of it (None: it is to be marked), how it is sent, what happened to its person."""
+class MessageCase(NamedTuple):
+    """One message: its outcome (None: it is to be claimed), its kind, what happens to its contact."""
 
     kind: str | None
     shape: str
@@ -64,8 +64,8 @@ class Life(NamedTuple):
     twice: bool
 
 
-LIVES = st.builds(
-    Life,
+MESSAGE_CASES = st.builds(
+    MessageCase,
     st.sampled_from([None, *ERRORS, "accepted", "accepted"]),
     st.sampled_from([*SHAPES, "campaign", "campaign"]),
     st.sampled_from(["left", "complaint", "deleted", *["stayed"] * 4]),
@@ -73,104 +73,106 @@ LIVES = st.builds(
 )
 
 
-class Undone(Exception):
-    """Takes a whole example back."""
+class RollBack(Exception):
+    """Rolls back the transaction of an example."""
 
 
 @pytest.fixture(scope="module")
-def sending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, int]]:
-    """Return an installation with a campaign under way, and the campaign's id."""
+def active_campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, int]]:
+    """Yield an installation with a campaign being sent, and the campaign's id."""
     home = Home(Path(tmp_path_factory.mktemp("hot")))
-    people = [home.contact(f"p{number}@example.org").id for number in range(PEOPLE)]
-    campaign = home.send(home.campaign(home.list_of(*people).id))
-    flow = flow_rows.flow(home)
-    for number, person in enumerate(people):
-        flow_rows.run(home, flow, person, chain_depth=number % 3)
+    contact_ids = [home.contact(f"p{number}@example.org").id for number in range(CONTACT_COUNT)]
+    campaign = home.send(home.campaign(home.list_of(*contact_ids).id))
+    flow = flow_rows.insert_flow(home)
+    for number, contact_id in enumerate(contact_ids):
+        flow_rows.insert_run(home, flow, contact_id, chain_depth=number % 3)
     yield home, campaign.id
     home.close()
 
 
-def stored() -> dict[str, list[tuple[Any, ...]]]:
-    """Return every row that sending may change; events and consents in no order, for only batches change that."""
-    found = {name: [tuple(row) for row in rows(f"SELECT * FROM {name} ORDER BY id")] for name in TABLES}
+def table_rows() -> dict[str, list[tuple[Any, ...]]]:
+    """Return all rows that sending may change; events, consents and suppressions are sorted without their ids."""
+    rows_by_table = {name: [tuple(row) for row in rows(f"SELECT * FROM {name} ORDER BY id")] for name in TABLES}
     for name in ("event", "consent", "suppression"):
-        found[name] = sorted((row[1:] for row in found[name]), key=repr)
-    return found
+        rows_by_table[name] = sorted((row[1:] for row in rows_by_table[name]), key=repr)
+    return rows_by_table
 
 
-def happen(home: Home, claim: Claim, how: str) -> None:
-    """Let something happen to the person of a message while it is under way."""
-    if how == "left":
+def change_contact(home: Home, claim: Claim, change: str) -> None:
+    """Change the contact of a message while it is being sent."""
+    if change == "left":
         consent.opt_out(home.channel(claim.recipient), "recipient", BY_LINK)
-    elif how == "complaint":
+    elif change == "complaint":
         run("UPDATE channel SET suppression = 'complaint' WHERE key = ?", (claim.recipient_key,))
-    elif how == "deleted" and claim.contact_id is not None:
+    elif change == "deleted" and claim.contact_id is not None:
         removal.delete(home.account_id, claim.contact_id)
 
 
-def prepare(home: Home, lives: list[Life]) -> tuple[list[Outcome], list[Claim]]:
-    """Bring the messages to where their lives say; returns what became of them and what is to be marked."""
-    found: list[Outcome] = []
-    marks: list[Claim] = []
-    for number, life in zip([row[0] for row in rows("SELECT id FROM message ORDER BY id")], lives, strict=True):
-        run(f"UPDATE message SET {SHAPES[life.shape]} WHERE id = ?", (number,))
-        if life.kind is not None:
+def prepare_messages(home: Home, cases: list[MessageCase]) -> tuple[list[Outcome], list[Claim]]:
+    """Set up the messages as the cases say; return the outcomes and the claims to make."""
+    outcomes: list[Outcome] = []
+    claims: list[Claim] = []
+    for number, case in zip([row[0] for row in rows("SELECT id FROM message ORDER BY id")], cases, strict=True):
+        run(f"UPDATE message SET {SHAPES[case.shape]} WHERE id = ?", (number,))
+        if case.kind is not None:
             run("UPDATE message SET status = 'sending', claimed_by = 'p' WHERE id = ?", (number,))
         claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
-        happen(home, claim, life.happened)
-        if life.kind is None:
-            marks.append(claim._replace(first_attempt_at=claim.first_attempt_at or clock.now_ms()))
+        change_contact(home, claim, case.happened)
+        if case.kind is None:
+            claims.append(claim._replace(first_attempt_at=claim.first_attempt_at or clock.now_ms()))
         else:
-            reason = "render_error" if life.kind == "skip" else None
-            one = Outcome(claim, ERRORS[life.kind], reason, f"Hello {number}", "a@example.org", f"{number}@example.org")
-            found += [one, one] if life.twice else [one]
-    return found, marks
+            reason = "render_error" if case.kind == "skip" else None
+            outcome = Outcome(
+                claim, ERRORS[case.kind], reason, f"Hello {number}", "a@example.org", f"{number}@example.org"
+            )
+            outcomes += [outcome, outcome] if case.twice else [outcome]
+    return outcomes, claims
 
 
-def one_by_one(found: list[Outcome], marks: list[Claim]) -> set[int]:
-    """Hand in the same, each alone."""
-    for one in found:
-        queue.record_and_claim([one], [], "p")
+def apply_one_by_one(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
+    """Record each outcome and make each claim separately."""
+    for outcome in outcomes:
+        queue.record_and_claim([outcome], [], "p")
     now = clock.now_ms()
-    # What is handed in may be long out of date: the row is looked at as it is
-    fresh = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in marks]
-    return {row.id for row, here in fresh if queue.claim_one(Claim._make(here), "p", row, now)}
+    # The claims may be out of date, so each row is read again
+    current_rows = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in claims]
+    return {row.id for row, values in current_rows if queue.claim_one(Claim._make(values), "p", row, now)}
 
 
-def in_one_batch(found: list[Outcome], marks: list[Claim]) -> set[int]:
-    """Do it as the sender does."""
-    return queue.record_and_claim(found, marks, "p")
+def apply_in_one_batch(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
+    """Record all outcomes and make all claims at once, as the sender does."""
+    return queue.record_and_claim(outcomes, claims, "p")
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    lives=st.lists(LIVES, min_size=PEOPLE, max_size=PEOPLE),
+    cases=st.lists(MESSAGE_CASES, min_size=CONTACT_COUNT, max_size=CONTACT_COUNT),
     source=st.sampled_from(["paused", "stopped", "cancelled", "capped", *["live"] * 5]),
     seed=st.integers(0, 9),
 )
-def test_a_batch_comes_to_the_same_as_one_by_one(
-    sending: tuple[Home, int], lives: list[Life], source: str, seed: int
+def test_a_batch_gives_the_same_rows_as_one_by_one(
+    active_campaign: tuple[Home, int], cases: list[MessageCase], source: str, seed: int
 ) -> None:
-    """Outcomes and marks of any kind, in one batch or one by one: the same rows, the same events, the same marks."""
-    home, campaign_id = sending
-    answers: list[Any] = []
-    moment = time.time()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Undone), transactions.transaction():
-        patch.setattr(time, "time", lambda: moment)
-        found, marks = prepare(home, lives)
+    """Any outcomes and claims give the same rows, events and claims in one batch as one by one."""
+    home, campaign_id = active_campaign
+    results: list[Any] = []
+    now = time.time()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RollBack), transactions.transaction():
+        patch.setattr(time, "time", lambda: now)
+        outcomes, claims = prepare_messages(home, cases)
         if source == "stopped":
             run("UPDATE account SET sending_stopped = 1 WHERE id = ?", (home.account_id,))
         elif source == "capped":
             run("""UPDATE account SET frequency_cap = '{"messages": 1, "days": 1}' WHERE id = ?""", (home.account_id,))
         elif source != "live":
             (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, Actor("key:1"))
-        for way in (one_by_one, in_one_batch):
+        for apply in (apply_one_by_one, apply_in_one_batch):
             random.seed(seed)
             connection().execute("SAVEPOINT way")
-            answers.append((way(found, marks), stored()))
+            results.append((apply(outcomes, claims), table_rows()))
             connection().execute("ROLLBACK TO way")
-        raise Undone
-    careful, quick = answers
-    assert quick[0] == careful[0]
+        raise RollBack
+    separate, batched = results
+    assert batched[0] == separate[0]
     for name in TABLES:
-        assert quick[1][name] == careful[1][name], name
+        assert batched[1][name] == separate[1][name], name

@@ -1,4 +1,4 @@
-"""What nobody needs any more goes by the bite, what is needed stays, and whoever writes is not kept waiting."""
+"""Housekeeping: expired rows and files are deleted in small transactions, and nothing else."""
 
 import os
 import tempfile
@@ -18,8 +18,8 @@ from appliance.storage.database import run, scalar
 from tests.domain.home import Home
 
 DAY = 86_400_000
-# Columns and values of a row of each kind, whose last column is the moment that its age is told by; and its time
-KINDS = {
+# Per table: columns (the last one sets the age), values, and the days that a row is kept
+TABLES = {
     "idempotency": ("account_id, path, key, payload_hash, resource_id, created_at", "1, '/x', {n}, 'p', 1, {at}", 7),
     "captured_message": (
         "account_id, channel, mail_from, rcpt_to, size, source, received_at",
@@ -37,51 +37,51 @@ KINDS = {
 }  # fmt: skip
 
 
-def fill(table: str, count: int, at: int) -> None:
-    """Write rows of a kind that are all of one moment."""
-    columns, values, _ = KINDS[table]
+def insert_rows(table: str, count: int, timestamp: int) -> None:
+    """Insert rows of the same age."""
+    columns, values, _ = TABLES[table]
 
-    def verb() -> None:
+    def insert() -> None:
         for number in range(count):
-            key = f"'{at}-{number}'"
-            run(f"INSERT INTO {table} ({columns}) VALUES ({values.format(n=key, at=at)})")
+            key = f"'{timestamp}-{number}'"
+            run(f"INSERT INTO {table} ({columns}) VALUES ({values.format(n=key, at=timestamp)})")
 
-    transactions.write(verb)
+    transactions.write(insert)
 
 
 @pytest.fixture
-def bites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each transaction of a sweep dropped."""
-    taken: list[int] = []
+def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of rows deleted in each transaction."""
+    sizes: list[int] = []
 
-    def counted(one: housekeeping.Sweep) -> housekeeping.Sweep:
-        def drop(some: list[int]) -> int:
-            taken.append(len(some))
-            return one.delete(some)
+    def count_deletions(sweep: housekeeping.Sweep) -> housekeeping.Sweep:
+        def delete_and_count(ids: list[int]) -> int:
+            sizes.append(len(ids))
+            return sweep.delete(ids)
 
-        return one._replace(delete=drop)
+        return sweep._replace(delete=delete_and_count)
 
-    monkeypatch.setattr(housekeeping, "SWEEPS", tuple(map(counted, housekeeping.SWEEPS)))
-    return taken
+    monkeypatch.setattr(housekeeping, "SWEEPS", tuple(map(count_deletions, housekeeping.SWEEPS)))
+    return sizes
 
 
-@pytest.mark.parametrize("table", KINDS)
-def test_what_is_over_goes_by_the_bite(home: Home, bites: list[int], table: str) -> None:
-    """All that is older than its time goes, a bounded number in a transaction; what is younger stays."""
-    now, kept = clock.now_ms(), KINDS[table][2] * DAY
-    fill(table, 450, now - kept - 60_000)
-    fill(table, 5, now - kept + 60_000)
+@pytest.mark.parametrize("table", TABLES)
+def test_expired_rows_are_deleted_in_batches(home: Home, batch_sizes: list[int], table: str) -> None:
+    """All rows older than their limit are deleted, at most 200 in a transaction; younger ones stay."""
+    now, max_age = clock.now_ms(), TABLES[table][2] * DAY
+    insert_rows(table, 450, now - max_age - 60_000)
+    insert_rows(table, 5, now - max_age + 60_000)
     housekeeping.delete_expired(threading.Event())
     assert scalar(f"SELECT count(*) FROM {table}") == 5
-    assert sum(bites) >= 450 and max(bites) <= 200
-    bites.clear()
+    assert sum(batch_sizes) >= 450 and max(batch_sizes) <= 200
+    batch_sizes.clear()
     housekeeping.delete_expired(threading.Event())
-    assert bites == []
+    assert batch_sizes == []
 
 
-def test_an_emptied_inbox_goes_by_the_bite(home: Home, bites: list[int]) -> None:
-    """Whoever empties it writes one row; what was there is dropped beside others, whenever the service is killed."""
-    fill("captured_message", 450, clock.now_ms())
+def test_a_cleared_inbox_is_deleted_in_batches(home: Home, batch_sizes: list[int]) -> None:
+    """Clearing hides the messages at once; housekeeping deletes them later, in batches of 20."""
+    insert_rows("captured_message", 450, clock.now_ms())
     assert transactions.write(capture_inbox.clear, 1) == 450
     assert (
         scalar("SELECT count(*) FROM captured_message"),
@@ -92,7 +92,7 @@ def test_an_emptied_inbox_goes_by_the_bite(home: Home, bites: list[int]) -> None
         0,
         True,
     )
-    fill("captured_message", 5, clock.now_ms())
+    insert_rows("captured_message", 5, clock.now_ms())
     housekeeping.delete_expired(threading.Event())
     assert (
         scalar("SELECT count(*) FROM captured_message"),
@@ -103,51 +103,51 @@ def test_an_emptied_inbox_goes_by_the_bite(home: Home, bites: list[int]) -> None
         5,
         False,
     )
-    assert sum(bites) == 450 and max(bites) == 20
+    assert sum(batch_sizes) == 450 and max(batch_sizes) == 20
 
 
-def test_parts_go_before_their_act(home: Home, bites: list[int]) -> None:
-    """An act on a million people has many parts; none of its transactions takes them all."""
-    fill("bulk_action", 1, clock.now_ms() - 2 * DAY)
-    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 90) SELECT 1, '[1,2,3]', 1 FROM n"
-    transactions.write(run, f"INSERT INTO bulk_action_part (bulk_action_id, contact_ids, done) {many}")
+def test_parts_of_a_bulk_action_are_deleted_first(home: Home, batch_sizes: list[int]) -> None:
+    """All parts are deleted in batches of 20, and the bulk action too."""
+    insert_rows("bulk_action", 1, clock.now_ms() - 2 * DAY)
+    part_rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 90) SELECT 1, '[1,2,3]', 1 FROM n"
+    transactions.write(run, f"INSERT INTO bulk_action_part (bulk_action_id, contact_ids, done) {part_rows}")
     housekeeping.delete_expired(threading.Event())
     assert (scalar("SELECT count(*) FROM bulk_action_part"), scalar("SELECT count(*) FROM bulk_action")) == (0, 0)
-    assert max(bites) == 20
+    assert max(batch_sizes) == 20
 
 
-def test_a_request_waits_for_nobodys_old_keys(home: Home) -> None:
-    """A key that is a week old is as new, and its request drops no other: others do, by the bite."""
-    fill("idempotency", 300, clock.now_ms() - 8 * DAY)
+def test_an_expired_idempotency_key_can_be_reused(home: Home) -> None:
+    """A request with an expired key runs anew and does not delete other expired keys."""
+    insert_rows("idempotency", 300, clock.now_ms() - 8 * DAY)
     key = scalar("SELECT key FROM idempotency LIMIT 1")
 
-    def ask(payload: str) -> idempotency.OnceResult:
+    def run_request(payload: str) -> idempotency.OnceResult:
         return transactions.write(idempotency.run_once, 1, "/x", key, payload, lambda: 42)
 
-    assert ask("another") == (42, False)
-    assert ask("another") == (42, True)
+    assert run_request("another") == (42, False)
+    assert run_request("another") == (42, True)
     assert scalar("SELECT count(*) FROM idempotency") == 300
 
 
-def test_it_ends_when_the_service_does(home: Home, bites: list[int]) -> None:
-    """Told to stop it takes no further bite."""
-    fill("idempotency", 300, clock.now_ms() - 8 * DAY)
+def test_housekeeping_stops_with_the_service(home: Home, batch_sizes: list[int]) -> None:
+    """With the stop event set nothing is deleted."""
+    insert_rows("idempotency", 300, clock.now_ms() - 8 * DAY)
     stopping = threading.Event()
     stopping.set()
     housekeeping.delete_expired(stopping)
-    assert bites == []
+    assert batch_sizes == []
 
 
-def test_rooms_of_uploads_that_nobody_ends(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kill left of an upload goes after a day; one that is under way stays, and so does whatever is not ours."""
+def test_old_upload_directories_are_deleted(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upload directories older than a day are deleted; newer ones and those of other programs stay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     old, new, other = (
         tmp_path / name for name in (f"{media.UPLOAD_DIR_PREFIX}old", f"{media.UPLOAD_DIR_PREFIX}new", "somebody-else")
     )
-    for room in (old, new, other):
-        room.mkdir()
-        (room / "file").write_text("x")
-    for room in (old, other):
-        os.utime(room, (time.time() - 100_000,) * 2)
+    for directory in (old, new, other):
+        directory.mkdir()
+        (directory / "file").write_text("x")
+    for directory in (old, other):
+        os.utime(directory, (time.time() - 100_000,) * 2)
     housekeeping.delete_expired(threading.Event())
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [new.name, other.name]

@@ -1,4 +1,4 @@
-"""An import keeps to the same rules of consent as everything else, and resumes and undoes to the row."""
+"""Imports follow the consent rules, resume after an interruption, and can be undone."""
 
 from pathlib import Path
 from typing import Any
@@ -21,34 +21,34 @@ from appliance.storage.database import rows, run
 from appliance.storage.models import Channel, Import
 from tests.domain.home import Home
 
-FILE = Evidence(source="import", actor="key:1")
+EVIDENCE = Evidence(source="import", actor="key:1")
 REASONS = st.sampled_from([None, "manual", "hard_bounce", "soft_bounce", "complaint", "erased"])
-STANDINGS = st.sampled_from([(True, None), (False, None), (False, "operator"), (False, "recipient")])
+CONSENT_STATES = st.sampled_from([(True, None), (False, None), (False, "operator"), (False, "recipient")])
 
 
-@given(STANDINGS, REASONS, st.booleans())
-def test_the_rules_of_a_file_are_those_of_a_row(
-    home: Home, standing: tuple[bool, str | None], suppression: str | None, wanted: bool
+@given(CONSENT_STATES, REASONS, st.booleans())
+def test_decide_consent_matches_apply_import_choice(
+    home: Home, consent_state: tuple[bool, str | None], suppression: str | None, wanted: bool
 ) -> None:
-    """Whatever stands there, the quick rules and `consent.imported` come to the same."""
-    subscribed, by = standing
+    """The fast rules for import rows give the same consent as `consent.apply_import_choice`, for any state."""
+    subscribed, opted_out_by = consent_state
     channel = home.channel("rule@example.org") if rows("SELECT 1 FROM channel") else None
     channel = channel or home.contact("rule@example.org").channels[0]
-    channel.subscribed, channel.opted_out_by, channel.suppression = subscribed, by, suppression
-    channel.opt_out_at = 5 if by else None
+    channel.subscribed, channel.opted_out_by, channel.suppression = subscribed, opted_out_by, suppression
+    channel.opt_out_at = 5 if opted_out_by else None
     transactions.write(channel.save)
-    before = ConsentState(subscribed, by, channel.opt_out_at, channel.opt_in_at, suppression)
-    found = contact_rows.decide_consent(1, before, None, wanted)
-    kept = transactions.write(consent.apply_import_choice, channel, wanted, FILE)
+    before = ConsentState(subscribed, opted_out_by, channel.opt_out_at, channel.opt_in_at, suppression)
+    decision = contact_rows.decide_consent(1, before, None, wanted)
+    kept_opt_out = transactions.write(consent.apply_import_choice, channel, wanted, EVIDENCE)
     after = Channel.get_by_id(channel.id)
 
-    assert (found.standing.subscribed, found.standing.opted_out_by, found.kept) == (
-        after.subscribed, after.opted_out_by, kept,
+    assert (decision.standing.subscribed, decision.standing.opted_out_by, decision.kept) == (
+        after.subscribed, after.opted_out_by, kept_opt_out,
     )  # fmt: skip
 
 
-def hand_in(home: Home, content: str, **options: Any) -> Import:
-    """Take a file as the API does; its job needs the writer thread, which the installation stops at its end."""
+def create_import(home: Home, content: str, **options: Any) -> Import:
+    """Create an import as the API does; it starts the writer thread, which the importer needs."""
     transactions.start()
     path = store.import_directory() / "incoming"
     path.write_text(content)
@@ -56,8 +56,8 @@ def hand_in(home: Home, content: str, **options: Any) -> Import:
     return transactions.write(store.create, home.account_id, upload, store.preview(upload), "key:1")
 
 
-def state(home: Home) -> list[list[tuple[Any, ...]]]:
-    """Everything that an import may change, without ids and times that any write changes."""
+def snapshot_tables(home: Home) -> list[list[tuple[Any, ...]]]:
+    """Return all that an import may change, without volatile ids and times."""
     return [
         rows("SELECT id, first_name, last_name, data, country_code FROM contact ORDER BY id"),
         rows("SELECT contact_id, kind, key, subscribed, opted_out_by, suppression FROM channel ORDER BY id"),
@@ -76,11 +76,11 @@ FILES = "email,phone,first_name,x,status\n" + "".join(
 )
 
 
-def people(home: Home) -> None:
-    """Make some people whom the file meets, in every standing."""
+def create_contacts(home: Home) -> None:
+    """Create contacts in various consent states whom the file updates."""
     for number in range(0, 40, 4):
         home.contact(f"p{number}@example.org", first_name="Old", data={"x": -1, "y": number})
-    home.leave("p4@example.org")
+    home.opt_out("p4@example.org")
     home.patch(home.contact("p8@example.org").id, opt_in=False)
     home.suppress("p12@example.org", "hard_bounce")
     home.suppress("nobody@example.org", "manual")
@@ -92,7 +92,7 @@ PLAIN = "email,first_name,last_name,source,country_code,tracking,verified,x,opt_
     f"{'2020-01-02' if n % 8 == 0 else ''},People\n"
     for n in range(50)
 )
-EVERYTHING = (
+QUERIES = (
     "SELECT first_name, last_name, source, country_code, data, tracking FROM contact ORDER BY id",
     "SELECT contact_id, kind, value, key, subscribed, verified_at NOTNULL, opt_in_at = 1577923200000, opt_out_at, "
     "opted_out_by, suppression FROM channel ORDER BY contact_id",
@@ -107,84 +107,95 @@ EVERYTHING = (
 
 
 @pytest.mark.parametrize("opt_in", [True, False])
-def test_plain_people_come_to_the_same_as_with_every_detour(tmp_path: Path, opt_in: bool) -> None:
-    """A row that names a list takes the way of all that is special; the same rows without are made by SQLite."""
-    found = []
+def test_the_bulk_path_gives_the_same_rows(tmp_path: Path, opt_in: bool) -> None:
+    """Rows inserted in bulk give the same result as rows with a list column, which are written one by one."""
+    results = []
     for number, target in enumerate(("lists", "")):
         directory = tmp_path / str(number)
         directory.mkdir()
         (directory / "secret.key").write_text("ab" * 32)
         home = Home(directory)
-        group = home.list_of(name="People")
-        words = {"list_ids": [group.id], "opt_in": opt_in, "consent_source": "a fair", "trigger_flows": True}
-        hand_in(home, PLAIN, map={"opt_in_at": "opt_in_at", "lists": target}, **words)
+        contact_list = home.list_of(name="People")
+        options = {"list_ids": [contact_list.id], "opt_in": opt_in, "consent_source": "a fair", "trigger_flows": True}
+        create_import(home, PLAIN, map={"opt_in_at": "opt_in_at", "lists": target}, **options)
         Importer().run()
-        packed = rows("SELECT outcomes FROM import_chunk")
-        made = [msgspec.msgpack.decode(one)[0][3] for (one,) in packed]
-        assert sum(made) == (0 if target else 50)
-        found.append([rows(sql) for sql in EVERYTHING])
+        chunks = rows("SELECT outcomes FROM import_chunk")
+        bulk_counts = [msgspec.msgpack.decode(chunk)[0][3] for (chunk,) in chunks]
+        assert sum(bulk_counts) == (0 if target else 50)
+        results.append([rows(sql) for sql in QUERIES])
         home.close()
 
-    assert found[0] == found[1]
-    assert len(found[0][0]) == len(found[0][4]) == 50 and (len(found[0][2]) == 50) is opt_in
+    assert results[0] == results[1]
+    assert len(results[0][0]) == len(results[0][4]) == 50 and (len(results[0][2]) == 50) is opt_in
 
 
 @pytest.mark.parametrize("stops", [1, 2, 3])
-def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
+def test_an_interrupted_import_gives_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
-    """After any transaction the service may end; the next one goes on behind it."""
-    found = []
+    """An import stopped after any transaction and resumed ends like an uninterrupted one."""
+    results = []
     monkeypatch.setattr("appliance.imports.job._FIRST_CHUNK_ROWS", 7)
     monkeypatch.setattr("appliance.imports.job._MAX_CHUNK_ROWS", 7)
     monkeypatch.setattr("appliance.imports.job._MIN_CHUNK_ROWS", 7)
     for cut in (0, stops):
         directory = tmp_path / str(cut)
         directory.mkdir()
-        (directory / "secret.key").write_text("ab" * 32)  # the same hashes in both
+        (directory / "secret.key").write_text("ab" * 32)  # the same address hashes in both installations
         home = Home(directory)
-        people(home)
-        group = home.list_of()
-        job = hand_in(home, FILES, list_ids=[group.id])
+        create_contacts(home)
+        contact_list = home.list_of()
+        job = create_import(home, FILES, list_ids=[contact_list.id])
         for _ in range(cut):
-            halting = Importer()
+            importer = Importer()
             original = imports_job.apply_chunk
 
-            def once(*given: Any, to: Importer = halting, do: Any = original) -> None:
-                do(*given)
+            def apply_and_stop(*arguments: Any, to: Importer = importer, do: Any = original) -> None:
+                do(*arguments)
                 to.stopping.set()
 
-            monkeypatch.setattr(imports_job, "apply_chunk", once)
-            halting.run()
+            monkeypatch.setattr(imports_job, "apply_chunk", apply_and_stop)
+            importer.run()
             monkeypatch.setattr(imports_job, "apply_chunk", original)
             assert Import.get_by_id(job.id).status == "processing"
         Importer().run()
-        done = Import.get_by_id(job.id)
-        found.append([state(home), (done.status, done.created, done.updated, done.skipped, done.failed)])
+        finished_job = Import.get_by_id(job.id)
+        results.append(
+            [
+                snapshot_tables(home),
+                (
+                    finished_job.status,
+                    finished_job.created,
+                    finished_job.updated,
+                    finished_job.skipped,
+                    finished_job.failed,
+                ),
+            ]
+        )
         home.close()
 
-    assert found[0] == found[1]
-    assert found[0][1] == ("complete", 30, 30, 0, 0)
+    assert results[0] == results[1]
+    assert results[0][1] == ("complete", 30, 30, 0, 0)
 
 
-def test_undo_restores_everything(home: Home) -> None:
-    """Nothing else happened since, so all is as it was: fields, addresses, consent, lists, suppressions, words."""
-    people(home)
-    group = home.list_of()
-    before = state(home)
-    job = hand_in(home, FILES, list_ids=[group.id])
+def test_undo_restores_the_state_before_the_import(home: Home) -> None:
+    """Without other changes, contacts, addresses, consent, lists, suppressions and search are as before."""
+    create_contacts(home)
+    contact_list = home.list_of()
+    before = snapshot_tables(home)
+    job = create_import(home, FILES, list_ids=[contact_list.id])
     Importer().run()
-    assert state(home) != before
+    assert snapshot_tables(home) != before
     transactions.write(store.undo, home.account_id, job.id)
     Importer().run()
 
     assert Import.get_by_id(job.id).phase == "undone"
-    assert state(home) == before
+    assert snapshot_tables(home) == before
 
 
-def test_a_cancelled_import_stops_before_its_next_transaction(home: Home) -> None:
-    """What is asked to stop writes nothing more and is `cancelled`."""
-    job = hand_in(home, FILES)
+def test_a_cancelled_import_writes_nothing_more(home: Home) -> None:
+    """A cancellation before the first transaction ends the import as `cancelled` without contacts."""
+    job = create_import(home, FILES)
     transactions.write(run, "UPDATE import SET cancel_asked_at = 1 WHERE id = ?", (job.id,))
     Importer().run()
 
@@ -192,13 +203,13 @@ def test_a_cancelled_import_stops_before_its_next_transaction(home: Home) -> Non
     assert rows("SELECT count(*) FROM contact") == [(0,)]
 
 
-def test_what_a_file_may_say_of_itself(home: Home) -> None:
-    """A phone alone finds a person; the number of two people stays with the first, and the second comes without it."""
+def test_phone_rows_of_a_file_match_contacts(home: Home) -> None:
+    """A row with a known phone updates its contact; a phone of another contact is dropped with a warning."""
     file = "email,phone,first_name\na@example.org,+14155550001,A\n,+1 415 555 0001,B\nc@example.org,+14155550001,C\n"
-    job = hand_in(home, file)
+    job = create_import(home, file)
     Importer().run()
-    done = Import.get_by_id(job.id)
+    finished_job = Import.get_by_id(job.id)
 
-    assert (done.created, done.updated, done.failed, done.warnings) == (2, 1, 0, 1)
+    assert (finished_job.created, finished_job.updated, finished_job.failed, finished_job.warnings) == (2, 1, 0, 1)
     assert rows("SELECT first_name, country_code FROM contact ORDER BY id") == [("B", "US"), ("C", "US")]
     assert rows("SELECT count(*) FROM channel WHERE kind = 'phone'") == [(1,)]

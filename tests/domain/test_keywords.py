@@ -1,4 +1,4 @@
-"""What short words mean that people write back: leave, come back, help; and what is left for a person to judge."""
+"""SMS keywords: opting out, opting in again, help, and texts that a user must judge."""
 
 import pytest
 
@@ -28,7 +28,7 @@ OTHER = ("", "🙂", "thanks", "the end", "yes please", "START NOW", "helpful", 
 
 @pytest.mark.parametrize("text", STOP)
 def test_keywords_opt_out(text: str) -> None:
-    """The whole message counts, whatever its case, accents, punctuation and width, also in words of one's own."""
+    """A text that is only a keyword, built-in or configured, opts out, whatever its case, accents and punctuation."""
     assert keywords.match_keyword(text, MORE).meaning == "stop"
 
 
@@ -40,30 +40,30 @@ def test_keywords_opt_out(text: str) -> None:
         ("opt-out", "stop", "OPT OUT"), ("optout", "stop", "OPT OUT"),
     ],
 )  # fmt: skip
-def test_words_and_their_names(text: str, meaning: str, word: str | None) -> None:
-    """Each keyword is named in one way, and words of one's own mean nothing where they are not set."""
+def test_keywords_have_one_canonical_name(text: str, meaning: str, word: str | None) -> None:
+    """Each spelling maps to one keyword; additional keywords have no effect unless they are configured."""
     assert keywords.match_keyword(text) == (meaning, word)
 
 
 @pytest.mark.parametrize("text", REFUSALS)
 def test_clear_refusals_opt_out(text: str) -> None:
-    """Who refuses in other words, and says nothing else, is taken at them."""
+    """A text that only asks for no more messages, in other words than a keyword, counts as a refusal."""
     assert keywords.match_keyword(text, MORE).meaning == "refusal"
 
 
 @pytest.mark.parametrize("text", PERHAPS)
-def test_a_person_looks_at_what_may_be_a_refusal(text: str) -> None:
-    """Where such words stand among others nobody is opted out by them, and a person has to look."""
+def test_ambiguous_refusals_are_left_for_review(text: str) -> None:
+    """A text that contains such words among others is marked `perhaps` and does not opt out."""
     assert keywords.match_keyword(text, MORE).meaning == "perhaps"
 
 
 @pytest.mark.parametrize("text", OTHER)
-def test_everything_else_is_a_message(text: str) -> None:
-    """Words that only look alike mean nothing."""
+def test_other_texts_have_no_keyword(text: str) -> None:
+    """Texts whose words only resemble keywords have no meaning."""
     assert keywords.match_keyword(text, MORE).meaning == "other"
 
 
-def test_hostile_texts_are_read_in_no_time() -> None:
-    """A long message of the words that patterns are made of is read at once, and never by guessing."""
+def test_long_hostile_texts_are_classified() -> None:
+    """Thousands of repeated keywords, words of refusals or combining characters are classified without an error."""
     for word in ("stop ", "all ", "text ", "please ", "i want to stop getting all ", "\u0301", "ﷺ"):
         assert keywords.match_keyword(word * 4_000).meaning in ("perhaps", "other", "stop")

@@ -1,4 +1,4 @@
-"""How many people lack what a message says about them, against the message itself."""
+"""Preflight counts of contacts without a value for a merge tag, compared with rendering."""
 
 from typing import Any
 
@@ -22,29 +22,29 @@ NAMES = (
 )  # fmt: skip
 
 
-def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
-    """Each number is that of the people for whom the message shows its default."""
-    people = [home.contact(f"p{number}@example.org", **one) for number, one in enumerate(PEOPLE)]
+def test_missing_values_match_rendered_defaults(home: Home) -> None:
+    """Each count is the number of recipients for whom the rendered message shows the merge tag's default."""
+    recipients = [home.contact(f"p{number}@example.org", **fields) for number, fields in enumerate(PEOPLE)]
     home.contact("elsewhere@example.org")
-    campaign = home.campaign(home.list_of(*(one.id for one in people)).id)
+    campaign = home.campaign(home.list_of(*(recipient.id for recipient in recipients)).id)
 
-    found = preflight.count_missing_values(
+    counts = preflight.count_missing_values(
         audience.build_audience(campaign), [*NAMES, "data.code", "brand.company_name", 'contact.data."x']
     )
 
-    said = dict.fromkeys(NAMES, 0)
-    for one in people:
-        contact = contacts.get(home.account_id, one.id)
+    expected = dict.fromkeys(NAMES, 0)
+    for recipient in recipients:
+        contact = contacts.get(home.account_id, recipient.id)
         for name in NAMES:
-            shown = merge.compile_template(f"{{{{ {name} | default: 'LACKS' }}}}", "text").render(
+            rendered = merge.compile_template(f"{{{{ {name} | default: 'LACKS' }}}}", "text").render(
                 merge_tags.get_contact_values(contact, None)
             )
-            said[name] += shown == "LACKS"
-    assert found == said
+            expected[name] += rendered == "LACKS"
+    assert counts == expected
     assert Contact.select().count() == len(PEOPLE) + 1
 
 
-def test_a_message_that_says_nothing_about_people_asks_nothing(home: Home) -> None:
-    """Without variables about contacts there is nothing to count."""
+def test_merge_tags_without_contact_data_are_not_counted(home: Home) -> None:
+    """Without merge tags about contacts the result is empty."""
     campaign = home.campaign(home.list_of(home.contact("a@example.org").id).id)
     assert preflight.count_missing_values(audience.build_audience(campaign), ["brand.company_name"]) == {}

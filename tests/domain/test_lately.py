@@ -1,4 +1,4 @@
-"""What a draft says of its audience: of few as it is now, of many as of a moment ago, of another one at once."""
+"""Cached counts and previews of a draft's audience."""
 
 import pytest
 
@@ -10,28 +10,31 @@ from appliance.storage import transactions
 from tests.domain.home import Home
 
 
-def test_few_are_counted_each_time(home: Home) -> None:
-    """Somebody who comes is counted at once."""
-    people = home.list_of(home.contact("a@example.org").id).id
-    campaign = home.campaign(people)
+def test_counts_of_small_audiences_are_not_cached(home: Home) -> None:
+    """A contact added to a small audience is counted at once."""
+    list_id = home.list_of(home.contact("a@example.org").id).id
+    campaign = home.campaign(list_id)
     assert audience.get_cached_counts(campaign).sendable == 1
-    transactions.write(lists.add_members, home.account_id, people, [home.contact("b@example.org").id])
+    transactions.write(lists.add_members, home.account_id, list_id, [home.contact("b@example.org").id])
     assert audience.get_cached_counts(campaign).sendable == 2
 
 
-def test_another_audience_is_another_one_at_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However dear it was to count, a draft for others is told of others; somebody who is gone is shown to nobody."""
+def test_another_audience_does_not_get_cached_counts(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts and the first recipient are cached for each audience.
+
+    A deleted contact is no longer shown in the preview.
+    """
     for name in ("_counts_cache", "_first_recipient_cache", "_last_email_cache"):
         monkeypatch.setattr(audience, name, CostAwareCache(min_age_seconds=3600))
     ann, bob = (home.contact(f"{name}@example.org").id for name in ("ann", "bob"))
-    one, two = home.list_of(ann, name="One").id, home.list_of(ann, bob, name="Two").id
-    campaign = home.campaign(one)
+    first_list, second_list = home.list_of(ann, name="One").id, home.list_of(ann, bob, name="Two").id
+    campaign = home.campaign(first_list)
     assert (audience.get_cached_counts(campaign).sendable, audience.find_first_recipient(campaign)) == (1, ann)
     assert preview.render_preview(home.account_id, campaign.id)["contact"].id == ann
-    transactions.write(lists.add_members, home.account_id, one, [bob])
+    transactions.write(lists.add_members, home.account_id, first_list, [bob])
     assert (audience.get_cached_counts(campaign).sendable, audience.count_audience(campaign).sendable) == (1, 2)
     transactions.write(removal.delete, home.account_id, ann)
     assert preview.render_preview(home.account_id, campaign.id)["contact"] is None
-    campaign.trigger.contact_list = two
+    campaign.trigger.contact_list = second_list
     campaign.trigger.save()
     assert (audience.get_cached_counts(campaign).sendable, audience.find_first_recipient(campaign)) == (1, bob)

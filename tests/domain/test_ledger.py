@@ -1,4 +1,4 @@
-"""The ledger against a model of it: whatever happens to a campaign's rows, the books balance after every step (P2)."""
+"""The ledger against a model: after every step the counts of a campaign match its rows (P2)."""
 
 from collections import Counter
 from pathlib import Path
@@ -31,7 +31,7 @@ from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import rows
-from tests.domain.home import Home, crash, turn
+from tests.domain.home import Home, record_and_claim, recover_after_crash
 
 OPEN = {"queued", "held", "sending"}
 ERRORS: dict[str, DeliveryError | None] = {
@@ -46,72 +46,77 @@ ERRORS: dict[str, DeliveryError | None] = {
 MANY = 4
 
 
-class Books(RuleBasedStateMachine):
-    """Random lives of one campaign; `hand` is what claims are out, `final` what was once seen in a final status."""
+class LedgerMachine(RuleBasedStateMachine):
+    """A campaign under random actions. `claims` are the claims that are out, `final` the final statuses seen so far."""
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = TemporaryDirectory()
         self.home = Home(Path(self.directory.name))
-        rows("PRAGMA synchronous = 0")  # no power is cut here, and waiting for the disk would be most of the time
+        # No test here cuts the power, and waiting for the disk would take most of the time
+        rows("PRAGMA synchronous = 0")
 
-    @initialize(hold=st.sampled_from([0, 60]), in_doubt=st.sampled_from(["resend", "hold"]), out=st.integers(0, 2))
-    def start(self, hold: int, in_doubt: str, out: int) -> None:
-        """Send a campaign to a list, some of whose members may not be written to."""
+    @initialize(
+        hold=st.sampled_from([0, 60]),
+        in_doubt=st.sampled_from(["resend", "hold"]),
+        unsubscribed_count=st.integers(0, 2),
+    )
+    def start(self, hold: int, in_doubt: str, unsubscribed_count: int) -> None:
+        """Send a campaign to a list, some of whose members have unsubscribed."""
         self.home.configure(email__in_doubt=in_doubt, email__retry_after=[60.0, 120.0], email__give_up="1h")
         people = [self.home.contact(f"p{number}@example.org") for number in range(MANY)]
-        for person in people[:out]:
-            self.home.leave(person.channels[0].value)
+        for person in people[:unsubscribed_count]:
+            self.home.opt_out(person.channels[0].value)
         self.people = {person.id: person.channels[0].value for person in people}
         members = self.home.list_of(*self.people)
         self.campaign = self.home.send(self.home.campaign(members.id), hold_seconds=hold)
-        self.hand: dict[int, Claim] = {}
+        self.claims: dict[int, Claim] = {}
         self.final: dict[int, str] = {}
-        self.handed_over: Counter[int] = Counter()
-        self.doubts: Counter[int] = Counter()
-        self.gone: set[str] = set()
+        self.sent_copies: Counter[int] = Counter()
+        self.uncertain_counts: Counter[int] = Counter()
+        self.lost_addresses: set[str] = set()
         assert self.campaign.audience_count == MANY
 
-    def rows(self) -> dict[int, tuple[str, Any]]:
-        """Return every row of this campaign: its status and when it may move."""
-        found = rows("SELECT id, status, due_at FROM message WHERE campaign_id = ?", (self.campaign.id,))
-        return {row[0]: (row[1], row[2]) for row in found}
+    def fetch_rows(self) -> dict[int, tuple[str, Any]]:
+        """Return (status, due time) of each row of the campaign, by id."""
+        result = rows("SELECT id, status, due_at FROM message WHERE campaign_id = ?", (self.campaign.id,))
+        return {row[0]: (row[1], row[2]) for row in result}
 
-    def now(self) -> Any:
-        """Return the campaign as it is."""
+    def load_campaign(self) -> Any:
+        """Return the campaign as stored now."""
         return store.get(self.home.account_id, self.campaign.id)
 
-    def turn(self, outcome: Outcome | None, want: bool) -> bool:
-        """Store an outcome and perhaps take the next message, as a sending thread does; returns whether one came."""
-        phase = self.now().phase
-        claim = turn(outcome, want)
+    def take_turn(self, outcome: Outcome | None, want: bool) -> bool:
+        """Record an outcome and, if `want`, claim the next message. Returns whether one was claimed."""
+        phase = self.load_campaign().phase
+        claim = record_and_claim(outcome, want)
         if claim is None:
             return False
-        assert want and phase in ("sending", "holding"), "nothing starts outside of sending"
-        assert claim.id not in self.hand, "no row is in two hands"
-        assert self.final.get(claim.id) is None, "what has ended is never taken up again"
-        assert claim.recipient not in self.gone, "nobody who left is written to"
-        assert self.rows()[claim.id][0] == "sending"
-        self.hand[claim.id] = claim
+        assert want and phase in ("sending", "holding"), "a message was claimed while the campaign was not sending"
+        assert claim.id not in self.claims, "a row was claimed twice"
+        assert self.final.get(claim.id) is None, "a row with a final status was claimed"
+        assert claim.recipient not in self.lost_addresses, "a recipient who left was claimed"
+        assert self.fetch_rows()[claim.id][0] == "sending"
+        self.claims[claim.id] = claim
         return True
 
     @rule()
-    def take(self) -> None:
-        """A thread takes the next message, if there is one."""
-        self.turn(None, want=True)
+    def claim_next(self) -> None:
+        """A worker claims the next message, if there is one."""
+        self.take_turn(None, want=True)
 
-    @precondition(lambda self: self.hand)
+    @precondition(lambda self: self.claims)
     @rule(kind=st.sampled_from([*ERRORS, "accepted", "uncertain"]), want=st.booleans(), which=st.integers(0, 9))
     def finish(self, kind: str, want: bool, which: int) -> None:
-        """A thread finishes what it has in hand, one way or another."""
-        claim = self.hand.pop(sorted(self.hand)[which % len(self.hand)])
-        self.handed_over[claim.id] += kind in ("accepted", "uncertain")
-        self.doubts[claim.id] += kind == "uncertain"
-        self.turn(Outcome(claim, ERRORS[kind], "render_error" if kind == "skip" else None, "Hello"), want)
+        """A worker records the outcome of one of its claims."""
+        claim = self.claims.pop(sorted(self.claims)[which % len(self.claims)])
+        self.sent_copies[claim.id] += kind in ("accepted", "uncertain")
+        self.uncertain_counts[claim.id] += kind == "uncertain"
+        self.take_turn(Outcome(claim, ERRORS[kind], "render_error" if kind == "skip" else None, "Hello"), want)
 
     @rule(seconds=st.sampled_from([1, 61, 200, 4000]))
     def wait(self, seconds: int) -> None:
-        """Let time pass, and what follows from it."""
+        """Advance the clock and release the campaigns whose hold is over."""
         self.home.advance(seconds)
         transactions.write(send.release_held_campaigns)
 
@@ -119,67 +124,67 @@ class Books(RuleBasedStateMachine):
         what=st.sampled_from(["pause", "resume", "resume", "resume", "cancel", "settle", "settle"]),
         really=st.booleans(),
     )
-    def somebody(self, what: str, really: bool) -> None:
-        """A person pauses, resumes or (rarely) cancels, or completion is looked for."""
-        status, act = self.now().status, (self.home.account_id, self.campaign.id, Actor("key:1"))
+    def change_campaign(self, what: str, really: bool) -> None:
+        """A user pauses, resumes or (rarely) cancels the campaign, or finished campaigns are completed."""
+        status, act = self.load_campaign().status, (self.home.account_id, self.campaign.id, Actor("key:1"))
         if what == "pause" and status == "active":
             assert transactions.write(states.pause, *act).status == "paused"
-            assert not self.turn(None, want=True)
+            assert not self.take_turn(None, want=True)
         elif what == "resume" and status == "paused":
             assert transactions.write(send.resume, *act).status == "active"
         elif what == "cancel" and really and status in ("active", "paused"):
             transactions.write(states.cancel, *act)
-            assert {number for number, (state, _) in self.rows().items() if state in OPEN} == set(self.hand)
+            assert {number for number, (state, _) in self.fetch_rows().items() if state in OPEN} == set(self.claims)
         elif what == "settle":
             transactions.write(states.complete_finished)
 
     @rule(which=st.integers(0, MANY - 1), how=st.sampled_from(["link", "complaint", "manual", "delete", *"stay"]))
-    def leave(self, which: int, how: str) -> None:
-        """Somebody opts out, is suppressed, or is deleted, at any moment."""
+    def lose_recipient(self, which: int, how: str) -> None:
+        """A recipient unsubscribes, is suppressed or is deleted, or (with `stay`) nothing happens."""
         contact_id, address = sorted(self.people.items())[which]
-        if address in self.gone or how in "stay":
+        if address in self.lost_addresses or how in "stay":
             return
         if how == "delete":
             transactions.write(removal.delete, self.home.account_id, contact_id)
         elif how == "link":
-            self.home.leave(address)
+            self.home.opt_out(address)
         else:
             self.home.suppress(address, how)
-        self.gone.add(address)
+        self.lost_addresses.add(address)
 
     @rule()
-    def crash(self) -> None:
-        """The process dies with messages in hand, and the next one decides about each."""
-        assert crash() == len(self.hand)
-        for claim_id in self.hand:
-            self.handed_over[claim_id] += 1
-            self.doubts[claim_id] += 1
-        self.hand.clear()
+    def recover_after_crash(self) -> None:
+        """The process dies with its claims open; the restart decides each of them."""
+        assert recover_after_crash() == len(self.claims)
+        for claim_id in self.claims:
+            self.sent_copies[claim_id] += 1
+            self.uncertain_counts[claim_id] += 1
+        self.claims.clear()
 
     @invariant()
-    def the_books_balance(self) -> None:
-        """The identity of docs/decisions.md#7, holds, and every term counts the rows of its status."""
-        campaign, found = self.now(), self.rows()
-        counted = Counter(status for status, _ in found.values())
-        terms = ("sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled", "uncertain")
+    def counts_match_rows(self) -> None:
+        """The identity of docs/decisions.md#7 is true, and each of its terms counts the rows of that status."""
+        campaign, rows_by_id = self.load_campaign(), self.fetch_rows()
+        counted = Counter(status for status, _ in rows_by_id.values())
+        final_statuses = ("sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled", "uncertain")
         stats = campaign.stats
-        assert stats["audience"] == MANY == campaign.audience_count == len(found)
-        assert stats["audience"] == stats["pending"] + sum(stats[name] for name in terms)
-        assert all(stats[name] == counted[name] for name in terms)
-        assert stats["accepted"] == sum(stats[name] for name in terms[:4]) == campaign.sent_count
+        assert stats["audience"] == MANY == campaign.audience_count == len(rows_by_id)
+        assert stats["audience"] == stats["pending"] + sum(stats[name] for name in final_statuses)
+        assert all(stats[name] == counted[name] for name in final_statuses)
+        assert stats["accepted"] == sum(stats[name] for name in final_statuses[:4]) == campaign.sent_count
         assert stats["pending"] == sum(counted[name] for name in OPEN)
 
     @invariant()
-    def rows_in_hand_are_marked(self) -> None:
-        """Exactly the rows in somebody's hand are marked so, and only open ones that wait have a time to move at."""
-        found = self.rows()
-        assert {number for number, (status, _) in found.items() if status == "sending"} == set(self.hand)
-        assert all(due is not None for status, due in found.values() if status in ("queued", "held"))
+    def claimed_rows_are_sending(self) -> None:
+        """Exactly the claimed rows are `sending`, and every queued or held row has a due time."""
+        rows_by_id = self.fetch_rows()
+        assert {number for number, (status, _) in rows_by_id.items() if status == "sending"} == set(self.claims)
+        assert all(due is not None for status, due in rows_by_id.values() if status in ("queued", "held"))
 
     @invariant()
-    def an_end_is_an_end(self) -> None:
-        """A row that once had a final status has it still."""
-        for number, (status, _) in self.rows().items():
+    def final_statuses_stay(self) -> None:
+        """A row that had a final status still has it."""
+        for number, (status, _) in self.fetch_rows().items():
             if number in self.final:
                 assert status == self.final[number]
             elif status not in OPEN:
@@ -187,27 +192,27 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def copies_are_bounded(self) -> None:
-        """Nobody is handed over more often than once and once more for one doubt (P3)."""
-        most = 2 if self.home_resends() else 1
-        assert all(number <= most for number in self.handed_over.values())
-        assert all(number <= most for number in self.doubts.values())
+        """No recipient gets more than one copy, or two with `in_doubt = resend` (P3)."""
+        max_copies = 2 if self.resends_in_doubt() else 1
+        assert all(number <= max_copies for number in self.sent_copies.values())
+        assert all(number <= max_copies for number in self.uncertain_counts.values())
 
-    def home_resends(self) -> bool:
-        """Return whether a doubtful message is tried once more."""
+    def resends_in_doubt(self) -> bool:
+        """Return whether a message in doubt is sent once more."""
         return config.current().email.in_doubt == "resend"
 
     @invariant()
-    def completed_means_done(self) -> None:
-        """A campaign is completed only when no row of it is open; a cancelled one only waits for what is in hand."""
-        campaign = self.now()
+    def completed_campaigns_have_no_open_rows(self) -> None:
+        """A completed campaign has no open row; a cancelled one only those that are claimed."""
+        campaign = self.load_campaign()
         if campaign.phase == "completed":
             assert campaign.stats["pending"] == 0
         if campaign.phase == "cancelled":
-            assert campaign.stats["pending"] == len(self.hand)
+            assert campaign.stats["pending"] == len(self.claims)
         assert (campaign.status == "completed") is (campaign.phase in ("completed", "cancelled"))
 
     def teardown(self) -> None:
-        """Give the process back, after the end of this life was looked at."""
+        """Drain the campaign, then close the database and delete its directory."""
         try:
             if hasattr(self, "campaign"):
                 self.drain()
@@ -216,24 +221,26 @@ class Books(RuleBasedStateMachine):
             self.directory.cleanup()
 
     def drain(self) -> None:
-        """In the end everybody is told yes: what is still open drains, and the campaign completes."""
-        if self.now().status == "paused":
+        """Have every open message accepted, and check that the campaign completes."""
+        if self.load_campaign().status == "paused":
             transactions.write(send.resume, self.home.account_id, self.campaign.id, Actor("key:1"))
         for _ in range(6 * MANY):
             self.wait(4000)
-            for claim in list(self.hand.values()):
-                del self.hand[claim.id]
-                self.turn(Outcome(claim, subject="Hello"), want=False)
-            if not self.turn(None, want=True):
+            for claim in list(self.claims.values()):
+                del self.claims[claim.id]
+                self.take_turn(Outcome(claim, subject="Hello"), want=False)
+            if not self.take_turn(None, want=True):
                 break
         transactions.write(states.complete_finished)
-        campaign = self.now()
+        campaign = self.load_campaign()
         assert campaign.status == "completed" and campaign.stats["pending"] == 0
-        self.the_books_balance()
+        self.counts_match_rows()
 
 
-def test_the_books_balance_through_any_life() -> None:
-    """Through random outcomes, pauses, opt-outs, crashes and cancels every invariant of the ledger holds."""
-    # Without shrinking: a life is short enough to read, and a shorter one is slow to find
-    tries = settings(settings(), max_examples=settings().max_examples, stateful_step_count=40, phases=[Phase.generate])
-    run_state_machine_as_test(Books, settings=tries)
+def test_ledger_counts_match_rows_after_random_actions() -> None:
+    """Random outcomes, pauses, opt-outs, crashes and cancels break no invariant of the ledger."""
+    # Without shrinking: an example of 40 steps is short enough to read, and shrinking it is slow
+    run_settings = settings(
+        settings(), max_examples=settings().max_examples, stateful_step_count=40, phases=[Phase.generate]
+    )
+    run_state_machine_as_test(LedgerMachine, settings=run_settings)

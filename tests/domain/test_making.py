@@ -1,4 +1,4 @@
-"""Messages made ready: what stands in the way of all of them is held against none."""
+"""Rendering of claimed messages: failures that concern all of them, and fair shares of accounts."""
 
 import pytest
 
@@ -14,59 +14,63 @@ from appliance.storage.database import connection
 from tests.domain.home import Home
 
 
-def test_a_database_that_cannot_be_read_costs_nobody_the_message(home: Home) -> None:
-    """While a table is out of reach the message waits; it is made as soon as the table is back."""
+def test_a_database_error_postpones_rendering(home: Home) -> None:
+    """While a table cannot be read, the message is postponed; it is rendered once the table is back."""
     home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id))
-    claims, maker = QueueReader().fetch_candidates(2), Renderer()
+    claims, renderer = QueueReader().fetch_candidates(2), Renderer()
     try:
         transactions.write(lambda: connection().execute("ALTER TABLE template_revision RENAME TO away").fetchall())
-        waiting = maker.render(claims)
+        postponed = renderer.render(claims)
         transactions.write(lambda: connection().execute("ALTER TABLE away RENAME TO template_revision").fetchall())
-        made = maker.render(claims)
+        rendered = renderer.render(claims)
     finally:
-        maker.close()
+        renderer.close()
 
-    assert [(one.failure and type(one.failure.error), one.failure and one.failure.skip_reason) for one in waiting] == [
-        (Postponed, None)
-    ]
-    assert [one.failure for one in made] == [None] and made[0].prepared is not None
+    assert [
+        (message.failure and type(message.failure.error), message.failure and message.failure.skip_reason)
+        for message in postponed
+    ] == [(Postponed, None)]
+    assert [message.failure for message in rendered] == [None] and rendered[0].prepared is not None
 
 
 SLOW = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}{% endfor %}{% endfor %}{% endfor %}"
 
 
-def post(account_id: int, body: str) -> None:
-    """Queue one message of an account."""
-    asked = validation.read(MessageWrite, {"to": "ann@example.org", "subject": "x", "body": body})
-    transactions.write(transactional.queue_message, account_id, asked)
+def queue_message(account_id: int, body: str) -> None:
+    """Queue one transactional message of an account."""
+    request = validation.read(MessageWrite, {"to": "ann@example.org", "subject": "x", "body": body})
+    transactions.write(transactional.queue_message, account_id, request)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_accounts_take_turns_by_the_time_that_theirs_take(home: Home, seconds: float) -> None:
-    """Quick messages of another account are made before most that use up the limit; what time is over is left."""
+def test_accounts_share_rendering_time(home: Home, seconds: float) -> None:
+    """Another account's quick messages are rendered before most of the slow ones; what exceeds the time is left out."""
     other = int(transactions.write(lambda: accounts.create("Other").id))
     for _ in range(30):
-        post(home.account_id, SLOW)
+        queue_message(home.account_id, SLOW)
     for _ in range(12):
-        post(other, "Hello")
-    maker = Renderer()
+        queue_message(other, "Hello")
+    renderer = Renderer()
     try:
         claims = QueueReader().fetch_candidates(0, singles=60)
-        made = maker.render(claims, seconds)
+        rendered = renderer.render(claims, seconds)
     finally:
-        maker.close()
+        renderer.close()
     assert len(claims) == 42
-    slow = [one for one in made if one.claim.account_id == home.account_id]
+    slow = [message for message in rendered if message.claim.account_id == home.account_id]
     if seconds:
-        last_quick = max(place for place, one in enumerate(made) if one.claim.account_id == other)
-        assert len(made) == 42 and last_quick < 20
-        assert {one.failure.skip_reason for one in slow if one.failure is not None} == {"render_error"}
+        last_quick = max(index for index, message in enumerate(rendered) if message.claim.account_id == other)
+        assert len(rendered) == 42 and last_quick < 20
+        assert {message.failure.skip_reason for message in slow if message.failure is not None} == {"render_error"}
     else:
-        assert 1 <= len(made) <= 4
+        assert 1 <= len(rendered) <= 4
 
 
-def test_a_rest_earns_nothing_and_costs_nothing() -> None:
-    """Who comes back begins where those stand who worked meanwhile; what one used before the other came is past."""
+def test_fair_shares_ignore_idle_time() -> None:
+    """An account that returns starts at the level of those that were active.
+
+    Time used before it came does not count.
+    """
     shares = FairShares()
     shares.enter([1])
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""The merge language: values are only ever values, and what is not in the language is told with its place."""
+"""Merge tags: values are never parsed as templates, and errors name their line and column."""
 
 import html as stdlib_html
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ CONTEXTS: tuple[Context, ...] = ("html", "text", "header")
 SYNTAX = st.text(st.sampled_from("{}%|'\"._ ab17*$<>&-#[]()\n"), max_size=60)
 VALUE = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), SYNTAX)
 
-# What template languages of others let through (T01); none of it may compute, read or reach into objects here
+# Attacks on other template languages (T01): none may compute, read files or reach into objects here
 HOSTILE = [
     "{{7*7}}",
     "{{7*'7'}}",
@@ -45,68 +45,68 @@ HOSTILE = [
 ]
 
 
-def unix(text: str) -> str:
-    """Return a text with one kind of line break, as output has it."""
+def normalize_newlines(text: str) -> str:
+    """Return a text with `LF` as its only line break, as the output has it."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def render(source: str, context: Context = "text", **values: Any) -> str:
-    """Compile and fill in one go."""
+    """Compile a template and render it with the values."""
     return merge.compile_template(source, context).render(values)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("source", HOSTILE)
-def test_hostile_templates_compute_nothing(source: str, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A template of another language is refused or stays text; nothing is computed, read or reached into (T01)."""
+def test_hostile_templates_are_not_evaluated(source: str, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template of another language is rejected or stays text; no code runs, no file or object is read (T01)."""
     monkeypatch.setenv("TRUST_CANARY", "zq9canary")
     contact = {"first_name": "Ann", "data": {"plan": "pro"}}
     try:
-        found = render(source, context, contact=contact, self={}, env={})
+        output = render(source, context, contact=contact, self={}, env={})
     except MergeError:
         return
-    assert not any(word in found for word in ("49", "7777777", "zq9canary", "root:", "<class", "class"))
+    assert not any(word in output for word in ("49", "7777777", "zq9canary", "root:", "<class", "class"))
 
 
 @pytest.mark.parametrize("source", HOSTILE)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_values_are_never_parsed(context: Context, source: str) -> None:
-    """A value that is itself a template comes out as its characters, in every context and through filters."""
+    """A value that looks like a template is output as it is, in every context and through filters."""
     filled = render("{{ contact.first_name }}|{{ x | default: 'y' | strip }}", context, contact={"first_name": source},
                     x=source)  # fmt: skip
-    shown = stdlib_html.unescape(filled) if context == "html" else filled
-    assert shown == f"{source}|{source}"
+    text = stdlib_html.unescape(filled) if context == "html" else filled
+    assert text == f"{source}|{source}"
 
 
 @given(value=VALUE)
 @example("{{ secret }}")
 @example("{% if secret %}{{ secret }}{% endif %}")
-def test_no_value_reaches_another(value: str) -> None:
-    """Whatever a value holds, no other value and no tag is evaluated because of it."""
-    assert render("{{ a }}{{ b }}", a=value, b="end", secret="zq9canary") == unix(value) + "end"
+def test_values_do_not_evaluate_tags(value: str) -> None:
+    """No value causes other values or tags to be evaluated."""
+    assert render("{{ a }}{{ b }}", a=value, b="end", secret="zq9canary") == normalize_newlines(value) + "end"
 
 
 @given(value=VALUE)
 @example("<script>alert(1)</script>")
 @example("\" onload='x' &amp; <")
 def test_html_values_are_escaped(value: str) -> None:
-    """In HTML a value is text: no character of it can open a tag, close an attribute or begin an entity."""
-    found = render("{{ a }}", "html", a=value)
-    assert not set(found) & set("<>\"'")
-    assert stdlib_html.unescape(found) == stdlib_html.unescape(stdlib_html.escape(unix(value)))
+    """No character of a value can open a tag, close an attribute or begin an entity."""
+    output = render("{{ a }}", "html", a=value)
+    assert not set(output) & set("<>\"'")
+    assert stdlib_html.unescape(output) == stdlib_html.unescape(stdlib_html.escape(normalize_newlines(value)))
 
 
 @given(value=VALUE)
-def test_text_values_are_raw(value: str) -> None:
-    """In the text part a value stands as it is."""
-    assert render("<{{ a }}>", a=value) == f"<{unix(value)}>"
+def test_text_values_are_not_escaped(value: str) -> None:
+    """The text part has the value unescaped."""
+    assert render("<{{ a }}>", a=value) == f"<{normalize_newlines(value)}>"
 
 
 @pytest.mark.parametrize("evil", ["a\r\nBcc: v@x.y", "a\x85b", "a\u2028b\u2029c", "a\x0bb\x0cc", "a\0b", "a\x7f\x9fb"])
-def test_header_values_lose_their_controls(evil: str) -> None:
-    """In a header every run of control characters is one space, whether from a value or the template itself."""
-    for found in (render("{{ a }}", "header", a=evil), render(evil.replace("\0", ""), "header")):
-        assert found.isprintable() and not set(found) & set("\r\n\x0b\x0c\x85\u2028\u2029\0")
+def test_header_values_have_no_control_characters(evil: str) -> None:
+    """Runs of control characters become one space in a header, whether from a value or from the template."""
+    for output in (render("{{ a }}", "header", a=evil), render(evil.replace("\0", ""), "header")):
+        assert output.isprintable() and not set(output) & set("\r\n\x0b\x0c\x85\u2028\u2029\0")
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_header_values_lose_their_controls(evil: str) -> None:
         ("{% endif %}", 1, 4, "endif"),
     ],
 )
-def test_faults_name_their_place(source: str, line: int, column: int, words: str) -> None:
-    """What is not in the language is refused with its line and column, from 1, and named."""
+def test_errors_name_line_and_column(source: str, line: int, column: int, words: str) -> None:
+    """A syntax error names the unsupported word with its line and column, counted from 1."""
     with pytest.raises(MergeError) as caught:
         merge.compile_template(source, "html")
     assert (caught.value.line, caught.value.column) == (line, column)
@@ -133,8 +133,8 @@ def test_faults_name_their_place(source: str, line: int, column: int, words: str
 
 
 @pytest.mark.parametrize("name", ["contact._x", "contact.__class__", "_x", "contact.data._y.z", "contact['_x']"])
-def test_private_names_are_refused(name: str) -> None:
-    """A name that begins with an underscore is no part of the language, at any depth."""
+def test_names_with_a_leading_underscore_are_rejected(name: str) -> None:
+    """A name with a part that begins with an underscore raises MergeError, at any depth."""
     with pytest.raises(MergeError, match="_"):
         merge.compile_template(f"{{{{ {name} }}}}", "text")
 
@@ -143,16 +143,16 @@ def test_private_names_are_refused(name: str) -> None:
     "source", ["{{ nobody }}", "{{ contact.nobody.at.all }}", "{{ a.b[0].c }}", "{{ nobody | upcase }}"]
 )
 def test_unknown_variables_are_empty(source: str) -> None:
-    """What nobody fills renders as nothing, also through a filter, and `default` takes its place."""
+    """An unknown variable renders as nothing, also through a filter; `default` replaces it."""
     assert render(f"[{source}]", contact={"first_name": "Ann"}) == "[]"
     assert render("{{ nobody | default: 'there' }}") == "there"
 
 
-def test_unknown_roots_are_told() -> None:
-    """Variables whose root nobody fills are named, so that a check can warn about them."""
-    found = merge.compile_template("{{ contact.first_name }} {{ contcat.first_name }} {{ first_name }}", "text")
-    assert found.variables == ["contact.first_name", "contcat.first_name", "first_name"]
-    assert merge.find_unknown_roots(found.variables) == ["contcat.first_name"]
+def test_find_unknown_roots() -> None:
+    """Variables whose first part is unknown are returned, so that preflight can warn about them."""
+    compiled = merge.compile_template("{{ contact.first_name }} {{ contcat.first_name }} {{ first_name }}", "text")
+    assert compiled.variables == ["contact.first_name", "contcat.first_name", "first_name"]
+    assert merge.find_unknown_roots(compiled.variables) == ["contcat.first_name"]
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_unknown_roots_are_told() -> None:
         ("{{ a | url_encode }}", {"a": "a b&c"}, "a+b%26c"),
     ],
 )
-def test_the_language_works(source: str, values: dict[str, Any], expected: str) -> None:
-    """Every tag and filter of the language does what its name says."""
+def test_supported_tags_and_filters(source: str, values: dict[str, Any], expected: str) -> None:
+    """Each tag and filter of the language does what its name says."""
     assert render(source, **values) == expected
 
 
-def test_escape_is_not_done_twice() -> None:
-    """The `escape` filter in HTML escapes once, because values are escaped there anyway."""
+def test_the_escape_filter_does_not_escape_twice() -> None:
+    """Values in HTML are escaped anyway; the `escape` filter adds nothing."""
     assert render("{{ a | escape }}", "html", a="<b>") == "&lt;b&gt;"
 
 
@@ -200,33 +200,33 @@ def test_escape_is_not_done_twice() -> None:
         "{% unless x %}{% else %}{{ nobody | default: '<b>' }}{% endunless %}",
     ],
 )
-def test_words_in_a_tag_are_escaped_like_values(source: str) -> None:
-    """What is written into a tag is text: it opens no element, closes no attribute and is nobody's markup."""
+def test_string_literals_are_escaped_like_values(source: str) -> None:
+    """A string in a tag is text: in HTML it can open no element and close no attribute."""
     assert render(source, "html", a=[1, 2], x="<b>") == "&lt;b&gt;"
     assert render(source, "text", a=[1, 2], x="<b>") == ("<b>" if "escape" not in source else "&lt;b&gt;")
 
 
-def test_words_in_a_tag_do_not_end_an_attribute() -> None:
-    """A quote in a default stays within the attribute that the tag stands in."""
-    found = render("""<p title="{{ nobody | default: 'a" onclick="b' }}">""", "html")
-    assert found == '<p title="a&#34; onclick=&#34;b">'
+def test_string_literals_do_not_end_an_attribute() -> None:
+    """A quote in a default value stays inside the attribute."""
+    output = render("""<p title="{{ nobody | default: 'a" onclick="b' }}">""", "html")
+    assert output == '<p title="a&#34; onclick=&#34;b">'
 
 
-def test_threads_share_nothing() -> None:
-    """One compiled template filled by many threads at once never mixes their people (T06)."""
+def test_threads_do_not_share_values() -> None:
+    """A compiled template rendered by many threads never mixes their values (T06)."""
     compiled = merge.compile_template("{% for i in n %}{{ contact.name }};{% endfor %}{{ contact.data.mark }}", "html")
 
-    def one(number: int) -> bool:
+    def renders_own_values(number: int) -> bool:
         values = {"n": [1, 2, 3], "contact": {"name": f"n{number}", "data": {"mark": f"m{number}"}}}
         return compiled.render(values) == f"n{number};" * 3 + f"m{number}"
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(one, range(2000)))
+        assert all(pool.map(renders_own_values, range(2000)))
 
 
 @given(source=SYNTAX, context=st.sampled_from(CONTEXTS))
-def test_any_source_renders_or_is_refused(source: str, context: Context) -> None:
-    """Any text at all is a template or a MergeError, never another error."""
+def test_any_source_renders_or_raises_merge_error(source: str, context: Context) -> None:
+    """Any text is a template or raises MergeError, never another error."""
     try:
         merge.compile_template(source, context).render({"a": "<x>", "b": [1, 2], "contact": {"a": 1}})
     except MergeError as error:

@@ -1,4 +1,4 @@
-"""A variable that a block asks for is no requirement within it: who has none is not shown those words."""
+"""Merge tags inside conditions: a variable that is only shown when it has a value is not required."""
 
 import pytest
 
@@ -20,10 +20,10 @@ from appliance.content.designs import merge
         "{% if first_name == nil or email %}x{% else %}{{ first_name }}{% endif %}",
     ],
 )
-def test_what_is_asked_for_is_not_required(body: str) -> None:
-    """Within the words that show only where a value is there, nobody can lack it."""
-    found = merge.find_variables({"body": body})["first_name"]
-    assert (found["required"], found["default"]) == (False, None)
+def test_guarded_variables_are_not_required(body: str) -> None:
+    """A variable shown only where a condition makes sure of its value is not required."""
+    variable = merge.find_variables({"body": body})["first_name"]
+    assert (variable["required"], variable["default"]) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -36,18 +36,18 @@ def test_what_is_asked_for_is_not_required(body: str) -> None:
         "{% if email %}{{ first_name }}{% endif %}",
         "{% if first_name != 'Ann' %}{{ first_name }}{% endif %}",
         "{% if first_name == nil %}{{ first_name }}{% endif %}",
-        # To the language nothing is not blank
+        # In this language a missing value is not `blank`
         "{% if first_name != blank %}{{ first_name }}{% endif %}",
         "{% if contact %}{{ first_name }}{% endif %}",
     ],
 )
-def test_what_is_shown_without_a_value_is_required(body: str) -> None:
-    """A question that may hold for somebody without the value makes sure of nothing."""
+def test_unguarded_variables_are_required(body: str) -> None:
+    """A variable is required if the text with it may be shown to contacts without a value."""
     assert merge.find_variables({"body": body})["first_name"]["required"] is True
 
 
-def test_a_default_within_a_question_is_still_told() -> None:
-    """What a template says for those who have none is its default, wherever it says it."""
+def test_a_default_inside_a_condition_is_reported() -> None:
+    """The default of a variable is reported also where it is given inside a condition."""
     body = "{% if first_name %}Hi {{ first_name | default: 'you' }}{% endif %}"
     assert merge.find_variables({"body": body})["first_name"] == {
         "default": "you",

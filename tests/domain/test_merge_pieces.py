@@ -1,4 +1,4 @@
-"""Plain templates are filled from pieces: nobody can tell it from the language filling them in."""
+"""Rendering of plain templates from precompiled pieces gives the same output as the template library."""
 
 from typing import Any
 
@@ -26,18 +26,20 @@ WORDS = ("<p title='", "'>", '<a href="', '">', "https://x.test/?q=", "mailto:",
 
 @st.composite
 def templates(draw: st.DrawFn) -> str:
-    """Draw templates of words, outputs, and blocks around them."""
+    """Draw templates of literal text, outputs, and blocks around them."""
     parts: list[str] = []
     for _ in range(draw(st.integers(0, 6))):
         output = f"{{{{ {draw(st.sampled_from(PATHS))}{draw(st.sampled_from(FILTERS))} }}}}"
-        words = draw(st.sampled_from(WORDS))
+        literal = draw(st.sampled_from(WORDS))
         kind = draw(st.integers(0, 5))
         if kind == 0:
-            parts.append(f"{{% if {draw(st.sampled_from(PATHS))} %}}{words}{output}{{% else %}}{words}{{% endif %}}")
+            parts.append(
+                f"{{% if {draw(st.sampled_from(PATHS))} %}}{literal}{output}{{% else %}}{literal}{{% endif %}}"
+            )
         elif kind == 1:
-            parts.append(f"{{% if data.yes %}}{words}{{% endif %}}{{%- comment %}}x{{% endcomment -%}}")
+            parts.append(f"{{% if data.yes %}}{literal}{{% endif %}}{{%- comment %}}x{{% endcomment -%}}")
         else:
-            parts.append(words + output)
+            parts.append(literal + output)
     return "".join(parts)
 
 
@@ -51,25 +53,25 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(templates(), VALUES, st.sampled_from(("html", "text")))
-def test_pieces_say_what_the_language_says(source: str, values: dict[str, Any], context: Context) -> None:
-    """Whatever values are made of, the result is that of the language itself."""
+def test_pieces_render_like_the_library(source: str, values: dict[str, Any], context: Context) -> None:
+    """For any values, `render` and `render_whole` return the same output or error."""
     try:
         compiled = merge.compile_template(source, context)
     except MergeError:
         return
-    assert outcome(compiled.render, values) == outcome(compiled.render_whole, values)
+    assert render_or_error(compiled.render, values) == render_or_error(compiled.render_whole, values)
 
 
-def outcome(fill: Any, values: dict[str, Any]) -> str:
-    """Return what became of a filling, faults included."""
+def render_or_error(render: Any, values: dict[str, Any]) -> str:
+    """Return the output of a render function, or its error as text."""
     try:
-        return str(fill(values))
+        return str(render(values))
     except MergeError as error:
         return f"fault: {error.describe()}"
 
 
-def test_a_result_that_is_too_long_is_a_fault_here_too() -> None:
-    """The limit of a part holds for pieces as it does for the language."""
+def test_pieces_have_the_same_output_limit() -> None:
+    """The limit of the output's size also counts for a template rendered from pieces."""
     compiled = merge.compile_template("{{ first_name }}" * 20, "html")
     assert len(compiled.render({"first_name": "x" * 50_000})) == 1_000_000
     with pytest.raises(MergeError, match="output"):
@@ -77,8 +79,8 @@ def test_a_result_that_is_too_long_is_a_fault_here_too() -> None:
 
 
 @pytest.mark.parametrize("special", ["now", "today", "data.size", "data.list.first", "data.list.last"])
-def test_names_with_a_meaning_of_their_own_keep_it(special: str) -> None:
-    """What the language knows by itself is asked of it."""
+def test_special_names_render_like_the_library(special: str) -> None:
+    """`now`, `today` and names such as `size` have the meaning that the template library gives them."""
     compiled = merge.compile_template(f"{{{{ {special} }}}}", "text")
     assert (
         compiled.render({"data": {"list": ["a", "b"]}})[:8] == compiled.render_whole({"data": {"list": ["a", "b"]}})[:8]

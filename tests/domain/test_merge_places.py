@@ -1,4 +1,4 @@
-"""What a value may do where it stands: in an address it is one part of it, in styles a word, in a header one line."""
+"""Where a value is allowed: inside a URL it is one component, in a style one word."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
 
 
-def html(source: str, **values: object) -> str:
-    """Fill a template of HTML."""
+def render_html(source: str, **values: object) -> str:
+    """Render an HTML template with the values."""
     return merge.compile_template(source, "html").render(values)
 
 
@@ -25,10 +25,10 @@ def html(source: str, **values: object) -> str:
         ("{{ base }}{{ v }}", "https://y.test/pa%20%26%20b%3Dc%2Fd%22"),
     ],
 )
-def test_a_value_is_one_part_of_an_address(address: str, filled: str) -> None:
-    """Within an address a value cannot begin another parameter, path or header."""
+def test_a_value_is_one_component_of_a_url(address: str, filled: str) -> None:
+    """A value inside a URL is encoded; it cannot begin another parameter, path or header."""
     values = {"v": 'a & b=c/d"', "to": "a+b@x.test", "phone": "+4930123", "base": "https://y.test/p"}
-    assert html(f"<a class=x href='{address}'>x</a>", **values) == f"<a class=x href='{filled}'>x</a>"
+    assert render_html(f"<a class=x href='{address}'>x</a>", **values) == f"<a class=x href='{filled}'>x</a>"
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,20 @@ def test_a_value_is_one_part_of_an_address(address: str, filled: str) -> None:
     ["javascript:alert(1)", " JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "//evil.test", "", None, "x",
      "\x00javascript:alert(1)", "java\nscript:alert(1)", ["https://x.test"], {"a": 1}, "file:///etc/passwd"],
 )  # fmt: skip
-def test_an_address_from_data_leads_to_the_web_or_nowhere(value: object) -> None:
-    """Where a value begins an address it must be one that a reader may be led to."""
-    assert html('<a href="{{ data.url }}">x</a>', data={"url": value}) == '<a href="#">x</a>'
-    assert html('<a href="{% if data.url %}{{ data.url }}{% else %}https://x.test{% endif %}">x</a>',
+def test_unsafe_urls_from_data_are_replaced(value: object) -> None:
+    """A URL from data that is not a safe absolute one becomes `#`, or an empty `src`."""
+    assert render_html('<a href="{{ data.url }}">x</a>', data={"url": value}) == '<a href="#">x</a>'
+    assert render_html('<a href="{% if data.url %}{{ data.url }}{% else %}https://x.test{% endif %}">x</a>',
                 data={"url": value}) in ('<a href="#">x</a>', '<a href="https://x.test">x</a>')  # fmt: skip
-    assert html('<img src="{{ data.url }}">', data={"url": value}) == '<img src="">'
+    assert render_html('<img src="{{ data.url }}">', data={"url": value}) == '<img src="">'
 
 
 @pytest.mark.parametrize("value", ["https://x.test/?a=1&b=2", "HTTP://x.test", "mailto:a@x.test", "tel:+1"])
-def test_an_address_from_data_is_kept(value: str) -> None:
-    """Addresses of the web, of mail and of phones lead where they say."""
+def test_safe_urls_from_data_are_kept(value: str) -> None:
+    """`http`, `https`, `mailto` and `tel` URLs from data are kept."""
     assert (
-        html('<a href="{{ data.url }}">x</a>', data={"url": value}) == f'<a href="{value.replace("&", "&amp;")}">x</a>'
+        render_html('<a href="{{ data.url }}">x</a>', data={"url": value})
+        == f'<a href="{value.replace("&", "&amp;")}">x</a>'
     )
 
 
@@ -65,40 +66,41 @@ def test_an_address_from_data_is_kept(value: str) -> None:
         '<!--[if mso]><v:rect href="{{ contact.data.url }}"><![endif]-->',
     ],
 )
-def test_a_contact_does_not_say_where_a_link_leads(source: str) -> None:
-    """A template that would let a contact's data be a host is refused, with the place."""
-    with pytest.raises(MergeError, match="may not say where a link leads") as found:
+def test_contact_data_cannot_be_the_host_of_a_link(source: str) -> None:
+    """A template in which contact data could be the host is rejected, with line and column."""
+    with pytest.raises(MergeError, match="may not say where a link leads") as error_info:
         merge.compile_template(f"<p>\n{source}</p>", "html")
-    assert found.value.line == 2 and found.value.column == source.rindex("{{") + 1
+    assert error_info.value.line == 2 and error_info.value.column == source.rindex("{{") + 1
 
 
 @pytest.mark.parametrize(
     "tag", ["{{ [data.root].url }}", "{{ data[[data.root].url] }}", "{{ a | default: [data.root] }}"]
 )
-def test_a_value_whose_name_is_a_value_is_refused(tag: str) -> None:
-    """Whose data it is would be known with somebody's values only: it may be a contact's, and lead somewhere."""
+def test_variables_named_by_values_are_rejected(tag: str) -> None:
+    """A name computed from a value is rejected: it could mean contact data."""
     with pytest.raises(MergeError, match="a value must begin with its name"):
         merge.compile_template(f'<a href="{tag}">x</a>', "html")
 
 
-def test_only_addresses_are_addresses() -> None:
-    """What looks like an attribute in running text is text."""
-    assert html("<p>set href = {{ v }} here</p>", v="a b/c") == "<p>set href = a b/c here</p>"
-    assert html('<p title="href={{ v }}">x</p>', v="a b/c") == '<p title="href=a b/c">x</p>'
+def test_text_like_an_attribute_is_not_a_url() -> None:
+    """`href=` in text or in another attribute's value is not encoded as a URL."""
+    assert render_html("<p>set href = {{ v }} here</p>", v="a b/c") == "<p>set href = a b/c here</p>"
+    assert render_html('<p title="href={{ v }}">x</p>', v="a b/c") == '<p title="href=a b/c">x</p>'
 
 
-def test_a_value_in_a_style_is_a_word() -> None:
-    """Data says a colour or a size, not another rule, and a picture's address stays in its brackets."""
+def test_a_value_in_a_style_is_one_word() -> None:
+    """A value cannot add a rule to a style, and the URL of a picture stays inside `url()`."""
     evil = "red;background:url(https://evil.test)}body{x"
     assert (
-        html('<p style="color:{{ v }}">x</p>', v=evil) == '<p style="color:redbackgroundurlhttpsevil.testbodyx">x</p>'
+        render_html('<p style="color:{{ v }}">x</p>', v=evil)
+        == '<p style="color:redbackgroundurlhttpsevil.testbodyx">x</p>'
     )
-    found = html("<style>a{b:url('{{ u }}')}</style>", u="https://x.test/');x:y('")
-    assert found == "<style>a{b:url('https://x.test/%27%29;x:y%28%27')}</style>"
+    output = render_html("<style>a{b:url('{{ u }}')}</style>", u="https://x.test/');x:y('")
+    assert output == "<style>a{b:url('https://x.test/%27%29;x:y%28%27')}</style>"
 
 
-def test_an_address_alone_is_checked_like_one_in_a_mail() -> None:
-    """The address of a design's button is a template of its own."""
+def test_a_url_template_is_checked_like_one_in_html() -> None:
+    """The URL of a button, a template by itself, is checked for contact data as the host."""
     assert merge.find_error("{{ contact.data.url }}", "url") is not None
     assert merge.find_error("https://x.test/{{ contact.data.code }}", "url") is None
 
@@ -119,8 +121,8 @@ def test_an_address_alone_is_checked_like_one_in_a_mail() -> None:
     ],
 )
 @pytest.mark.parametrize("attribute", ["href", "src"])
-def test_logic_makes_no_other_scheme(attribute: str, address: str) -> None:
-    """Whichever words of an address logic leaves out, what is left leads to the web, to mail or to a phone."""
+def test_logic_cannot_build_an_unsafe_scheme(attribute: str, address: str) -> None:
+    """Whichever parts of a URL the tags leave out, no other scheme than the allowed ones can result."""
     with pytest.raises(MergeError, match="address"):
         merge.compile_template(f'<a {attribute}="{address}">x</a>', "html")
     assert merge.find_error(address, "url") is not None
@@ -143,8 +145,8 @@ def test_logic_makes_no_other_scheme(attribute: str, address: str) -> None:
         "/&#9;/{{ contact.data.host }}",
     ],
 )
-def test_logic_does_not_let_a_contact_say_the_host(address: str) -> None:
-    """A contact's data stands in no host, whatever logic leaves out and however the slashes are written."""
+def test_logic_cannot_make_contact_data_the_host(address: str) -> None:
+    """Contact data is rejected as a host, whatever the tags leave out and however the slashes are written."""
     with pytest.raises(MergeError, match=r"host has ended|where a link leads"):
         merge.compile_template(f'<a href="{address}">x</a>', "html")
 
@@ -161,8 +163,8 @@ def test_logic_does_not_let_a_contact_say_the_host(address: str) -> None:
         "#part",
     ],
 )
-def test_logic_may_say_the_rest_of_an_address(address: str) -> None:
-    """Behind the host logic does what it likes, and each branch may be a whole address."""
+def test_logic_is_allowed_after_the_host(address: str) -> None:
+    """After the host any tags are allowed, and each branch may be a complete URL."""
     assert merge.find_error(f'<a href="{address}">x</a>', "html") is None
     assert merge.find_error(address, "url") is None
 
@@ -177,14 +179,14 @@ def test_logic_may_say_the_rest_of_an_address(address: str) -> None:
         '<p title="{% raw %}{% endif %}">x</p>',
     ],
 )
-def test_a_block_does_not_take_the_end_of_an_attribute(source: str) -> None:
-    """A block that begins in an attribute ends there, so nothing else becomes part of the element."""
+def test_a_block_ends_in_the_attribute_it_begins_in(source: str) -> None:
+    """A block that ends outside its attribute is rejected, as it could add attributes to the element."""
     with pytest.raises(MergeError):
         merge.compile_template(source + ("{% endraw %}" if "raw" in source else ""), "html")
 
 
-def test_an_address_has_a_length() -> None:
-    """Up to 2,000 characters besides its tags, in words that say so."""
+def test_urls_are_limited_to_2000_characters() -> None:
+    """Tags do not count; the error names the maximum."""
     assert merge.find_error(f'<a href="https://x.test/{"a" * 1_985}{{{{ email }}}}">x</a>', "html") is None
-    found = merge.find_error(f'<a href="https://x.test/{"a" * 1_986}{{{{ email }}}}">x</a>', "html")
-    assert found == "an address is too long (maximum is 2000 characters) (line 1, column 10)"
+    error = merge.find_error(f'<a href="https://x.test/{"a" * 1_986}{{{{ email }}}}">x</a>', "html")
+    assert error == "an address is too long (maximum is 2000 characters) (line 1, column 10)"

@@ -1,4 +1,4 @@
-"""Mail on the wire: whatever people write comes out of a strict reader as they wrote it."""
+"""MIME encoding: a strict parser reads back what was written."""
 
 import email
 import re
@@ -40,38 +40,41 @@ PIECES = [
 BODY = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["Cs"]), max_size=60).map("".join)
 
 
-def parsed(raw: bytes) -> EmailMessage:
-    """Read a mail with the standard library's strict reader."""
+def parse(raw: bytes) -> EmailMessage:
+    """Parse a message with the standard library's strict parser."""
     return cast(EmailMessage, email.message_from_bytes(raw, policy=policy.default))
 
 
 def display_name(raw: bytes) -> str:
-    """Return the sender's name as mail programs show it: white space between encoded words is none (RFC 2047, 6.2)."""
+    """Return the sender's name as mail programs show it.
+
+    White space between encoded words is ignored (RFC 2047, 6.2).
+    """
     name, _ = parseaddr(email.message_from_bytes(raw)["From"])
     return str(make_header(decode_header(name)))
 
 
 def one_line(text: str) -> str:
-    """Return what a header may keep of a text: one line without control characters."""
+    """Return what a header keeps of a text: one line without control characters."""
     return CONTROL.sub(" ", text).strip()
 
 
-def lines(raw: bytes) -> list[bytes]:
-    """Cut a mail at CRLF, after making sure that there is no other line break."""
+def split_lines(raw: bytes) -> list[bytes]:
+    """Split a message at CRLF, after checking that there is no other line break."""
     assert raw.endswith(b"\r\n")
     assert b"\r" not in raw.replace(b"\r\n", b"") and b"\n" not in raw.replace(b"\r\n", b"")
     return raw.split(b"\r\n")
 
 
-def content(part: Any) -> str:
-    """Return the text of a part with plain line ends."""
+def get_text(part: Any) -> str:
+    """Return the text of a part with LF line ends."""
     return cast(str, part.get_content()).replace("\r\n", "\n")
 
 
-def same_text(found: str, written: str) -> bool:
-    """Return whether a body came back: line ends made one kind, one line end added at most."""
-    plain = written.replace("\r\n", "\n").replace("\r", "\n")
-    return found in (plain, plain + "\n")
+def is_same_text(body: str, written: str) -> bool:
+    """Return whether a body is unchanged, apart from the kind of its line ends and one added at the end."""
+    normalized = written.replace("\r\n", "\n").replace("\r", "\n")
+    return body in (normalized, normalized + "\n")
 
 
 @given(subject=ANY)
@@ -81,10 +84,10 @@ def same_text(found: str, written: str) -> bool:
 @example(subject="å" * 998)
 @example(subject="😀" * 200)
 @example(subject="a\u3000b")
-def test_a_subject_comes_back(subject: str) -> None:
-    """Any subject is read back as one line of the same characters."""
+def test_subjects_round_trip(subject: str) -> None:
+    """A subject is read back as one line of the same characters."""
     raw = mime.write(BASE._replace(subject=subject))
-    assert parsed(raw)["Subject"] == one_line(subject)
+    assert parse(raw)["Subject"] == one_line(subject)
 
 
 @given(name=ANY)
@@ -93,10 +96,10 @@ def test_a_subject_comes_back(subject: str) -> None:
 @example(name="Zoë")
 @example(name="J. R. (Bob) Dobbs; @home: [x]")
 @example(name="n" * 255)
-def test_a_display_name_comes_back(name: str) -> None:
-    """Any display name is read back, and the address beside it stays the one that was given."""
+def test_display_names_round_trip(name: str) -> None:
+    """A display name is read back, and the From address is the given one."""
     raw = mime.write(BASE._replace(sender=(name, "news@example.org")))
-    assert [one.addr_spec for one in parsed(raw)["From"].addresses] == ["news@example.org"]
+    assert [address.addr_spec for address in parse(raw)["From"].addresses] == ["news@example.org"]
     assert display_name(raw).split() == one_line(name).split()
 
 
@@ -106,68 +109,71 @@ def test_a_display_name_comes_back(name: str) -> None:
 @example(text="end in space \nand tab\t", html="x" * 3000)
 @example(text="", html="")
 @example(text="\x00\x0b\x0c\x1c\x85\u2028", html="é" * 1000)
-def test_bodies_come_back(text: str, html: str) -> None:
-    """Any text and HTML are read back, text first, as alternatives of one message."""
-    message = parsed(mime.write(BASE._replace(text=text, html=html)))
+def test_bodies_round_trip(text: str, html: str) -> None:
+    """Text and HTML are read back as alternatives of one message, text first."""
+    message = parse(mime.write(BASE._replace(text=text, html=html)))
     assert message.get_content_type() == "multipart/alternative" and not message.defects
     parts = list(message.iter_parts())
     assert [part.get_content_type() for part in parts] == ["text/plain", "text/html"]
-    assert same_text(content(parts[0]), text)
-    assert same_text(content(parts[1]), html)
+    assert is_same_text(get_text(parts[0]), text)
+    assert is_same_text(get_text(parts[1]), html)
 
 
 @given(text=BODY)
-def test_a_single_part_comes_back(text: str) -> None:
+def test_a_text_message_round_trips(text: str) -> None:
     """A message without HTML is one part of plain text that is read back."""
-    message = parsed(mime.write(BASE._replace(text=text)))
+    message = parse(mime.write(BASE._replace(text=text)))
     assert message.get_content_type() == "text/plain"
-    assert same_text(content(message), text)
+    assert is_same_text(get_text(message), text)
 
 
 @given(subject=ANY, name=ANY, text=BODY, html=BODY)
 @example(subject="a", name="b", text="a\n.b\n..c\nFrom d\n.", html=".x\n" + "=" * 75 + "\n.\n\n.")
 @example(subject="x" * 998, name="y" * 255, text="z" * 5000, html=".\n" * 50)
 @example(subject="😀" * 998, name="é" * 255, text="😀" * 500, html="From \n" * 9)
-def test_every_line_fits_the_wire(subject: str, name: str, text: str, html: str) -> None:
-    """Lines end in CRLF alone, hold at most 998 bytes (bodies 78), are ASCII and never begin with a dot or `From `."""
+def test_lines_keep_the_limits_of_smtp(subject: str, name: str, text: str, html: str) -> None:
+    """Lines end in CRLF, have at most 998 bytes (78 in bodies) and are ASCII.
+
+    In bodies none begins with a dot or `From `.
+    """
     mail = BASE._replace(subject=subject, sender=(name, "news@example.org"), text=text, html=html)
     head, _, body = mime.write(mail).partition(b"\r\n\r\n")
     assert head.isascii() and body.isascii()
-    assert all(len(line) <= 998 for line in lines(head + b"\r\n"))
-    found = lines(body)
-    assert all(len(line) <= 78 for line in found)
-    assert not any(line.startswith((b".", b"From ")) for line in found)
+    assert all(len(line) <= 998 for line in split_lines(head + b"\r\n"))
+    body_lines = split_lines(body)
+    assert all(len(line) <= 78 for line in body_lines)
+    assert not any(line.startswith((b".", b"From ")) for line in body_lines)
 
 
 @given(subject=ANY, name=ANY)
 @example(subject="é" * 300, name="😀" * 60)
 @example(subject="a" * 300, name="b" * 200)
-def test_encoded_words_keep_their_length(subject: str, name: str) -> None:
-    """No encoded word is longer than 75 characters and no character is cut between two (RFC 2047, 2 and 5)."""
-    head = mime.write(BASE._replace(subject=subject + "é", sender=(name + "é", "a@b.example"))).partition(b"\r\n\r\n")[
-        0
-    ]
-    words = [word for word in re.split(rb"[\s]", head) if word.startswith(b"=?") and word.endswith(b"?=")]
+def test_encoded_words_have_at_most_75_characters(subject: str, name: str) -> None:
+    """No encoded word is longer than 75 characters and no character is split between two (RFC 2047, 2 and 5)."""
+    header_bytes = mime.write(BASE._replace(subject=subject + "é", sender=(name + "é", "a@b.example"))).partition(
+        b"\r\n\r\n"
+    )[0]
+    words = [word for word in re.split(rb"[\s]", header_bytes) if word.startswith(b"=?") and word.endswith(b"?=")]
     assert words and all(len(word) <= 75 for word in words)
     decoded = [decode_header(word.decode())[0] for word in words]
     assert all(isinstance(part.decode("utf-8"), str) for part, charset in decoded if charset == "utf-8")
 
 
-def test_lone_surrogates_do_not_break_a_body() -> None:
-    """Half a character in a body is replaced, never an error: everybody else's mail goes on."""
-    message = parsed(mime.write(BASE._replace(text="a\ud800b", html="<p>\udfff</p>")))
-    assert "a?b" in content(next(iter(message.iter_parts())))
+def test_lone_surrogates_in_a_body_are_replaced() -> None:
+    """Half of a surrogate pair becomes a question mark instead of an error."""
+    message = parse(mime.write(BASE._replace(text="a\ud800b", html="<p>\udfff</p>")))
+    assert "a?b" in get_text(next(iter(message.iter_parts())))
 
 
 @pytest.mark.parametrize("length", [60, 300, 900])
-def test_a_long_unsubscribe_url_stays_a_url(length: int) -> None:
-    """However long, a List-Unsubscribe URL is written as it is, on one line, never as an encoded word."""
+def test_long_unsubscribe_urls_are_not_encoded(length: int) -> None:
+    """A List-Unsubscribe URL of any length is written on one line, never as an encoded word."""
     url = "<https://mail.example.org/u/" + "A-_9" * (length // 4) + ">"
     raw = mime.write(BASE._replace(headers=(("List-Unsubscribe", url),)))
     assert f"\r\nList-Unsubscribe: {url}\r\n".encode() in raw
-    assert all(len(line) <= 998 for line in lines(raw))
+    assert all(len(line) <= 998 for line in split_lines(raw))
 
 
-def test_the_date_is_the_moment_given() -> None:
-    """The Date header is the moment of sending, in UTC."""
-    assert parsed(mime.write(BASE))["Date"].datetime.timestamp() == 1_780_000_000
+def test_the_date_header_is_the_time_of_sending() -> None:
+    """The Date header has the time of sending."""
+    assert parse(mime.write(BASE))["Date"].datetime.timestamp() == 1_780_000_000

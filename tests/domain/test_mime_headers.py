@@ -1,4 +1,4 @@
-"""Header injection (T07): nothing that a person or a contact writes makes, ends or changes a header."""
+"""Header injection (T07): no text of a user or contact adds, ends or changes a header."""
 
 import email
 from email import policy
@@ -39,49 +39,49 @@ EVIL = [
 
 
 def check_headers(raw: bytes) -> None:
-    """Read a mail with both readers of the standard library and compare its headers with the plan."""
+    """Parse a message with both policies of the standard library and check its headers, addresses and parts."""
     for rules in (policy.default, policy.compat32):
         message = email.message_from_bytes(raw, policy=rules)
         assert message.keys() == PLANNED
         assert not message.defects
     message = email.message_from_bytes(raw, policy=policy.default)
-    assert [one.addr_spec for one in message["From"].addresses] == ["news@example.org"]
-    assert [one.addr_spec for one in message["To"].addresses] == ["ann@example.net"]
+    assert [address.addr_spec for address in message["From"].addresses] == ["news@example.org"]
+    assert [address.addr_spec for address in message["To"].addresses] == ["ann@example.net"]
     assert len(list(message.iter_parts())) == 2
 
 
-def mail(subject: str = "Hi", name: str | None = "Acme") -> Mail:
-    """Make a mail that differs from a plain one only in what is tried."""
+def build_mail(subject: str = "Hi", name: str | None = "Acme") -> Mail:
+    """Build a mail whose subject and sender name may be hostile."""
     return Mail("x1@example.org", 0.0, (name, "news@example.org"), "ann@example.net", subject, "text", "<p>html</p>")
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_a_subject_makes_no_header(evil: str) -> None:
-    """A hostile subject leaves exactly the planned headers, once each, and one body."""
-    raw = mime.write(mail(subject=evil))
+def test_a_subject_cannot_add_headers(evil: str) -> None:
+    """A hostile subject leaves exactly the expected headers, once each."""
+    raw = mime.write(build_mail(subject=evil))
     check_headers(raw)
     assert b"\nBcc" not in raw and b"\nX-Evil" not in raw
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_a_display_name_makes_no_header(evil: str) -> None:
-    """A hostile sender name leaves exactly the planned headers and the one From address."""
-    raw = mime.write(mail(name=evil))
+def test_a_display_name_cannot_add_headers(evil: str) -> None:
+    """A hostile sender name leaves exactly the expected headers and one From address."""
+    raw = mime.write(build_mail(name=evil))
     check_headers(raw)
     assert b"\nBcc" not in raw and b"\nX-Evil" not in raw
 
 
 @pytest.mark.parametrize("evil", [text for text in EVIL if "=?" in text])
-def test_what_looks_encoded_is_read_back_as_written(evil: str) -> None:
-    """Text that looks like an encoded word is shown as that text, so that it cannot decode to something else."""
-    written = " ".join(evil.replace("\r\n", " ").split())
-    message = email.message_from_bytes(mime.write(mail(subject=evil)), policy=policy.default)
-    assert " ".join(message["Subject"].split()) == written
+def test_text_like_an_encoded_word_is_not_decoded(evil: str) -> None:
+    """A subject that looks like an encoded word is read back as the same text."""
+    expected = " ".join(evil.replace("\r\n", " ").split())
+    message = email.message_from_bytes(mime.write(build_mail(subject=evil)), policy=policy.default)
+    assert " ".join(message["Subject"].split()) == expected
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_merged_values_make_no_header(evil: str, home: Home) -> None:
-    """Contact data merged into subject and sender name leaves exactly the planned headers (second-order T07)."""
+def test_merged_values_cannot_add_headers(evil: str, home: Home) -> None:
+    """Contact data in the subject and sender name leaves exactly the expected headers (second-order T07)."""
     content = compose.compile_message(
         MessageSource("Dear {{ first_name }}", "<p>x</p>", from_name="{{ first_name }} at Acme")
     )
@@ -92,28 +92,30 @@ def test_merged_values_make_no_header(evil: str, home: Home) -> None:
 
 
 @given(st.text(st.sampled_from('\r\n\t :=?\x0b\x85\u2028abB<>@,"\\é'), max_size=60))
-def test_no_mixture_makes_a_header(evil: str) -> None:
-    """No mixture of the signs that headers are made of adds a header, in subject or name."""
-    check_headers(mime.write(mail(subject=evil, name=evil)))
+def test_random_header_characters_cannot_add_headers(evil: str) -> None:
+    """No mixture of line breaks, colons and encoded words adds a header through the subject or the name."""
+    check_headers(mime.write(build_mail(subject=evil, name=evil)))
 
 
 @pytest.mark.parametrize("breaks", [sign for sign in BREAKS if sign != "\r\n "])
 @pytest.mark.parametrize("name", ["Reply-To", "X-Note"])
-def test_a_value_that_could_not_be_written_safely_is_refused(name: str, breaks: str) -> None:
-    """A line break in any header that is written as it is stops the message instead of reaching the wire."""
+def test_headers_with_line_breaks_are_rejected(name: str, breaks: str) -> None:
+    """A line break in a header that is written unencoded raises ValueError."""
     evil = f"a@b.example{breaks}Bcc: v@evil.example"
-    changed = mail()._replace(reply_to=evil) if name == "Reply-To" else mail()._replace(headers=((name, evil),))
+    hostile_mail = (
+        build_mail()._replace(reply_to=evil) if name == "Reply-To" else build_mail()._replace(headers=((name, evil),))
+    )
     with pytest.raises(ValueError, match="line break"):
-        mime.write(changed)
+        mime.write(hostile_mail)
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_a_list_name_makes_no_header(evil: str, home: Home) -> None:
-    """A hostile list name stays inside List-Id, beside the id of the list."""
+def test_a_list_name_cannot_add_headers(evil: str, home: Home) -> None:
+    """A hostile list name stays inside List-Id, before the id of the list."""
     headers = compose.build_marketing_headers(7, 3, evil, "list-5", "example.org", 1)
-    raw = mime.write(mail()._replace(headers=headers))
+    raw = mime.write(build_mail()._replace(headers=headers))
     message = email.message_from_bytes(raw, policy=policy.default)
-    extra = [
+    marketing_headers = [
         "List-Unsubscribe",
         "List-Unsubscribe-Post",
         "List-Id",
@@ -121,12 +123,12 @@ def test_a_list_name_makes_no_header(evil: str, home: Home) -> None:
         "X-Auto-Response-Suppress",
         "Precedence",
     ]
-    assert message.keys() == [*PLANNED[:5], *extra, *PLANNED[5:]]
+    assert message.keys() == [*PLANNED[:5], *marketing_headers, *PLANNED[5:]]
     assert message["List-Id"].endswith("<list-5.example.org>")
 
 
 @given(st.text(max_size=100))
-def test_a_header_context_is_one_line(value: str) -> None:
-    """What a header template renders is one line without control characters, whatever the value."""
-    found = merge.compile_template("{{ x }}!", "header").render({"x": value})
-    assert not any(ord(sign) < 32 or 0x7F <= ord(sign) <= 0x9F or sign in "\u2028\u2029" for sign in found)
+def test_header_templates_render_one_line(value: str) -> None:
+    """The output has no control characters or line breaks, whatever the value."""
+    output = merge.compile_template("{{ x }}!", "header").render({"x": value})
+    assert not any(ord(sign) < 32 or 0x7F <= ord(sign) <= 0x9F or sign in "\u2028\u2029" for sign in output)

@@ -1,4 +1,4 @@
-"""The links of a campaign, numbered once when it goes live, so that a report can say later which was clicked."""
+"""The numbered links of a campaign, stored when it goes live, so that its report can count their clicks."""
 
 from typing import Any
 
@@ -24,78 +24,80 @@ WRITTEN = [
 ]
 
 
-def kept(campaign: Campaign) -> list[Any]:
-    """Return the links of a campaign as they are stored."""
+def fetch_links(campaign: Campaign) -> list[Any]:
+    """Return number, URL and text of a campaign's stored links."""
     return rows("SELECT number, url, words FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))
 
 
-def draft(home: Home, body: str = BODY, name: str = "News") -> Campaign:
-    """Make a campaign to one person."""
+def create_draft(home: Home, body: str = BODY, name: str = "News") -> Campaign:
+    """Create a campaign to one contact."""
     return home.campaign(home.list_of(home.contact("one@example.org").id, name=name).id, body=body)
 
 
-def change(home: Home, campaign: Campaign, **body: Any) -> Campaign:
-    """Change a campaign as the API does."""
+def update(home: Home, campaign: Campaign, **body: Any) -> Campaign:
+    """Update a campaign as the API does."""
     request = validation.read(CampaignPatch, body)
     return transactions.write(send.update, home.account_id, campaign.id, request, Actor("key:1"))
 
 
-def test_links_are_written_when_it_goes_live(home: Home) -> None:
-    """In the order of reading, with merge tags in place; the link to unsubscribe is one of them."""
-    campaign = draft(home)
-    assert kept(campaign) == []
+def test_links_are_stored_when_a_campaign_goes_live(home: Home) -> None:
+    """The links are stored in reading order with unresolved merge tags, including the unsubscribe link."""
+    campaign = create_draft(home)
+    assert fetch_links(campaign) == []
     home.send(campaign)
-    found = kept(campaign)
-    assert found[:3] == WRITTEN and found[3] == (4, "{{ unsubscribe_url }}", "Unsubscribe")
+    links = fetch_links(campaign)
+    assert links[:3] == WRITTEN and links[3] == (4, "{{ unsubscribe_url }}", "Unsubscribe")
     template = rows("SELECT DISTINCT account_id, template_id FROM link")
     assert template == [(home.account_id, campaign.template_id)]
 
 
-def test_they_stay_what_they_were(home: Home) -> None:
-    """What the brand becomes later changes no number of what was sent, neither does a second send."""
+def test_stored_links_do_not_change(home: Home) -> None:
+    """A later change of the brand or a second send leaves them as they are."""
     body = {"sections": [{"type": "header"}, {"type": "button", "props": {"text": "Go", "href": "https://e.test/"}}]}
     campaign = home.campaign(home.list_of(home.contact("one@example.org").id).id, body=None, design=body)
     home.send(campaign)
-    found = kept(campaign)
-    links = [{"url": "https://example.org/new", "title": "New"}]
-    transactions.write(brand.update, home.account_id, validation.read(brand.BrandWrite, {"links": links}))
+    stored = fetch_links(campaign)
+    brand_links = [{"url": "https://example.org/new", "title": "New"}]
+    transactions.write(brand.update, home.account_id, validation.read(brand.BrandWrite, {"links": brand_links}))
     home.send(campaign)
-    assert kept(campaign) == found and (1, "https://e.test/", "Go") in found
+    assert fetch_links(campaign) == stored and (1, "https://e.test/", "Go") in stored
 
 
-def test_a_draft_has_none_and_the_next_launch_writes_its_own(home: Home) -> None:
-    """Taken back while it was held, the links go; sent again they are those of the new words, each once."""
-    campaign = draft(home)
+def test_links_are_deleted_when_a_send_is_undone(home: Home) -> None:
+    """Returning to draft deletes the links; the next send stores those of the new body, each once."""
+    campaign = create_draft(home)
     home.send(campaign, hold_seconds=60)
-    assert kept(campaign)[:3] == WRITTEN
+    assert fetch_links(campaign)[:3] == WRITTEN
     transactions.write(states.return_to_draft, home.account_id, campaign.id)
-    assert kept(campaign) == []
-    change(home, campaign, template_attributes={"body": '<p><a href="https://example.org/c">C</a></p>'})
+    assert fetch_links(campaign) == []
+    update(home, campaign, template_attributes={"body": '<p><a href="https://example.org/c">C</a></p>'})
     home.send(campaign)
-    assert [one[1:] for one in kept(campaign)] == [
+    assert [link[1:] for link in fetch_links(campaign)] == [
         ("https://example.org/c", "C"), ("{{ unsubscribe_url }}", "Unsubscribe"),
     ]  # fmt: skip
 
 
-def test_an_armed_campaign_gets_them_at_its_time(home: Home) -> None:
-    """Until then it may change; many links are no trouble, and of two campaigns each has its own."""
-    other = draft(home)
+def test_a_scheduled_campaign_stores_links_when_it_starts(home: Home) -> None:
+    """A scheduled campaign has no links before its start, then all 1,200; another campaign keeps its own."""
+    other = create_draft(home)
     home.send(other)
-    many = "".join(f'<a href="https://example.org/{number}">{number}</a> ' for number in range(1200))
-    campaign = draft(home, f"<p>{many}</p>", "More news")
-    change(home, campaign, scheduled_at=clock.iso(clock.now_ms() + 3_600_000))
+    anchors = "".join(f'<a href="https://example.org/{number}">{number}</a> ' for number in range(1200))
+    campaign = create_draft(home, f"<p>{anchors}</p>", "More news")
+    update(home, campaign, scheduled_at=clock.iso(clock.now_ms() + 3_600_000))
     home.send(campaign)
-    assert kept(campaign) == []
+    assert fetch_links(campaign) == []
     home.advance(3601)
     prepared = preflight.prepare_send(home.account_id, campaign.id)
     transactions.write(send.start_scheduled, home.account_id, campaign.id, prepared)
-    assert [one[1] for one in kept(campaign)][:1200] == [f"https://example.org/{number}" for number in range(1200)]
-    assert kept(other)[:3] == WRITTEN
+    assert [link[1] for link in fetch_links(campaign)][:1200] == [
+        f"https://example.org/{number}" for number in range(1200)
+    ]
+    assert fetch_links(other)[:3] == WRITTEN
 
 
-def test_nothing_is_compiled_for_them(home: Home) -> None:
-    """The send has checked the message before; its links come out of that."""
-    campaign = draft(home)
+def test_links_are_stored_without_compiling_again(home: Home) -> None:
+    """A send compiles the message once; the links come from that."""
+    campaign = create_draft(home)
     compose.try_compile.cache_clear()
     home.send(campaign)
     assert compose.try_compile.cache_info().misses == 1

@@ -1,10 +1,10 @@
-"""What a phone number tells: country, kind, whether any network has it, and its time zones."""
+"""What a phone number says: country, type, whether it is possible, and its time zones."""
 
 import pytest
 
 from appliance.sending.sms import numbers
 
-# (number, country, type, possible, its first zone, how many zones)
+# (number, country, type, possible, first zone, number of zones)
 NUMBERS = [
     ("+14155552671", "US", "fixed_or_mobile", True, "America/Los_Angeles", 1),
     ("+12025550123", "US", "fixed_or_mobile", True, "America/New_York", 1),
@@ -43,23 +43,23 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("number", "country", "kind", "possible", "zone", "count"), NUMBERS)
-def test_a_number_tells(
+def test_inspect_number(
     number: str, country: str | None, kind: str, possible: bool, zone: str | None, count: int
 ) -> None:
-    """Its country, its kind, whether a network can have it, and the zones of its country alone."""
-    found = numbers.inspect_number(number)
-    assert (found.country, found.type, found.is_possible) == (country, kind, possible)
-    assert (found.zones[0] if found.zones else None, len(found.zones)) == (zone, count)
+    """The country, type and possibility of a number, and the time zones of its country."""
+    info = numbers.inspect_number(number)
+    assert (info.country, info.type, info.is_possible) == (country, kind, possible)
+    assert (info.zones[0] if info.zones else None, len(info.zones)) == (zone, count)
 
 
-def test_a_prefix_is_shared_by_a_block_of_numbers() -> None:
-    """Numbers that differ in their last four digits have one prefix, others another."""
+def test_numbers_of_a_block_share_a_prefix() -> None:
+    """Numbers that differ only in the last four digits have the same prefix."""
     assert {numbers.inspect_number(f"+4477009{last:05}").prefix for last in (1, 42, 9999)} == {"+44770090"}
     assert numbers.inspect_number("+447700910000").prefix == "+44770091"
 
 
-def test_countries_have_their_zones() -> None:
-    """Zones are found by the letters of a country in either case, and every one of them exists."""
+def test_time_zones_of_country() -> None:
+    """Country codes work in either case; an unknown country has no zones, and every returned zone exists."""
     assert numbers.time_zones_of_country("de") == ("Europe/Berlin", "Europe/Busingen")
     assert "America/Chicago" in numbers.time_zones_of_country("US")
     assert numbers.time_zones_of_country("XX") == numbers.time_zones_of_country(None) == ()
@@ -69,6 +69,6 @@ def test_countries_have_their_zones() -> None:
 @pytest.mark.parametrize(
     "name", ["", "Europe", "Europe/Nowhere", "../etc/passwd", "/etc/localtime", "a\0b", "é", "x" * 5000]
 )
-def test_what_is_no_zone(name: str) -> None:
-    """Whatever stands in the data of a contact, only names of zones are taken for one."""
+def test_other_names_are_not_time_zones(name: str) -> None:
+    """Only names of existing time zones are accepted, not paths or other text."""
     assert not numbers.is_time_zone(name)

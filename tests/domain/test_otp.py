@@ -1,4 +1,4 @@
-"""The second factor: the codes of the RFCs, each once, and codes for whoever lost their device."""
+"""The second factor: time-based codes (RFC 6238) and recovery codes, each accepted once."""
 
 import base64
 
@@ -12,73 +12,73 @@ from appliance.storage import transactions
 from appliance.storage.models import User
 from tests.domain.home import Home
 
-# RFC 6238, appendix B (SHA-1), its last six digits
+# RFC 6238, appendix B (SHA-1), the last six digits of each code
 _VECTORS = [(59, "287082"), (1111111109, "081804"), (1111111111, "050471"), (1234567890, "005924"),
             (2000000000, "279037"), (20000000000, "353130")]  # fmt: skip
 _KEY = base64.b32encode(b"12345678901234567890").decode()
 
 
 @pytest.mark.parametrize(("second", "code"), _VECTORS)
-def test_the_codes_are_those_of_the_rfc(second: int, code: str) -> None:
-    """The vectors of RFC 6238 come out."""
+def test_codes_match_rfc_6238(second: int, code: str) -> None:
+    """The test vectors of RFC 6238 give their codes."""
     assert login.otp_code(_KEY, second // 30) == code
 
 
 @pytest.fixture
-def person(home: Home) -> User:
-    """Somebody who may be given a second factor."""
+def user(home: Home) -> User:
+    """A user without a second factor."""
     return transactions.write(users.create, home.account_id, users.NewUser("p@example.org", "P", "x"), "owner")
 
 
-def now_step() -> int:
-    """Return the half minute that is now."""
+def current_step() -> int:
+    """Return the current time step of 30 seconds."""
     return clock.now_ms() // 1000 // 30
 
 
-def test_a_code_counts_once_and_for_a_minute_and_a_half(home: Home, person: User) -> None:
-    """The one of now, before and after count, each once and never an older one than the last."""
+def test_codes_are_accepted_once_and_near_their_time(home: Home, user: User) -> None:
+    """Codes two steps away, used ones and those before the last used one are rejected; spaces are ignored."""
     key = login.generate_otp_key()
-    transactions.write(login.store_second_factor, person, key, now_step() - 1)
+    transactions.write(login.store_second_factor, user, key, current_step() - 1)
     home.advance(30 - clock.now_ms() / 1000 % 30)
-    here = now_step()
-    use = lambda step: transactions.write(login.use_code, person.id, login.otp_code(key, step))  # noqa: E731
-    assert [use(here + far) for far in (-2, 2)] == [False, False]
-    assert use(here) and not use(here) and not use(here - 1)
-    assert use(here + 1) and not use(here + 1)
+    now = current_step()
+    use_code_of = lambda step: transactions.write(login.use_code, user.id, login.otp_code(key, step))  # noqa: E731
+    assert [use_code_of(now + offset) for offset in (-2, 2)] == [False, False]
+    assert use_code_of(now) and not use_code_of(now) and not use_code_of(now - 1)
+    assert use_code_of(now + 1) and not use_code_of(now + 1)
     home.advance(90)
     assert transactions.write(
         login.use_code,
-        person.id,
-        f" {login.otp_code(key, here + 3)[:3]} {login.otp_code(key, here + 3)[3:]} ",
+        user.id,
+        f" {login.otp_code(key, now + 3)[:3]} {login.otp_code(key, now + 3)[3:]} ",
     )
 
 
-def test_recovery_codes_count_once(person: User) -> None:
-    """Ten of them, in whatever case they come; none is in the database as it is, nor is the key."""
+def test_recovery_codes_are_accepted_once(user: User) -> None:
+    """Ten codes, in either case; neither they nor the key are stored in plain text."""
     key = login.generate_otp_key()
-    codes = transactions.write(login.store_second_factor, person, key, now_step())
+    codes = transactions.write(login.store_second_factor, user, key, current_step())
     assert len(set(codes)) == 10
-    assert transactions.write(login.use_code, person.id, codes[0].upper().replace("-", " "))
-    assert not transactions.write(login.use_code, person.id, codes[0])
-    assert transactions.write(login.use_code, person.id, codes[1])
-    row = User.get_by_id(person.id)
+    assert transactions.write(login.use_code, user.id, codes[0].upper().replace("-", " "))
+    assert not transactions.write(login.use_code, user.id, codes[0])
+    assert transactions.write(login.use_code, user.id, codes[1])
+    row = User.get_by_id(user.id)
     assert len(row.otp_codes) == 8
     assert not any(word in f"{row.otp_secret}{row.otp_codes}" for word in (key, *codes))
 
 
 @given(st.text(max_size=20))
-def test_what_is_no_code_is_refused(typed: str) -> None:
-    """Whatever somebody types is a code of the half minute, or nothing."""
+def test_only_codes_of_adjacent_steps_match(typed: str) -> None:
+    """A text matches only if it is the code of the previous, current or next step, apart from white space."""
     key = _KEY
-    around = {login.otp_code(key, now_step() + far) for far in (-1, 0, 1)}
-    assert (login.find_otp_step(key, typed) is not None) == ("".join(typed.split()) in around)
+    valid_codes = {login.otp_code(key, current_step() + offset) for offset in (-1, 0, 1)}
+    assert (login.find_otp_step(key, typed) is not None) == ("".join(typed.split()) in valid_codes)
 
 
-def test_another_ones_key_opens_nothing(person: User) -> None:
-    """A sealed key in the row of somebody else is worth nothing there."""
+def test_an_encrypted_key_is_bound_to_its_user(user: User) -> None:
+    """The encrypted key of one user, copied to another user's row, does not accept codes there."""
     key = login.generate_otp_key()
-    transactions.write(login.store_second_factor, person, key, now_step() - 1)
-    other = transactions.write(users.create, person.account_id, users.NewUser("q@example.org", "Q", "x"), "owner")
-    User.update(otp_secret=User.get_by_id(person.id).otp_secret).where(User.id == other.id).execute()
-    assert not transactions.write(login.use_code, other.id, login.otp_code(key, now_step()))
-    assert transactions.write(login.use_code, person.id, login.otp_code(key, now_step()))
+    transactions.write(login.store_second_factor, user, key, current_step() - 1)
+    other = transactions.write(users.create, user.account_id, users.NewUser("q@example.org", "Q", "x"), "owner")
+    User.update(otp_secret=User.get_by_id(user.id).otp_secret).where(User.id == other.id).execute()
+    assert not transactions.write(login.use_code, other.id, login.otp_code(key, current_step()))
+    assert transactions.write(login.use_code, user.id, login.otp_code(key, current_step()))

@@ -1,4 +1,4 @@
-"""A mark that is looked at closely: by the rules, and without reading what is not asked about."""
+"""The claim of a message: rejected while its campaign may not send, and cheap with many campaigns."""
 
 import apsw
 import pytest
@@ -10,45 +10,45 @@ from appliance.sending.messages.queue_reader import QueueReader
 from appliance.storage import transactions
 from appliance.storage.database import connection, run
 from tests.domain.home import Home
-from tests.domain.test_line import crowd
+from tests.domain.test_line import send_campaign
 
 
-def _mark(row: Claim) -> bool:
+def _claim(row: Claim) -> bool:
     return transactions.write(queue.claim_one, row, "process", row, clock.now_ms())
 
 
 @pytest.mark.parametrize(
-    ("change", "may"),
+    ("change", "is_claimed"),
     [("UPDATE campaign SET phase = 'holding'", True), ("UPDATE campaign SET phase = 'paused'", False),
      ("UPDATE campaign SET phase = 'cancelled'", False), ("UPDATE account SET sending_stopped = 1", False)],
 )  # fmt: skip
-def test_a_mark_needs_a_live_campaign(change: str, may: bool, home: Home) -> None:
-    """Phase and the account's switch as they are by now count, not what was true when the message was made."""
-    crowd(home, "ana@example.org")
+def test_a_claim_needs_a_sending_campaign(change: str, is_claimed: bool, home: Home) -> None:
+    """A claim checks the current phase of the campaign and the account's stop switch."""
+    send_campaign(home, "ana@example.org")
     row = QueueReader().fetch_candidates(1)[0]
     transactions.write(run, change)
-    assert _mark(row) is may
+    assert _claim(row) is is_claimed
 
 
-def test_a_mark_reads_its_own_campaign_alone(home: Home) -> None:
-    """With very many campaigns under way a mark reads no more than with one."""
-    crowd(home, "ana@example.org", "bob@example.org")
+def test_a_claim_reads_only_its_own_campaign(home: Home) -> None:
+    """A claim reads as many rows with twenty more campaigns being sent as with one."""
+    send_campaign(home, "ana@example.org", "bob@example.org")
     first, second = QueueReader().fetch_candidates(2)
 
-    def read(row: Claim) -> int:
-        seen: list[object] = []
+    def count_rows_read(row: Claim) -> int:
+        rows_read: list[object] = []
 
-        def marked() -> bool:
-            connection().trace_v2(apsw.SQLITE_TRACE_ROW, seen.append, id="test")
+        def claim_traced() -> bool:
+            connection().trace_v2(apsw.SQLITE_TRACE_ROW, rows_read.append, id="test")
             try:
                 return queue.claim_one(row, "process", row, clock.now_ms())
             finally:
                 connection().trace_v2(0, None, id="test")
 
-        assert transactions.write(marked)
-        return len(seen)
+        assert transactions.write(claim_traced)
+        return len(rows_read)
 
-    alone = read(first)
+    rows_before = count_rows_read(first)
     for number in range(20):
-        crowd(home, f"c{number}@example.org", name=f"C{number}")
-    assert read(second) == alone
+        send_campaign(home, f"c{number}@example.org", name=f"C{number}")
+    assert count_rows_read(second) == rows_before

@@ -1,4 +1,4 @@
-"""Pages of large audiences: every way to them gives the same people in the same order as a plain sort."""
+"""Pages of large audiences: each kind of query returns the same contacts in the same order as a plain sort."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from tests.domain.home import Home
 
 
 @pytest.fixture
-def crowd(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Some dozens of people whose ids and times do not go together, with small pieces everywhere."""
+def contacts(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Sixty contacts whose ids and creation times are in different orders, with small chunks."""
     monkeypatch.setattr(search, "_CHUNK", 7)
     monkeypatch.setattr(search, "MAX_RANKED", 10)
     for number in range(60):
@@ -24,61 +24,66 @@ def crowd(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     return home
 
 
-def plain(where: str = "1") -> list[int]:
-    """Return ids in the order of the list, by a plain sort."""
+def sorted_ids(where: str = "1") -> list[int]:
+    """Return the ids of matching contacts, newest first, by a plain sort."""
     return [row[0] for row in rows(f"SELECT id FROM contact c WHERE {where} ORDER BY created_at DESC, id DESC")]
 
 
-def walked(home: Home, limit: int, **query: Any) -> list[int]:
-    """Return the ids of all pages, one after the other, with the total checked on each."""
-    found: list[int] = []
+def fetch_all_pages(home: Home, limit: int, **query: Any) -> list[int]:
+    """Return the ids of all pages in order, and check the total."""
+    ids: list[int] = []
     number = 1
     while True:
         page = store.fetch_page(home.account_id, ContactQuery(page=number, limit=limit, **query))
         if not page.rows:
-            assert page.total == len(found)
-            return found
-        found += [row.id for row in page.rows]
+            assert page.total == len(ids)
+            return ids
+        ids += [row.id for row in page.rows]
         number += 1
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50, 100])
-def test_everybody(limit: int, crowd: Home) -> None:
-    """All contacts, from the front and from the back."""
-    assert walked(crowd, limit) == plain()
+def test_pages_of_all_contacts(limit: int, contacts: Home) -> None:
+    """All contacts, with any page size."""
+    assert fetch_all_pages(contacts, limit) == sorted_ids()
 
 
 @pytest.mark.parametrize("share", [2, 30])
 @pytest.mark.parametrize("limit", [1, 7, 100])
-def test_a_list(limit: int, share: int, crowd: Home) -> None:
-    """The members of a large list and of a small one."""
-    everybody = plain()
-    group = crowd.list_of(*sorted(everybody)[::share])
+def test_pages_of_a_list(limit: int, share: int, contacts: Home) -> None:
+    """The members of a large and of a small list."""
+    all_ids = sorted_ids()
+    group = contacts.list_of(*sorted(all_ids)[::share])
     where = f"id IN (SELECT contact_id FROM membership WHERE contact_list_id = {group.id})"
-    assert walked(crowd, limit, list_id=group.id) == plain(where)
+    assert fetch_all_pages(contacts, limit, list_id=group.id) == sorted_ids(where)
 
 
 @pytest.mark.parametrize("text", ["ann", "bo", "person5", "person", "nobody", "person12@example.org"])
 @pytest.mark.parametrize("limit", [4, 100])
-def test_a_search(limit: int, text: str, crowd: Home) -> None:
-    """The people that words find, few or many."""
-    named = f"first_name = '{text.title()}'"
-    mailed = f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.key LIKE '{text}%')"
-    assert walked(crowd, limit, search=text) == plain(f"({named} OR {mailed})")
+def test_pages_of_a_search(limit: int, text: str, contacts: Home) -> None:
+    """The contacts that match a word, few or many."""
+    name_condition = f"first_name = '{text.title()}'"
+    email_condition = f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.key LIKE '{text}%')"
+    assert fetch_all_pages(contacts, limit, search=text) == sorted_ids(f"({name_condition} OR {email_condition})")
 
 
-def test_best_first_or_newest(crowd: Home) -> None:
-    """`find` ranks a few, and gives many the last added first; both count all of them and page on."""
-    many = [row.id for number in range(1, 20) for row in store.find_by_words(crowd.account_id, "ann", number, 4).rows]
-    assert many == sorted(many, reverse=True) and len(many) == 40 == store.find_by_words(crowd.account_id, "ann").total
-    few = [
-        row.id for number in range(1, 20) for row in store.find_by_words(crowd.account_id, "person5", number, 4).rows
+def test_many_matches_are_sorted_by_id(contacts: Home) -> None:
+    """`find_by_words` returns many matches by id, the last added first; few and many are counted and paged."""
+    many_ids = [
+        row.id for number in range(1, 20) for row in store.find_by_words(contacts.account_id, "ann", number, 4).rows
     ]
-    assert len(few) == len(set(few)) == store.find_by_words(crowd.account_id, "person5").total
+    assert (
+        many_ids == sorted(many_ids, reverse=True)
+        and len(many_ids) == 40 == store.find_by_words(contacts.account_id, "ann").total
+    )
+    few_ids = [
+        row.id for number in range(1, 20) for row in store.find_by_words(contacts.account_id, "person5", number, 4).rows
+    ]
+    assert len(few_ids) == len(set(few_ids)) == store.find_by_words(contacts.account_id, "person5").total
 
 
-def test_the_total_follows_every_write(home: Home) -> None:
-    """A kept total is never an old one."""
+def test_the_total_is_updated_by_writes(home: Home) -> None:
+    """The cached total is right after each new and each deleted contact."""
     for number in range(1, 4):
         contact = home.contact(f"a{number}@example.org")
         assert store.fetch_page(home.account_id, ContactQuery()).total == number
@@ -87,14 +92,16 @@ def test_the_total_follows_every_write(home: Home) -> None:
     assert store.fetch_page(home.account_id, ContactQuery()).total == 2
 
 
-def test_what_takes_too_long_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count has its time and no more, in words that say what to do; what is asked next has all its time again."""
-    long = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400000) SELECT count(*) FROM n"
-    with monkeypatch.context() as hurried:
-        hurried.setattr(members, "_MAX_SECONDS", -1)
-        with pytest.raises(Invalid) as told:
-            members.cached_count(long, {})
-        assert rows(long) == [(400_000,)]
+def test_a_slow_count_is_rejected(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is reported at `filters`; later queries on the connection are not interrupted."""
+    slow_query = (
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400000) SELECT count(*) FROM n"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(members, "_MAX_SECONDS", -1)
+        with pytest.raises(Invalid) as error_info:
+            members.cached_count(slow_query, {})
+        assert rows(slow_query) == [(400_000,)]
 
-    assert told.value.fields == {"filters": ["takes too long to count: ask for less"]}
-    assert members.cached_count(long, {}) == 400_000
+    assert error_info.value.fields == {"filters": ["takes too long to count: ask for less"]}
+    assert members.cached_count(slow_query, {}) == 400_000

@@ -1,4 +1,4 @@
-"""The palette of the editor: every section kind has a place and an icon of its own."""
+"""The palette of the email editor: each kind of section has a place and an icon."""
 
 import pytest
 
@@ -6,15 +6,15 @@ from appliance.content.designs.sections import BY_NAME, KINDS
 from ui.widgets.editor_panels import KIND_ICONS, PALETTE, list_palette
 
 
-def test_every_kind_is_named_once_with_an_icon() -> None:
-    """A new kind needs a line in `PALETTE` and one in `KIND_ICONS`, or it looks unfinished."""
+def test_every_kind_has_a_place_and_an_icon() -> None:
+    """Each kind is in `PALETTE` exactly once, and in `KIND_ICONS`."""
     named = [name for _, names in PALETTE for name in names]
     assert sorted(named) == sorted(BY_NAME)
     assert {*KIND_ICONS} - {""} == {*BY_NAME}
 
 
-def test_a_kind_without_a_place_is_still_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes last, so that a forgotten line hides no kind."""
+def test_a_kind_missing_from_the_palette_is_still_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds that `PALETTE` does not name are added to the palette."""
     monkeypatch.setattr("ui.widgets.editor_panels.PALETTE", (("Basics", ("text",)), ("Advanced", ("html",))))
     palette = dict(list_palette())
     assert [tile.kind for tile in palette["Basics"]] == ["text"]

@@ -1,4 +1,4 @@
-"""What reading a template costs: four times the text takes about four times the time, or it is refused at once."""
+"""Parsing time of templates and bodies: it grows linearly with their length."""
 
 import time
 import tracemalloc
@@ -11,9 +11,9 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import MessageSource
 
-# Twice what grows with the length; what grows with its square takes sixteen times as long
+# For four times the length: twice the linear factor of 4; quadratic growth would take sixteen times as long
 MAX_RATIO = 8
-# What takes less than this says nothing of how it grows
+# Shorter times are too imprecise to compare
 MIN_SECONDS = 0.01
 
 TAGS: dict[str, Callable[[int], str]] = {
@@ -57,56 +57,64 @@ BODIES: dict[str, Callable[[int], str]] = {
 }  # fmt: skip
 
 
-def seconds(read: Callable[[], object]) -> float:
-    """Return the processor time of reading something, refused or not: the lesser of two."""
+def measure_seconds(function: Callable[[], object]) -> float:
+    """Return the processor time of a call, the lesser of two runs; a MergeError is allowed."""
     times = []
     for _ in range(2):
         merge.parse_template.cache_clear()
         compose.try_compile.cache_clear()
-        began = time.thread_time()
+        started = time.thread_time()
         try:
-            read()
+            function()
         except MergeError as error:
             assert error.message
-        times.append(time.thread_time() - began)
+        times.append(time.thread_time() - started)
     return min(times)
 
 
 @pytest.mark.parametrize("name", TAGS)
-def test_tags_are_read_in_time_that_grows_with_their_length(name: str) -> None:
-    """Up to 100,000 conditions, filters, brackets or blocks are read or refused in linear time."""
+def test_tags_are_parsed_in_linear_time(name: str) -> None:
+    """Up to 100,000 conditions, filters, brackets or blocks are parsed or rejected in linear time."""
     for count in (1_000, 25_000):
         short, long = (
-            seconds(lambda text=TAGS[name](size): merge.compile_template(text, "html")) for size in (count, 4 * count)
+            measure_seconds(lambda text=TAGS[name](size): merge.compile_template(text, "html"))
+            for size in (count, 4 * count)
         )
         assert long < MAX_RATIO * max(short, MIN_SECONDS)
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_is_read_in_time_that_grows_with_its_length(name: str) -> None:
-    """Up to 20,000 links and other elements become a message in linear time: its HTML, its text, its numbered links."""
+def test_bodies_are_compiled_in_linear_time(name: str) -> None:
+    """Up to 20,000 links or other elements are compiled to HTML, text and numbered links in linear time."""
     short, long = (
-        seconds(lambda body=BODIES[name](size): compose.compile_message(MessageSource("x", body, marketing=True)))
+        measure_seconds(
+            lambda body=BODIES[name](size): compose.compile_message(MessageSource("x", body, marketing=True))
+        )
         for size in (5_000, 20_000)
     )
     assert long < MAX_RATIO * max(short, MIN_SECONDS)
 
 
-def test_rules_that_would_make_a_mail_too_long_stay_in_its_head() -> None:
-    """A rule of 17 KB for each of 5,000 elements would be written 5,000 times; an ordinary sheet is written."""
+def test_css_that_would_bloat_a_mail_is_not_inlined() -> None:
+    """A rule of 17 KB for 5,000 elements stays in the head; an ordinary style sheet is inlined."""
     rule = "".join(f"--a{number}:1;" for number in range(1_500))
-    long = seconds(lambda: sanitizer.clean_document(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000))
-    made = sanitizer.clean_document(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000)
-    assert long < 1 and len(made) < 200_000 and "<style>" in made
-    many = "".join(f"b{{color:#{number:06x};margin:{number}px}}" for number in range(900))
-    assert len(sanitizer.clean_document(f"<style>{many}</style>" + "<b>x</b>" * 1_000)) < 200_000
-    usual = "".join(f".c{number}{{color:#{number:06x};margin:{number}px;padding:1px 2px}}" for number in range(200))
+    duration = measure_seconds(lambda: sanitizer.clean_document(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000))
+    cleaned = sanitizer.clean_document(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000)
+    assert duration < 1 and len(cleaned) < 200_000 and "<style>" in cleaned
+    many_rules = "".join(f"b{{color:#{number:06x};margin:{number}px}}" for number in range(900))
+    assert len(sanitizer.clean_document(f"<style>{many_rules}</style>" + "<b>x</b>" * 1_000)) < 200_000
+    ordinary_rules = "".join(
+        f".c{number}{{color:#{number:06x};margin:{number}px;padding:1px 2px}}" for number in range(200)
+    )
     body = "".join(f'<p class="c{number % 200}">x</p>' for number in range(1_000))
-    assert sanitizer.clean_document(f"<style>{usual}</style>{body}").count("style=") == 1_000
+    assert sanitizer.clean_document(f"<style>{ordinary_rules}</style>{body}").count("style=") == 1_000
 
 
-def test_what_stands_in_tags_outside_of_quotes_is_bounded() -> None:
-    """Values in tags take many times their length of memory once they are read: a template with too many is refused."""
+def test_unquoted_text_in_tags_is_limited() -> None:
+    """Parsed values take a multiple of their length in memory.
+
+    More than 32,768 characters outside quotes are rejected.
+    """
     values = "{{ a | default: " + ",".join("1" * 600) + " }}"
     assert merge.compile_template(values * 25, "text")
     with pytest.raises(MergeError, match=r"maximum is 32768 characters outside of quotes"):
@@ -114,8 +122,8 @@ def test_what_stands_in_tags_outside_of_quotes_is_bounded() -> None:
     assert merge.compile_template("{{ a | default: '" + "," * 100_000 + "' }}", "text")
 
 
-def test_a_template_that_was_refused_is_not_parsed_again() -> None:
-    """Who writes looks at a request before the writer thread has to: what was refused then is known there too."""
+def test_a_rejected_template_is_not_parsed_again() -> None:
+    """The error of a template is cached, for validation and for compiling."""
     body = "{{ a }}" * 1_000 + "{% if %}"
     merge.parse_template.cache_clear()
     compose.try_compile.cache_clear()
@@ -124,7 +132,7 @@ def test_a_template_that_was_refused_is_not_parsed_again() -> None:
         with pytest.raises(MergeError):
             compose.compile_message(MessageSource("x", body))
     assert compose.try_compile.cache_info().misses == 1
-    # The body by itself, and as the document that leaves
+    # The body by itself, and as part of the complete document
     assert merge.parse_template.cache_info().misses <= 3
 
 
@@ -138,8 +146,8 @@ LARGE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_the_size_of_a_template_is_not_underestimated(name: str) -> None:
-    """The caches count at least the bytes that a template really takes."""
+def test_template_sizes_are_not_underestimated(name: str) -> None:
+    """The size that the cache counts is at least the memory that the template takes."""
     merge.compile_template("{{ a }}", "html")
     merge.parse_template.cache_clear()
     tracemalloc.start()
@@ -150,25 +158,25 @@ def test_the_size_of_a_template_is_not_underestimated(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_templates_are_cached_up_to_a_number_of_bytes() -> None:
-    """Forty large templates leave no more behind than the limit, and the latest is not read again."""
+def test_the_template_cache_has_a_size_limit() -> None:
+    """Forty large templates leave at most `MAX_CACHED_BYTES` in the cache; the latest is still cached."""
     merge.parse_template.cache_clear()
     for number in range(40):
         merge.compile_template("{{ a }}" * 1_999 + f"{{{{ b{number} }}}}", "html")
-    kept = merge.parse_template.cache_info()
-    assert 10 < kept.currsize // 4_000_000 <= merge_limits.MAX_CACHED_BYTES // 4_000_000
+    cache_info = merge.parse_template.cache_info()
+    assert 10 < cache_info.currsize // 4_000_000 <= merge_limits.MAX_CACHED_BYTES // 4_000_000
     merge.compile_template("{{ a }}" * 1_999 + "{{ b39 }}", "html")
-    assert merge.parse_template.cache_info().hits == kept.hits + 1
+    assert merge.parse_template.cache_info().hits == cache_info.hits + 1
 
 
 @pytest.mark.parametrize("tag", ["raw", "doc"])
-def test_verbatim_blocks_that_do_not_end_are_refused_before_they_are_parsed(tag: str) -> None:
-    """The library searches to the end of the template for each of them: 1,900 before 200 KB took seven seconds."""
+def test_unclosed_raw_blocks_are_rejected_quickly(tag: str) -> None:
+    """Unclosed blocks are rejected before parsing: the library searches to the template's end for each of them."""
     source = f"{{% {tag} %}}x" * 1_900 + "x" * 200_000
-    assert seconds(lambda: merge.compile_template(source, "html")) < 0.5
+    assert measure_seconds(lambda: merge.compile_template(source, "html")) < 0.5
 
 
-def test_a_raw_block_keeps_what_is_inside() -> None:
-    """Tags inside are text, a second opening too, and what follows is read again."""
+def test_a_raw_block_keeps_its_content() -> None:
+    """Tags inside a raw block are text, another `{% raw %}` too; tags after it are parsed again."""
     template = merge.compile_template("{%- raw -%} {{ a }}{% raw %}{% if %} {%- endraw -%}{{ first_name }}", "text")
     assert template.render({"first_name": "Zoë"}) == " {{ a }}{% raw %}{% if %} Zoë"

@@ -1,4 +1,4 @@
-"""The child process that decodes pictures: its time limit, its rest, and that it does not outlive who started it."""
+"""The child process that decodes pictures: its time limits, and its end when it is idle or its parent dies."""
 
 import os
 import signal
@@ -23,49 +23,49 @@ PNG = saved(photo(), "PNG")
 
 @pytest.fixture
 def pictures() -> Iterator[PictureProcess]:
-    """A process of our own, ended afterwards."""
-    made = PictureProcess()
-    yield made
-    if made._running is not None:
-        made._end(must_kill=True)
+    """A picture process of this test, ended afterwards."""
+    picture_process = PictureProcess()
+    yield picture_process
+    if picture_process._running is not None:
+        picture_process._end(must_kill=True)
 
 
-def pid_of(pictures: PictureProcess) -> int:
+def get_pid(pictures: PictureProcess) -> int:
     """Return the process id of the child."""
     assert pictures._running is not None
     return pictures._running[0].pid
 
 
 def test_one_process_serves_many_pictures(pictures: PictureProcess) -> None:
-    """Each kind of task, and a file that is refused between them."""
+    """One child runs each kind of task, also after a rejected file."""
     assert opened(pictures.run(ConvertTask(PNG), Picture).content).size == (640, 400)
-    child = pid_of(pictures)
+    child = get_pid(pictures)
     with pytest.raises(UnusablePicture, match="is an SVG"):
         pictures.run(ConvertTask(hostile()["svg"]), Picture)
     assert opened(pictures.run(ShrinkTask(PNG, 96), bytes)).size == (96, 60)
     assert pictures.run(FindColoursTask(PNG), tuple[str, ...])
-    assert pid_of(pictures) == child
+    assert get_pid(pictures) == child
 
 
-def test_a_picture_that_takes_too_long_is_refused_and_its_process_ended(
+def test_a_slow_picture_is_rejected_and_its_process_killed(
     pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that does nothing any more stands for a file that takes for ever."""
+    """A stopped child does not respond in time; the picture is rejected, and the next one gets a new child."""
     pictures.run(ConvertTask(PNG), Picture)
-    child = pid_of(pictures)
+    child = get_pid(pictures)
     os.kill(child, signal.SIGSTOP)
     monkeypatch.setattr(process, "MAX_SECONDS", 0.5)
-    begun = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(UnusablePicture, match="takes too long to decode"):
         pictures.run(ConvertTask(PNG), Picture)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - started < 5
     assert not Path(f"/proc/{child}").exists()
     monkeypatch.setattr(process, "MAX_SECONDS", 20.0)
     assert pictures.run(ConvertTask(PNG), Picture).width == 640
 
 
-def test_it_ends_when_it_has_nothing_to_do(pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the next picture starts another."""
+def test_an_idle_process_ends(pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child ends after `IDLE_SECONDS`; the next picture starts another."""
     monkeypatch.setattr(process, "IDLE_SECONDS", 0.1)
     pictures.run(ConvertTask(PNG), Picture)
     deadline = time.monotonic() + 20
@@ -75,8 +75,10 @@ def test_it_ends_when_it_has_nothing_to_do(pictures: PictureProcess, monkeypatch
     assert pictures.run(ConvertTask(PNG), Picture).width == 640
 
 
-def test_what_cannot_be_started_is_unavailable(pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process, or one that ends at once: nothing is wrong with the file."""
+def test_a_process_that_fails_to_start_is_unavailable(
+    pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that cannot start or ends at once raises Unavailable, not an error of the file."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(Unavailable):
         pictures.run(ConvertTask(PNG), Picture)
@@ -85,13 +87,15 @@ def test_what_cannot_be_started_is_unavailable(pictures: PictureProcess, monkeyp
         pictures.run(ConvertTask(PNG), Picture)
 
 
-def test_it_does_not_outlive_who_started_it() -> None:
-    """`kill -9` of the service closes the socket, and that ends the child."""
-    tell = (
+def test_the_process_ends_with_its_parent() -> None:
+    """After a `kill -9` of the parent the child ends."""
+    script = (
         "import sys, time; from appliance.content.pictures import process; from tests.kit.pictures import photo, saved;"
         "process.convert(saved(photo(), 'PNG')); print(process._process._running[0].pid, flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", tell], env=Server().env, stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=Server().env, stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         parent.kill()

@@ -1,4 +1,4 @@
-"""Pictures are written anew: what is shown stays, what else stood in the file does not (T04)."""
+"""Uploaded pictures are encoded again: what is shown stays, metadata and other content is removed (T04)."""
 
 import zlib
 from collections.abc import Callable
@@ -13,43 +13,45 @@ from appliance.content.pictures.worker import MAX_WIDTH, convert
 from tests.kit.pictures import SCRIPT, animation, hostile, opened, photo, png, saved
 
 
-def likeness(one: Image.Image, other: Image.Image) -> float:
-    """Return by how much two pictures of one size differ on average, 0 to 255."""
-    apart = ImageChops.difference(one.convert("RGB"), other.convert("RGB")).convert("L")
-    histogram = apart.histogram()
-    return sum(value * count for value, count in enumerate(histogram)) / (one.width * one.height)
+def mean_difference(first: Image.Image, second: Image.Image) -> float:
+    """Return the mean difference of two pictures of the same size, 0 to 255."""
+    difference = ImageChops.difference(first.convert("RGB"), second.convert("RGB")).convert("L")
+    histogram = difference.histogram()
+    return sum(value * count for value, count in enumerate(histogram)) / (first.width * first.height)
 
 
-def few_coloured(picture: Image.Image) -> Image.Image:
-    """Return a picture with a palette."""
+def reduce_colours(picture: Image.Image) -> Image.Image:
+    """Return the picture with a palette of 64 colours."""
     return picture.quantize(64, Image.Quantize.FASTOCTREE)
 
 
-def frames(content: bytes) -> list[tuple[bytes, int]]:
-    """Return every frame of an animation as it is shown, and for how long."""
+def read_frames(content: bytes) -> list[tuple[bytes, int]]:
+    """Return (RGBA bytes, duration in ms) of each frame of an animation."""
     return [
         (frame.convert("RGBA").tobytes(), int(frame.info.get("duration", 0)))
         for frame in ImageSequence.Iterator(opened(content))
     ]
 
 
-def test_a_jpeg_stays_a_jpeg_without_its_notes() -> None:
-    """The camera's notes, a comment and what hangs behind the end are gone; the picture is the same."""
-    notes = Image.Exif()
-    notes[0x010F], notes[0x8825] = "Camera" + SCRIPT.decode(), {1: "N", 2: (51.0, 22.0, 0.0)}
-    given_ = saved(photo(), "JPEG", quality=92, exif=notes, comment=SCRIPT) + SCRIPT
-    made = convert(given_)
+def test_a_jpeg_loses_its_metadata() -> None:
+    """Exif data, comments and trailing bytes are removed; the picture is the same and progressive."""
+    exif = Image.Exif()
+    exif[0x010F], exif[0x8825] = "Camera" + SCRIPT.decode(), {1: "N", 2: (51.0, 22.0, 0.0)}
+    source = saved(photo(), "JPEG", quality=92, exif=exif, comment=SCRIPT) + SCRIPT
+    converted = convert(source)
 
-    assert (made.content_type, made.width, made.height) == ("image/jpeg", 640, 400)
-    assert b"script" not in made.content and b"Exif" not in made.content and b"Camera" not in made.content
-    assert opened(made.content).info.get("progressive")
-    assert likeness(opened(made.content), photo()) < 4
+    assert (converted.content_type, converted.width, converted.height) == ("image/jpeg", 640, 400)
+    assert (
+        b"script" not in converted.content and b"Exif" not in converted.content and b"Camera" not in converted.content
+    )
+    assert opened(converted.content).info.get("progressive")
+    assert mean_difference(opened(converted.content), photo()) < 4
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_picture_stands_as_its_camera_was_held(orientation: int) -> None:
-    """Every orientation ends with the red corner at the top left, and sides that are not swapped."""
-    turns: dict[int, Callable[[Image.Image], Image.Image]] = {
+def test_exif_orientation_is_applied(orientation: int) -> None:
+    """With each orientation the red corner ends up at the top left and the sides are right."""
+    transforms: dict[int, Callable[[Image.Image], Image.Image]] = {
         1: lambda p: p,
         2: lambda p: p.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
         3: lambda p: p.transpose(Image.Transpose.ROTATE_180),
@@ -59,83 +61,83 @@ def test_a_picture_stands_as_its_camera_was_held(orientation: int) -> None:
         7: lambda p: p.transpose(Image.Transpose.TRANSVERSE),
         8: lambda p: p.transpose(Image.Transpose.ROTATE_270),
     }
-    notes = Image.Exif()
-    notes[0x0112] = orientation
-    made = convert(saved(turns[orientation](photo(2000, 1250)), "JPEG", exif=notes))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    converted = convert(saved(transforms[orientation](photo(2000, 1250)), "JPEG", exif=exif))
 
-    assert (made.width, made.height) == (MAX_WIDTH, 900)
-    pixel = opened(made.content).convert("RGB").getpixel((20, 20))
+    assert (converted.width, converted.height) == (MAX_WIDTH, 900)
+    pixel = opened(converted.content).convert("RGB").getpixel((20, 20))
     assert isinstance(pixel, tuple)
     red, green, blue = pixel
     assert red > 200 and green < 60 and blue < 60
 
 
-def test_a_png_keeps_its_clear_places_and_loses_its_texts() -> None:
-    """Transparency of either kind stays to the pixel; texts and profiles do not."""
-    notes = PngImagePlugin.PngInfo()
-    notes.add_text("Comment", SCRIPT.decode())
-    clear = photo().convert("RGBA")
-    clear.putalpha(Image.linear_gradient("L").resize(clear.size))
-    few = photo().quantize(16)
-    for picture, more in ((clear, {}), (few, {"transparency": 3}), (photo().convert("L"), {})):
-        made = convert(saved(picture, "PNG", pnginfo=notes, **more) + SCRIPT)
+def test_a_png_keeps_transparency_and_loses_text() -> None:
+    """Transparency of either kind is unchanged in every pixel; text chunks are removed."""
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Comment", SCRIPT.decode())
+    transparent = photo().convert("RGBA")
+    transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
+    paletted = photo().quantize(16)
+    for picture, options in ((transparent, {}), (paletted, {"transparency": 3}), (photo().convert("L"), {})):
+        converted = convert(saved(picture, "PNG", pnginfo=info, **options) + SCRIPT)
 
-        assert (made.content_type, made.width, made.height) == ("image/png", 640, 400)
-        assert b"script" not in made.content and b"tEXt" not in made.content
-        before, after = opened(saved(picture, "PNG", **more)), opened(made.content)
+        assert (converted.content_type, converted.width, converted.height) == ("image/png", 640, 400)
+        assert b"script" not in converted.content and b"tEXt" not in converted.content
+        before, after = opened(saved(picture, "PNG", **options)), opened(converted.content)
         assert (after.mode, after.convert("RGBA").tobytes()) == (before.mode, before.convert("RGBA").tobytes())
 
 
-def test_wide_pictures_are_scaled_and_stay_what_they_are() -> None:
-    """Over twice the widest mail nothing is gained: scaled like the library scales all at once, clear places too."""
+def test_wide_pictures_are_scaled() -> None:
+    """Pictures wider than `MAX_WIDTH` are scaled and keep transparency and palette, unless `full_size` is set."""
     wide = photo(1760, 1100)
-    clear = wide.convert("RGBA")
-    clear.putalpha(Image.linear_gradient("L").resize(clear.size))
-    for picture, most in ((wide, 0.01), (clear, 0.01), (few_coloured(wide), 3)):
-        made = opened(convert(saved(picture, "PNG")).content)
-        assert made.size == (MAX_WIDTH, 900)
-        whole = picture.convert(picture.mode.replace("P", "RGB")).resize(made.size, Image.Resampling.LANCZOS)
-        assert likeness(made, whole) < most
-    assert made.mode == "P"
+    transparent = wide.convert("RGBA")
+    transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
+    for picture, max_difference in ((wide, 0.01), (transparent, 0.01), (reduce_colours(wide), 3)):
+        converted = opened(convert(saved(picture, "PNG")).content)
+        assert converted.size == (MAX_WIDTH, 900)
+        expected = picture.convert(picture.mode.replace("P", "RGB")).resize(converted.size, Image.Resampling.LANCZOS)
+        assert mean_difference(converted, expected) < max_difference
+    assert converted.mode == "P"
     assert opened(convert(saved(wide, "PNG"), full_size=True).content).size == (1760, 1100)
 
 
-def test_a_webp_becomes_what_every_mail_program_shows() -> None:
-    """Lossy becomes JPEG, lossless and clear become PNG; one that moves is refused, for it would stand still."""
-    clear = photo().convert("RGBA")
-    clear.putalpha(128)
+def test_webp_is_converted() -> None:
+    """Lossy WebP becomes JPEG, lossless or transparent becomes PNG; animated WebP and PNG are rejected."""
+    transparent = photo().convert("RGBA")
+    transparent.putalpha(128)
     assert convert(saved(photo(), "WEBP", quality=90)).content_type == "image/jpeg"
     assert convert(saved(photo(), "WEBP", lossless=True)).content_type == "image/png"
-    assert opened(convert(saved(clear, "WEBP", quality=90)).content).mode == "RGBA"
+    assert opened(convert(saved(transparent, "WEBP", quality=90)).content).mode == "RGBA"
     for kind in ("WEBP", "PNG"):
         with pytest.raises(UnusablePicture, match="save it as a GIF"):
             convert(saved(photo(), kind, save_all=True, append_images=[photo(seed=2)]))
 
 
 @pytest.mark.parametrize("disposal", [0, 1, 2])
-def test_an_animation_moves_as_before(disposal: int) -> None:
-    """Every frame, delay and loop of a GIF stays to the pixel; comments do not."""
-    given_ = animation(12, disposal=disposal, comment=SCRIPT, transparency=0)
-    made = convert(given_)
+def test_animations_are_unchanged(disposal: int) -> None:
+    """Each frame, delay and loop of a GIF stays the same; comments are removed."""
+    source = animation(12, disposal=disposal, comment=SCRIPT, transparency=0)
+    converted = convert(source)
 
-    assert (made.content_type, made.width, made.height) == ("image/gif", 120, 80)
-    assert frames(made.content) == frames(given_) and len(frames(made.content)) == 12
-    assert opened(made.content).info["loop"] == 0 and b"script" not in made.content
+    assert (converted.content_type, converted.width, converted.height) == ("image/gif", 120, 80)
+    assert read_frames(converted.content) == read_frames(source) and len(read_frames(converted.content)) == 12
+    assert opened(converted.content).info["loop"] == 0 and b"script" not in converted.content
 
 
-def test_a_gif_of_many_colours_keeps_them_all() -> None:
-    """Frames with colours of their own, interlaced ones too, are the same to the pixel."""
+def test_a_gif_keeps_the_colours_of_each_frame() -> None:
+    """Frames with their own palettes are unchanged; a wide GIF of one frame becomes PNG."""
     pictures = [photo(200, 120, seed).quantize(256) for seed in range(4)]
-    given_ = saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], duration=[20, 40, 60, 80], loop=3)
-    made = convert(given_)
+    source = saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], duration=[20, 40, 60, 80], loop=3)
+    converted = convert(source)
 
-    assert frames(made.content) == frames(given_)
-    assert opened(made.content).info["loop"] == 3
-    assert convert(saved(few_coloured(photo(1760, 1100)), "GIF")).content_type == "image/png"
+    assert read_frames(converted.content) == read_frames(source)
+    assert opened(converted.content).info["loop"] == 3
+    assert convert(saved(reduce_colours(photo(1760, 1100)), "GIF")).content_type == "image/png"
 
 
-def test_an_animation_has_its_limits() -> None:
-    """Frames are counted, and their pixels added, before any is decoded."""
+def test_animations_are_limited() -> None:
+    """The number of frames and the sum of their pixels are checked before decoding."""
     frame = animation(1, 1, 1)
     head, body = frame[: 13 + 12], frame[frame.index(b",") : -1]
     with pytest.raises(UnusablePicture, match="too many frames"):
@@ -146,37 +148,37 @@ def test_an_animation_has_its_limits() -> None:
         convert(wide[:start] + wide[start:-1] * 3 + b";")
 
 
-def test_colours_of_wider_screens_become_those_of_every_screen() -> None:
-    """A profile is applied and left out; one that nobody can read is only left out."""
-    lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert likeness(opened(convert(saved(photo(), "JPEG", icc_profile=lab)).content), photo()) < 4
-    made = convert(saved(photo(), "PNG", icc_profile=b"nonsense"))
-    assert opened(made.content).tobytes() == photo().tobytes() and b"iCCP" not in made.content
+def test_colour_profiles_are_applied_and_removed() -> None:
+    """A colour profile is applied and removed; an invalid one is only removed."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    assert mean_difference(opened(convert(saved(photo(), "JPEG", icc_profile=profile)).content), photo()) < 4
+    converted = convert(saved(photo(), "PNG", icc_profile=b"nonsense"))
+    assert opened(converted.content).tobytes() == photo().tobytes() and b"iCCP" not in converted.content
 
 
-def test_grey_and_print_are_shown() -> None:
-    """Sixteen bits of grey are scaled to eight; the four colours of a press become three."""
-    deep = Image.new("I;16", (4, 4), 0x8000)
-    assert opened(convert(saved(deep, "PNG")).content).convert("L").getpixel((1, 1)) == 128
-    press = convert(saved(photo().convert("CMYK"), "JPEG", quality=92))
-    assert opened(press.content).mode == "RGB"
-    assert likeness(opened(press.content), photo()) < 5
+def test_16_bit_grey_and_cmyk_are_converted() -> None:
+    """Grey of 16 bits is scaled to 8, and CMYK becomes RGB."""
+    grey = Image.new("I;16", (4, 4), 0x8000)
+    assert opened(convert(saved(grey, "PNG")).content).convert("L").getpixel((1, 1)) == 128
+    converted = convert(saved(photo().convert("CMYK"), "JPEG", quality=92))
+    assert opened(converted.content).mode == "RGB"
+    assert mean_difference(opened(converted.content), photo()) < 5
 
 
 @pytest.mark.parametrize("name", sorted(hostile()))
-def test_what_is_no_picture_is_refused(name: str) -> None:
-    """Every file of the corpus is refused in words, by nothing else."""
-    with pytest.raises(UnusablePicture) as told:
+def test_files_that_are_not_pictures_are_rejected(name: str) -> None:
+    """Each hostile file raises UnusablePicture with a readable reason."""
+    with pytest.raises(UnusablePicture) as error_info:
         convert(hostile()[name])
-    assert str(told.value).split()[0] in ("is", "has")
+    assert str(error_info.value).split()[0] in ("is", "has")
 
 
-def test_as_many_pixels_as_are_allowed() -> None:
-    """The limit itself is taken, one row more is not."""
-    flat = zlib.compress(b"\0" * (5_001 * 5_000))
-    assert convert(png(5_000, 5_000, flat)).width == MAX_WIDTH
+def test_the_number_of_pixels_is_limited() -> None:
+    """A picture of `MAX_PIXELS` is accepted, one more row is rejected."""
+    pixels = zlib.compress(b"\0" * (5_001 * 5_000))
+    assert convert(png(5_000, 5_000, pixels)).width == MAX_WIDTH
     with pytest.raises(UnusablePicture, match=f"{MAX_PIXELS:,}"):
-        convert(png(5_000, 5_001, flat))
+        convert(png(5_000, 5_001, pixels))
 
 
 _SEEDS = [
@@ -187,13 +189,13 @@ _SEEDS = [
 
 @given(st.sampled_from(_SEEDS), st.lists(st.tuples(st.integers(0, 4_000), st.binary(max_size=6)), max_size=8),
        st.integers(0, 4_000))  # fmt: skip
-def test_a_damaged_file_is_shown_or_refused(seed: bytes, hits: list[tuple[int, bytes]], end: int) -> None:
-    """Whatever happened to a file on its way, it is a picture afterwards or is refused in words."""
+def test_damaged_files_are_converted_or_rejected(seed: bytes, hits: list[tuple[int, bytes]], end: int) -> None:
+    """A damaged file becomes a readable picture or raises UnusablePicture."""
     damaged = bytearray(seed[: len(seed) - end % 50])
-    for place, by in hits:
-        damaged[12 + place % len(damaged) : 12 + place % len(damaged) + len(by)] = by
+    for offset, replacement in hits:
+        damaged[12 + offset % len(damaged) : 12 + offset % len(damaged) + len(replacement)] = replacement
     try:
-        made = convert(bytes(damaged))
+        converted = convert(bytes(damaged))
     except UnusablePicture:
         return
-    assert opened(made.content).size == (made.width, made.height)
+    assert opened(converted.content).size == (converted.width, converted.height)

@@ -1,4 +1,4 @@
-"""The text part made from HTML: readable, nothing lost that a person needs, no markup."""
+"""The text part generated from HTML: readable, without markup, and nothing that a reader needs is lost."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ WORD = st.from_regex(r"[A-Za-z0-9]{1,8}", fullmatch=True)
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """Make HTML, well-formed or not, together with the words that it shows."""
+    """Draw HTML, well-formed or not, with the words that it shows."""
     parts, words = [], []
     for _ in range(draw(st.integers(0, 12))):
         kind = draw(st.integers(0, 3))
@@ -52,25 +52,25 @@ def documents(draw: st.DrawFn) -> tuple[str, list[str]]:
         ("", "\n"),
     ],
 )
-def test_html_reads_as_text(html: str, text: str) -> None:
-    """Paragraphs, links with their targets, lists with their numbers and pictures with their words stay."""
+def test_html_to_text(html: str, text: str) -> None:
+    """Paragraphs, links with their URLs, numbered lists and alternative texts of pictures are kept."""
     assert markup.html_to_text(html) == text
 
 
 @given(documents())
-def test_every_word_stays_and_no_markup(made: tuple[str, list[str]]) -> None:
-    """However broken the HTML, its words stand in the text in their order and no tag does."""
-    html, words = made
-    found = markup.html_to_text(html)
-    assert not set(found) & set("<>")
-    kept = [word for word in found.replace("----", " ").split() if word != "-" and not word.endswith(".")]
-    assert kept == words
-    assert "\n\n\n" not in found and found.endswith("\n")
+def test_text_has_all_words_and_no_markup(document: tuple[str, list[str]]) -> None:
+    """All words of any HTML are in the text, in order and without tags."""
+    html, words = document
+    text = markup.html_to_text(html)
+    assert not set(text) & set("<>")
+    text_words = [word for word in text.replace("----", " ").split() if word != "-" and not word.endswith(".")]
+    assert text_words == words
+    assert "\n\n\n" not in text and text.endswith("\n")
 
 
 @given(st.text(max_size=200))
-def test_any_text_can_be_read(html: str) -> None:
-    """Whatever stands in a body, the text part can be made of it."""
+def test_any_text_is_converted(html: str) -> None:
+    """No body raises an error."""
     assert markup.html_to_text(html).endswith("\n")
 
 
@@ -89,14 +89,14 @@ def test_any_text_can_be_read(html: str) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "around", ["<p>{}</p>", '<a href="https://x.example/{}">x</a>', '<img alt="{}">', "<li>a {} b</li>", "{}<p>x</p>"]
+    "pattern", ["<p>{}</p>", '<a href="https://x.example/{}">x</a>', '<img alt="{}">', "<li>a {} b</li>", "{}<p>x</p>"]
 )
-def test_merge_tags_survive(tag: str, around: str) -> None:
-    """A merge tag stands in the text part byte for byte, in words, links and pictures alike."""
-    ends = {"{%- if": "{% endif %}", "{% if ": "{% endif %}", "{% comment": "{% endcomment %}"}
-    end = next((words for start, words in ends.items() if tag.startswith(start)), "")
+def test_merge_tags_are_unchanged(tag: str, pattern: str) -> None:
+    """A merge tag in words, links or pictures is in the text part byte for byte."""
+    closing_tags = {"{%- if": "{% endif %}", "{% if ": "{% endif %}", "{% comment": "{% endcomment %}"}
+    closing_tag = next((words for start, words in closing_tags.items() if tag.startswith(start)), "")
     # A block that begins within an attribute has to end there
-    body = around.format(tag + end) if "=" in around else around.format(tag) + f"<p>{end}</p>"
+    body = pattern.format(tag + closing_tag) if "=" in pattern else pattern.format(tag) + f"<p>{closing_tag}</p>"
     text = compose.compile_message(MessageSource("s", body)).text.source
     assert tag in text and text.count("{{") == tag.count("{{")
     assert "\ue000" not in text and "\ue001" not in text
@@ -107,8 +107,8 @@ def test_merge_tags_survive(tag: str, around: str) -> None:
     [("Hi there", False), ("2 < 3 and 5 > 4", False), ("a <3 b", False), ("Hi <b>you</b>", True), ("x<br/>y", True),
      ("<!doctype html>", True), ("{{ first_name }}", False), ("", False), ("a@b.example", False)],
 )  # fmt: skip
-def test_a_body_without_tags_is_text(body: str, is_html: bool) -> None:
-    """A body is HTML only if it holds a tag; comparison signs are none."""
+def test_is_html(body: str, is_html: bool) -> None:
+    """A body is HTML only if it has a tag; comparison signs do not count."""
     assert markup.is_html(body) is is_html
 
 
@@ -123,6 +123,6 @@ def test_a_body_without_tags_is_text(body: str, is_html: bool) -> None:
         ('Dear {{ first_name | default: "<you> & all" }}', '<p>Dear {{ first_name | default: "<you> & all" }}</p>'),
     ],
 )
-def test_text_becomes_paragraphs(text: str, html: str) -> None:
-    """Text becomes paragraphs and line breaks, its signs are escaped, its merge tags untouched."""
+def test_text_to_html(text: str, html: str) -> None:
+    """Text becomes paragraphs and line breaks; special characters are escaped and merge tags unchanged."""
     assert markup.text_to_html(text) == html

@@ -1,4 +1,4 @@
-"""Where an account asks for it, a message that would reach somebody with a hole in it is not sent."""
+"""The account setting that blocks campaigns whose merge tags would be empty for a recipient."""
 
 import pytest
 
@@ -9,17 +9,21 @@ from appliance.storage.models import Account
 from tests.domain.home import Home
 
 
-def test_a_missing_value_blocks_only_where_asked(home: Home) -> None:
-    """A tag without a default refuses once the account says so; one with a default does not."""
-    people = [home.contact("ann@example.org", first_name="Ann").id, home.contact("bo@example.org").id]
-    group = home.list_of(*people)
-    holed = home.campaign(group.id, body="<p>Hi {{ contact.first_name }}</p>")
-    whole = home.campaign(group.id, "Whole", body="<p>Hi {{ contact.first_name | default: 'friend' }}</p>")
-    assert preflight.run_preflight(home.account_id, holed.id).ok
+def test_missing_values_block_only_if_the_account_wants_it(home: Home) -> None:
+    """With the setting, a tag without a default and a value is a blocker; one with a default is not."""
+    contact_ids = [home.contact("ann@example.org", first_name="Ann").id, home.contact("bo@example.org").id]
+    contact_list = home.list_of(*contact_ids)
+    without_default = home.campaign(contact_list.id, body="<p>Hi {{ contact.first_name }}</p>")
+    with_default = home.campaign(
+        contact_list.id, "Whole", body="<p>Hi {{ contact.first_name | default: 'friend' }}</p>"
+    )
+    assert preflight.run_preflight(home.account_id, without_default.id).ok
     transactions.write(Account.update(block_on_missing_variable=True).execute)
-    found = preflight.run_preflight(home.account_id, holed.id)
+    result = preflight.run_preflight(home.account_id, without_default.id)
 
-    assert [one.message for one in found.blockers] == ["contact.first_name is empty for 1 person and has no default"]
-    assert preflight.run_preflight(home.account_id, whole.id).ok
+    assert [blocker.message for blocker in result.blockers] == [
+        "contact.first_name is empty for 1 person and has no default"
+    ]
+    assert preflight.run_preflight(home.account_id, with_default.id).ok
     with pytest.raises(Invalid):
-        home.send(holed)
+        home.send(without_default)

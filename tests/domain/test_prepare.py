@@ -1,4 +1,4 @@
-"""Messages are made ready many at a time, each as it would be alone, and as its campaign was sent."""
+"""Messages are rendered in batches, each as it would be alone, with the content the campaign was sent with."""
 
 import quopri
 
@@ -19,80 +19,82 @@ BODY = (
 )
 
 
-def _sent(home: Home, people: int = 4, **template: str) -> list[Claim]:
-    """Send a campaign to people who have some of what it says, and answer its rows."""
-    made = [
+def _send_campaign(home: Home, contact_count: int = 4, **template: str) -> list[Claim]:
+    """Send a campaign to contacts with some of the merged values, and return its claims."""
+    contacts = [
         home.contact(f"p{n}@example.org", **({"first_name": f"N{n}", "data": {"city": f"C{n}"}} if n % 2 else {}),
                      **({"phone": f"+4420794600{n:02}"} if n % 3 == 0 else {}))
-        for n in range(people)
+        for n in range(contact_count)
     ]  # fmt: skip
-    campaign = home.send(home.campaign(home.list_of(*(one.id for one in made)).id, body=BODY, **template))
+    campaign = home.send(home.campaign(home.list_of(*(contact.id for contact in contacts)).id, body=BODY, **template))
     return [
         Claim._make(row)._replace(first_attempt_at=1_780_000_000_000)
         for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,))
     ]
 
 
-def test_many_are_made_as_each_alone(home: Home) -> None:
-    """Read together or one by one, the bytes are the same, whatever a person has or lacks."""
-    claims = _sent(home, 9)
-    together, alone = MessagePreparer(), MessagePreparer()
-    together.prefetch(claims)
-    made = [together.prepare(claim) for claim in claims]
-    assert made == [alone.prepare(claim) for claim in claims]
-    said = [quopri.decodestring(one.envelope.content) for one in made]
-    assert b"friend||+442079460000|p0@example.org|Acme" in said[0] and b"N1|C1||p1@example.org|Acme" in said[1]
+def test_prefetched_messages_equal_single_ones(home: Home) -> None:
+    """With or without prefetching the same messages result, whatever values a contact has."""
+    claims = _send_campaign(home, 9)
+    batch, single = MessagePreparer(), MessagePreparer()
+    batch.prefetch(claims)
+    prepared = [batch.prepare(claim) for claim in claims]
+    assert prepared == [single.prepare(claim) for claim in claims]
+    bodies = [quopri.decodestring(message.envelope.content) for message in prepared]
+    assert b"friend||+442079460000|p0@example.org|Acme" in bodies[0] and b"N1|C1||p1@example.org|Acme" in bodies[1]
 
 
-def test_two_campaigns_to_one_person_each_say_their_own(home: Home) -> None:
-    """Made ready together, the one that says a phone number says it though the other does not."""
-    person = home.contact("ann@example.org", phone="+442079460000")
-    to = home.list_of(person.id).id
+def test_prefetching_two_campaigns_to_one_contact(home: Home) -> None:
+    """Each message has the values its own campaign uses, in either order of the claims."""
+    contact = home.contact("ann@example.org", phone="+442079460000")
+    list_id = home.list_of(contact.id).id
     for name, body in (("A", "<p>{{ contact.phone }}|{{ email }}</p>"), ("B", "<p>Hi {{ email }}</p>")):
-        home.send(home.campaign(to, name=name, body=body))
+        home.send(home.campaign(list_id, name=name, body=body))
     claims = [
         Claim._make(row)._replace(first_attempt_at=1_780_000_000_000) for row in rows(f"SELECT {COLUMNS} FROM message")
     ]
     for order in (claims, claims[::-1]):
-        together = MessagePreparer()
-        together.prefetch(order)
-        assert [together.prepare(claim) for claim in claims] == [MessagePreparer().prepare(claim) for claim in claims]
-    assert b"+442079460000|ann@" in quopri.decodestring(together.prepare(claims[0]).envelope.content)
+        batch = MessagePreparer()
+        batch.prefetch(order)
+        assert [batch.prepare(claim) for claim in claims] == [MessagePreparer().prepare(claim) for claim in claims]
+    assert b"+442079460000|ann@" in quopri.decodestring(batch.prepare(claims[0]).envelope.content)
 
 
-def test_one_person_who_cannot_be_read_stops_nobody_else(home: Home) -> None:
-    """Of those read together, one with damaged data fails alone; the others are made."""
-    claims = _sent(home)
+def test_a_damaged_contact_fails_alone(home: Home) -> None:
+    """Of the prefetched messages only the one of the contact with invalid data fails."""
+    claims = _send_campaign(home)
     transactions.write(run, "UPDATE contact SET data = '[1' WHERE id = ?", (claims[1].contact_id,))
-    workshop = MessagePreparer()
-    workshop.prefetch(claims)
-    assert len([workshop.prepare(claim) for claim in claims if claim is not claims[1]]) == 3
+    preparer = MessagePreparer()
+    preparer.prefetch(claims)
+    assert len([preparer.prepare(claim) for claim in claims if claim is not claims[1]]) == 3
     with pytest.raises(ValueError):
-        workshop.prepare(claims[1])
+        preparer.prepare(claims[1])
 
 
-def test_a_campaign_keeps_the_look_it_was_sent_with(home: Home) -> None:
-    """What changes of account and brand after a send is for the next one: a repeat is the same bytes."""
-    claims = _sent(home)
-    before = MessagePreparer().prepare(claims[0])
+def test_a_sent_campaign_keeps_its_brand(home: Home) -> None:
+    """Changes of account and brand after the send do not change the messages."""
+    claims = _send_campaign(home)
+    original = MessagePreparer().prepare(claims[0])
     change = validation.read(brands.BrandWrite, {"company_name": "Other Ltd", "physical_address": "2 Side St"})
     transactions.write(brands.update, home.account_id, change)
     transactions.write(run, "UPDATE account SET name = 'Other', email_from_name = 'Other', locale = 'de'")
-    assert MessagePreparer().prepare(claims[0]) == before
+    assert MessagePreparer().prepare(claims[0]) == original
 
 
-def test_a_campaign_that_cannot_be_compiled_stops_no_other(home: Home) -> None:
-    """The rows of a damaged campaign fail one by one; those read together with them are made."""
-    good = _sent(home)
-    bad = home.send(home.campaign(home.list_of(good[0].contact_id, name="Other").id))
+def test_a_campaign_with_an_invalid_template_fails_alone(home: Home) -> None:
+    """Messages of other campaigns prefetched with it are prepared."""
+    good_claims = _send_campaign(home)
+    bad_campaign = home.send(home.campaign(home.list_of(good_claims[0].contact_id, name="Other").id))
     transactions.write(
         run,
         "UPDATE template_revision SET document = json_set(document, '$.subject', '{{ broken') WHERE id = ?",
-        (bad.content_id,),
+        (bad_campaign.content_id,),
     )
-    (broken,) = (Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (bad.id,)))
-    workshop = MessagePreparer()
-    workshop.prefetch([broken, *good])
-    assert len([workshop.prepare(claim) for claim in good]) == 4
+    (broken_claim,) = (
+        Claim._make(row) for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (bad_campaign.id,))
+    )
+    preparer = MessagePreparer()
+    preparer.prefetch([broken_claim, *good_claims])
+    assert len([preparer.prepare(claim) for claim in good_claims]) == 4
     with pytest.raises(MergeError):
-        workshop.prepare(broken)
+        preparer.prepare(broken_claim)

@@ -1,4 +1,4 @@
-"""Whose an SMS is that somebody wrote, where several accounts send through one provider, and what others learn."""
+"""Incoming SMS where several accounts use one provider: the account a message belongs to, and what others learn."""
 
 import pytest
 
@@ -9,81 +9,94 @@ from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Account, Channel, Message
 from tests.domain.home import BY_API, Home
-from tests.domain.talk import ANN, OURS, answers, hear, kept
+from tests.domain.talk import ANN, OURS, automatic_replies, receive_sms, stored_sms
 
 
-def other_account(phone: str | None = None, opt_in: bool = True) -> int:
-    """Make a second account, with the number in it."""
-    number = int(transactions.write(lambda: accounts.create("Elsewhere").id))
+def create_other_account(phone: str | None = None, opt_in: bool = True) -> int:
+    """Create a second account, with Ann's number if `phone` is given, and return its id."""
+    account_id = int(transactions.write(lambda: accounts.create("Elsewhere").id))
     if phone is not None:
-        transactions.write(write.upsert, number, ContactWrite(phone=phone, opt_in=opt_in), BY_API)
-    return number
+        transactions.write(write.upsert, account_id, ContactWrite(phone=phone, opt_in=opt_in), BY_API)
+    return account_id
 
 
-def in_account(number: int) -> Channel:
-    """Return the channel of Ann's number in another account."""
-    return Channel.get(Channel.account == number, Channel.key == ANN)
+def get_ann_channel(account_id: int) -> Channel:
+    """Return the channel of Ann's number in an account."""
+    return Channel.get(Channel.account == account_id, Channel.key == ANN)
 
 
-def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int) -> None:
-    """Who leaves leaves all senders here; START gives back what STOP took, and brings in nobody who was never in."""
-    second, third = other_account(ANN), other_account(ANN, opt_in=False)
+def test_stop_and_start_apply_to_every_account(home: Home, ann: int) -> None:
+    """STOP suppresses the number in all accounts, and START undoes that without opting in other contacts.
+
+    A simulated STOP stays in its account.
+    """
+    second, third = create_other_account(ANN), create_other_account(ANN, opt_in=False)
     transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
     transactions.write(lambda: Account.update(sms_from="+14155550198").where(Account.id != home.account_id).execute())
-    hear("STOP")
-    assert {in_account(one).suppression for one in (home.account_id, second, third)} == {"stop_keyword"}
-    assert len(answers()) == 1
-    hear("START")
-    assert [in_account(one).subscribed for one in (home.account_id, second, third)] == [True, True, False]
+    receive_sms("STOP")
+    assert {get_ann_channel(account).suppression for account in (home.account_id, second, third)} == {"stop_keyword"}
+    assert len(automatic_replies()) == 1
+    receive_sms("START")
+    assert [get_ann_channel(account).subscribed for account in (home.account_id, second, third)] == [True, True, False]
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
-    hear("STOP", account_id=second)
-    left = {one: in_account(one).suppression for one in (home.account_id, second, third)}
-    assert left == {home.account_id: None, second: "stop_keyword", third: None}, "a rehearsal is its account's own"
+    receive_sms("STOP", account_id=second)
+    suppressions = {account: get_ann_channel(account).suppression for account in (home.account_id, second, third)}
+    assert suppressions == {home.account_id: None, second: "stop_keyword", third: None}, (
+        "a simulated STOP must stay in its account"
+    )
 
 
 @pytest.mark.parametrize("sender", [ANN[1:], f" {ANN[1:]}", f"00{ANN[1:]}", f"tel:{ANN}", f"whatsapp:{ANN}"])
-def test_a_number_without_its_plus(home: Home, ann: int, sender: str) -> None:
-    """Whoever we know is heard however their number is told, and answered at it; who is not stays as they came."""
-    other_account()
+def test_numbers_without_a_plus_are_recognized(home: Home, ann: int, sender: str) -> None:
+    """A known number is recognized in other spellings; an unknown one is stored as it came."""
+    create_other_account()
     transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    hear("STOP", sender, to=OURS[1:])
+    receive_sms("STOP", sender, to=OURS[1:])
     channel = home.channel(ANN)
     assert channel is not None and channel.suppression == "stop_keyword"
     assert [(row.sender, row.recipient) for row in Message.select()] == [(OURS, ANN)]
-    hear("STOP", "14155550999")
-    assert [(row.account_id, row.sender, row.kind) for row in kept()] == [
+    receive_sms("STOP", "14155550999")
+    assert [(row.account_id, row.sender, row.kind) for row in stored_sms()] == [
         (home.account_id, ANN, "stop"), (home.account_id, "14155550999", "message")]  # fmt: skip
 
 
-def test_another_account_learns_no_words(home: Home, ann: int) -> None:
-    """That somebody left is known where their number is; what they wrote, and to whom, to whom they wrote it."""
-    second = other_account(ANN)
+def test_other_accounts_do_not_get_the_text(home: Home, ann: int) -> None:
+    """Other accounts with the number record the opt-out, but neither the text nor the recipient."""
+    second = create_other_account(ANN)
     transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    hear("please stop texting me, thanks")
-    [own, other] = kept()
-    assert (own.recipient, own.body) == (OURS, "please stop texting me, thanks")
-    assert (other.account_id, other.recipient, other.kind, other.body, other.keyword) == (
+    receive_sms("please stop texting me, thanks")
+    [own_row, other_row] = stored_sms()
+    assert (own_row.recipient, own_row.body) == (OURS, "please stop texting me, thanks")
+    assert (other_row.account_id, other_row.recipient, other_row.kind, other_row.body, other_row.keyword) == (
         second, "", "refusal", "STOP", "STOP")  # fmt: skip
-    told = f"SELECT text FROM consent WHERE account_id = {second} UNION ALL SELECT diagnostic FROM suppression"
-    assert "please" not in str(rows(f"{told} WHERE account_id = {second}"))
+    query = f"SELECT text FROM consent WHERE account_id = {second} UNION ALL SELECT diagnostic FROM suppression"
+    assert "please" not in str(rows(f"{query} WHERE account_id = {second}"))
 
 
-def test_whose_message_it_is(home: Home, ann: int) -> None:
-    """That of the account with the number; of those that share one, of who last wrote to them; else of the first."""
-    second = other_account()
-    hear("one")
+def test_the_account_of_an_incoming_sms(home: Home, ann: int) -> None:
+    """An SMS belongs to the account with its number.
+
+    If several accounts have the number, the one that wrote last or knows the contact is chosen, else the first.
+    """
+    second_account = create_other_account()
+    receive_sms("one")
     transactions.write(lambda: Message.create(
-        account=second, channel="sms", recipient=ANN, recipient_key=ANN, status="sent", source_type="transactional",
-        provider="twilio", sent_at=1, created_at=1, updated_at=1))  # fmt: skip
-    hear("two")
+        account=second_account, channel="sms", recipient=ANN, recipient_key=ANN, status="sent",
+        source_type="transactional", provider="twilio", sent_at=1, created_at=1, updated_at=1))  # fmt: skip
+    receive_sms("two")
     transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    transactions.write(lambda: Account.update(sms_from="+14155550198").where(Account.id == second).execute())
-    hear("three")
-    hear("four", to="+1 (415) 555-0198")
-    assert [row.account_id for row in kept()] == [home.account_id, second, home.account_id, second]
-    # Both have one number, and nobody has written yet: theirs who knows the person
-    third = other_account("+14155550777")
+    transactions.write(lambda: Account.update(sms_from="+14155550198").where(Account.id == second_account).execute())
+    receive_sms("three")
+    receive_sms("four", to="+1 (415) 555-0198")
+    assert [row.account_id for row in stored_sms()] == [
+        home.account_id,
+        second_account,
+        home.account_id,
+        second_account,
+    ]
+    # All have the same number and none has written yet: the account with the contact gets the message
+    third_account = create_other_account("+14155550777")
     transactions.write(lambda: Account.update(sms_from=OURS).execute())
-    hear("five", "+14155550777")
-    hear("six", "+14155550888")
-    assert [row.account_id for row in kept()][4:] == [third, home.account_id]
+    receive_sms("five", "+14155550777")
+    receive_sms("six", "+14155550888")
+    assert [row.account_id for row in stored_sms()][4:] == [third_account, home.account_id]

@@ -1,4 +1,4 @@
-"""Rehearsals wait for each other, and nobody else waits for them."""
+"""Bulk simulations run one after the other without delaying other reads."""
 
 import asyncio
 import threading
@@ -13,39 +13,39 @@ from appliance.storage import transactions
 from tests.domain.home import Home
 
 
-def test_rehearsals_leave_room_for_those_who_read(home: Home) -> None:
-    """While several are asked for, one runs, and whoever reads is answered; also once those who asked have gone."""
+def test_simulations_do_not_block_reads(home: Home) -> None:
+    """One simulation runs at a time and reads continue meanwhile, also after requests were cancelled."""
     transactions.start()
-    go_on, begun = threading.Event(), []
+    may_end, started = threading.Event(), []
 
-    def long() -> None:
-        begun.append(1)
-        assert go_on.wait(20)
+    def run_long_simulation() -> None:
+        started.append(1)
+        assert may_end.wait(20)
 
-    async def ask() -> None:
-        asked = [asyncio.create_task(simulation_bulk.run_in_turn(long)) for _ in range(4)]
-        while not begun:
+    async def request_simulations() -> None:
+        tasks = [asyncio.create_task(simulation_bulk.run_in_turn(run_long_simulation)) for _ in range(4)]
+        while not started:
             await asyncio.sleep(0.001)
-        assert await asyncio.wait_for(transactions.fetch(lambda: len(begun)), 10) == 1
-        for task in asked[:2]:
+        assert await asyncio.wait_for(transactions.fetch(lambda: len(started)), 10) == 1
+        for task in tasks[:2]:
             task.cancel()
-        assert await asyncio.wait_for(transactions.fetch(lambda: len(begun)), 10) == 1
-        go_on.set()
-        ended = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(one) for one in ended] == [asyncio.CancelledError] * 2 + [type(None)] * 2
+        assert await asyncio.wait_for(transactions.fetch(lambda: len(started)), 10) == 1
+        may_end.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * 2 + [type(None)] * 2
 
-    asyncio.run(ask())
-    assert len(begun) == 3
+    asyncio.run(request_simulations())
+    assert len(started) == 3
 
 
-def test_a_long_queue_takes_nobody_in(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where many wait the next is told to come back, but not who has changed something already."""
+def test_a_full_queue_rejects_simulations(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `_MAX_WAITING` reached RateLimitExceeded is raised, unless `refuses` is false."""
     transactions.start()
     monkeypatch.setattr(simulation_bulk, "_MAX_WAITING", 0)
 
-    async def ask(function: Callable[[], Any], **options: bool) -> Any:
+    async def run_in_turn(function: Callable[[], Any], **options: bool) -> Any:
         return await simulation_bulk.run_in_turn(function, **options)
 
     with pytest.raises(RateLimitExceeded):
-        asyncio.run(ask(lambda: 5))
-    assert asyncio.run(ask(lambda: 5, refuses=False)) == 5
+        asyncio.run(run_in_turn(lambda: 5))
+    assert asyncio.run(run_in_turn(lambda: 5, refuses=False)) == 5

@@ -1,4 +1,4 @@
-"""What rendering may cost (T02): no template takes much longer than the limit, in the language or in fixed pieces."""
+"""Time limits of rendering (T02): no template takes much longer than the limit, by either way of rendering."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ from appliance.sending.messages.compose import MessageSource, Sender
 from appliance.sending.messages.shared_content import EncodedBody, EncodedMessage
 from tests.domain.home import Home
 
-# A message stopped by the limit took 1.1 times of it when this was written; a busy machine measures more
+# A message stopped by the limit took 1.1 times the limit when this was written; a busy machine measures more
 MAX_FACTOR = 4
 VALUES: dict[str, Any] = {
     "a": True, "n": list(range(100)), "long": "é" * 16_000, "amp": "&" * 32_000, "k": 1, "first_name": "Anna",
@@ -22,97 +22,106 @@ VALUES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def rounds(depth: int, body: str) -> str:
-    """Return loops of a hundred rounds within each other."""
+def nest_loops(depth: int, body: str) -> str:
+    """Return nested loops of a hundred rounds each."""
     return "{% for i in (1..100) %}" * depth + body + "{% endfor %}" * depth
 
 
-def grown(characters: int) -> str:
-    """Return the beginning of an output whose value is this many thousands of letters outside ASCII."""
-    return '{{ "' + "b" * 1_000 + '" | replace: "b", "' + "é" * characters + '"'
+def open_long_output(thousands: int) -> str:
+    """Return the start of an output tag whose value is a text of so many thousand non-ASCII characters."""
+    return '{{ "' + "b" * 1_000 + '" | replace: "b", "' + "é" * thousands + '"'
 
 
-ENCODED = grown(300) + " | url_encode }}"
+ENCODED = open_long_output(300) + " | url_encode }}"
 BOMBS = {
-    "a chain that encodes": grown(20) + " | url_encode" * (MAX_FILTERS - 1) + " }}",
+    "a chain that encodes": open_long_output(20) + " | url_encode" * (MAX_FILTERS - 1) + " }}",
     "a chain that escapes": '{{ amp | escape' + " | escape" * (MAX_FILTERS - 1) + " }}",
-    "a chain in other letters": grown(1_000) + " | upcase | downcase" * 9 + " | size }}",
-    "chains in loops": rounds(2, grown(300) + " | upcase | size }}"),
-    "many long chains": (grown(20) + " | upcase | capitalize | size }}") * 150,
-    "encoding in loops": rounds(2, ENCODED),
+    "a chain in other letters": open_long_output(1_000) + " | upcase | downcase" * 9 + " | size }}",
+    "chains in loops": nest_loops(2, open_long_output(300) + " | upcase | size }}"),
+    "many long chains": (open_long_output(20) + " | upcase | capitalize | size }}") * 150,
+    "encoding in loops": nest_loops(2, ENCODED),
     "a range from its end": "{% for i in (1..20000000) reversed %}x{% endfor %}",
     "a range behind a far offset": "{% for i in (1..200000000) offset: 199999990 %}x{% endfor %}" * 2,
-    "loops with a comment in them": rounds(6, "{% comment %}x{% endcomment %} "),
-    "loops with nothing in them": rounds(6, ""),
-    "loops over conditions of texts": rounds(2, "{% if 'a' == 'b' %}x{% endif %}" * 900),
+    "loops with a comment in them": nest_loops(6, "{% comment %}x{% endcomment %} "),
+    "loops with nothing in them": nest_loops(6, ""),
+    "loops over conditions of texts": nest_loops(2, "{% if 'a' == 'b' %}x{% endif %}" * 900),
     "a case for each of many": "{% case 1 %}{% when " + ",".join("1" * 3_000) + " %}{% case 1 %}{% when "
                                + ",".join("1" * 3_000) + " %}{% endcase %}{% endcase %}",
-    "cases of literals": rounds(1, "{% case 1 %}" + ("{% when " + ",".join("2" * 12) + " %}x") * 1_000
+    "cases of literals": nest_loops(1, "{% case 1 %}" + ("{% when " + ",".join("2" * 12) + " %}x") * 1_000
                                    + "{% endcase %}"),
-    "branches of literals": rounds(1, "{% if 1 == 2 %}" + ("{% elsif " + "1==2 or " * 3 + "1==2 %}x") * 800
+    "branches of literals": nest_loops(1, "{% if 1 == 2 %}" + ("{% elsif " + "1==2 or " * 3 + "1==2 %}x") * 800
                                       + "{% endif %}"),
-    "long names": rounds(1, "{{ data" + ".a" * 15_000 + " }}"),
+    "long names": nest_loops(1, "{{ data" + ".a" * 15_000 + " }}"),
     "a fraction in a range": "{% if (1..100000000) contains 1.5 %}x{% endif %}",
     "a text in a range": "{% unless (1..100000000) contains 'x' %}x{% endunless %}",
-    "one text in another": rounds(2, "{% if '" + "a" * 120_000 + "' contains '" + "a" * 60_000 + "b' %}x{% endif %}"),
-    "long texts that differ at the end": rounds(2, "{% if '" + "a" * 90_000 + "b' == '" + "a" * 90_000 + "c' %}x"
+    "one text in another": nest_loops(2, "{% if '" + "a" * 120_000 + "' contains '" + "a" * 60_000
+                                         + "b' %}x{% endif %}"),
+    "long texts that differ at the end": nest_loops(2, "{% if '" + "a" * 90_000 + "b' == '" + "a" * 90_000 + "c' %}x"
                                                    "{% endif %}"),
-    "a text in a list": rounds(3, "{% if data.list contains 'x' %}x{% endif %}"),
-    "lists that are the same": rounds(3, "{% if data.nested == data.nested %}{% endif %}"),
-    "a list as words": rounds(2, "{{ data.list | upcase | size }}"),
-    "a list joined": rounds(2, "{{ data.list | join: '' | size }}"),
+    "a text in a list": nest_loops(3, "{% if data.list contains 'x' %}x{% endif %}"),
+    "lists that are the same": nest_loops(3, "{% if data.nested == data.nested %}{% endif %}"),
+    "a list as words": nest_loops(2, "{{ data.list | upcase | size }}"),
+    "a list joined": nest_loops(2, "{{ data.list | join: '' | size }}"),
     "a long range joined": "{{ (1..1000000000) | join: '' | size }}",
     "a text that may be a date": "{{ '" + "1 " * 100_000 + "' | date: '%Y' | size }}",
-    "signs in an address": '<a href="' + grown(15).replace("é", "(") + ' }}">x</a>',
-    "signs in a style": '<p style="color:' + grown(900).replace("é", "(") + ' }}">x</p>',
+    "signs in an address": '<a href="' + open_long_output(15).replace("é", "(") + ' }}">x</a>',
+    "signs in a style": '<p style="color:' + open_long_output(900).replace("é", "(") + ' }}">x</p>',
     "values through filters": "{{ long | url_encode | url_encode | url_encode }}" * 660,
     "short values through filters": "{{ first_name | url_encode | upcase | downcase | escape | capitalize }}" * 480,
     "long values": "{{ data.s }}" * 1_990,
 }  # fmt: skip
 
 
-def cost(render: Any) -> float:
-    """Return the processor time of a rendering that ends in a text or in a MergeError: the least of up to three, for
-    what is measured once may be the garbage of another test."""
+def measure_seconds(render: Any) -> float:
+    """Return the processor time of a call that returns or raises MergeError, the least of up to three runs.
+
+    A single run may include the garbage collection of another test.
+    """
     times: list[float] = []
     while len(times) < 3 and (not times or times[-1] >= 2 * MAX_RENDER_SECONDS):
-        began = time.thread_time()
+        started = time.thread_time()
         try:
             render()
         except MergeError as error:
             assert error.message
-        times.append(time.thread_time() - began)
+        times.append(time.thread_time() - started)
     return min(times)
 
 
 @pytest.mark.parametrize("context", ["html", "text"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_no_template_takes_longer_than_the_limit(name: str, context: Context) -> None:
-    """A template that would compute for long is rendered or refused at about the limit, also as a body on the wire."""
+    """Each way of rendering renders or rejects an expensive template in at most `MAX_FACTOR` times the limit."""
     compiled = merge.compile_template(BOMBS[name], context)
     for render in (compiled.render, compiled.render_whole, EncodedBody(compiled).fill):
-        assert cost(lambda render=render: render(VALUES)) < MAX_FACTOR * MAX_RENDER_SECONDS
+        assert measure_seconds(lambda render=render: render(VALUES)) < MAX_FACTOR * MAX_RENDER_SECONDS
 
 
-def test_a_message_has_one_limit_for_all_its_parts(home: Home) -> None:
-    """Subject, name, HTML and text that each nearly use up the limit are refused together."""
-    slow = rounds(3, "")
+def test_all_parts_of_a_message_share_one_time_limit(home: Home) -> None:
+    """Subject, From name, HTML and text that are each within the limit are rejected together."""
+    slow_source = nest_loops(3, "")
     content = compose.compile_message(
-        MessageSource(subject=f"s{slow}", body=f"<p>{slow}</p>", text=slow, preheader=slow, from_name=f"n{slow}")
+        MessageSource(
+            subject=f"s{slow_source}",
+            body=f"<p>{slow_source}</p>",
+            text=slow_source,
+            preheader=slow_source,
+            from_name=f"n{slow_source}",
+        )
     )
     parts = EncodedMessage(content)
-    for make in (
+    for render in (
         lambda: compose.fill(content, VALUES),
         lambda: parts.build_mail(VALUES, Sender("a@x.test", None, None), 1, "b@x.test", 0, ()),
-        lambda: compose.fill_sms(merge.compile_template(slow, "text"), VALUES, slow),
+        lambda: compose.fill_sms(merge.compile_template(slow_source, "text"), VALUES, slow_source),
     ):
         with pytest.raises(MergeError, match="takes longer than 50 ms to render"):
-            make()
-        assert cost(make) < 2 * MAX_RENDER_SECONDS  # four parts with a limit each take four times of it
+            render()
+        assert measure_seconds(render) < 2 * MAX_RENDER_SECONDS  # four parts with a limit each take four times of it
 
 
-def test_so_many_filters_are_allowed_and_one_more_is_refused_with_its_place() -> None:
-    """An output has a bounded number of filters; the first beyond it is told with line and column."""
+def test_the_number_of_filters_is_limited() -> None:
+    """`MAX_FILTERS` in an output pass; one more is rejected with line and column."""
     source = "{{ first_name" + " | upcase" * MAX_FILTERS + " }}"
     assert merge.compile_template(source, "text").render(VALUES) == "ANNA"
     with pytest.raises(MergeError) as caught:
@@ -128,43 +137,43 @@ def test_so_many_filters_are_allowed_and_one_more_is_refused_with_its_place() ->
         ("{{ '" + "x" * 1_000 + "' | replace: 'x', '" + "y" * 2_000 + "' }}", "replace: the result would be too long"),
         ("{{ data.list | join: '" + "y" * 1_000 + "' }}", "join: the result would be too long"),
         ("{{ '" + "x" * 1_000 + "' | replace: 'x', '" + "ŉ" * 900 + "' | upcase }}", "upcase: the result would be"),
-        ('<a href="' + grown(900) + ' }}">x</a>', "too long (maximum is 16384 characters)"),
+        ('<a href="' + open_long_output(900) + ' }}">x</a>', "too long (maximum is 16384 characters)"),
     ],
 )
-def test_what_a_filter_would_make_too_long_is_refused(source: str, words: str) -> None:
-    """No value on its way through filters grows beyond what a message may hold; the error names the filter."""
+def test_filter_results_are_limited(source: str, words: str) -> None:
+    """A filter whose result would be too long raises MergeError with the filter's name and the line."""
     with pytest.raises(MergeError, match=words.replace("(", r"\(").replace(")", r"\)")) as caught:
         merge.compile_template(source, "html").render(VALUES)
     assert caught.value.line == 1
 
 
-def test_a_subject_that_is_filled_in_is_bounded() -> None:
-    """No header is made of a value as long as a book: encoding it takes longer than rendering it."""
+def test_rendered_headers_are_limited() -> None:
+    """A header that becomes too long when rendered is rejected: encoding it would take longer than rendering."""
     assert merge.compile_template("{{ data.s | truncate: 9000 }}", "header").render(VALUES)[:2] == "xx"
     with pytest.raises(MergeError, match="is too long once it is filled in"):
         merge.compile_template("{{ data.s }}", "header").render(VALUES)
 
 
-def test_a_value_shown_often_is_never_put_together() -> None:
-    """Two thousand times a long value is refused before it fills the memory, in pieces and on the wire."""
+def test_many_long_values_are_rejected_before_joining() -> None:
+    """Two thousand outputs of a long value are rejected quickly, before they fill the memory."""
     source = "{{ amp }}" * 1_990  # escaped it would be 300 MB
     compiled = merge.compile_template(source, "html")
     for render in (compiled.render, EncodedBody(compiled).fill):
-        began = time.thread_time()
+        started = time.thread_time()
         with pytest.raises(MergeError, match="limit"):
             render(VALUES)
-        assert time.thread_time() - began < MAX_RENDER_SECONDS
+        assert time.thread_time() - started < MAX_RENDER_SECONDS
 
 
-def test_a_range_holds_the_whole_numbers_between_its_ends() -> None:
-    """Also a whole number that is written as a fraction; nothing else is in a range, however long it is."""
+def test_a_range_contains_its_integers() -> None:
+    """A range contains its integers, also written as fractions, and no other value."""
     for value, expected in {"1": "in", "3": "in", "2.0": "in", "0": "", "4": "", "1.5": "", "'2'": "", "n": ""}.items():
         source = "{% if (1..3) contains " + value + " %}in{% endif %}"
         assert merge.compile_template(source, "text").render({"n": [1]}) == expected
 
 
-def test_a_loop_goes_through_what_its_limit_and_offset_leave() -> None:
-    """Ranges, lists, texts and mappings are cut as the library cuts them, from either end."""
+def test_loops_apply_limit_offset_and_reversed() -> None:
+    """Ranges, lists, texts and mappings are sliced as the template library slices them."""
     values = {"l": ["a", "b", "c", "d"], "s": "text", "d": {"k": "v"}, "none": None}
     for source, expected in {
         "{% for i in (1..5) reversed %}{{ i }}{% endfor %}": "54321",
@@ -200,7 +209,7 @@ OUTPUTS = st.one_of(
         LITERALS, st.lists(FILTERS, max_size=MAX_FILTERS),
     ),
     st.builds(
-        lambda size, filters: grown(size) + "".join(f" | {name}" for name in filters) + " }}",
+        lambda size, filters: open_long_output(size) + "".join(f" | {name}" for name in filters) + " }}",
         st.integers(0, 1_000), st.lists(GROWING, max_size=MAX_FILTERS - 1),
     ),
 )  # fmt: skip
@@ -213,9 +222,9 @@ LOOPS = st.builds(
 )  # fmt: skip
 
 
-def blocks(inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Build what may stand around other parts of a template, often many times."""
-    body = st.lists(inside, max_size=4).map("".join)
+def blocks(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Build blocks that may surround other parts of a template, often repeatedly."""
+    body = st.lists(inner, max_size=4).map("".join)
     return st.one_of(
         st.builds(lambda value, text: "{% for i in " + value + " %}" + text + "{% endfor %}", LOOPS, body),
         st.builds(lambda value, text: "{% if " + value + " %}" + text + "{% else %}x{% endif %}", CONDITIONS, body),
@@ -224,8 +233,8 @@ def blocks(inside: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
             lambda value, count, text: "{% case " + value + " %}{% when " + ", ".join([value] * count) + " %}" + text
             + "{% endcase %}", LITERALS, st.integers(1, 30), body,
         ),
-        st.builds(lambda text, count: text * count, inside, st.integers(1, 30)),
-        st.builds(lambda text: f'<a href="https://x.test/{text}">x</a>', inside),
+        st.builds(lambda text, count: text * count, inner, st.integers(1, 30)),
+        st.builds(lambda text: f'<a href="https://x.test/{text}">x</a>', inner),
     )  # fmt: skip
 
 
@@ -236,12 +245,12 @@ TEMPLATES = st.recursive(
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(TEMPLATES, st.sampled_from(("html", "text", "header")))
-def test_whatever_a_template_does_it_ends_at_about_the_limit(source: str, context: Context) -> None:
-    """Chains of filters, loops and conditions over long values end in a text or a clear error, in about the limit."""
+def test_random_templates_end_within_the_limit(source: str, context: Context) -> None:
+    """Random filters, loops and conditions over long values are rendered or rejected in at most `MAX_FACTOR` limits."""
     try:
         compiled = merge.compile_template(source, context)
     except MergeError as error:
         assert error.message
         return
     for render in (compiled.render, compiled.render_whole, EncodedBody(compiled).fill):
-        assert cost(lambda render=render: render(VALUES)) < MAX_FACTOR * MAX_RENDER_SECONDS
+        assert measure_seconds(lambda render=render: render(VALUES)) < MAX_FACTOR * MAX_RENDER_SECONDS

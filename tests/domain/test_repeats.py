@@ -1,4 +1,4 @@
-"""A message in doubt is repeated as the same bytes, or a person decides (docs/decisions.md#8, P3)."""
+"""A message in doubt is sent again with the same bytes, or a user decides (docs/decisions.md#8, P3)."""
 
 import pytest
 
@@ -15,144 +15,141 @@ from appliance.sending.workers import ready_queue
 from appliance.storage import transactions
 from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
-from tests.domain.home import BY_API, Home, crash, turn
+from tests.domain.home import BY_API, Home, record_and_claim, recover_after_crash
 
 
-def _taken(home: Home, name: str = "Ann") -> tuple[Claim, PreparedMessage]:
-    """Return a message in hand, and what is handed over."""
+def _claim_message(home: Home, name: str = "Ann") -> tuple[Claim, PreparedMessage]:
+    """Send a campaign to a new contact, and return its claim and prepared message."""
     contact = home.contact(f"{name.lower()}@example.org", first_name=name)
     home.send(home.campaign(home.list_of(contact.id, name=name).id, name, subject="For {{ first_name }}"))
-    claim = turn(None, True)
+    claim = record_and_claim(None, True)
     assert claim is not None
     return claim, MessagePreparer().prepare(claim)
 
 
-@pytest.mark.parametrize("how", ["connection", "crash"])
-def test_a_repeat_is_the_same_bytes(how: str, home: Home) -> None:
-    """Whatever happens to the person between the attempts, the second one says what the first one said."""
-    claim, handed_over = _taken(home)
-    if how == "crash":
-        assert crash() == 1
+@pytest.mark.parametrize("failure", ["connection", "crash"])
+def test_a_message_sent_again_has_the_same_bytes(failure: str, home: Home) -> None:
+    """A change of the contact between the attempts does not change the second one."""
+    claim, prepared = _claim_message(home)
+    if failure == "crash":
+        assert recover_after_crash() == 1
     else:
-        turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+        record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
     home.patch(claim.contact_id, first_name="Bea")
     row = Message.get_by_id(claim.id)
     assert (row.status, row.uncertain_count) == ("queued", 1)
-    kept = retries.load_payload(claim.id)
-    assert kept is not None and kept == handed_over
-    assert b"Subject: For Ann\r\n" in kept.envelope.content
+    payload = retries.load_payload(claim.id)
+    assert payload is not None and payload == prepared
+    assert b"Subject: For Ann\r\n" in payload.envelope.content
 
 
-def test_what_cannot_be_the_same_is_not_repeated(home: Home) -> None:
-    """Of a person who changed while their message was in hand of a process that died, nothing is sent by itself."""
-    claim, _ = _taken(home)
+def test_a_changed_message_is_not_sent_again(home: Home) -> None:
+    """If the contact changed before the crash was handled, the message stays uncertain for a user to decide."""
+    claim, _ = _claim_message(home)
     home.patch(claim.contact_id, first_name="Bea")
-    assert crash() == 1
+    assert recover_after_crash() == 1
     row = Message.get_by_id(claim.id)
     assert (row.status, row.uncertain_count, row.attempts) == ("uncertain", 1, 1)
     assert "changed since" in row.error_text
 
 
-@pytest.mark.parametrize("how", ["connection", "crash"])
-def test_a_person_repeats_the_same_bytes(how: str, home: Home) -> None:
-    """Held for a person, a message goes again as it may have arrived: at their first wish and at their second."""
+@pytest.mark.parametrize("failure", ["connection", "crash"])
+def test_a_user_retries_the_same_bytes(failure: str, home: Home) -> None:
+    """A message held in doubt is sent again with its original bytes, also at the second retry."""
     home.configure(email__in_doubt="hold")
-    claim, handed_over = _taken(home)
+    claim, prepared = _claim_message(home)
     for name in ("Bea", "Cleo"):
-        if how == "crash":
-            assert crash() == 1
+        if failure == "crash":
+            assert recover_after_crash() == 1
         else:
-            turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+            record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
         assert Message.get_by_id(claim.id).status == "uncertain"
         home.patch(claim.contact_id, first_name=name)
         transactions.write(retries.retry, home.account_id, claim.id, "user:1")
-        again = turn(None, True)
-        assert again is not None and retries.load_payload(again.id) == handed_over
-        claim = again
-    turn(Outcome(claim, subject="x", sender="a@b.example"), False)
+        next_claim = record_and_claim(None, True)
+        assert next_claim is not None and retries.load_payload(next_claim.id) == prepared
+        claim = next_claim
+    record_and_claim(Outcome(claim, subject="x", sender="a@b.example"), False)
     assert Message.get_by_id(claim.id).status == "sent" and scalar("SELECT count(*) FROM retry_payload") == 0
 
 
-def test_what_a_person_counts_as_sent_is_not_kept(home: Home) -> None:
-    """The bytes go with the decision that they will not be needed."""
+def test_assuming_a_message_sent_deletes_its_payload(home: Home) -> None:
+    """The stored bytes are deleted when a user marks the message as sent."""
     home.configure(email__in_doubt="hold")
-    claim, handed_over = _taken(home)
-    turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    claim, prepared = _claim_message(home)
+    record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
     assert scalar("SELECT count(*) FROM retry_payload") == 1
     transactions.write(retries.assume_sent, home.account_id, claim.id, "user:1")
     assert scalar("SELECT count(*) FROM retry_payload") == 0
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_what_could_not_be_made_is_in_no_doubt(is_cancelled: bool, home: Home) -> None:
-    """A process that dies between the mark of such a message and the note why leaves it as it was: nothing left."""
-    claim, _ = _taken(home)
-    turn(Outcome(claim, Deferred("greylisted", 451, "4.7.1")), False)
+def test_a_crash_after_a_failed_rendering_causes_no_doubt(is_cancelled: bool, home: Home) -> None:
+    """A claimed message that could not be rendered was not sent: after a crash it is queued or cancelled."""
+    claim, _ = _claim_message(home)
+    record_and_claim(Outcome(claim, Deferred("greylisted", 451, "4.7.1")), False)
     home.advance(1000)
     pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
     transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
-    maker = ready_queue.Renderer()
-    [ready] = maker.render(QueueReader().fetch_candidates(1))
-    maker.close()
+    renderer = ready_queue.Renderer()
+    [ready] = renderer.render(QueueReader().fetch_candidates(1))
+    renderer.close()
     assert ready.failure is not None and transactions.write(queue.record_and_claim, [], [ready.claim], "process") == {
         claim.id
     }
     transactions.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
     if is_cancelled:
         transactions.write(states.cancel, home.account_id, claim.campaign_id, Actor("key:1"))
-    assert crash() == 1
+    assert recover_after_crash() == 1
     row = Message.get_by_id(claim.id)
     assert (row.status, row.uncertain_count, row.attempts) == ("cancelled" if is_cancelled else "queued", 0, 1)
 
 
-def test_a_message_that_cannot_be_made_again_keeps_nothing_from_beginning(home: Home) -> None:
-    """Whatever is wrong with one message that was in hand, the service starts: that one is held, another repeated."""
-    claim, _ = _taken(home)
+def test_an_interrupted_message_that_fails_to_render_is_held(home: Home) -> None:
+    """The service starts all the same: that message is uncertain, the other one is queued again."""
+    claim, _ = _claim_message(home)
     transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
     other = home.contact("bob@example.org")
     home.send(home.campaign(home.list_of(other.id, name="Other").id, name="Other"))
-    second = turn(None, True)
-    assert second is not None and crash() == 2
-    assert [Message.get_by_id(row.id).status for row in (claim, second)] == ["uncertain", "queued"]
+    second_claim = record_and_claim(None, True)
+    assert second_claim is not None and recover_after_crash() == 2
+    assert [Message.get_by_id(row.id).status for row in (claim, second_claim)] == ["uncertain", "queued"]
 
 
-@pytest.mark.parametrize("end", ["accepted", "second doubt", "erased"])
-def test_the_bytes_are_kept_no_longer_than_they_are_needed(end: str, home: Home) -> None:
-    """They go with acceptance and with erasure; a message in doubt keeps them for the person who decides.
-
-    It stays in doubt whatever else becomes of it.
-    """
-    claim, handed_over = _taken(home)
-    turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
-    if end == "erased":
+@pytest.mark.parametrize("ending", ["accepted", "second doubt", "erased"])
+def test_payloads_are_deleted_when_not_needed(ending: str, home: Home) -> None:
+    """Acceptance and erasure delete the stored bytes; a message in doubt keeps them for the user who decides."""
+    claim, prepared = _claim_message(home)
+    record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
+    if ending == "erased":
         transactions.write(removal.erase, home.account_id, claim.contact_id, BY_API)
     else:
-        again = turn(None, True)
-        assert again is not None and again.uncertain_count == 1
-        error = None if end == "accepted" else Uncertain("again")
-        turn(Outcome(again, error, subject="x", sender="a@b.example", prepared=handed_over), False)
-    assert scalar("SELECT count(*) FROM retry_payload") == (1 if end == "second doubt" else 0)
-    assert Message.get_by_id(claim.id).status == ("sent" if end == "accepted" else "uncertain")
+        next_claim = record_and_claim(None, True)
+        assert next_claim is not None and next_claim.uncertain_count == 1
+        error = None if ending == "accepted" else Uncertain("again")
+        record_and_claim(Outcome(next_claim, error, subject="x", sender="a@b.example", prepared=prepared), False)
+    assert scalar("SELECT count(*) FROM retry_payload") == (1 if ending == "second doubt" else 0)
+    assert Message.get_by_id(claim.id).status == ("sent" if ending == "accepted" else "uncertain")
 
 
-def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
-    """What is in doubt of a campaign that is over goes with what else is over; what may go again is kept."""
+def test_payloads_of_a_cancelled_campaign_are_pruned(home: Home) -> None:
+    """Housekeeping deletes the stored bytes of a cancelled campaign and keeps those of a live one."""
     home.configure(email__in_doubt="hold")
-    over, live = _taken(home), _taken(home, "Bea")
-    for claim, handed_over in (over, live):
-        turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    cancelled, live = _claim_message(home), _claim_message(home, "Bea")
+    for claim, prepared in (cancelled, live):
+        record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
     housekeeping.prune_erased_and_finished()
-    assert retries.load_payload(over[0].id) and retries.load_payload(live[0].id)
-    assert over[0].campaign_id is not None
-    transactions.write(states.cancel, home.account_id, over[0].campaign_id, Actor("user:1"))
+    assert retries.load_payload(cancelled[0].id) and retries.load_payload(live[0].id)
+    assert cancelled[0].campaign_id is not None
+    transactions.write(states.cancel, home.account_id, cancelled[0].campaign_id, Actor("user:1"))
     housekeeping.prune_erased_and_finished()
-    assert retries.load_payload(over[0].id) is None and retries.load_payload(live[0].id) == live[1]
-    assert Message.get_by_id(over[0].id).status == "uncertain"
+    assert retries.load_payload(cancelled[0].id) is None and retries.load_payload(live[0].id) == live[1]
+    assert Message.get_by_id(cancelled[0].id).status == "uncertain"
 
 
-def test_an_erased_person_leaves_no_bytes(home: Home) -> None:
-    """Somebody erased while their message is in hand: the doubt that follows keeps nothing of them."""
-    claim, handed_over = _taken(home)
+def test_an_erased_contact_leaves_no_payload(home: Home) -> None:
+    """An erasure while the message is being sent: the doubt that follows stores no bytes."""
+    claim, prepared = _claim_message(home)
     transactions.write(removal.erase, home.account_id, claim.contact_id, BY_API)
-    turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
+    record_and_claim(Outcome(claim, Uncertain("the connection broke"), prepared=prepared), False)
     assert scalar("SELECT count(*) FROM retry_payload") == 0

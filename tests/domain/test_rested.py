@@ -1,4 +1,4 @@
-"""What is dear is made by one while the others wait for it, and what was known stays known."""
+"""The cost-aware cache: one thread computes a value while others wait, and old values stay available."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,50 +6,50 @@ from concurrent.futures import ThreadPoolExecutor
 from appliance.core.cache import CostAwareCache
 
 
-def test_many_ask_and_one_makes() -> None:
-    """Ten at once get the one that was made."""
-    rested: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
-    made, all_ask = [], threading.Barrier(10)
+def test_concurrent_requests_compute_once() -> None:
+    """Ten threads that request a key at once get the value computed by one of them."""
+    cache: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
+    computed, barrier = [], threading.Barrier(10)
 
-    def make() -> int:
-        made.append(1)
-        return len(made)
+    def compute() -> int:
+        computed.append(1)
+        return len(computed)
 
-    def ask() -> int:
-        all_ask.wait(30)
-        return rested.get("key", make)
+    def request() -> int:
+        barrier.wait(30)
+        return cache.get("key", compute)
 
     with ThreadPoolExecutor(10) as pool:
-        assert {found.result() for found in [pool.submit(ask) for _ in range(10)]} == {1}
-    assert made == [1]
+        assert {future.result() for future in [pool.submit(request) for _ in range(10)]} == {1}
+    assert computed == [1]
 
 
-def test_what_was_known_is_told_meanwhile() -> None:
-    """While one makes it anew, others may take the old one; nobody waits for another key."""
-    rested: CostAwareCache[int] = CostAwareCache(cost_factor=0)
-    assert rested.peek("key") is None and rested.get("key", lambda: 1) == 1
-    begun, goes_on = threading.Event(), threading.Event()
+def test_the_old_value_is_available_while_computing() -> None:
+    """`peek` returns the old value meanwhile, and other keys are not blocked."""
+    cache: CostAwareCache[int] = CostAwareCache(cost_factor=0)
+    assert cache.peek("key") is None and cache.get("key", lambda: 1) == 1
+    started, may_end = threading.Event(), threading.Event()
 
-    def slow() -> int:
-        begun.set()
-        goes_on.wait(30)
+    def compute_slowly() -> int:
+        started.set()
+        may_end.wait(30)
         return 2
 
     with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(rested.get, "key", slow)
-        assert begun.wait(30)
-        assert (rested.peek("key"), rested.get("other", lambda: 3)) == (1, 3)
-        goes_on.set()
-        assert made.result() == 2
-    assert rested.peek("key") == 2
+        future = pool.submit(cache.get, "key", compute_slowly)
+        assert started.wait(30)
+        assert (cache.peek("key"), cache.get("other", lambda: 3)) == (1, 3)
+        may_end.set()
+        assert future.result() == 2
+    assert cache.peek("key") == 2
 
 
-def test_what_cannot_be_made_leaves_nothing_behind() -> None:
-    """A fault is told to whoever asked, and the next one makes it."""
-    rested: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
+def test_a_failed_computation_is_not_cached() -> None:
+    """The error is raised to the caller, and the next call computes the value."""
+    cache: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
     try:
-        rested.get("key", lambda: 1 // 0)
+        cache.get("key", lambda: 1 // 0)
     except ZeroDivisionError:
-        assert rested.get("key", lambda: 5) == 5
+        assert cache.get("key", lambda: 5) == 5
     else:
-        raise AssertionError("the fault was swallowed")
+        raise AssertionError("the error was swallowed")

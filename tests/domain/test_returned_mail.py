@@ -1,4 +1,4 @@
-"""What comes back is understood as it is meant, in the formats of real servers, and nothing hostile disturbs it."""
+"""Parsing of bounces and complaints: formats of real servers, forged reports and hostile mail."""
 
 import asyncio
 import base64
@@ -24,48 +24,48 @@ RECIPIENT = "reader@example.org"
 
 @pytest.fixture(autouse=True)
 def installation(tmp_path: Path) -> None:
-    """A key and a configuration, which links are made with."""
+    """Create a key and a configuration, which signed links need."""
     crypto.create_key(tmp_path)
     config.set_current(config.load({"data_dir": str(tmp_path)}, {}).config)
 
 
-def marks(number: int = NUMBER) -> Marks:
-    """Return what names a message of ours."""
+def build_marks(number: int = NUMBER) -> Marks:
+    """Return the signed addresses and ids of a message."""
     return Marks(
         RECIPIENT, links.build_return_path(number, "example.com"), links.build_message_id(number, "example.com"),
         links.build_unsubscribe_url(number), links.build_unsubscribe_address(number, "bounce.example.com"),
     )  # fmt: skip
 
 
-def meant(facts: list[list[DeliveryReport]]) -> str:
-    """Return what facts come to for our message and its recipient."""
-    mine = [fact for ways in facts for fact in ways if fact.recipient in (RECIPIENT, None)]
-    if not mine:
+def classify_facts(facts: list[list[DeliveryReport]]) -> str:
+    """Return the class of the facts about our message and its recipient, or `nothing`."""
+    own_facts = [fact for alternatives in facts for fact in alternatives if fact.recipient in (RECIPIENT, None)]
+    if not own_facts:
         return "nothing"
-    assert len({fact.kind for fact in mine}) == 1 and {fact.message_id for fact in mine} == {NUMBER}
-    told = mine[0]
-    if told.kind in ("delivered", "complained"):
-        return {"delivered": "delivered", "complained": "complaint"}[told.kind]
-    found = bounce_classes.classify(told.smtp, told.enhanced, told.text)
-    assert (told.kind == "bounced") is (found is bounce_classes.HARD), "told as it is judged"
-    return found.name
+    assert len({fact.kind for fact in own_facts}) == 1 and {fact.message_id for fact in own_facts} == {NUMBER}
+    first = own_facts[0]
+    if first.kind in ("delivered", "complained"):
+        return {"delivered": "delivered", "complained": "complaint"}[first.kind]
+    bounce_class = bounce_classes.classify(first.smtp, first.enhanced, first.text)
+    assert (first.kind == "bounced") is (bounce_class is bounce_classes.HARD), "`kind` must agree with the class"
+    return bounce_class.name
 
 
 @pytest.mark.parametrize("name", sorted(MEANS))
-def test_each_sample_means_what_its_sender_meant(name: str) -> None:
-    """Every bounce gets its class, a delivery and a complaint are known, all else is left alone."""
-    to = NUMBER if not name.startswith("arf") else None
-    assert meant(bounce_mail.parse_reports(sample(name, marks()), to)) == MEANS[name]
+def test_each_sample_is_classified(name: str) -> None:
+    """Each sample is a bounce of the expected class, a delivery, a complaint, or nothing."""
+    message_id = NUMBER if not name.startswith("arf") else None
+    assert classify_facts(bounce_mail.parse_reports(sample(name, build_marks()), message_id)) == MEANS[name]
 
 
-def test_the_samples_are_many_and_of_nobody() -> None:
-    """Forty bounces and six complaints at least, each file in the table, with addresses that belong to nobody."""
+def test_the_samples_cover_all_classes() -> None:
+    """There are at least 40 bounces and 6 complaints, each in the table, and every email class except one."""
     assert {path.stem for path in FOLDER.glob("*.eml")} == set(MEANS)
     kinds = list(MEANS.values())
     assert sum(kind in bounce_classes.CLASSES_BY_NAME for kind in kinds) >= 40 and kinds.count("complaint") >= 6
-    of_numbers = {
-        one.name
-        for one in (
+    sms_classes = {
+        bounce_class.name
+        for bounce_class in (
             bounce_classes.UNREACHABLE,
             bounce_classes.OPTED_OUT,
             bounce_classes.FILTERED,
@@ -73,19 +73,19 @@ def test_the_samples_are_many_and_of_nobody() -> None:
             bounce_classes.COUNTRY,
         )
     }
-    left = bounce_classes.CLASSES_BY_NAME.keys() - set(kinds)
-    assert len(left - of_numbers) == 1 and of_numbers < left, "every class of mail but the unknown one"
+    missing = bounce_classes.CLASSES_BY_NAME.keys() - set(kinds)
+    assert len(missing - sms_classes) == 1 and sms_classes < missing, "every class of mail but the unknown one"
 
 
-def test_a_report_about_another_message_is_not_believed() -> None:
-    """A report sent back for one message that brings another of ours along says nothing about either."""
-    odd = marks()._replace(message_id=links.build_message_id(99, "example.com"))
-    assert bounce_mail.parse_reports(sample("postfix_user_unknown", odd), NUMBER) == []
+def test_a_report_about_another_message_is_ignored() -> None:
+    """A report sent to the return path of one message that names another one gives no facts."""
+    other_marks = build_marks()._replace(message_id=links.build_message_id(99, "example.com"))
+    assert bounce_mail.parse_reports(sample("postfix_user_unknown", other_marks), NUMBER) == []
 
 
-def report(*recipients: str, original: str = "", kind: str = "delivery-status", fields: str = "") -> bytes:
-    """Return a delivery report that names these recipients, or a complaint, with an original message's headers."""
-    blocks = [f"Final-Recipient: rfc822; {one}\nAction: failed\nStatus: 5.1.1\n" for one in recipients]
+def build_report(*recipients: str, original: str = "", kind: str = "delivery-status", fields: str = "") -> bytes:
+    """Return a delivery report with these recipients, or a complaint, with the headers of an original message."""
+    blocks = [f"Final-Recipient: rfc822; {recipient}\nAction: failed\nStatus: 5.1.1\n" for recipient in recipients]
     part = "\n".join(["Reporting-MTA: dns; mx.example.net\n", *blocks]) if kind == "delivery-status" else fields
     text = (
         f'Content-Type: multipart/report; report-type={kind}; boundary="x"\n\n--x\nContent-Type: text/plain\n\n'
@@ -104,47 +104,66 @@ BARE = (
 
 
 @pytest.mark.parametrize("block", BARE)
-def test_a_bounce_that_names_nobody_tells_nothing(block: str) -> None:
-    """It came to the return path of the message, but no recipient stands in its fields: whose mailbox is it about?"""
-    raw = report().replace(b"Reporting-MTA: dns; mx.example.net\r\n", b"Reporting-MTA: dns; a\r\n\r\n" + block.encode())
+def test_a_bounce_without_a_recipient_is_ignored(block: str) -> None:
+    """A report whose fields name no recipient gives no facts, even at the message's return path."""
+    raw = build_report().replace(
+        b"Reporting-MTA: dns; mx.example.net\r\n", b"Reporting-MTA: dns; a\r\n\r\n" + block.encode()
+    )
     assert bounce_mail.parse_reports(raw, NUMBER) == []
 
 
-def test_a_bounce_in_words_that_names_nobody_tells_nothing() -> None:
-    """The same for reports without fields: the words of a mail system alone are not enough."""
+def test_a_text_bounce_without_a_recipient_is_ignored() -> None:
+    """A bounce without report fields counts only if its text names the recipient."""
     head = "From: MAILER-DAEMON@mx.example.net\r\nSubject: failure notice\r\n\r\n"
     raw = f"{head}Hi. This is the qmail-send program.\r\nI wasn't able to deliver it: permanent error, 550 5.1.1.\r\n"
     assert bounce_mail.parse_reports(raw.encode(), NUMBER) == []
-    assert meant(bounce_mail.parse_reports(f"{raw}<{RECIPIENT}>: no such user\r\n".encode(), NUMBER)) == "hard"
+    assert classify_facts(bounce_mail.parse_reports(f"{raw}<{RECIPIENT}>: no such user\r\n".encode(), NUMBER)) == "hard"
 
 
-def test_a_bounce_tells_of_those_it_names() -> None:
-    """Each recipient of a report is one thing told; who is not the recipient of the message is not believed later."""
-    facts = bounce_mail.parse_reports(report("a@example.org", RECIPIENT, "b@example.org"), NUMBER)
-    assert [[fact.recipient for fact in ways] for ways in facts] == [["a@example.org"], [RECIPIENT], ["b@example.org"]]
+def test_a_bounce_gives_a_fact_for_each_recipient() -> None:
+    """Each recipient that a report names is a fact, in the report's order."""
+    facts = bounce_mail.parse_reports(build_report("a@example.org", RECIPIENT, "b@example.org"), NUMBER)
+    assert [[fact.recipient for fact in alternatives] for alternatives in facts] == [
+        ["a@example.org"],
+        [RECIPIENT],
+        ["b@example.org"],
+    ]
 
 
 @pytest.mark.parametrize("mark", ["Message-ID: <{0.message_id}>", "Return-Path: <{0.return_path}>",
                                   "List-Unsubscribe: <{0.unsubscribe}>", "List-Unsubscribe: <mailto:{0.leave}>",
                                   "Message-ID: <{1.message_id}>\nReturn-Path: <{0.return_path}>"])  # fmt: skip
-def test_a_bounce_that_brings_another_message_is_not_believed(mark: str) -> None:
-    """Whichever signature of ours names the other message, and also beside one that names the right one."""
-    assert bounce_mail.parse_reports(report(RECIPIENT, original=mark.format(marks(99), marks())), NUMBER) == []
-    assert meant(bounce_mail.parse_reports(report(RECIPIENT, original=mark.format(marks(), marks())), NUMBER)) == "hard"
+def test_a_bounce_with_another_original_message_is_ignored(mark: str) -> None:
+    """One signed id or address of another message is enough, even beside one of the right message."""
+    assert (
+        bounce_mail.parse_reports(build_report(RECIPIENT, original=mark.format(build_marks(99), build_marks())), NUMBER)
+        == []
+    )
+    assert (
+        classify_facts(
+            bounce_mail.parse_reports(
+                build_report(RECIPIENT, original=mark.format(build_marks(), build_marks())), NUMBER
+            )
+        )
+        == "hard"
+    )
 
 
-def complaint(original: str, fields: str = "") -> bytes:
+def build_complaint(original: str, fields: str = "") -> bytes:
     """Return a complaint about a message with these headers."""
-    return report(original=original, kind="feedback-report", fields=f"Feedback-Type: abuse\n{fields}")
+    return build_report(original=original, kind="feedback-report", fields=f"Feedback-Type: abuse\n{fields}")
 
 
 QUOTED = "Message-ID: <{0.message_id}>\nReferences: <{0.message_id}>\nList-Unsubscribe: <{0.unsubscribe}>"
 
 
-def test_a_complaint_needs_more_than_what_replies_quote() -> None:
-    """Message-ID and unsubscribe link say which message is meant, and prove nothing."""
-    assert bounce_mail.parse_reports(complaint(QUOTED.format(marks())), None) == []
-    assert bounce_mail.parse_reports(complaint(QUOTED.format(marks()), "Original-Rcpt-To: redacted\n"), None) == []
+def test_a_complaint_needs_proof() -> None:
+    """A Message-ID and unsubscribe link prove nothing: any reply may quote them."""
+    assert bounce_mail.parse_reports(build_complaint(QUOTED.format(build_marks())), None) == []
+    assert (
+        bounce_mail.parse_reports(build_complaint(QUOTED.format(build_marks()), "Original-Rcpt-To: redacted\n"), None)
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,12 +171,17 @@ def test_a_complaint_needs_more_than_what_replies_quote() -> None:
     [("Return-Path: <{0.return_path}>", ""), ("List-Unsubscribe: <mailto:{0.leave}>", ""),
      ("Received: from us (envelope-from <{0.return_path}>) by mx", ""), ("", "Original-Mail-From: {0.return_path}\n")],
 )  # fmt: skip
-def test_a_complaint_is_proven_by_what_replies_do_not_quote(original: str, fields: str) -> None:
-    """Our return path or unsubscribe address of that very message; with another's beside it nothing is believed."""
-    mine, other = marks(), marks(99)
-    assert meant(bounce_mail.parse_reports(complaint(original.format(mine), fields.format(mine)), None)) == "complaint"
-    torn = f"{QUOTED.format(other)}\n{original.format(mine)}"
-    assert bounce_mail.parse_reports(complaint(torn, fields.format(mine)), None) == []
+def test_a_complaint_is_proven_by_the_return_path(original: str, fields: str) -> None:
+    """The return path or unsubscribe address of the message is proof, unless another message's is there too."""
+    own_marks, other_marks = build_marks(), build_marks(99)
+    assert (
+        classify_facts(
+            bounce_mail.parse_reports(build_complaint(original.format(own_marks), fields.format(own_marks)), None)
+        )
+        == "complaint"
+    )
+    conflicting = f"{QUOTED.format(other_marks)}\n{original.format(own_marks)}"
+    assert bounce_mail.parse_reports(build_complaint(conflicting, fields.format(own_marks)), None) == []
 
 
 @pytest.mark.parametrize(
@@ -165,21 +189,21 @@ def test_a_complaint_is_proven_by_what_replies_do_not_quote(original: str, field
     [("", "Original-Rcpt-To: <{rcpt}>\n"), ("To: Reader <{rcpt}>", ""), ("Delivered-To: {rcpt}", ""),
      ("X-HmXmrOriginalRecipient: {rcpt}", "")],
 )  # fmt: skip
-def test_a_complaint_names_the_recipient_instead(original: str, fields: str) -> None:
-    """Then it tells of that address alone, which has to be the recipient of the message."""
-    raw = f"{QUOTED.format(marks())}\n{original.format(rcpt=RECIPIENT)}"
-    [ways] = bounce_mail.parse_reports(complaint(raw, fields.format(rcpt=RECIPIENT)), None)
-    assert [fact.recipient for fact in ways] == [RECIPIENT] and meant([ways]) == "complaint"
+def test_a_complaint_may_name_the_recipient(original: str, fields: str) -> None:
+    """A complaint without proof that names a recipient is a fact about that address."""
+    raw = f"{QUOTED.format(build_marks())}\n{original.format(rcpt=RECIPIENT)}"
+    [alternatives] = bounce_mail.parse_reports(build_complaint(raw, fields.format(rcpt=RECIPIENT)), None)
+    assert [fact.recipient for fact in alternatives] == [RECIPIENT] and classify_facts([alternatives]) == "complaint"
 
 
-@pytest.mark.parametrize("attached", [report(RECIPIENT), complaint("")], ids=["bounce", "complaint"])
-def test_a_report_that_somebody_forwards_is_not_believed(attached: bytes) -> None:
-    """What an attached message reports is not what the mail says, even where it came to the return path."""
+@pytest.mark.parametrize("attached", [build_report(RECIPIENT), build_complaint("")], ids=["bounce", "complaint"])
+def test_a_forwarded_report_is_ignored(attached: bytes) -> None:
+    """A report inside an attached message gives no facts, even at the return path."""
     raw = (
         f'From: {RECIPIENT}\r\nSubject: look at this\r\nContent-Type: multipart/mixed; boundary="o"\r\n\r\n--o\r\n'
         "Content-Type: text/plain\r\n\r\nWhat is this?\r\n--o\r\nContent-Type: message/rfc822\r\n\r\n"
     ).encode() + attached + b"\r\n--o--\r\n"  # fmt: skip
-    assert meant(bounce_mail.parse_reports(attached, NUMBER)) in ("hard", "complaint")
+    assert classify_facts(bounce_mail.parse_reports(attached, NUMBER)) in ("hard", "complaint")
     assert bounce_mail.parse_reports(raw, NUMBER) == []
 
 
@@ -189,37 +213,41 @@ BOUNCE_WORDS = f"This is the mail system. It could not be delivered to\r\n<{RECI
 @pytest.mark.parametrize(
     "prefix", ["Re:", "AW:", "Antw:", "SV:", "RV:", "Fwd:", "FW:", "WG:", "TR:", "Re[2]:", "回复："]
 )
-def test_a_bounce_that_somebody_quotes_is_not_believed(prefix: str) -> None:
-    """A reply or a forwarded bounce says what a bounce says, in its subject and in its words."""
+def test_a_reply_or_forward_of_a_bounce_is_ignored(prefix: str) -> None:
+    """A subject with a prefix of replies or forwards makes a text bounce worthless."""
     head = f"From: {RECIPIENT}\r\nContent-Type: text/plain; charset=utf-8\r\nSubject: "
     raw = f"{head}{{}}Undelivered Mail Returned to Sender\r\n\r\n{BOUNCE_WORDS}"
-    assert meant(bounce_mail.parse_reports(raw.format("").encode(), NUMBER)) == "hard"
+    assert classify_facts(bounce_mail.parse_reports(raw.format("").encode(), NUMBER)) == "hard"
     quoted = raw.format(f"=?utf-8?b?{base64.b64encode(f'{prefix} '.encode()).decode()}?= ")
     assert bounce_mail.parse_reports(quoted.encode(), NUMBER) == []
 
 
 @pytest.mark.parametrize("header", ["X-Autoreply: yes", "X-Autorespond: out", "Precedence: auto_reply"])
-def test_an_answering_machine_is_not_believed(header: str) -> None:
-    """Of a person's machine; a mail system that marks its bounces so is believed."""
+def test_an_auto_reply_is_ignored(header: str) -> None:
+    """Headers of auto-replies make mail from a person worthless, but not from a mail system."""
     raw = f"From: {{}}\r\n{header}\r\nSubject: Undelivered mail\r\n\r\n{BOUNCE_WORDS}"
     assert bounce_mail.parse_reports(raw.format(RECIPIENT).encode(), NUMBER) == []
-    assert meant(bounce_mail.parse_reports(raw.format("MAILER-DAEMON@mx.example.net").encode(), NUMBER)) == "hard"
+    assert (
+        classify_facts(bounce_mail.parse_reports(raw.format("MAILER-DAEMON@mx.example.net").encode(), NUMBER)) == "hard"
+    )
 
 
-def test_a_bounce_whose_fields_are_quoted_printable_is_read() -> None:
-    """No standard allows it, gateways do it."""
-    raw = report(RECIPIENT).replace(b"rfc822; reader@", b"rfc822;=20reader=40").replace(
+def test_quoted_printable_report_fields_are_decoded() -> None:
+    """No standard allows them, but gateways write them."""
+    raw = build_report(RECIPIENT).replace(b"rfc822; reader@", b"rfc822;=20reader=40").replace(
         b"Content-Type: message/delivery-status\r\n",
         b"Content-Type: message/delivery-status\r\nContent-Transfer-Encoding: quoted-printable\r\n",
     )  # fmt: skip
-    assert meant(bounce_mail.parse_reports(raw, NUMBER)) == "hard"
+    assert classify_facts(bounce_mail.parse_reports(raw, NUMBER)) == "hard"
 
 
-def test_a_bounce_of_a_mail_full_of_links_is_read() -> None:
-    """Words of a link that headers of MIME hold too are no parts of a mail."""
+def test_a_bounce_of_a_message_full_of_links_is_parsed() -> None:
+    """URLs that contain names of MIME types are not taken for parts of the mail."""
     link = "<https://shop.example/message/1?next=multipart/mixed>\n"
     assert (
-        meant(bounce_mail.parse_reports(report(RECIPIENT, original=f"Subject: links\n\n{link * 200}"), NUMBER))
+        classify_facts(
+            bounce_mail.parse_reports(build_report(RECIPIENT, original=f"Subject: links\n\n{link * 200}"), NUMBER)
+        )
         == "hard"
     )
 
@@ -234,48 +262,53 @@ LARGE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_a_bounce_that_brings_a_large_message_back_is_read(name: str) -> None:
-    """What the report says stands before the message, whatever that is full of."""
-    raw = report(RECIPIENT, original=f"Subject: large\n\n{LARGE[name]}")
-    assert meant(bounce_mail.parse_reports(raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), NUMBER)) == "hard"
+def test_a_bounce_with_a_large_original_is_parsed(name: str) -> None:
+    """The report before the original message is read, whatever the original contains."""
+    raw = build_report(RECIPIENT, original=f"Subject: large\n\n{LARGE[name]}")
+    assert (
+        classify_facts(bounce_mail.parse_reports(raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), NUMBER)) == "hard"
+    )
 
 
 @pytest.mark.parametrize("spelling", ['"reader"@example.org', '<"reader"@example.org>', '"Reader"@EXAMPLE.ORG'])
-def test_a_recipient_in_quotes_that_it_does_not_need_is_the_same(spelling: str) -> None:
-    """RFC 5321, section 4.1.2: quotes are no part of an address."""
-    [ways] = bounce_mail.parse_reports(report(spelling), NUMBER)
-    assert RECIPIENT in [str(fact.recipient).lower() for fact in ways]
+def test_unneeded_quotes_in_a_recipient_are_removed(spelling: str) -> None:
+    """RFC 5321, section 4.1.2: such quotes are not part of the address."""
+    [alternatives] = bounce_mail.parse_reports(build_report(spelling), NUMBER)
+    assert RECIPIENT in [str(fact.recipient).lower() for fact in alternatives]
 
 
-def test_a_complaint_at_a_return_path_is_about_that_message() -> None:
-    """That it came there is proof; what names another message is not believed."""
-    assert meant(bounce_mail.parse_reports(complaint(f"Message-ID: <{marks().message_id}>"), NUMBER)) == "complaint"
-    assert bounce_mail.parse_reports(complaint(f"Message-ID: <{marks(99).message_id}>"), NUMBER) == []
-    assert bounce_mail.parse_reports(complaint(f"Return-Path: <{marks(99).return_path}>"), NUMBER) == []
+def test_a_complaint_at_a_return_path_is_proven() -> None:
+    """Arriving at the return path is proof; a complaint there that names another message is ignored."""
+    assert (
+        classify_facts(bounce_mail.parse_reports(build_complaint(f"Message-ID: <{build_marks().message_id}>"), NUMBER))
+        == "complaint"
+    )
+    assert bounce_mail.parse_reports(build_complaint(f"Message-ID: <{build_marks(99).message_id}>"), NUMBER) == []
+    assert bounce_mail.parse_reports(build_complaint(f"Return-Path: <{build_marks(99).return_path}>"), NUMBER) == []
 
 
-def test_a_complaint_needs_signatures_that_agree() -> None:
-    """Tokens of two messages in one complaint, or none, and nobody complained."""
-    torn = marks()._replace(unsubscribe=links.build_unsubscribe_url(99))
-    assert bounce_mail.parse_reports(sample("arf_rfc5965", torn), None) == []
-    assert bounce_mail.parse_reports(sample("arf_rfc5965", marks()._replace(
+def test_a_complaint_with_conflicting_signatures_is_ignored() -> None:
+    """A complaint with signed tokens of two messages, or with none, gives no facts."""
+    conflicting = build_marks()._replace(unsubscribe=links.build_unsubscribe_url(99))
+    assert bounce_mail.parse_reports(sample("arf_rfc5965", conflicting), None) == []
+    assert bounce_mail.parse_reports(sample("arf_rfc5965", build_marks()._replace(
         return_path="b+0@bounce.example.com", message_id="1@example.com", unsubscribe="https://example.com/u/x",
     )), None) == []  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(bombs()))
-def test_hostile_mail_is_read_at_once_or_not_at_all(name: str) -> None:
-    """Whatever comes in, nothing is raised, nothing is believed of us, and it takes a moment."""
-    begun = time.perf_counter()
+def test_hostile_mail_is_parsed_quickly(name: str) -> None:
+    """Hostile mail raises no error, takes less than a second, and is at most an unclassified rejection."""
+    started = time.perf_counter()
     facts = bounce_mail.parse_reports(bombs()[name], NUMBER)
-    assert time.perf_counter() - begun < soon(1)
-    assert meant(facts) in ("nothing", "refused")
+    assert time.perf_counter() - started < soon(1)
+    assert classify_facts(facts) in ("nothing", "refused")
 
 
 @pytest.mark.parametrize("name", sorted(MEANS)[::6])
-def test_a_sample_cut_anywhere_is_read(name: str) -> None:
-    """A mail that ends in the middle, or lost a byte, never raises."""
-    raw = sample(name, marks())
+def test_truncated_samples_raise_no_error(name: str) -> None:
+    """A sample that is cut at any place, or has a damaged byte, raises no error."""
+    raw = sample(name, build_marks())
     for end in range(0, len(raw), 97):
         bounce_mail.parse_reports(raw[:end], NUMBER)
         bounce_mail.parse_reports(raw[:end] + b"\xff" + raw[end + 1 :], None)
@@ -292,39 +325,43 @@ STRANGE = (
 )  # fmt: skip
 
 
-def test_mutants_of_samples_are_read() -> None:
-    """Samples with bytes changed, cut, doubled and swapped for what the library stumbles over never raise."""
-    dice = random.Random(11)
-    whole = [sample(name, marks()) for name in sorted(MEANS)]
+def test_mutated_samples_raise_no_error() -> None:
+    """Samples with bytes changed, cut, doubled or replaced by unusual values raise no error."""
+    rng = random.Random(11)
+    samples = [sample(name, build_marks()) for name in sorted(MEANS)]
     for _ in range(1_000):
-        raw = dice.choice(whole)
-        for _ in range(dice.randrange(1, 10)):
-            at, other = sorted((dice.randrange(len(raw) + 1), dice.randrange(len(raw) + 1)))
-            raw = dice.choice((
-                raw[:at] + bytes([dice.randrange(256)]) + raw[at + 1 :], raw[:at] + raw[other:],
-                raw[:at] + dice.choice(SPLINTERS) + raw[at:], raw[:at] + dice.choice(whole)[:400] + raw[at:],
-                raw.replace(dice.choice(SWAPS), dice.choice(STRANGE)),
+        raw = rng.choice(samples)
+        for _ in range(rng.randrange(1, 10)):
+            start, end = sorted((rng.randrange(len(raw) + 1), rng.randrange(len(raw) + 1)))
+            raw = rng.choice((
+                raw[:start] + bytes([rng.randrange(256)]) + raw[start + 1 :], raw[:start] + raw[end:],
+                raw[:start] + rng.choice(SPLINTERS) + raw[start:],
+                raw[:start] + rng.choice(samples)[:400] + raw[start:],
+                raw.replace(rng.choice(SWAPS), rng.choice(STRANGE)),
             ))  # fmt: skip
         bounce_mail.parse_reports(raw, NUMBER)
 
 
-def test_a_complaint_names_its_message_by_the_address_to_leave_too() -> None:
-    """Where all else was taken out of it, the unsubscribe address that we signed is enough; a forged one is nothing."""
-    leaving = marks()._replace(unsubscribe=f"mailto:{marks().leave}")
-    forged = leaving._replace(unsubscribe=leaving.unsubscribe.replace("@", "0@"))
-    told = [bounce_mail.parse_reports(sample("arf_unsubscribe_link_alone", one), None) for one in (leaving, forged)]
-    assert meant(told[0]) == "complaint" and told[1] == []
+def test_a_signed_unsubscribe_address_proves_a_complaint() -> None:
+    """The signed address is enough without other marks; a forged one gives no facts."""
+    genuine = build_marks()._replace(unsubscribe=f"mailto:{build_marks().leave}")
+    forged = genuine._replace(unsubscribe=genuine.unsubscribe.replace("@", "0@"))
+    results = [
+        bounce_mail.parse_reports(sample("arf_unsubscribe_link_alone", message_marks), None)
+        for message_marks in (genuine, forged)
+    ]
+    assert classify_facts(results[0]) == "complaint" and results[1] == []
 
 
-class Line(asyncio.Transport):
-    """The end of a connection from an address; it keeps what is written to it."""
+class FakeTransport(asyncio.Transport):
+    """A transport with a peer address; `received` keeps what is written to it."""
 
     def __init__(self, ip: str) -> None:
         super().__init__({"peername": (ip, 4711, 0, 0)})
-        self.heard = b""
+        self.received = b""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.heard += data
+        self.received += data
 
     def close(self) -> None:
         pass
@@ -333,21 +370,21 @@ class Line(asyncio.Transport):
         return False
 
 
-def test_a_line_with_many_addresses_is_one_client() -> None:
-    """Of IPv6 a line has more addresses than we have places: all of a /64 have as many as one, and then others come."""
+def test_an_ipv6_prefix_is_one_client() -> None:
+    """The addresses of an IPv6 /64 share the connections of one client; other prefixes are still accepted."""
 
     async def run() -> list[bytes]:
-        crowd, desk = ConnectionLimiter(), InboundHandler()
-        lines = [Line(f"2001:db8:0:{number // 8}::{number}") for number in range(16)]
-        sessions = [SmtpSession(desk, crowd, "mx.example.org", None) for _ in lines]
-        for session, line in zip(sessions, lines, strict=True):
-            session.connection_made(line)
-        turned_away = [line.heard[:3] for line in lines]
+        limiter, handler = ConnectionLimiter(), InboundHandler()
+        transports = [FakeTransport(f"2001:db8:0:{number // 8}::{number}") for number in range(16)]
+        sessions = [SmtpSession(handler, limiter, "mx.example.org", None) for _ in transports]
+        for session, transport in zip(sessions, transports, strict=True):
+            session.connection_made(transport)
+        replies = [transport.received[:3] for transport in transports]
         for session in sessions:
             session.connection_lost(None)
-        assert crowd.size == 0
-        desk.close()
-        return turned_away
+        assert limiter.size == 0
+        handler.close()
+        return replies
 
     first, second = [b""] * 5 + [b"421"] * 3, [b""] * 5 + [b"421"] * 3
     assert asyncio.run(run()) == first + second

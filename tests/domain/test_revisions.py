@@ -1,4 +1,4 @@
-"""Revisions: one for every save, a way back and forth without losing any, and few of the old ones left."""
+"""Revisions of templates: one for each save, undo and redo, and pruning of old ones."""
 
 from typing import Any
 
@@ -19,169 +19,184 @@ from appliance.storage.models import Template
 from tests.domain.home import Home
 
 
-def made(home: Home, **body: Any) -> Template:
-    """Make a template."""
+def create_template(home: Home, **body: Any) -> Template:
+    """Create a template."""
     return transactions.write(store.create, home.account_id, validation.read(TemplateWrite, body))
 
 
-def save(home: Home, template: Template, **body: Any) -> Template:
-    """Change a template."""
+def update(home: Home, template: Template, **body: Any) -> Template:
+    """Update a template."""
     return transactions.write(store.update, home.account_id, template.id, validation.read(TemplateWrite, body))
 
 
-def move(home: Home, template: Template, way: str, **more: Any) -> str | None:
-    """Undo or redo, and answer the subject that is there then."""
-    return transactions.write(getattr(store, way), home.account_id, template.id, **more).subject
+def undo_or_redo(home: Home, template: Template, verb: str, **options: Any) -> str | None:
+    """Undo or redo, and return the resulting subject."""
+    return transactions.write(getattr(store, verb), home.account_id, template.id, **options).subject
 
 
-def listed(home: Home, template: Template) -> list[Any]:
+def list_revisions(home: Home, template: Template) -> list[Any]:
     """Return the revisions as a page lists them, oldest first."""
     return revisions.fetch_page(home.account_id, template.id, PageQuery(limit=100)).rows[::-1]
 
 
-def test_every_save_is_a_revision_that_says_what_changed(home: Home) -> None:
-    """Who made it, when, and which fields; a save that changes nothing is none."""
+def test_each_save_is_a_revision(home: Home) -> None:
+    """A revision has the user and the changed fields; a save without a change adds none."""
     user = transactions.write(users.create, home.account_id, NewUser("ana@example.org", "Ana", "x")).id
-    one = made(home, subject="a")
-    asked = validation.read(TemplateWrite, {"subject": "b", "design": {"sections": [{"type": "spacer"}]}})
-    transactions.write(store.update, home.account_id, one.id, asked, user)
-    save(home, one, subject="b")
-    rows_ = listed(home, one)
+    template = create_template(home, subject="a")
+    request = validation.read(TemplateWrite, {"subject": "b", "design": {"sections": [{"type": "spacer"}]}})
+    transactions.write(store.update, home.account_id, template.id, request, user)
+    update(home, template, subject="b")
+    listed = list_revisions(home, template)
 
-    assert [(row.number, row.label, row.user.name if row.user else None) for row in rows_] == [
+    assert [(row.number, row.label, row.user.name if row.user else None) for row in listed] == [
         (1, "Created", None), (2, "Changed subject, design", "Ana"),
     ]  # fmt: skip
-    assert revisions.get(home.account_id, one.id, 1).document["subject"] == "a"
+    assert revisions.get(home.account_id, template.id, 1).document["subject"] == "a"
 
 
-def test_undo_after_undo_walks_back_and_redo_comes_the_same_way(home: Home) -> None:
-    """Every step is a revision; at both ends it is said that there is no more."""
-    one = made(home, subject="a")
+def test_undo_and_redo_step_through_the_history(home: Home) -> None:
+    """Each step adds a revision; undo past the first state raises Invalid."""
+    template = create_template(home, subject="a")
     for subject in ("b", "c"):
-        save(home, one, subject=subject)
+        update(home, template, subject=subject)
 
-    assert [move(home, one, way) for way in ("undo", "undo", "redo", "redo", "undo")] == ["b", "a", "b", "c", "b"]
-    assert [move(home, one, "undo"), store.find_undo_steps(store.get(home.account_id, one.id)).undo] == ["a", None]
+    assert [undo_or_redo(home, template, verb) for verb in ("undo", "undo", "redo", "redo", "undo")] == [
+        "b",
+        "a",
+        "b",
+        "c",
+        "b",
+    ]
+    assert [
+        undo_or_redo(home, template, "undo"),
+        store.find_undo_steps(store.get(home.account_id, template.id)).undo,
+    ] == ["a", None]
     with pytest.raises(Invalid):
-        move(home, one, "undo")
-    assert [row.number for row in listed(home, one)] == list(range(1, 10))
+        undo_or_redo(home, template, "undo")
+    assert [row.number for row in list_revisions(home, template)] == list(range(1, 10))
 
 
-def test_an_edit_after_undo_ends_redo_and_undo_goes_to_what_it_was_made_from(home: Home) -> None:
-    """What was undone is not lost: it is in the history, and can be restored."""
-    one = made(home, subject="a")
-    save(home, one, subject="b")
-    move(home, one, "undo")
-    save(home, one, subject="c")
+def test_an_edit_after_undo_ends_redo(home: Home) -> None:
+    """Undo then returns to the state that was edited; the undone revision can be restored."""
+    template = create_template(home, subject="a")
+    update(home, template, subject="b")
+    undo_or_redo(home, template, "undo")
+    update(home, template, subject="c")
 
-    assert store.find_undo_steps(store.get(home.account_id, one.id)).redo is None
-    assert [move(home, one, "undo"), move(home, one, "redo")] == ["a", "c"]
-    transactions.write(store.restore, home.account_id, one.id, 2)
-    found = listed(home, one)[-1]
-    assert (store.get(home.account_id, one.id).subject, found.restored_number) == ("b", 2)
-    assert found.label == "Restored revision 2 (Changed subject)"
-    assert move(home, one, "undo") == "c"
+    assert store.find_undo_steps(store.get(home.account_id, template.id)).redo is None
+    assert [undo_or_redo(home, template, "undo"), undo_or_redo(home, template, "redo")] == ["a", "c"]
+    transactions.write(store.restore, home.account_id, template.id, 2)
+    restored = list_revisions(home, template)[-1]
+    assert (store.get(home.account_id, template.id).subject, restored.restored_number) == ("b", 2)
+    assert restored.label == "Restored revision 2 (Changed subject)"
+    assert undo_or_redo(home, template, "undo") == "c"
 
 
 @given(steps=st.lists(st.sampled_from(["edit", "undo", "redo"]), max_size=30))
-def test_undo_and_redo_are_those_of_an_editor(steps: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Against the plainest model there is: a list of texts and a place in it."""
+def test_undo_and_redo_match_a_model(steps: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The model is a list of texts and an index into it."""
     home = Home(tmp_path_factory.mktemp("model"))
     try:
-        one = made(home, subject="0")
-        texts, at = ["0"], 0
+        template = create_template(home, subject="0")
+        texts, index = ["0"], 0
         for number, step in enumerate(steps, 1):
             if step == "edit":
-                texts, at = [*texts[: at + 1], str(number)], at + 1
-                save(home, one, subject=str(number))
-            elif (at > 0) if step == "undo" else (at < len(texts) - 1):
-                at += 1 if step == "redo" else -1
-                move(home, one, step)
+                texts, index = [*texts[: index + 1], str(number)], index + 1
+                update(home, template, subject=str(number))
+            elif (index > 0) if step == "undo" else (index < len(texts) - 1):
+                index += 1 if step == "redo" else -1
+                undo_or_redo(home, template, step)
             else:
                 with pytest.raises(Invalid):
-                    move(home, one, step)
-            assert store.get(home.account_id, one.id).subject == texts[at]
-        kept = [row.number for row in listed(home, one)]
-        assert kept == list(range(1, len(kept) + 1))
+                    undo_or_redo(home, template, step)
+            assert store.get(home.account_id, template.id).subject == texts[index]
+        numbers = [row.number for row in list_revisions(home, template)]
+        assert numbers == list(range(1, len(numbers) + 1))
     finally:
         home.close()
 
 
-def test_two_people_at_once_the_second_learns_what_changed(home: Home) -> None:
-    """By the number of the revision that was read, or its moment; with who changed it."""
+def test_a_conflict_names_the_changed_fields(home: Home) -> None:
+    """A save based on an older revision or time raises Conflict with the user and the changed fields."""
     user = transactions.write(users.create, home.account_id, NewUser("ana@example.org", "Ana", "x")).id
-    one = made(home, subject="a", preheader="p")
-    read_at = one.updated_at
-    asked = validation.read(TemplateWrite, {"preheader": "q"})
-    transactions.write(store.update, home.account_id, one.id, asked, user, 1)
-    for how in ({"revision": 1}, {}):
-        late = validation.read(
-            TemplateWrite, {"subject": "b"} | ({} if how else {"updated_at": "2001-01-01T00:00:00Z"})
+    template = create_template(home, subject="a", preheader="p")
+    read_at = template.updated_at
+    request = validation.read(TemplateWrite, {"preheader": "q"})
+    transactions.write(store.update, home.account_id, template.id, request, user, 1)
+    for base in ({"revision": 1}, {}):
+        late_request = validation.read(
+            TemplateWrite, {"subject": "b"} | ({} if base else {"updated_at": "2001-01-01T00:00:00Z"})
         )
-        with pytest.raises(Conflict) as refused:
-            transactions.write(lambda late=late, how=how: store.update(home.account_id, one.id, late, None, **how))
-        assert refused.value.extra["changed_by"] == "Ana"
-        assert refused.value.extra["changed"] == (["preheader"] if how else None)
-    assert store.describe_conflict(store.get(home.account_id, one.id), moment=read_at)["changed"] == ["preheader"]
+        with pytest.raises(Conflict) as error_info:
+            transactions.write(
+                lambda late_request=late_request, base=base: store.update(
+                    home.account_id, template.id, late_request, None, **base
+                )
+            )
+        assert error_info.value.extra["changed_by"] == "Ana"
+        assert error_info.value.extra["changed"] == (["preheader"] if base else None)
+    assert store.describe_conflict(store.get(home.account_id, template.id), moment=read_at)["changed"] == ["preheader"]
     with pytest.raises(Conflict):
-        move(home, one, "undo", revision=1)
+        undo_or_redo(home, template, "undo", revision=1)
 
 
-def test_old_revisions_are_thinned_out(home: Home) -> None:
-    """All of the last two hundred stay, the first, those named, and the last of each day; undo walks over the gaps."""
-    one = made(home, subject="0")
+def test_old_revisions_are_pruned(home: Home) -> None:
+    """The last 200, the first, named ones and the last of each day are kept; undo and redo skip the gaps."""
+    template = create_template(home, subject="0")
     for day in range(3):
         for number in range(20):
-            save(home, one, subject=f"{day}.{number}")
+            update(home, template, subject=f"{day}.{number}")
         home.advance(86_400)
-    transactions.write(revisions.name_revision, home.account_id, one.id, 5, "Before the fair")
+    transactions.write(revisions.name_revision, home.account_id, template.id, 5, "Before the fair")
     for number in range(250):
-        save(home, one, subject=f"late {number}")
-    transactions.write(revisions.prune, one.id)
-    kept = [row[0] for row in rows("SELECT number FROM template_revision WHERE template_id = ? ORDER BY number",
-                                   (one.id,))]  # fmt: skip
+        update(home, template, subject=f"late {number}")
+    transactions.write(revisions.prune, template.id)
+    kept_numbers = [row[0] for row in rows("SELECT number FROM template_revision WHERE template_id = ? ORDER BY number",
+                                   (template.id,))]  # fmt: skip
 
-    assert kept[-200:] == list(range(112, 312))
-    old = kept[:-200]
-    assert old[:2] == [1, 5] and len(old) <= 6
-    days = {revisions.get(home.account_id, one.id, number).document["subject"] for number in old}
-    assert {"0", "0.3", "0.19", "1.19", "2.19"} <= days
-    seen = []
-    while store.find_undo_steps(store.get(home.account_id, one.id)).undo is not None:
-        seen.append(move(home, one, "undo"))
-    assert (seen[-1], "0.3" in seen, "2.19" in seen) == ("0", True, True)
-    while store.find_undo_steps(store.get(home.account_id, one.id)).redo is not None:
-        last = move(home, one, "redo")
-    assert last == "late 249"
-
-
-def test_a_name_keeps_a_revision_and_no_name_lets_it_go(home: Home) -> None:
-    """A label is a person's word for it; without one it is one of many again."""
-    one = made(home)
-    named = transactions.write(revisions.name_revision, home.account_id, one.id, 1, "  The start ")
-    assert (named.label, named.named) == ("The start", True)
-    assert transactions.write(revisions.name_revision, home.account_id, one.id, 1, "").named is False
+    assert kept_numbers[-200:] == list(range(112, 312))
+    old_numbers = kept_numbers[:-200]
+    assert old_numbers[:2] == [1, 5] and len(old_numbers) <= 6
+    old_subjects = {revisions.get(home.account_id, template.id, number).document["subject"] for number in old_numbers}
+    assert {"0", "0.3", "0.19", "1.19", "2.19"} <= old_subjects
+    undone = []
+    while store.find_undo_steps(store.get(home.account_id, template.id)).undo is not None:
+        undone.append(undo_or_redo(home, template, "undo"))
+    assert (undone[-1], "0.3" in undone, "2.19" in undone) == ("0", True, True)
+    while store.find_undo_steps(store.get(home.account_id, template.id)).redo is not None:
+        redone = undo_or_redo(home, template, "redo")
+    assert redone == "late 249"
 
 
-def test_revisions_of_others_never_were(home: Home) -> None:
-    """Another account's template has no history here."""
-    one = made(home, subject="a")
-    for act in (lambda: revisions.fetch_page(9, one.id, PageQuery()), lambda: revisions.get(9, one.id, 1)):
+def test_name_revision(home: Home) -> None:
+    """A name is stripped and marks the revision as named; an empty name removes the mark."""
+    template = create_template(home)
+    revision = transactions.write(revisions.name_revision, home.account_id, template.id, 1, "  The start ")
+    assert (revision.label, revision.named) == ("The start", True)
+    assert transactions.write(revisions.name_revision, home.account_id, template.id, 1, "").named is False
+
+
+def test_revisions_of_other_accounts_are_not_found(home: Home) -> None:
+    """Listing, reading, undo, redo and restore raise NotFound for another account's template."""
+    template = create_template(home, subject="a")
+    for read in (lambda: revisions.fetch_page(9, template.id, PageQuery()), lambda: revisions.get(9, template.id, 1)):
         with pytest.raises(NotFound):
-            act()
+            read()
     for verb in (store.undo, store.redo):
         with pytest.raises(NotFound):
-            transactions.write(verb, 9, one.id)
+            transactions.write(verb, 9, template.id)
     with pytest.raises(NotFound):
-        transactions.write(store.restore, 9, one.id, 1)
+        transactions.write(store.restore, 9, template.id, 1)
 
 
-def test_a_copy_says_the_same_and_goes_its_own_way(home: Home) -> None:
-    """Design and all; its history begins anew."""
-    one = made(home, name="Letter", subject="a", design={"sections": [{"id": "x", "type": "spacer"}], "more": 1})
-    copy = transactions.write(store.duplicate, home.account_id, one.id)
-    save(home, copy, subject="b")
+def test_duplicating_a_template(home: Home) -> None:
+    """The copy has the same design and a history of its own; a change of it does not change the original."""
+    template = create_template(
+        home, name="Letter", subject="a", design={"sections": [{"id": "x", "type": "spacer"}], "more": 1}
+    )
+    copy = transactions.write(store.duplicate, home.account_id, template.id)
+    update(home, copy, subject="b")
 
-    assert (copy.name, copy.design, copy.flow_id) == ("Letter (copy)", one.design, None)
-    assert store.get(home.account_id, one.id).subject == "a"
-    assert [row.label for row in listed(home, copy)] == ["Copied from Letter", "Changed subject"]
+    assert (copy.name, copy.design, copy.flow_id) == ("Letter (copy)", template.design, None)
+    assert store.get(home.account_id, template.id).subject == "a"
+    assert [row.label for row in list_revisions(home, copy)] == ["Copied from Letter", "Changed subject"]

@@ -1,4 +1,4 @@
-"""What is only pretended is written beside the real database, by whatever way, and is gone afterwards."""
+"""The sandbox: writes go to temporary copies of tables, and nothing of them remains."""
 
 import hashlib
 import threading
@@ -18,31 +18,35 @@ from appliance.storage.models import Account, Contact, ContactList, Event
 from appliance.storage.sandbox import ALL_ROWS, NO_ROWS, TableRows, WriteOutsideSandbox, is_active, sandbox
 from tests.domain.home import Home
 
-PEOPLE = ("contact", "channel", "consent", "membership", "contact_list", "event", "contact_search", "list_opt_out",
-          "opt_out")  # fmt: skip
+CONTACT_TABLES = ("contact", "channel", "consent", "membership", "contact_list", "event", "contact_search",
+                  "list_opt_out", "opt_out")  # fmt: skip
 
 
-def dumped(directory: Path) -> tuple[str, list[str]]:
-    """Return all that a database holds, as SQL, and a hash of its file and its log."""
-    here = apsw.Connection(str(directory / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
+def dump_database(directory: Path) -> tuple[str, list[str]]:
+    """Return a hash of the database file and its log, and all schema and rows as text."""
+    reader = apsw.Connection(str(directory / "campanero.db"), flags=apsw.SQLITE_OPEN_READONLY)
     text: list[str] = []
-    for name, sql in here.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall():
+    for name, sql in reader.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall():
         text.append(f"{name} {sql}")
         if sql and sql.startswith("CREATE TABLE"):
-            text += [repr(row) for row in here.execute(f"SELECT * FROM {name}").fetchall()]
-    here.close()
-    files = [(directory / f"campanero.db{end}") for end in ("", "-wal")]
-    return hashlib.sha256(b"".join(one.read_bytes() for one in files if one.exists())).hexdigest(), text
+            text += [repr(row) for row in reader.execute(f"SELECT * FROM {name}").fetchall()]
+    reader.close()
+    files = [(directory / f"campanero.db{suffix}") for suffix in ("", "-wal")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files if path.exists())).hexdigest(), text
 
 
-def test_raw_and_peewee_writes_go_beside_and_leave_nothing(home: Home) -> None:
-    """Rows are changed and made inside as anywhere, and not a byte of the file has changed afterwards."""
+def test_sandbox_writes_leave_no_trace(home: Home) -> None:
+    """Rows can be read, changed and created inside; afterwards not a byte of the file has changed."""
     ann = home.contact("ann@example.org", first_name="Ann")
     home.contact("bob@example.org")
     news = home.list_of(ann.id)
-    before = dumped(home.directory)
+    before = dump_database(home.directory)
     with sandbox(
-        {**dict.fromkeys(PEOPLE, NO_ROWS), "contact": TableRows("id = :one", {"one": ann.id}), "contact_list": ALL_ROWS}
+        {
+            **dict.fromkeys(CONTACT_TABLES, NO_ROWS),
+            "contact": TableRows("id = :one", {"one": ann.id}),
+            "contact_list": ALL_ROWS,
+        }
     ):
         assert is_active()
         assert [row.email_sent_count for row in Contact.select()] == [0]
@@ -50,20 +54,22 @@ def test_raw_and_peewee_writes_go_beside_and_leave_nothing(home: Home) -> None:
         assert Contact.get_by_id(ann.id).first_name == "Anna"
         transactions.write(Contact.update(last_name="Lee").where(Contact.id == ann.id).execute)
         assert fetch_one("SELECT first_name, last_name FROM contact") == ("Anna", "Lee")
-        made = home.contact("cyd@example.org")
-        more = transactions.write(lists.create, home.account_id, ListCreate(name="More", contact_ids=[made.id]))
-        assert made.id > 1 << 47 and more.id > 1 << 47
-        assert {row.id for row in ContactList.select()} == {news.id, more.id}
-        assert rows("SELECT contact_id FROM membership") == [(made.id,)]
-        assert Account.get_by_id(home.account_id).name == "Acme"  # what lies in no shadow is the real one
-    assert dumped(home.directory) == before
+        contact = home.contact("cyd@example.org")
+        contact_list = transactions.write(
+            lists.create, home.account_id, ListCreate(name="More", contact_ids=[contact.id])
+        )
+        assert contact.id > 1 << 47 and contact_list.id > 1 << 47
+        assert {row.id for row in ContactList.select()} == {news.id, contact_list.id}
+        assert rows("SELECT contact_id FROM membership") == [(contact.id,)]
+        assert Account.get_by_id(home.account_id).name == "Acme"  # a table outside the sandbox is the real one
+    assert dump_database(home.directory) == before
     assert not is_active() and Contact.get_by_id(ann.id).first_name == "Ann"
 
 
-def test_a_table_without_a_shadow_is_never_written(home: Home) -> None:
-    """Whoever writes where nothing lies before the real table is refused, raw or by Peewee."""
+def test_tables_outside_the_sandbox_cannot_be_written(home: Home) -> None:
+    """A write by SQL or Peewee raises WriteOutsideSandbox."""
     ann = home.contact("ann@example.org")
-    before = dumped(home.directory)
+    before = dump_database(home.directory)
     for write in (
         lambda: run("UPDATE contact SET first_name = 'x'"),
         lambda: Contact.update(first_name="x").where(Contact.id == ann.id).execute(),
@@ -73,27 +79,27 @@ def test_a_table_without_a_shadow_is_never_written(home: Home) -> None:
         with pytest.raises(WriteOutsideSandbox), sandbox({"event": NO_ROWS}):
             transactions.write(write)
         assert connection().readonly("main") is False
-    assert dumped(home.directory) == before
+    assert dump_database(home.directory) == before
 
 
-def test_nothing_follows_and_nobody_is_woken(home: Home) -> None:
-    """What a verb wants done after its commit is dropped, no bell is heard, and no other thread gets a write."""
-    heard: list[str] = []
-    signals.register_handler("flows", lambda: heard.append("flows"))
+def test_no_side_effects_leave_the_sandbox(home: Home) -> None:
+    """Actions after commit are dropped, no wake-up is delivered, and handing a write to another thread raises."""
+    wake_ups: list[str] = []
+    signals.register_handler("flows", lambda: wake_ups.append("flows"))
     with sandbox({"event": NO_ROWS}):
         transactions.write(log.record, NewEvent(home.account_id, "cart_add"))
         signals.wake("flows")
         assert scalar("SELECT count(*) FROM event") == 1
-        for hand_over in (transactions.submit, transactions.submit_essential, transactions.run_outside_transaction):
+        for submit in (transactions.submit, transactions.submit_essential, transactions.run_outside_transaction):
             with pytest.raises(RuntimeError, match="simulation"):
-                hand_over(run, "DELETE FROM event")
-    assert heard == []
+                submit(run, "DELETE FROM event")
+    assert wake_ups == []
     signals.wake("flows")
-    assert heard == ["flows"]
+    assert wake_ups == ["flows"]
 
 
-def test_a_verb_that_fails_leaves_nothing_in_the_shadow(home: Home) -> None:
-    """A pretended verb is whole or not at all, and the next one goes on."""
+def test_a_failed_verb_is_rolled_back_in_the_sandbox(home: Home) -> None:
+    """The writes of a failed verb are undone and the next one runs; a verb inside another one raises RuntimeError."""
 
     def fail() -> None:
         log.record(NewEvent(home.account_id, "cart_add"))
@@ -109,56 +115,56 @@ def test_a_verb_that_fails_leaves_nothing_in_the_shadow(home: Home) -> None:
             transactions.write(lambda: transactions.write(fail))
 
 
-def test_others_see_nothing_and_the_pretended_moment_stands_still(home: Home) -> None:
-    """Another thread reads and writes the real rows meanwhile; inside, none of that is seen."""
+def test_the_sandbox_is_isolated_from_other_threads(home: Home) -> None:
+    """Another thread reads and writes the real rows; the sandbox does not see the writes."""
     home.contact("ann@example.org")
-    seen: list[int] = []
+    counts: list[int] = []
 
-    def other() -> None:
-        seen.append(scalar("SELECT count(*) FROM contact"))
+    def change_contacts() -> None:
+        counts.append(scalar("SELECT count(*) FROM contact"))
         transactions.write(run, "UPDATE contact SET first_name = 'Real'")
 
     with sandbox({"event": NO_ROWS, "contact": ALL_ROWS}):
         transactions.write(run, "DELETE FROM contact")
-        thread = threading.Thread(target=other)
+        thread = threading.Thread(target=change_contacts)
         thread.start()
         thread.join()
         assert rows("SELECT id FROM contact") == []
         assert rows("SELECT first_name FROM main.contact") == [(None,)]
-    assert seen == [1] and rows("SELECT first_name FROM contact") == [("Real",)]
+    assert counts == [1] and rows("SELECT first_name FROM contact") == [("Real",)]
 
 
-def test_a_shadow_has_the_columns_and_indexes_of_its_table(home: Home) -> None:
-    """Statements that name an index, and rows that a unique index refuses, are what they are outside."""
-    with sandbox(dict.fromkeys((*PEOPLE, "run"), NO_ROWS)):
+def test_sandbox_tables_have_the_indexes_of_the_originals(home: Home) -> None:
+    """Statements that name an index work in the sandbox."""
+    with sandbox(dict.fromkeys((*CONTACT_TABLES, "run"), NO_ROWS)):
         for kind, name in (("index", "event_of_name"), ("index", "run_live"), ("table", "membership")):
             assert fetch_one("SELECT 1 FROM temp.sqlite_schema WHERE type = ? AND name = ?", (kind, name))
-        asked = "FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'event' AND sql NOT NULL"
-        assert scalar(f"SELECT count(*) {asked.replace('sqlite_schema', 'temp.sqlite_schema')}") == scalar(
-            f"SELECT count(*) {asked.replace('sqlite_schema', 'main.sqlite_schema')}"
+        condition = "FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'event' AND sql NOT NULL"
+        assert scalar(f"SELECT count(*) {condition.replace('sqlite_schema', 'temp.sqlite_schema')}") == scalar(
+            f"SELECT count(*) {condition.replace('sqlite_schema', 'main.sqlite_schema')}"
         )
         assert rows("SELECT 1 FROM event e INDEXED BY event_of_name WHERE account_id = 1 AND event = 'x'") == []
 
 
-def test_what_is_made_twice_has_other_ids(home: Home) -> None:
-    """Two rehearsals invent no row with the same id, so that nothing remembered of one is taken for the other's."""
-    made = []
+def test_sandboxes_use_different_ids(home: Home) -> None:
+    """Rows created in two sandboxes have different ids."""
+    ids = []
     for _ in range(2):
         with sandbox({"event": NO_ROWS}):
             transactions.write(log.record, NewEvent(home.account_id, "cart_add"))
-            made.append(scalar("SELECT id FROM event"))
-    assert made[0] != made[1]
+            ids.append(scalar("SELECT id FROM event"))
+    assert ids[0] != ids[1]
 
 
-def test_a_shadow_lies_over_the_real_database_alone(home: Home) -> None:
-    """Shadows are not stacked, and none is begun where the real database is being written."""
+def test_sandboxes_cannot_be_nested(home: Home) -> None:
+    """A sandbox cannot be opened in another one or in a write transaction."""
     with sandbox({"event": NO_ROWS}), pytest.raises(RuntimeError), sandbox({"event": NO_ROWS}):
         pass
 
-    def verb() -> None:
+    def open_sandbox() -> None:
         with sandbox({"event": NO_ROWS}):
             pass
 
     with pytest.raises(RuntimeError):
-        transactions.write(verb)
+        transactions.write(open_sandbox)
     assert not is_active()

@@ -1,4 +1,4 @@
-"""What leaves is signed by its From domain and has a way back of its own, the same bytes however often it is made."""
+"""DKIM signatures and return paths of outgoing mail: same bytes however often a message is prepared."""
 
 import re
 import time
@@ -19,161 +19,184 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import DomainKey, SendingDomain
 from tests.domain.home import Home
-from tests.domain.test_domain_keys import PAIRS, domain
-from tests.domain.test_feeder import relay, sending
+from tests.domain.test_domain_keys import PAIRS, create_domain
+from tests.domain.test_feeder import run_sender, use_relay
 from tests.kit import dkim as kit
 from tests.kit.smtp import SmtpServer
 
 FROM = "ana@bakery.example"
 
 
-def text_of(name: str) -> list[str]:
-    """Return the record of a key as DNS would."""
-    return [value for place, value in map(keys.txt_record, DomainKey.select()) if place == name]
+def lookup_txt(name: str) -> list[str]:
+    """Return the TXT records of a key, as DNS would."""
+    return [value for key_name, value in map(keys.txt_record, DomainKey.select()) if key_name == name]
 
 
-def campaign(home: Home, people: int = 3, name: str = "Spring") -> list[Claim]:
-    """Send a campaign and answer its rows, dated now."""
-    made = [home.contact(f"p{n}@example.org") for n in range(people)]
-    home.send(home.campaign(home.list_of(*(one.id for one in made), name=name).id, name=name, from_email=FROM))
-    return claims()
+def send_campaign(home: Home, contact_count: int = 3, name: str = "Spring") -> list[Claim]:
+    """Send a campaign and return its claims."""
+    contacts = [home.contact(f"p{number}@example.org") for number in range(contact_count)]
+    home.send(
+        home.campaign(home.list_of(*(contact.id for contact in contacts), name=name).id, name=name, from_email=FROM)
+    )
+    return fetch_claims()
 
 
-def claims() -> list[Claim]:
-    """Return all rows in hand of a sender now."""
+def fetch_claims() -> list[Claim]:
+    """Return all messages as claims, attempted first now."""
     now = clock.now_ms()
     return [
         Claim._make(row)._replace(first_attempt_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")
     ]
 
 
-def letter(home: Home, **said: Any) -> Claim:
-    """Post a single message and answer its row."""
-    body = {"to": "ann@example.net", "subject": "s", "body": "b", "from_email": FROM, **said}
-    number = transactions.write(
+def queue_single_message(home: Home, **fields: Any) -> Claim:
+    """Queue a transactional message and return its claim."""
+    body = {"to": "ann@example.net", "subject": "s", "body": "b", "from_email": FROM, **fields}
+    message_id = transactions.write(
         lambda: transactional.queue_message(home.account_id, validation.read(MessageWrite, body))
     ).id
-    return next(one for one in claims() if one.id == number)
+    return next(claim for claim in fetch_claims() if claim.id == message_id)
 
 
-def signed_by(claim: Claim) -> list[tuple[str, str]]:
-    """Make a message, verify its signatures, and answer domain and selector of each."""
+def verify_signatures(claim: Claim) -> list[tuple[str, str]]:
+    """Prepare a message, verify its signatures, and return (domain, selector) of each."""
     content = MessagePreparer().prepare(claim).envelope.content
-    return [(one.domain, one.tags["s"]) for one in kit.verify(content, text_of)]
+    return [(signature.domain, signature.tags["s"]) for signature in kit.verify(content, lookup_txt)]
 
 
-def test_campaigns_and_single_messages_are_signed(home: Home) -> None:
-    """Marketing and transactional mail of a verified domain, or from below it, is signed; other mail is not."""
-    (key,) = transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
-    rows_of_campaign = campaign(home)
-    for claim in (*rows_of_campaign, letter(home), letter(home, from_email="ana@news.bakery.example")):
-        assert signed_by(claim) == [("bakery.example", key.selector)]
-    assert not kit.signatures(MessagePreparer().prepare(letter(home, from_email="x@other.example")).envelope.content)
+def test_mail_of_a_verified_domain_is_signed(home: Home) -> None:
+    """Marketing and transactional mail from the domain or a subdomain is signed, other mail is not."""
+    (key,) = transactions.write(keys.store_first_keys, create_domain(home), PAIRS[0])
+    campaign_claims = send_campaign(home)
+    for claim in (
+        *campaign_claims,
+        queue_single_message(home),
+        queue_single_message(home, from_email="ana@news.bakery.example"),
+    ):
+        assert verify_signatures(claim) == [("bakery.example", key.selector)]
+    assert not kit.signatures(
+        MessagePreparer().prepare(queue_single_message(home, from_email="x@other.example")).envelope.content
+    )
 
 
 @pytest.mark.parametrize("sender", ["ana@bäckerei.example", "jörg@bäckerei.example", "Ana@XN--BCKEREI-5WA.example"])
 def test_international_senders_are_signed(home: Home, sender: str) -> None:
-    """However a domain and what stands before it are written, mail is signed under the domain's ASCII name."""
-    (key,) = transactions.write(keys.store_first_keys, domain(home, "xn--bckerei-5wa.example"), PAIRS[0])
-    claim = letter(home, from_email=sender)
-    assert signed_by(claim) == [("xn--bckerei-5wa.example", key.selector)]
+    """In whatever form domain and local part are written, mail is signed under the domain's ASCII name."""
+    (key,) = transactions.write(keys.store_first_keys, create_domain(home, "xn--bckerei-5wa.example"), PAIRS[0])
+    claim = queue_single_message(home, from_email=sender)
+    assert verify_signatures(claim) == [("xn--bckerei-5wa.example", key.selector)]
     assert MessagePreparer().prepare(claim).envelope.mail_from.endswith("@bounce.xn--bckerei-5wa.example")
 
 
-def test_a_body_is_looked_through_where_it_has_to_be(home: Home) -> None:
-    """Known to be plain, with double spaces in the template, and with them in one person's name: all are signed."""
-    transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
+def test_bodies_with_repeated_spaces_are_signed(home: Home) -> None:
+    """Repeated spaces in the template or in a value need canonicalization; all signatures are valid."""
+    transactions.write(keys.store_first_keys, create_domain(home), PAIRS[0])
     names = ("Ann", "Ann  Lee", "Bo   Lee", "Ann")
-    made = [home.contact(f"p{n}@example.org", first_name=name) for n, name in enumerate(names)]
-    group = home.list_of(*(one.id for one in made)).id
+    contacts = [home.contact(f"p{number}@example.org", first_name=name) for number, name in enumerate(names)]
+    list_id = home.list_of(*(contact.id for contact in contacts)).id
     for body in ("<p>Hi {{ contact.first_name }}</p>", "<p>Hi   {{ contact.first_name }}</p>\n\t <b>x</b>  \n"):
-        home.send(home.campaign(group, body=body, from_email=FROM))
-    preparer, found = MessagePreparer(), claims()
-    plain = [preparer.build(claim).is_single_spaced for claim in found]
-    assert plain == [True, False, False, True, False, False, False, False]
-    for claim in found:
-        assert kit.verify(preparer.prepare(claim).envelope.content, text_of)
+        home.send(home.campaign(list_id, body=body, from_email=FROM))
+    preparer, claims = MessagePreparer(), fetch_claims()
+    single_spaced = [preparer.build(claim).is_single_spaced for claim in claims]
+    assert single_spaced == [True, False, False, True, False, False, False, False]
+    for claim in claims:
+        assert kit.verify(preparer.prepare(claim).envelope.content, lookup_txt)
 
 
-def test_a_repeat_is_signed_as_the_first_attempt(home: Home) -> None:
-    """A key that follows, a setting and a domain that fails in between change no byte of a message that was dated."""
-    here = domain(home)
-    (first,) = transactions.write(keys.store_first_keys, here, PAIRS[0])
+def test_a_retried_message_has_the_same_signature(home: Home) -> None:
+    """A new key or a failed domain does not change a message whose first attempt was before."""
+    sending_domain = create_domain(home)
+    (first_key,) = transactions.write(keys.store_first_keys, sending_domain, PAIRS[0])
     home.advance(10)
-    (claim, *_) = campaign(home)
-    before = MessagePreparer().prepare(claim)
+    (claim, *_) = send_campaign(home)
+    original = MessagePreparer().prepare(claim)
     home.advance(10)
-    (second,) = transactions.write(keys.store_next_keys, here, PAIRS[1])
-    transactions.write(keys.activate_key, second)
-    assert MessagePreparer().prepare(claim) == before
-    assert signed_by(claims()[0]) == [("bakery.example", second.selector)]
+    (second_key,) = transactions.write(keys.store_next_keys, sending_domain, PAIRS[1])
+    transactions.write(keys.activate_key, second_key)
+    assert MessagePreparer().prepare(claim) == original
+    assert verify_signatures(fetch_claims()[0]) == [("bakery.example", second_key.selector)]
     transactions.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms(),))
-    assert MessagePreparer().prepare(claim) == before and signed_by(claim) == [("bakery.example", first.selector)]
+    assert MessagePreparer().prepare(claim) == original and verify_signatures(claim) == [
+        ("bakery.example", first_key.selector)
+    ]
 
 
-def test_many_are_signed_as_each_alone(home: Home) -> None:
-    """Signed together in threads or one by one, the bytes and their order are the same."""
-    transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
-    found = [*campaign(home, 41), letter(home), letter(home, from_email="x@other.example")]
-    maker = Renderer()
-    made = maker.render(found)
-    maker.close()
-    assert [one.claim.id for one in made] == [one.id for one in found]
-    assert [one.prepared for one in made] == [MessagePreparer().prepare(claim) for claim in found]
-    assert all(one.claim.body_hash for one in made)
+def test_batch_signing_equals_single_signing(home: Home) -> None:
+    """Messages rendered together are in order and have the same bytes as single ones."""
+    transactions.write(keys.store_first_keys, create_domain(home), PAIRS[0])
+    claims = [
+        *send_campaign(home, 41),
+        queue_single_message(home),
+        queue_single_message(home, from_email="x@other.example"),
+    ]
+    renderer = Renderer()
+    rendered = renderer.render(claims)
+    renderer.close()
+    assert [message.claim.id for message in rendered] == [claim.id for claim in claims]
+    assert [message.prepared for message in rendered] == [MessagePreparer().prepare(claim) for claim in claims]
+    assert all(message.claim.body_hash for message in rendered)
 
 
-def test_a_key_that_follows_signs_the_next_ones(home: Home) -> None:
-    """A sender that is at work signs what it makes next with a key that was activated since."""
-    here = domain(home)
-    transactions.write(keys.store_first_keys, here, PAIRS[0])
-    found, maker = campaign(home, 4), Renderer()
-    maker.render(found[:2])
+def test_a_new_key_signs_later_messages(home: Home) -> None:
+    """A renderer that is in use signs further messages with a key activated since."""
+    sending_domain = create_domain(home)
+    transactions.write(keys.store_first_keys, sending_domain, PAIRS[0])
+    claims, renderer = send_campaign(home, 4), Renderer()
+    renderer.render(claims[:2])
     home.advance(1)
-    (second,) = transactions.write(keys.store_next_keys, here, PAIRS[1])
-    transactions.write(keys.activate_key, second)
-    (later,) = maker.render(claims()[2:3])
-    maker.close()
-    assert later.prepared is not None
-    assert kit.verify(later.prepared.envelope.content, text_of)[0].tags["s"] == second.selector
+    (second_key,) = transactions.write(keys.store_next_keys, sending_domain, PAIRS[1])
+    transactions.write(keys.activate_key, second_key)
+    (later_message,) = renderer.render(fetch_claims()[2:3])
+    renderer.close()
+    assert later_message.prepared is not None
+    assert kit.verify(later_message.prepared.envelope.content, lookup_txt)[0].tags["s"] == second_key.selector
 
 
-def test_the_return_path_is_the_message_s_own_where_somebody_listens(home: Home) -> None:
-    """On capture always, elsewhere while the MX record was there when last looked for: else it is the From address."""
-    claim = letter(home)
-    own = f"b+{crypto.sign_hex_token(links.BOUNCE, claim.id)}@bounce."
+def test_the_return_path_is_signed_if_bounces_are_received(home: Home) -> None:
+    """The return path is signed with capture or a valid MX record of the domain; otherwise it is the From address."""
+    claim = queue_single_message(home)
+    signed_prefix = f"b+{crypto.sign_hex_token(links.BOUNCE, claim.id)}@bounce."
 
     def mail_from(provider: str, **row: Any) -> str:
         SendingDomain.delete().execute()
         if row:
-            here = domain(home, row.pop("name", "bakery.example"))
-            transactions.write(lambda: SendingDomain.update(**row).where(SendingDomain.id == here.id).execute())
+            sending_domain = create_domain(home, row.pop("name", "bakery.example"))
+            transactions.write(
+                lambda: SendingDomain.update(**row).where(SendingDomain.id == sending_domain.id).execute()
+            )
         return MessagePreparer().prepare(claim._replace(provider=provider)).envelope.mail_from
 
-    def mx(valid: str, name: str = "bounce.bakery.example", kind: str = "MX") -> list[dict[str, str]]:
+    def build_dns_records(valid: str, name: str = "bounce.bakery.example", kind: str = "MX") -> list[dict[str, str]]:
         return [
             {"record_type": "TXT", "name": name, "valid": "valid"},
             {"record_type": kind, "name": name, "valid": valid},
         ]
 
-    assert mail_from("capture") == f"{own}bakery.example"
+    assert mail_from("capture") == f"{signed_prefix}bakery.example"
     assert mail_from("relay") == mail_from("direct", dns_records=None) == FROM
     for provider in ("relay", "direct"):
-        assert mail_from(provider, dns_records=mx("valid")) == f"{own}bakery.example"
-        for other in (mx("invalid"), mx("unknown"), mx("valid", "bounce.other.example"), mx("valid", kind="TXT")):
-            assert mail_from(provider, dns_records=other) == FROM
-    assert mail_from("relay", dns_records=mx("valid"), enabled=False) == FROM
-    assert mail_from("relay", dns_records=mx("valid"), name="other.example") == FROM
-    claim = letter(home, from_email="ana@news.bakery.example")
-    assert mail_from("relay", dns_records=mx("valid")).endswith("@bounce.bakery.example")
-    assert links.read_return_path(mail_from("relay", dns_records=mx("valid")).partition("@")[0]) == claim.id
+        assert mail_from(provider, dns_records=build_dns_records("valid")) == f"{signed_prefix}bakery.example"
+        for dns_records in (
+            build_dns_records("invalid"),
+            build_dns_records("unknown"),
+            build_dns_records("valid", "bounce.other.example"),
+            build_dns_records("valid", kind="TXT"),
+        ):
+            assert mail_from(provider, dns_records=dns_records) == FROM
+    assert mail_from("relay", dns_records=build_dns_records("valid"), enabled=False) == FROM
+    assert mail_from("relay", dns_records=build_dns_records("valid"), name="other.example") == FROM
+    claim = queue_single_message(home, from_email="ana@news.bakery.example")
+    assert mail_from("relay", dns_records=build_dns_records("valid")).endswith("@bounce.bakery.example")
+    assert (
+        links.read_return_path(mail_from("relay", dns_records=build_dns_records("valid")).partition("@")[0]) == claim.id
+    )
 
 
-def test_nothing_leaves_in_the_name_of_a_domain_that_was_lost(home: Home) -> None:
-    """A message waits while its domain has failed, on a real transport; in the built-in inbox it may be read."""
-    here = domain(home)
-    transactions.write(keys.store_first_keys, here, PAIRS[0])
-    claim = letter(home)
+def test_mail_of_a_failed_domain_is_not_sent(home: Home) -> None:
+    """A relay does not get the message until the domain is verified again; the capture inbox does."""
+    sending_domain = create_domain(home)
+    transactions.write(keys.store_first_keys, sending_domain, PAIRS[0])
+    claim = queue_single_message(home)
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
     transactions.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms() - 1,))
     with pytest.raises(SenderRejected, match=r"bakery\.example is not verified as yours any more"):
@@ -183,29 +206,29 @@ def test_nothing_leaves_in_the_name_of_a_domain_that_was_lost(home: Home) -> Non
     assert MessagePreparer().prepare(claim._replace(provider="relay"))
 
 
-def test_a_key_that_cannot_be_read_blames_nobody(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing leaves unsigned and no recipient's attempt is counted; once the key is back all of it leaves."""
-    transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
-    campaign(home, 5)
-    good = scalar("SELECT private_key FROM domain_key")
+def test_an_unreadable_key_costs_no_attempt(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are not sent unsigned and no attempt is counted; once the key is back they are sent."""
+    transactions.write(keys.store_first_keys, create_domain(home), PAIRS[0])
+    send_campaign(home, 5)
+    private_key = scalar("SELECT private_key FROM domain_key")
     transactions.write(run, "UPDATE domain_key SET private_key = zeroblob(40)")
     with pytest.raises(KeyUnusable):
-        MessagePreparer().prepare(claims()[0])
+        MessagePreparer().prepare(fetch_claims()[0])
     with SmtpServer() as smtp:
-        relay(home, smtp.port, email__probe_after="1s")
-        with sending(monkeypatch):
-            _until(lambda: scalar("SELECT count(*) FROM message WHERE error_code = 'senderrefused'") == 5)
-            ((words,),) = rows("SELECT DISTINCT error_text FROM message")
-            assert re.match(r"the DKIM key c1-.* cannot be read: put back the secret\.key", words)
+        use_relay(home, smtp.port, email__probe_after="1s")
+        with run_sender(monkeypatch):
+            _wait_until(lambda: scalar("SELECT count(*) FROM message WHERE error_code = 'senderrefused'") == 5)
+            ((error_text,),) = rows("SELECT DISTINCT error_text FROM message")
+            assert re.match(r"the DKIM key c1-.* cannot be read: put back the secret\.key", error_text)
             assert rows("SELECT DISTINCT attempts, uncertain_count, skip_reason FROM message") == [(0, 0, None)]
             assert not rows("SELECT 1 FROM suppression") and not smtp.messages
-            transactions.write(run, "UPDATE domain_key SET private_key = ?", (good,))
-            _until(lambda: len(smtp.messages) == 5)
-        assert all(kit.verify(one.raw, text_of) for one in smtp.messages)
+            transactions.write(run, "UPDATE domain_key SET private_key = ?", (private_key,))
+            _wait_until(lambda: len(smtp.messages) == 5)
+        assert all(kit.verify(message.raw, lookup_txt) for message in smtp.messages)
 
 
-def _until(what: Any, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not come"
+def _wait_until(condition: Any, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What providers of SMS tell is believed only where it is signed, and read whole."""
+"""Webhook requests of SMS providers: only signed ones are accepted, and every field is read."""
 
 import base64
 import hashlib
@@ -26,8 +26,8 @@ DELIVERED = {"MessageSid": SID, "MessageStatus": "delivered", "To": "+1555123000
 
 
 @pytest.fixture(autouse=True)
-def settings(tmp_path: Path) -> Iterator[None]:
-    """Both providers have a secret."""
+def provider_secrets(tmp_path: Path) -> Iterator[None]:
+    """Configure a secret for both providers."""
     crypto.create_key(tmp_path)
     options = {"base_url": BASE, "sms.twilio.auth_token": TOKEN, "sms.http.secret": SECRET}
     config.set_current(config.load(options, {}).config)
@@ -35,131 +35,138 @@ def settings(tmp_path: Path) -> Iterator[None]:
     config._current, crypto._key = None, b""
 
 
-def read(post: Post, provider: Any = TWILIO, hook: str = "twilio/status", url: str | None = None) -> HookContents:
-    """Read a request as the door hands it on."""
+def parse_hook(post: Post, provider: Any = TWILIO, hook: str = "twilio/status", url: str | None = None) -> HookContents:
+    """Parse a request as the endpoint passes it on."""
     headers = {name.lower(): value for name, value in post.headers.items()}
-    told: HookContents = provider.parse_hook(hook, HookRequest(url or post.url, headers, post.body))
-    return told
+    contents: HookContents = provider.parse_hook(hook, HookRequest(url or post.url, headers, post.body))
+    return contents
 
 
-def form(fields: dict[str, str], path: str = "/hooks/twilio/status", **more: Any) -> Post:
-    """Make a signed form of Twilio."""
-    return twilio_form(TOKEN, BASE + path, fields, **more)
+def sign_form(fields: dict[str, str], path: str = "/hooks/twilio/status", **options: Any) -> Post:
+    """Return a form that is signed as Twilio signs it."""
+    return twilio_form(TOKEN, BASE + path, fields, **options)
 
 
-def now() -> float:
-    """Return the time of this machine."""
+def real_time() -> float:
+    """Return the time of this machine in seconds."""
     import time
 
     return time.time()
 
 
-def test_the_signature_of_the_description() -> None:
-    """The example that Twilio's own documentation gives is believed, so the kit signs as Twilio does."""
+def test_twilio_signature_example() -> None:
+    """The test kit signs the example of Twilio's documentation correctly."""
     fields = {
         "CallSid": "CA1234567890ABCDE", "Caller": "+14158675309", "Digits": "1234", "From": "+14158675309",
         "To": "+18005551212",
     }  # fmt: skip
-    made = twilio_signature("12345", "https://mycompany.com/myapp.php?foo=1&bar=2", fields)
-    assert made == "RSOYDt4T1cUTdK1PDd93/VVr8B8="
-    hand = twilio_signature("12345", "https://mycompany.com/myapp.php?foo=1&bar=2", {**fields, "To": "+18005551213"})
-    assert hand != made
+    signature = twilio_signature("12345", "https://mycompany.com/myapp.php?foo=1&bar=2", fields)
+    assert signature == "RSOYDt4T1cUTdK1PDd93/VVr8B8="
+    other_signature = twilio_signature(
+        "12345", "https://mycompany.com/myapp.php?foo=1&bar=2", {**fields, "To": "+18005551213"}
+    )
+    assert other_signature != signature
 
 
-@pytest.mark.parametrize(("said", "status"), [
+@pytest.mark.parametrize(("twilio_status", "status"), [
     ("queued", "sent"), ("accepted", "sent"), ("sending", "sent"), ("sent", "sent"), ("delivered", "delivered"),
     ("read", "delivered"), ("undelivered", "undelivered"), ("failed", "failed"), ("canceled", "failed"),
 ])  # fmt: skip
-def test_a_receipt_is_read(said: str, status: str) -> None:
-    """Each status in our words, with the provider's name, its code, and the message its address was made for."""
+def test_parse_a_twilio_receipt(twilio_status: str, status: str) -> None:
+    """A receipt has a status of ours, the provider's id, our message id, and the error's code and text."""
     url = TWILIO.build_callback_url(77).removeprefix(BASE)
-    told = read(
-        form({**DELIVERED, "MessageStatus": said, "ErrorCode": "30005", "ErrorMessage": "Unknown\n handset"}, url)
+    contents = parse_hook(
+        sign_form(
+            {**DELIVERED, "MessageStatus": twilio_status, "ErrorCode": "30005", "ErrorMessage": "Unknown\n handset"},
+            url,
+        )
     )
-    assert told.receipts == (Receipt(SID, status, 77, "30005", "Unknown handset"),)
-    assert (told.incoming, told.media) == ((), "text/xml")
+    assert contents.receipts == (Receipt(SID, status, 77, "30005", "Unknown handset"),)
+    assert (contents.incoming, contents.media) == ((), "text/xml")
 
 
-def test_what_says_nothing_of_a_message_is_passed_over() -> None:
-    """A status that nobody knows is no reason for the provider to come again; a receipt of nothing is wrong."""
-    assert read(form({**DELIVERED, "MessageStatus": "partially_read"})).receipts == ()
+def test_unknown_statuses_are_ignored() -> None:
+    """An unknown status gives no receipt; a receipt without a message id is an error; an empty error code is None."""
+    assert parse_hook(sign_form({**DELIVERED, "MessageStatus": "partially_read"})).receipts == ()
     with pytest.raises(Invalid):
-        read(form({"MessageStatus": "delivered"}))
-    assert read(form({**DELIVERED, "ErrorCode": ""})).receipts[0].code is None
+        parse_hook(sign_form({"MessageStatus": "delivered"}))
+    assert parse_hook(sign_form({**DELIVERED, "ErrorCode": ""})).receipts[0].code is None
 
 
 @pytest.mark.parametrize("token", ["", "abc", "%00", "ä", "A" * 500])
-def test_a_wrong_name_of_ours_is_no_name(token: str) -> None:
-    """An address that was tampered with before it was signed names no message; the provider's name may."""
-    assert read(form(DELIVERED, f"/hooks/twilio/status?m={token}")).receipts[0].message_id is None
+def test_an_invalid_message_token_is_ignored(token: str) -> None:
+    """An invalid token in the callback URL gives no message id, but the receipt is read."""
+    assert parse_hook(sign_form(DELIVERED, f"/hooks/twilio/status?m={token}")).receipts[0].message_id is None
 
 
-def test_a_token_of_another_door_opens_none() -> None:
-    """A signed number of another purpose is not the name of a message here."""
-    other = crypto.sign_token("unsubscribe", 77)
-    assert read(form(DELIVERED, f"/hooks/twilio/status?m={other}")).receipts[0].message_id is None
+def test_a_token_of_another_purpose_is_ignored() -> None:
+    """A number that is signed for another purpose is not accepted as message id."""
+    unsubscribe_token = crypto.sign_token("unsubscribe", 77)
+    assert (
+        parse_hook(sign_form(DELIVERED, f"/hooks/twilio/status?m={unsubscribe_token}")).receipts[0].message_id is None
+    )
 
 
-def test_what_people_write_is_read_as_they_wrote_it() -> None:
-    """Blanks, line ends and every script stay; what the provider answered itself is told; at either door."""
+def test_parse_an_incoming_message() -> None:
+    """Either endpoint keeps the text, apart from control characters, and the keyword that the provider answered."""
     fields = {"SmsStatus": "received", "MessageSid": SID, "From": "+15551230001", "To": "+15550009999",
               "Body": " Stöp \r\n 停止 😀+&%41 ", "OptOutType": "stop", "NumMedia": "0"}  # fmt: skip
     for hook in ("twilio/message", "twilio/status"):
-        told = read(form(fields, "/hooks/" + hook), hook=hook)
-        assert told.incoming == (IncomingSms(SID, "+15551230001", "+15550009999", fields["Body"], "STOP"),)
-        assert told.receipts == ()
-    assert read(form({"From": "+1", "To": "+2", "Body": ""})).incoming[0].body == ""
-    assert read(form({"From": "+1", "To": "+2", "Body": "a\x00b\x07"})).incoming[0].body == "ab"
+        contents = parse_hook(sign_form(fields, "/hooks/" + hook), hook=hook)
+        assert contents.incoming == (IncomingSms(SID, "+15551230001", "+15550009999", fields["Body"], "STOP"),)
+        assert contents.receipts == ()
+    assert parse_hook(sign_form({"From": "+1", "To": "+2", "Body": ""})).incoming[0].body == ""
+    assert parse_hook(sign_form({"From": "+1", "To": "+2", "Body": "a\x00b\x07"})).incoming[0].body == "ab"
     with pytest.raises(Invalid):
-        read(form({"SmsStatus": "received", "Body": "x"}))
+        parse_hook(sign_form({"SmsStatus": "received", "Body": "x"}))
 
 
-@pytest.mark.parametrize("left_out", [True, False], ids=["left out", "as a field"])
-def test_our_own_query_may_be_signed_as_some_do(left_out: bool) -> None:
-    """Who takes the address for its path alone is believed, for what they leave out is a token of ours."""
+@pytest.mark.parametrize("is_left_out", [True, False], ids=["left out", "as a field"])
+def test_signatures_may_leave_out_our_query(is_left_out: bool) -> None:
+    """A signature of the URL without our token is accepted; one of any other change of the query is not."""
     url = TWILIO.build_callback_url(9)
     path, _, token = url.partition("?m=")
-    right = twilio_form(TOKEN, path, DELIVERED | ({} if left_out else {"m": token}))
-    post = twilio_form(TOKEN, url, DELIVERED)._replace(headers=right.headers)
-    assert read(post).receipts == (Receipt(SID, "delivered", 9),)
-    for wrong in (f"{path}?m=x", f"{url}&m=x", f"{url}&a=b", f"{path}?a=b", f"{path}?m={token[:-1]}"):
+    signed_form = twilio_form(TOKEN, path, DELIVERED | ({} if is_left_out else {"m": token}))
+    post = twilio_form(TOKEN, url, DELIVERED)._replace(headers=signed_form.headers)
+    assert parse_hook(post).receipts == (Receipt(SID, "delivered", 9),)
+    for wrong_url in (f"{path}?m=x", f"{url}&m=x", f"{url}&a=b", f"{path}?a=b", f"{path}?m={token[:-1]}"):
         with pytest.raises(NotAllowed):
-            read(post, url=wrong)
+            parse_hook(post, url=wrong_url)
 
 
-def _unsigned(post: Post) -> Post:
+def _remove_signature(post: Post) -> Post:
     return post._replace(headers={"Content-Type": post.headers["Content-Type"]})
 
 
 FORGED = {
-    "no signature": _unsigned(form(DELIVERED)),
-    "an empty one": form(DELIVERED)._replace(headers={"X-Twilio-Signature": ""}),
+    "no signature": _remove_signature(sign_form(DELIVERED)),
+    "an empty one": sign_form(DELIVERED)._replace(headers={"X-Twilio-Signature": ""}),
     "of another secret": twilio_form("other", f"{BASE}/hooks/twilio/status", DELIVERED),
     "of the empty secret": twilio_form("", f"{BASE}/hooks/twilio/status", DELIVERED),
-    "of another address": form(DELIVERED, signed=f"{BASE}/hooks/twilio/message"),
-    "of another host": form(DELIVERED, signed="https://evil.example.org/hooks/twilio/status"),
-    "of another query": form(DELIVERED, "/hooks/twilio/status?m=a", signed=f"{BASE}/hooks/twilio/status?m=b"),
-    "a field more": form(DELIVERED)._replace(body=form(DELIVERED).body + b"&ErrorCode=1"),
-    "a field twice": form(DELIVERED)._replace(body=form(DELIVERED).body + b"&MessageStatus=failed"),
-    "a field less": form(DELIVERED)._replace(body=b"MessageSid=" + SID.encode()),
-    "no UTF-8": form(DELIVERED)._replace(body=b"MessageSid=%ff"),
-    "fields without end": form(DELIVERED)._replace(body=b"&".join(b"a=1" for _ in range(1000))),
-    "no letters": form(DELIVERED)._replace(headers={"X-Twilio-Signature": "é€"}),
+    "of another address": sign_form(DELIVERED, signed=f"{BASE}/hooks/twilio/message"),
+    "of another host": sign_form(DELIVERED, signed="https://evil.example.org/hooks/twilio/status"),
+    "of another query": sign_form(DELIVERED, "/hooks/twilio/status?m=a", signed=f"{BASE}/hooks/twilio/status?m=b"),
+    "a field more": sign_form(DELIVERED)._replace(body=sign_form(DELIVERED).body + b"&ErrorCode=1"),
+    "a field twice": sign_form(DELIVERED)._replace(body=sign_form(DELIVERED).body + b"&MessageStatus=failed"),
+    "a field less": sign_form(DELIVERED)._replace(body=b"MessageSid=" + SID.encode()),
+    "no UTF-8": sign_form(DELIVERED)._replace(body=b"MessageSid=%ff"),
+    "fields without end": sign_form(DELIVERED)._replace(body=b"&".join(b"a=1" for _ in range(1000))),
+    "no letters": sign_form(DELIVERED)._replace(headers={"X-Twilio-Signature": "é€"}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", FORGED)
-def test_what_is_not_signed_is_refused(how: str) -> None:
-    """Whatever is missing, added or signed for another purpose: one refusal."""
+@pytest.mark.parametrize("forgery", FORGED)
+def test_forged_requests_are_rejected(forgery: str) -> None:
+    """A request with a missing, wrong or misplaced signature raises NotAllowed."""
     with pytest.raises(NotAllowed):
-        read(FORGED[how])
+        parse_hook(FORGED[forgery])
 
 
-def test_a_json_body_is_held_against_its_digest() -> None:
-    """JSON of Twilio: the signed address names the digest of the body; neither may be another's."""
+def test_json_bodies_are_checked_by_their_digest() -> None:
+    """Twilio signs the URL of a JSON request, which has the body's digest: a change of either is rejected."""
     post = twilio_json(TOKEN, f"{BASE}/hooks/twilio/status?m=x", DELIVERED)
-    assert read(post).receipts[0].status == "delivered"
-    for wrong in (
+    assert parse_hook(post).receipts[0].status == "delivered"
+    for forged in (
         post._replace(body=post.body.replace(b"delivered", b"failed   ")),
         post._replace(url=post.url.replace("m=x", "m=y")),
         twilio_form(TOKEN, f"{BASE}/hooks/twilio/status", {})._replace(
@@ -167,122 +174,140 @@ def test_a_json_body_is_held_against_its_digest() -> None:
                      "Content-Type": "application/json"}, body=post.body),
     ):  # fmt: skip
         with pytest.raises(NotAllowed):
-            read(wrong)
+            parse_hook(forged)
     assert hashlib.sha256(post.body).hexdigest() in post.url
-    # A form cannot pass as JSON of the same address, nor JSON as a form
+    # A JSON body is not accepted as a form
     with pytest.raises(NotAllowed):
-        read(post._replace(headers={**post.headers, "Content-Type": "application/x-www-form-urlencoded"}))
+        parse_hook(post._replace(headers={**post.headers, "Content-Type": "application/x-www-form-urlencoded"}))
 
 
-def test_a_usual_port_may_be_said_or_not() -> None:
-    """Twilio signs some addresses with the port that their scheme has anyway."""
-    for there, signed in ((BASE, f"{BASE}:443"), (f"{BASE}:443", BASE)):
-        post = twilio_form(TOKEN, f"{signed}/hooks/twilio/status", DELIVERED)
-        assert read(post, url=f"{there}/hooks/twilio/status").receipts
+def test_the_default_port_is_optional_in_a_signature() -> None:
+    """Twilio signs some URLs with the default port of their scheme; another port is rejected."""
+    for base_url, signed_base_url in ((BASE, f"{BASE}:443"), (f"{BASE}:443", BASE)):
+        post = twilio_form(TOKEN, f"{signed_base_url}/hooks/twilio/status", DELIVERED)
+        assert parse_hook(post, url=f"{base_url}/hooks/twilio/status").receipts
     with pytest.raises(NotAllowed):
-        read(twilio_form(TOKEN, f"{BASE}:444/hooks/twilio/status", DELIVERED), url=f"{BASE}/hooks/twilio/status")
+        parse_hook(twilio_form(TOKEN, f"{BASE}:444/hooks/twilio/status", DELIVERED), url=f"{BASE}/hooks/twilio/status")
 
 
-def test_without_a_secret_nothing_is_believed() -> None:
-    """No secret set: a signature with the empty one is none."""
+def test_requests_are_rejected_without_a_secret() -> None:
+    """Without a configured secret a signature with the empty one is rejected."""
     config.set_current(config.load({}, {}).config)
     assert (TWILIO.get_webhook_secret(), HTTP.get_webhook_secret()) == ("", "")
     with pytest.raises(NotAllowed):
-        read(twilio_form("", f"{BASE}/hooks/twilio/status", DELIVERED))
+        parse_hook(twilio_form("", f"{BASE}/hooks/twilio/status", DELIVERED))
     with pytest.raises(NotAllowed):
-        read(generic("", f"{BASE}/hooks/sms", {"type": "status", "id": "1", "status": "sent"}, now()), HTTP, "sms")
+        parse_hook(
+            generic("", f"{BASE}/hooks/sms", {"type": "status", "id": "1", "status": "sent"}, real_time()), HTTP, "sms"
+        )
 
 
-# -- the generic way ---------------------------------------------------------------------------------------------------
+# -- the HTTP gateway --------------------------------------------------------------------------------------------------
 
 
-def own(said: dict[str, Any], at: float | None = None, secret: str = SECRET, url: str = "/hooks/sms") -> Post:
-    """Make a signed request of a server of one's own."""
-    return generic(secret, BASE + url, said, now() if at is None else at, "name")
+def sign_gateway_request(
+    payload: dict[str, Any], sent_at: float | None = None, secret: str = SECRET, url: str = "/hooks/sms"
+) -> Post:
+    """Return a signed request of an HTTP gateway."""
+    return generic(secret, BASE + url, payload, real_time() if sent_at is None else sent_at, "name")
 
 
-@pytest.mark.parametrize(("error", "code", "words"), [
+@pytest.mark.parametrize(("error", "code", "text"), [
     (None, None, ""), ("30005", "30005", ""), (30005, "30005", ""), ("hard: no such number", "hard", "no such number"),
     ("the phone is off", None, "the phone is off"), ({"code": 30003, "message": "off"}, "30003", "off"),
     ([], None, "[]"),
 ])  # fmt: skip
-def test_a_receipt_the_generic_way(error: Any, code: str | None, words: str) -> None:
-    """What became of a message by either name, and why, in whatever form it is said."""
+def test_parse_a_gateway_receipt(error: Any, code: str | None, text: str) -> None:
+    """A receipt has the message by either id; its error may be a code, a text or an object."""
     url = HTTP.build_callback_url(9).removeprefix(BASE)
-    told = read(own({"type": "status", "id": "g-1", "status": "Undelivered", "error": error}, url=url), HTTP, "sms")
-    assert told.receipts == (Receipt("g-1", "undelivered", 9, code, words),)
-    told = read(own({"type": "status", "id": 7, "status": "delivered", "more": 1}), HTTP, "sms")
-    assert told.receipts == (Receipt("7", "delivered"),)
+    contents = parse_hook(
+        sign_gateway_request({"type": "status", "id": "g-1", "status": "Undelivered", "error": error}, url=url),
+        HTTP,
+        "sms",
+    )
+    assert contents.receipts == (Receipt("g-1", "undelivered", 9, code, text),)
+    contents = parse_hook(
+        sign_gateway_request({"type": "status", "id": 7, "status": "delivered", "more": 1}), HTTP, "sms"
+    )
+    assert contents.receipts == (Receipt("7", "delivered"),)
 
 
-def test_what_people_write_the_generic_way() -> None:
-    """A message with its name, or with that of the request, so that it counts once."""
-    said = {"type": "message", "id": "in-1", "from": "+15551230001", "to": "+15550009999", "body": " Hi\n"}
-    assert read(own(said), HTTP, "sms").incoming == (IncomingSms("in-1", "+15551230001", "+15550009999", " Hi\n"),)
-    # Who always tells all fields, and does not say to which number
-    more = {"status": None, "error": None, "to": None, "answered": None}
-    assert read(own(said | more), HTTP, "sms").incoming == (IncomingSms("in-1", "+15551230001", "", " Hi\n"),)
-    cut = read(own(said | {"body": "STOP \ud83d"}), HTTP, "sms").incoming + read(
+def test_parse_a_gateway_message() -> None:
+    """A message has its own id or that of the request; null fields are allowed, broken characters are replaced."""
+    message = {"type": "message", "id": "in-1", "from": "+15551230001", "to": "+15550009999", "body": " Hi\n"}
+    assert parse_hook(sign_gateway_request(message), HTTP, "sms").incoming == (
+        IncomingSms("in-1", "+15551230001", "+15550009999", " Hi\n"),
+    )
+    # A gateway that always sends all fields, and no recipient
+    null_fields = {"status": None, "error": None, "to": None, "answered": None}
+    assert parse_hook(sign_gateway_request(message | null_fields), HTTP, "sms").incoming == (
+        IncomingSms("in-1", "+15551230001", "", " Hi\n"),
+    )
+    incoming = parse_hook(sign_gateway_request(message | {"body": "STOP \ud83d"}), HTTP, "sms").incoming + parse_hook(
         twilio_json(TOKEN, f"{BASE}/hooks/twilio/message", {"From": "+1", "To": "+2", "Body": "STOP \ud83d"})
     ).incoming  # fmt: skip
-    assert [one.body for one in cut] == ["STOP ?"] * 2, "a text that was cut in the middle of a picture"
+    assert [sms.body for sms in incoming] == ["STOP ?"] * 2, "a lone surrogate must be replaced"
     nulls = dict.fromkeys(("from", "to", "body", "error"))
-    told = read(own({"type": "status", "id": "g-1", "status": "sent"} | nulls), HTTP, "sms")
-    assert told.receipts == (Receipt("g-1", "sent"),)
-    told = read(own({**said, "id": None, "answered": "stop"}), HTTP, "sms")
-    assert told.incoming == (IncomingSms("name", "+15551230001", "+15550009999", " Hi\n", "STOP"),)
+    contents = parse_hook(sign_gateway_request({"type": "status", "id": "g-1", "status": "sent"} | nulls), HTTP, "sms")
+    assert contents.receipts == (Receipt("g-1", "sent"),)
+    contents = parse_hook(sign_gateway_request({**message, "id": None, "answered": "stop"}), HTTP, "sms")
+    assert contents.incoming == (IncomingSms("name", "+15551230001", "+15550009999", " Hi\n", "STOP"),)
 
 
-@pytest.mark.parametrize("said", [
+@pytest.mark.parametrize("payload", [
     {}, {"type": "call"}, {"type": "status", "status": "sent"}, {"type": "status", "id": "a b", "status": "sent"},
     {"type": "status", "id": "1", "status": "gone"}, {"type": "message", "body": "x"}, {"type": "status", "id": [1]},
     {"type": "status", "id": True, "status": "sent"}, [], "x", 1,
 ])  # fmt: skip
-def test_nonsense_that_is_signed_is_told_so(said: Any) -> None:
-    """Whoever has the secret learns what is wrong."""
-    with pytest.raises(Invalid) as found:
-        read(own(said), HTTP, "sms")
-    assert found.value.fields
+def test_invalid_signed_requests_name_their_fields(payload: Any) -> None:
+    """Invalid requests with a valid signature raise Invalid with errors by field."""
+    with pytest.raises(Invalid) as error_info:
+        parse_hook(sign_gateway_request(payload), HTTP, "sms")
+    assert error_info.value.fields
 
 
 @pytest.mark.parametrize("secret", ["plain", SECRET, "whsec_", "whsec_x", "whsec_\u00fc"])
-def test_every_secret_is_a_key(secret: str) -> None:
-    """Also with all its letters, and one that is no base64; nothing is signed by having no key at all."""
+def test_any_secret_can_sign(secret: str) -> None:
+    """A secret that is not Base64 is used as text; the empty one is never accepted."""
     config.set_current(config.load({"base_url": BASE, "sms.http.secret": secret}, {}).config)
-    said = {"type": "status", "id": "1", "status": "sent"}
-    post = own(said, secret="plain")
-    sent = post.headers["webhook-timestamp"]
-    whole = hmac.new(secret.encode(), f"name.{sent}.".encode() + post.body, hashlib.sha256).digest()
-    signed = {"webhook-signature": f"v1,{base64.b64encode(whole).decode()}"}
-    assert read(post._replace(headers=post.headers | signed), HTTP, "sms").receipts
+    payload = {"type": "status", "id": "1", "status": "sent"}
+    post = sign_gateway_request(payload, secret="plain")
+    timestamp = post.headers["webhook-timestamp"]
+    digest = hmac.new(secret.encode(), f"name.{timestamp}.".encode() + post.body, hashlib.sha256).digest()
+    signature = {"webhook-signature": f"v1,{base64.b64encode(digest).decode()}"}
+    assert parse_hook(post._replace(headers=post.headers | signature), HTTP, "sms").receipts
     with pytest.raises(NotAllowed):
-        read(own(said, secret=""), HTTP, "sms")
+        parse_hook(sign_gateway_request(payload, secret=""), HTTP, "sms")
 
 
-def test_who_is_not_believed_the_generic_way(tmp_path: Path) -> None:
-    """Wrong secret, another body, too old, too far ahead, no time at all."""
+def test_forged_gateway_requests_are_rejected(tmp_path: Path) -> None:
+    """A wrong secret, body, id or time raises NotAllowed; one valid signature of several is enough."""
     from appliance.core import clock
 
-    said = {"type": "status", "id": "1", "status": "sent"}
-    right = own(said)
-    later = own(said, now() + 299)
-    assert read(later, HTTP, "sms").receipts
-    wrong = [
-        own(said, secret="other"), own(said, now() - 301), own(said, now() + 310), own(said, secret=""),
-        right._replace(body=json.dumps({**said, "status": "failed"}).encode()), right._replace(headers={}),
-        *(right._replace(headers={**right.headers, "webhook-timestamp": at}) for at in ("", "1e9", "-1", "٣")),
-        right._replace(headers={**right.headers, "webhook-id": ""}),
+    payload = {"type": "status", "id": "1", "status": "sent"}
+    valid = sign_gateway_request(payload)
+    early = sign_gateway_request(payload, real_time() + 299)
+    assert parse_hook(early, HTTP, "sms").receipts
+    forged = [
+        sign_gateway_request(payload, secret="other"), sign_gateway_request(payload, secret=""),
+        sign_gateway_request(payload, real_time() - 301), sign_gateway_request(payload, real_time() + 310),
+        valid._replace(body=json.dumps({**payload, "status": "failed"}).encode()), valid._replace(headers={}),
+        *(
+            valid._replace(headers={**valid.headers, "webhook-timestamp": timestamp})
+            for timestamp in ("", "1e9", "-1", "٣")
+        ),
+        valid._replace(headers={**valid.headers, "webhook-id": ""}),
     ]  # fmt: skip
-    for post in wrong:
+    for post in forged:
         with pytest.raises(NotAllowed):
-            read(post, HTTP, "sms")
-    both = {**right.headers, "webhook-signature": "v1,AAAA " + right.headers["webhook-signature"]}
-    assert read(right._replace(headers=both), HTTP, "sms").receipts
-    moved = TestClock(tmp_path / "clock")
-    clock.use_offset_file(str(moved.path))
+            parse_hook(post, HTTP, "sms")
+    two_signatures = {**valid.headers, "webhook-signature": "v1,AAAA " + valid.headers["webhook-signature"]}
+    assert parse_hook(valid._replace(headers=two_signatures), HTTP, "sms").receipts
+    clock_file = TestClock(tmp_path / "clock")
+    clock.use_offset_file(str(clock_file.path))
     try:
-        moved.advance(minutes=10)
+        clock_file.advance(minutes=10)
         with pytest.raises(NotAllowed):
-            read(right, HTTP, "sms")
+            parse_hook(valid, HTTP, "sms")
     finally:
         clock.use_offset_file(None)

@@ -1,4 +1,4 @@
-"""Designs to begin from: they are good documents, render without a complaint, and fetch nothing from anybody."""
+"""Starters: valid designs that render without errors and load nothing from elsewhere."""
 
 import re
 
@@ -13,41 +13,46 @@ BARE = Look(company_name="Acme", physical_address="1 Mill Lane")
 FULL = BARE._replace(
     brand_color="#0f617d", links=(("Shop", "https://acme.example/shop"), ("", "mailto:a@acme.example"))
 )
-KEYS = [one.key for one in starters.build_starters(BARE)]
+KEYS = [starter.key for starter in starters.build_starters(BARE)]
 
 
-def test_there_are_six() -> None:
-    """Each with a name of its own, a description, a subject and a preview line."""
-    found = starters.build_starters(BARE)
-    assert len(found) == len({one.key for one in found}) == len({one.label for one in found}) == 6
-    assert all(one.description and one.subject and one.preheader for one in found)
+def test_there_are_six_starters() -> None:
+    """Each has a unique key and label, a description, a subject and a preheader."""
+    all_starters = starters.build_starters(BARE)
+    assert (
+        len(all_starters)
+        == len({starter.key for starter in all_starters})
+        == len({starter.label for starter in all_starters})
+        == 6
+    )
+    assert all(starter.description and starter.subject and starter.preheader for starter in all_starters)
     assert starters.find_starter(BARE, "nothing") is None
 
 
 @pytest.mark.parametrize("look", [BARE, FULL], ids=["bare", "full"])
 @pytest.mark.parametrize("key", KEYS)
-def test_a_starter_is_a_good_document(key: str, look: Look) -> None:
-    """No fault, no unknown kind, no advice but about pictures that are not chosen yet; words of our own."""
-    found = starters.find_starter(look, key)
-    assert found is not None
-    faults: list[tuple[str, str]] = []
-    document.validate(found.design, lambda path, words: faults.append((path, words)))
-    rendered = render_design(found.design, look)
+def test_a_starter_is_a_valid_design(key: str, look: Look) -> None:
+    """A starter has no errors, no unknown kinds, no advice except missing pictures, and no placeholder text."""
+    starter = starters.find_starter(look, key)
+    assert starter is not None
+    errors: list[tuple[str, str]] = []
+    document.validate(starter.design, lambda path, message: errors.append((path, message)))
+    rendered = render_design(starter.design, look)
 
-    assert faults == [] and document.find_unknown(found.design) == []
-    assert {one.code for one in rendered.advice} <= {"image_missing"}
+    assert errors == [] and document.find_unknown(starter.design) == []
+    assert {item.code for item in rendered.advice} <= {"image_missing"}
     assert not re.search(r"lorem|ipsum|todo", rendered.text, re.IGNORECASE)
-    assert [one["id"] for one in found.design["sections"]] == [
-        f"s{n + 1}" for n in range(len(found.design["sections"]))
+    assert [item["id"] for item in starter.design["sections"]] == [
+        f"s{number + 1}" for number in range(len(starter.design["sections"]))
     ]
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_starter_loads_nothing_and_greets_everybody(key: str) -> None:
-    """No picture from anywhere; somebody without a name is greeted too; one can leave, and sees who wrote."""
-    found = starters.find_starter(FULL, key)
-    assert found is not None
-    rendered = render_design(found.design, FULL)
+def test_a_starter_renders_without_a_first_name(key: str) -> None:
+    """A starter loads no pictures, greets without a name, and has postal address and unsubscribe link."""
+    starter = starters.find_starter(FULL, key)
+    assert starter is not None
+    rendered = render_design(starter.design, FULL)
     values = {
         "brand": {"company_name": "Acme", "physical_address": "1 Mill Lane"},
         "unsubscribe_url": "https://x.example/u",

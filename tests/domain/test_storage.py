@@ -1,4 +1,4 @@
-"""What counts as trouble with the storage, and what does not."""
+"""Which errors count as storage errors, and the reserve file of the disk guard."""
 
 import errno
 import os
@@ -14,18 +14,18 @@ from appliance.storage.disk_guard import to_storage_error
 from tests.domain.home import Home
 
 
-def caused(error: Exception) -> Exception:
-    """Return an error of a library above, which the given one caused."""
+def wrap(error: Exception) -> Exception:
+    """Return a RuntimeError that the given error caused."""
     try:
         try:
             raise error
         except type(error) as cause:
             raise RuntimeError("above") from cause
-    except RuntimeError as above:
-        return above
+    except RuntimeError as wrapped:
+        return wrapped
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("is_wrapped", [False, True])
 @pytest.mark.parametrize(
     "error",
     [
@@ -34,37 +34,37 @@ def caused(error: Exception) -> Exception:
         OSError(errno.ENOSPC, "full"), OSError(errno.EROFS, "read-only"), OSError(errno.EDQUOT, "quota"),
     ],
 )  # fmt: skip
-def test_trouble_with_the_storage_is_nobodys_fault(error: Exception, wrapped: bool) -> None:
-    """A disk or database that is full, read-only, locked, gone or broken is a 503, however deep the cause lies."""
-    found = to_storage_error(caused(error) if wrapped else error)
+def test_storage_errors_become_unavailable(error: Exception, is_wrapped: bool) -> None:
+    """Errors of a full, read-only, locked, missing or corrupt disk or database, also as the cause of another error."""
+    result = to_storage_error(wrap(error) if is_wrapped else error)
 
-    assert isinstance(found, Unavailable) and found.code == "storage_unavailable" and found.retry_after > 0
+    assert isinstance(result, Unavailable) and result.code == "storage_unavailable" and result.retry_after > 0
 
 
 @pytest.mark.parametrize(
     "error", [apsw.ConstraintError("not unique"), apsw.SQLError("typo"), OSError(errno.ENOENT, "gone"), ValueError("x")]
 )
-def test_other_errors_are_not_hidden(error: Exception) -> None:
-    """A bug stays a bug."""
+def test_other_errors_are_not_storage_errors(error: Exception) -> None:
+    """The result is None."""
     assert to_storage_error(error) is None
 
 
-def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look at the disk and what follows from it, a full disk takes the reserve: it is not made again."""
+def test_a_reserve_deleted_during_a_check_is_not_created_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write error that deletes the reserve file while the disk is being measured is not undone by the result."""
     monkeypatch.setattr(disk_guard, "_guard", disk_guard._Guard())
     disk_guard.watch(home.directory)
     assert (home.directory / "reserve").exists()
-    gives_up = threading.Thread(target=disk_guard.note_failure, args=(apsw.FullError("full"),))
-    measure = os.statvfs
+    failure = threading.Thread(target=disk_guard.note_failure, args=(apsw.FullError("full"),))
+    real_statvfs = os.statvfs
 
-    def measured(path: Path) -> os.statvfs_result:
-        found = measure(path)
-        gives_up.start()
-        gives_up.join(0.3)
-        return found
+    def fail_meanwhile(path: Path) -> os.statvfs_result:
+        result = real_statvfs(path)
+        failure.start()
+        failure.join(0.3)
+        return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "statvfs", measured)
+        patched.setattr(os, "statvfs", fail_meanwhile)
         disk_guard.measure()
-        gives_up.join()
+        failure.join()
     assert disk_guard.is_disk_full() and not (home.directory / "reserve").exists()

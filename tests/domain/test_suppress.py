@@ -1,4 +1,4 @@
-"""Who lifts a suppression: imports, the person, an operator, time (docs/decisions.md#9)."""
+"""Who lifts a suppression: imports, the recipient, an operator, or time (docs/decisions.md#9)."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from appliance.storage import transactions
 from appliance.storage.database import rows
 from appliance.storage.models import Channel
 from tests.domain.home import Home
-from tests.domain.test_consent import ADDRESS, IN, STATES, State, reach, state
+from tests.domain.test_consent import ADDRESS, IN, STATES, State, bring_into_state, state
 
 BY_PERSON = Evidence(source="form", actor="recipient", text="I want the news")
 IMPORTED = Evidence(source="import", actor="key:1")
@@ -19,20 +19,20 @@ OPERATOR = Evidence(source="ui", actor="user:1")
 PHONE = "+14155550123"
 
 
-def add(home: Home, address: str, reason: str, expires_at: int | None = None) -> int:
-    """Suppress an address and answer the row's id."""
+def suppress(home: Home, address: str, reason: str, expires_at: int | None = None) -> int:
+    """Suppress an address and return the suppression's id."""
     kind = "email" if "@" in address else "phone"
-    asked = Address(kind, address, address)
-    case = SuppressionCause(reason, "test", "550 no", "note", expires_at)
-    return transactions.write(suppressions.suppress, home.account_id, asked, case, OPERATOR)[0]
+    parsed = Address(kind, address, address)
+    cause = SuppressionCause(reason, "test", "550 no", "note", expires_at)
+    return transactions.write(suppressions.suppress, home.account_id, parsed, cause, OPERATOR)[0]
 
 
-def number_of(home: Home, reason: str) -> int:
-    """Return the id of the only suppression of a reason."""
+def get_suppression_id(home: Home, reason: str) -> int:
+    """Return the id of the only suppression with a reason."""
     return int(rows("SELECT id FROM suppression WHERE account_id = ? AND reason = ?", (home.account_id, reason))[0][0])
 
 
-# (import without opt_in, import with it, double opt-in confirmed, own preference page)
+# Results of: import without opt_in, import with it, double opt-in confirmed, preferences page
 KEPT = {name: STATES[name] for name in STATES}
 CELLS: dict[str, tuple[State, State, State, State]] = {
     "subscribed": (IN, IN, IN, IN),
@@ -57,84 +57,88 @@ ACTS = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-@pytest.mark.parametrize("before", STATES)
-def test_who_lifts_what(before: str, act: str, home: Home) -> None:
-    """Each act leaves each state exactly as the table says."""
-    reach(home, STATES[before])
+@pytest.mark.parametrize("state_before", STATES)
+def test_acts_that_lift_suppressions(state_before: str, act: str, home: Home) -> None:
+    """Each act changes each state as the table says."""
+    bring_into_state(home, STATES[state_before])
     transactions.write(lambda: ACTS[act](home.channel(ADDRESS)))
-    assert state(home.channel(ADDRESS)) == CELLS[before][list(ACTS).index(act)]
+    assert state(home.channel(ADDRESS)) == CELLS[state_before][list(ACTS).index(act)]
     if act == "confirmed":
         assert home.channel(ADDRESS).verified_at is not None
-        assert home.acts(ADDRESS)[-1][:2] in (("opt_in", "recipient"), ("confirmed", "recipient"))
+        assert home.consent_rows(ADDRESS)[-1][:2] in (("opt_in", "recipient"), ("confirmed", "recipient"))
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["a contact", "nobody"])
+@pytest.mark.parametrize("is_contact", [True, False], ids=["a contact", "nobody"])
 @pytest.mark.parametrize("reason", ["hard_bounce", "soft_bounce", "manual", "complaint", "erased"])
-def test_an_operator_lifts_with_a_reason(reason: str, known: bool, home: Home) -> None:
-    """Bounce and manual go whole; of complaint and erasure the opt-out stays, and an address alone does not lift it."""
-    if known:
+def test_an_operator_needs_a_reason_to_lift(reason: str, is_contact: bool, home: Home) -> None:
+    """Bounces and manual suppressions are lifted completely; after a complaint or erasure the opt-out stays."""
+    if is_contact:
         home.contact(ADDRESS)
-    add(home, ADDRESS, reason)
-    if known:
+    suppress(home, ADDRESS, reason)
+    if is_contact:
         assert home.channel(ADDRESS).suppression == reason
     with pytest.raises(Invalid):
-        transactions.write(suppressions.lift, home.account_id, number_of(home, reason), " ", OPERATOR)
-    transactions.write(suppressions.lift, home.account_id, number_of(home, reason), "they called", OPERATOR)
+        transactions.write(suppressions.lift, home.account_id, get_suppression_id(home, reason), " ", OPERATOR)
+    transactions.write(suppressions.lift, home.account_id, get_suppression_id(home, reason), "they called", OPERATOR)
     home.upsert(email=ADDRESS)
-    out = reason in ("complaint", "erased")
-    assert state(home.channel(ADDRESS)) == (STATES["recipient"] if out else IN)
+    stays_out = reason in ("complaint", "erased")
+    assert state(home.channel(ADDRESS)) == (STATES["recipient"] if stays_out else IN)
     home.upsert(email=ADDRESS, opt_in=True)
     assert state(home.channel(ADDRESS)) == IN
-    assert ("lifted", "operator", "ui", "user:1") in home.acts(ADDRESS)
+    assert ("lifted", "operator", "ui", "user:1") in home.consent_rows(ADDRESS)
 
 
-def test_an_erased_address_that_came_back_is_found_by_its_hash(home: Home) -> None:
-    """An erased record has no address; lifting it still reaches the channel that has come back."""
-    add(home, ADDRESS, "erased")
+def test_lifting_an_erasure_finds_the_address_by_hash(home: Home) -> None:
+    """The suppression of an erased address has no address; lifting it reaches the channel created since."""
+    suppress(home, ADDRESS, "erased")
     home.upsert(email=ADDRESS)
     home.upsert(email="other@example.org")
-    add(home, "other@example.org", "manual")
+    suppress(home, "other@example.org", "manual")
     assert home.channel(ADDRESS).suppression == "erased"
-    lifted = transactions.write(suppressions.lift, home.account_id, number_of(home, "erased"), "asked", OPERATOR)
+    lifted = transactions.write(
+        suppressions.lift, home.account_id, get_suppression_id(home, "erased"), "asked", OPERATOR
+    )
     assert lifted.address is None
     assert (home.channel(ADDRESS).suppression, home.channel("other@example.org").suppression) == (None, "manual")
 
 
-def test_a_stop_comes_and_goes_with_its_opt_out(home: Home) -> None:
-    """A STOP suppresses and opts out; no operator lifts it alone; a START or an explicit opt-in lifts both."""
+def test_a_stop_is_lifted_with_its_opt_out(home: Home) -> None:
+    """No operator can lift a STOP alone; an opt-in of the recipient or an explicit one lifts both."""
     home.upsert(phone=PHONE)
-    for lifting in (
+    for lift in (
         lambda: transactions.write(lambda: consent.opt_in_by_recipient(home.channel(PHONE), BY_PERSON)),
         lambda: home.upsert(phone=PHONE, opt_in=True),
     ):
-        add(home, PHONE, "stop_keyword")
+        suppress(home, PHONE, "stop_keyword")
         assert state(home.channel(PHONE)) == State(False, "recipient", "stop_keyword")
         with pytest.raises(Invalid):
-            transactions.write(suppressions.lift, home.account_id, number_of(home, "stop_keyword"), "please", OPERATOR)
+            transactions.write(
+                suppressions.lift, home.account_id, get_suppression_id(home, "stop_keyword"), "please", OPERATOR
+            )
         assert home.upsert(phone=PHONE).kept_opt_out == [PHONE]
-        lifting()
+        lift()
         assert state(home.channel(PHONE)) == IN
         assert rows("SELECT * FROM suppression") == []
 
 
-def test_the_gravest_of_several_is_shown(home: Home) -> None:
-    """Whatever the order in which they come and go, the channel names the gravest in force."""
+def test_the_most_serious_suppression_is_shown(home: Home) -> None:
+    """Of several suppressions the channel shows the most serious one, in whatever order they are added and lifted."""
     home.contact(ADDRESS)
     for reason in ("soft_bounce", "hard_bounce", "manual"):
-        add(home, ADDRESS, reason)
-    shown = [home.channel(ADDRESS).suppression]
+        suppress(home, ADDRESS, reason)
+    shown_reasons = [home.channel(ADDRESS).suppression]
     for reason in ("hard_bounce", "manual", "soft_bounce"):
-        transactions.write(suppressions.lift, home.account_id, number_of(home, reason), "x", OPERATOR)
-        shown.append(home.channel(ADDRESS).suppression)
-    assert shown == ["hard_bounce", "manual", "soft_bounce", None]
+        transactions.write(suppressions.lift, home.account_id, get_suppression_id(home, reason), "x", OPERATOR)
+        shown_reasons.append(home.channel(ADDRESS).suppression)
+    assert shown_reasons == ["hard_bounce", "manual", "soft_bounce", None]
 
 
-def test_time_lifts_only_what_may_expire(home: Home) -> None:
-    """A manual suppression with an end is over at its end, for reading at once and for the row at the next pulse."""
+def test_expired_suppressions_are_lifted(home: Home) -> None:
+    """A manual suppression is no longer listed after its end, and is then deleted; one without an end stays."""
     from appliance.core import clock
 
     home.contact(ADDRESS)
-    add(home, ADDRESS, "manual", clock.now_ms() + 60_000)
+    suppress(home, ADDRESS, "manual", clock.now_ms() + 60_000)
     assert not suppressions.has_expired() and home.channel(ADDRESS).suppression == "manual"
     home.advance(61)
     assert (
@@ -143,9 +147,9 @@ def test_time_lifts_only_what_may_expire(home: Home) -> None:
     )
     assert transactions.write(suppressions.expire) == 1 and not suppressions.has_expired()
     assert home.channel(ADDRESS).suppression is None
-    assert home.acts(ADDRESS)[-1] == ("lifted", "service", "expiry", "service")
-    add(home, ADDRESS, "manual", clock.now_ms() + 60_000)
+    assert home.consent_rows(ADDRESS)[-1] == ("lifted", "service", "expiry", "service")
+    suppress(home, ADDRESS, "manual", clock.now_ms() + 60_000)
     home.advance(61)
-    again = add(home, ADDRESS, "manual")
+    suppression_id = suppress(home, ADDRESS, "manual")
     assert Channel.get(Channel.key == ADDRESS).suppression == "manual"
-    assert suppressions.get(home.account_id, again).expires_at is None and not suppressions.has_expired()
+    assert suppressions.get(home.account_id, suppression_id).expires_at is None and not suppressions.has_expired()

@@ -1,4 +1,4 @@
-"""What sweeps find may be in use, or be gone between the reading of its name and the look at it."""
+"""Cleanup of files: tolerates files that are in use or disappear meanwhile."""
 
 import fcntl
 import os
@@ -15,75 +15,83 @@ from tests.domain.home import Home
 FILES = 300
 
 
-def meanwhile(looks: Callable[[], object], moves: Callable[[], None]) -> None:
-    """Look again and again for as long as things move; what looking raises is raised here."""
-    done, faults = threading.Event(), []
+def run_during(repeat: Callable[[], object], action: Callable[[], None]) -> None:
+    """Call `looks` repeatedly while `moves` runs, and fail if it raises OSError."""
+    done, errors = threading.Event(), []
 
-    def look() -> None:
+    def run_repeatedly() -> None:
         while not done.is_set():
             try:
-                looks()
-            except OSError as fault:
-                faults.append(fault)
+                repeat()
+            except OSError as error:
+                errors.append(error)
                 return
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    thread = threading.Thread(target=run_repeatedly)
+    thread.start()
     try:
-        moves()
+        action()
     finally:
         done.set()
-        looking.join()
-    assert not faults, faults
+        thread.join()
+    assert not errors, errors
 
 
-def come_and_go(directory: Path, name: Callable[[int], str]) -> None:
-    """Let files be there for a moment, many at once, a few times over."""
+def create_and_delete_files(directory: Path, name: Callable[[int], str]) -> None:
+    """Create and delete many files, five times."""
     for _ in range(5):
-        made = [directory / name(number) for number in range(FILES)]
-        for path in made:
+        paths = [directory / name(number) for number in range(FILES)]
+        for path in paths:
             path.touch(mode=0o600)
-        for path in made:
+        for path in paths:
             path.unlink()
 
 
-def test_a_file_that_becomes_an_import_is_no_fault(home: Home) -> None:
-    """Requests take what they brought away while the sweep of imports looks for what nobody needs."""
+def test_cleanup_tolerates_files_that_disappear(home: Home) -> None:
+    """The cleanup of imports raises no error while files are created and deleted."""
     directory = store.import_directory()
-    meanwhile(job.delete_expired_files, lambda: come_and_go(directory, lambda number: f"incoming-{number}"))
-
-
-def test_what_nobody_needs_any_more_goes(home: Home) -> None:
-    """A file of which no import came goes after an hour, not before."""
-    old, young = store.import_directory() / "incoming-old", store.import_directory() / "incoming-young"
-    for path in (old, young):
-        path.touch()
-    os.utime(old, (0, 0))
-    job.delete_expired_files()
-    assert (old.exists(), young.exists()) == (False, True)
-
-
-def test_backups_that_are_deleted_meanwhile_are_not_listed(home: Home) -> None:
-    """Somebody deletes backups while a page lists them; the doctor looks where files come and go."""
-    directory = home.directory / create.BACKUP_DIRECTORY
-    directory.mkdir()
-    meanwhile(
-        lambda: create.list_backups(home.directory), lambda: come_and_go(directory, lambda number: f"{number}.tar.gz")
+    run_during(
+        job.delete_expired_files, lambda: create_and_delete_files(directory, lambda number: f"incoming-{number}")
     )
-    meanwhile(lambda: list(installation.check_data_directory(home.directory)), lambda: come_and_go(home.directory, str))
 
 
-def test_an_unfinished_file_that_a_kill_left_is_removed_by_the_next(home: Home) -> None:
-    """What somebody still writes in the same directory stays, and so does whatever is called otherwise."""
+def test_unused_import_files_are_deleted(home: Home) -> None:
+    """A file without an import is deleted after an hour."""
+    old_file, new_file = store.import_directory() / "incoming-old", store.import_directory() / "incoming-young"
+    for path in (old_file, new_file):
+        path.touch()
+    os.utime(old_file, (0, 0))
+    job.delete_expired_files()
+    assert (old_file.exists(), new_file.exists()) == (False, True)
+
+
+def test_listings_tolerate_files_that_disappear(home: Home) -> None:
+    """Listing backups and checking the data directory raise no error while files are created and deleted."""
     directory = home.directory / create.BACKUP_DIRECTORY
     directory.mkdir()
-    dead, alive, other = (directory / name for name in (".campanero-1-a.part", ".campanero-2-b.part", ".film.part"))
-    for path in (dead, alive, other):
+    run_during(
+        lambda: create.list_backups(home.directory),
+        lambda: create_and_delete_files(directory, lambda number: f"{number}.tar.gz"),
+    )
+    run_during(
+        lambda: list(installation.check_data_directory(home.directory)),
+        lambda: create_and_delete_files(home.directory, str),
+    )
+
+
+def test_abandoned_partial_files_are_deleted(home: Home) -> None:
+    """Creating a file deletes partial files of dead processes, but not locked ones or other files."""
+    directory = home.directory / create.BACKUP_DIRECTORY
+    directory.mkdir()
+    abandoned, locked, other = (
+        directory / name for name in (".campanero-1-a.part", ".campanero-2-b.part", ".film.part")
+    )
+    for path in (abandoned, locked, other):
         path.touch()
-    with alive.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with locked.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         with data_dir.create_file(directory / "one") as file:
             file.write(b"whole")
-            assert sorted(directory.iterdir()) == sorted([alive, other])
-    assert sorted(directory.iterdir()) == sorted([alive, other, directory / "one"])
+            assert sorted(directory.iterdir()) == sorted([locked, other])
+    assert sorted(directory.iterdir()) == sorted([locked, other, directory / "one"])
     assert (directory / "one").read_bytes() == b"whole"

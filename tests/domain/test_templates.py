@@ -1,4 +1,4 @@
-"""Templates: which old revisions stay, what a change asks of a campaign again, and what is kept of a field."""
+"""Templates: revisions that are kept, approval after changes, and how fields are stored."""
 
 from typing import Any
 
@@ -17,116 +17,127 @@ from appliance.storage.models import Campaign, Template
 from tests.domain.home import Home
 
 
-def save(home: Home, template_id: int, **body: Any) -> Template:
+def update(home: Home, template_id: int, **body: Any) -> Template:
     """Change a template."""
     return transactions.write(store.update, home.account_id, template_id, fields.read(TemplateWrite, body))
 
 
-def kept(template_id: int) -> list[int]:
-    """Return the numbers of the revisions that are kept."""
+def list_revision_numbers(template_id: int) -> list[int]:
+    """Return the numbers of the stored revisions."""
     return [row[0] for row in rows("SELECT number FROM template_revision WHERE template_id = ?", (template_id,))]
 
 
-def fill_up(home: Home, template_id: int, times: int = revisions.MAX_KEPT_EDITS + 30) -> None:
-    """Save until all that was there before is old."""
+def add_edits(home: Home, template_id: int, times: int = revisions.MAX_KEPT_EDITS + 30) -> None:
+    """Save so many edits that all earlier ones are old, then prune."""
     for number in range(times):
-        save(home, template_id, subject=f"late {number}")
+        update(home, template_id, subject=f"late {number}")
     transactions.write(revisions.prune, template_id)
 
 
-def test_what_was_sent_or_is_brought_back_stays(home: Home) -> None:
-    """What a kept edit brought back stays as long as that one does; what a campaign sent stays, named or not."""
-    one = transactions.write(
+def test_sent_and_restored_revisions_are_kept(home: Home) -> None:
+    """A revision is kept as long as a kept one restored it, or if a campaign sent it."""
+    template_id = transactions.write(
         store.create, home.account_id, fields.read(TemplateWrite, {"name": "T", "subject": "0"})
     ).id
     for number in range(8):
-        save(home, one, subject=f"early {number}")
-    transactions.write(store.restore, home.account_id, one, 3)
-    transactions.write(revisions.name_revision, home.account_id, one, 10, "Back again")
-    transactions.write(store.restore, home.account_id, one, 4)
-    fill_up(home, one)
-    assert {1, 3, 10} <= set(kept(one)) and not {2, 4, 5, 6, 7, 8, 9, 11} & set(kept(one))
+        update(home, template_id, subject=f"early {number}")
+    transactions.write(store.restore, home.account_id, template_id, 3)
+    transactions.write(revisions.name_revision, home.account_id, template_id, 10, "Back again")
+    transactions.write(store.restore, home.account_id, template_id, 4)
+    add_edits(home, template_id)
+    assert {1, 3, 10} <= set(list_revision_numbers(template_id)) and not {2, 4, 5, 6, 7, 8, 9, 11} & set(
+        list_revision_numbers(template_id)
+    )
 
     campaign = home.campaign(home.list_of().id)
-    mine = int(campaign.template_id)
+    campaign_template_id = int(campaign.template_id)
     for number in range(8):
-        save(home, mine, subject=f"early {number}")
-    sent = rows("SELECT id FROM template_revision WHERE template_id = ? AND number = 4", (mine,))[0][0]
-    transactions.write(run, "UPDATE campaign SET content_id = ? WHERE id = ?", (sent, campaign.id))
-    fill_up(home, mine)
-    assert kept(mine)[:2] == [1, 4]
+        update(home, campaign_template_id, subject=f"early {number}")
+    sent_revision_id = rows(
+        "SELECT id FROM template_revision WHERE template_id = ? AND number = 4", (campaign_template_id,)
+    )[0][0]
+    transactions.write(run, "UPDATE campaign SET content_id = ? WHERE id = ?", (sent_revision_id, campaign.id))
+    add_edits(home, campaign_template_id)
+    assert list_revision_numbers(campaign_template_id)[:2] == [1, 4]
 
 
-def test_old_steps_go_and_what_they_brought_back_is_there(home: Home) -> None:
-    """Going back and forth without an end leaves the edits, and no more steps than edits are kept."""
-    one = transactions.write(
+def test_old_undo_and_redo_steps_are_pruned(home: Home) -> None:
+    """Of many undo and redo steps the last `MAX_KEPT_EDITS` are kept, and undo and redo still work."""
+    template_id = transactions.write(
         store.create, home.account_id, fields.read(TemplateWrite, {"name": "T", "subject": "0"})
     ).id
-    save(home, one, subject="1")
+    update(home, template_id, subject="1")
     for _ in range(120):
-        transactions.write(store.undo, home.account_id, one)
-        transactions.write(store.redo, home.account_id, one)
-    transactions.write(revisions.prune, one)
-    found = revisions.fetch_page(home.account_id, one, PageQuery(limit=100))
+        transactions.write(store.undo, home.account_id, template_id)
+        transactions.write(store.redo, home.account_id, template_id)
+    transactions.write(revisions.prune, template_id)
+    page = revisions.fetch_page(home.account_id, template_id, PageQuery(limit=100))
 
-    assert kept(one)[:2] == [1, 2] and found.total == revisions.MAX_KEPT_EDITS + 2
-    assert transactions.write(store.undo, home.account_id, one).subject == "0"
-    assert transactions.write(store.redo, home.account_id, one).subject == "1"
+    assert list_revision_numbers(template_id)[:2] == [1, 2] and page.total == revisions.MAX_KEPT_EDITS + 2
+    assert transactions.write(store.undo, home.account_id, template_id).subject == "0"
+    assert transactions.write(store.redo, home.account_id, template_id).subject == "1"
 
 
-@pytest.mark.parametrize("required", [True, False])
-def test_a_changed_campaign_asks_for_approval_again(home: Home, required: bool) -> None:
-    """Where an account wants approval an armed campaign goes back to draft; otherwise it stays armed."""
+@pytest.mark.parametrize("is_required", [True, False])
+def test_a_changed_campaign_needs_approval_again(home: Home, is_required: bool) -> None:
+    """If the account requires approval a scheduled campaign returns to draft; otherwise it stays scheduled."""
     body = {"name": "Later", "scheduled_at": "2099-01-01T09:00:00Z",
             "trigger_attributes": {"contact_list_id": home.list_of(home.contact("ann@example.org").id).id},
             "template_attributes": {"subject": "Hello", "body": "<p>Hi</p>"}}  # fmt: skip
-    armed = home.send(transactions.write(campaigns.create, home.account_id, fields.read(CampaignCreate, body)))
-    assert (armed.phase, armed.approval_state) == ("scheduled", "approved")
-    transactions.write(run, "UPDATE account SET approval_required = ?", (required,))
-    save(home, armed.template_id, subject="Hello")
-    assert Campaign.get_by_id(armed.id).approval_state == "approved"
-    save(home, armed.template_id, subject="Something else")
-    found = Campaign.get_by_id(armed.id)
+    scheduled = home.send(transactions.write(campaigns.create, home.account_id, fields.read(CampaignCreate, body)))
+    assert (scheduled.phase, scheduled.approval_state) == ("scheduled", "approved")
+    transactions.write(run, "UPDATE account SET approval_required = ?", (is_required,))
+    update(home, scheduled.template_id, subject="Hello")
+    assert Campaign.get_by_id(scheduled.id).approval_state == "approved"
+    update(home, scheduled.template_id, subject="Something else")
+    changed = Campaign.get_by_id(scheduled.id)
 
-    assert found.approval_state == "pending_review"
-    assert (found.status, found.phase) == (("draft", "draft") if required else (armed.status, "scheduled"))
+    assert changed.approval_state == "pending_review"
+    assert (changed.status, changed.phase) == (("draft", "draft") if is_required else (scheduled.status, "scheduled"))
 
 
-def test_what_is_kept_of_a_field(home: Home) -> None:
-    """Lines without spaces around them and nothing for an empty one; a body as it came; a section's own id stays."""
-    made = transactions.write(store.create, home.account_id, fields.read(TemplateWrite, {
+def test_normalization_of_fields(home: Home) -> None:
+    """Single-line fields are stripped and None if empty, a body is unchanged, and section ids are unique."""
+    template = transactions.write(store.create, home.account_id, fields.read(TemplateWrite, {
         "name": "  Monthly ", "subject": " Hi ", "preheader": "  ", "body": "  <p>x</p>\n",
     }))  # fmt: skip
-    assert (made.name, made.subject, made.preheader, made.body) == ("Monthly", "Hi", None, "  <p>x</p>\n")
+    assert (template.name, template.subject, template.preheader, template.body) == (
+        "Monthly",
+        "Hi",
+        None,
+        "  <p>x</p>\n",
+    )
     text = {"type": "text", "props": {"content": "x"}}
-    first = validation.set_ids({"sections": [text]})["sections"][0]["id"]
-    again = validation.set_ids({"sections": [{"type": "spacer", "id": first, "props": {}}, text, text]})["sections"]
-    assert again[0]["id"] == first and len({one["id"] for one in again}) == 3
+    first_id = validation.set_ids({"sections": [text]})["sections"][0]["id"]
+    sections = validation.set_ids({"sections": [{"type": "spacer", "id": first_id, "props": {}}, text, text]})[
+        "sections"
+    ]
+    assert sections[0]["id"] == first_id and len({section["id"] for section in sections}) == 3
 
 
-def test_a_copy_of_a_long_name_can_be_saved_again(home: Home) -> None:
-    """It says that it is a copy, within the length of a name; one without a name is called by its subject."""
-    long = transactions.write(store.create, home.account_id, fields.read(TemplateWrite, {"name": "n" * 255}))
-    copy = transactions.write(store.duplicate, home.account_id, long.id)
+def test_the_name_of_a_copy_has_a_valid_length(home: Home) -> None:
+    """A copy's name ends in `(copy)` within the limit; without a name the subject is used."""
+    template = transactions.write(store.create, home.account_id, fields.read(TemplateWrite, {"name": "n" * 255}))
+    copy = transactions.write(store.duplicate, home.account_id, template.id)
     assert copy.name.endswith(" (copy)") and len(copy.name) <= 255
-    assert save(home, copy.id, name=copy.name).name == copy.name
+    assert update(home, copy.id, name=copy.name).name == copy.name
     campaign = home.campaign(home.list_of().id)
     assert transactions.write(store.duplicate, home.account_id, campaign.template_id).name == "Hello (copy)"
 
 
-def test_starters_lead_to_the_brands_own_place() -> None:
-    """Every button of the six leads to the first web address of the brand, or where there is none to an example."""
+def test_starters_link_to_the_brand() -> None:
+    """The buttons of all starters link to the brand's first web URL, or else to an example."""
 
-    def leads(look: Look) -> set[str]:
-        return {href for one in starters.build_starters(look) for href in _hrefs(one.design)}
+    def collect_links(look: Look) -> set[str]:
+        return {href for starter in starters.build_starters(look) for href in _find_hrefs(starter.design)}
 
-    assert leads(Look(links=(("", "mailto:a@acme.example"), ("Shop", "https://acme.example/shop"),
+    assert collect_links(Look(links=(("", "mailto:a@acme.example"), ("Shop", "https://acme.example/shop"),
                              ("Old", "https://old.example")))) == {"https://acme.example/shop"}  # fmt: skip
-    assert leads(Look()) == {"https://example.com"}
+    assert collect_links(Look()) == {"https://example.com"}
 
 
-def _hrefs(value: Any) -> list[str]:
+def _find_hrefs(value: Any) -> list[str]:
     if isinstance(value, dict):
-        own = [value[name] for name in ("href", "cta_url") if isinstance(value.get(name), str)]
-        return own + [one for name, inner in value.items() if name != "links" for one in _hrefs(inner)]
-    return [one for inner in value for one in _hrefs(inner)] if isinstance(value, list) else []
+        urls = [value[name] for name in ("href", "cta_url") if isinstance(value.get(name), str)]
+        return urls + [url for name, inner in value.items() if name != "links" for url in _find_hrefs(inner)]
+    return [url for inner in value for url in _find_hrefs(inner)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Whether a campaign counts opens and clicks: said before it is sent, and what was sent keeps to it."""
+"""The tracking setting of campaigns: chosen before the send, and unchanged afterwards."""
 
 import re
 
@@ -20,8 +20,8 @@ from tests.domain.home import Home
 BODY = '<p><a href="https://example.org/a">A</a></p>'
 
 
-def leaves(message_id: int) -> str:
-    """Return what a message says as it leaves, links and pictures in one line."""
+def render_content(message_id: int) -> str:
+    """Return the content of a message without quoted-printable encoding."""
     (claim,) = (Claim._make(row)._replace(first_attempt_at=1) for row in rows(
         f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,)))  # fmt: skip
     return (
@@ -30,16 +30,16 @@ def leaves(message_id: int) -> str:
 
 
 def is_tracked(message_id: int) -> bool:
-    """Return whether a message counts what becomes of it; it does wholly or not at all."""
-    said = leaves(message_id)
-    has_link, has_picture = re.search(r'href="http://[^/]+/c/', said) is not None, "/o/" in said
-    assert has_link == has_picture == ('href="https://example.org/a"' not in said)
+    """Return whether a message has a tracked link and a pixel; it must have both or neither."""
+    content = render_content(message_id)
+    has_link, has_pixel = re.search(r'href="http://[^/]+/c/', content) is not None, "/o/" in content
+    assert has_link == has_pixel == ('href="https://example.org/a"' not in content)
     return has_link
 
 
 @pytest.mark.parametrize("tracking", [True, False])
-def test_a_campaign_says_whether_it_counts(tracking: bool, home: Home) -> None:
-    """Without, its links are as they were written and there is no picture."""
+def test_tracking_of_a_campaign_can_be_disabled(tracking: bool, home: Home) -> None:
+    """Without tracking the links are unchanged and there is no pixel; after the send the setting is locked."""
     campaign = home.campaign(home.list_of(home.contact("ann@example.org").id).id, body=BODY)
     assert campaign.tracking
     transactions.write(
@@ -51,10 +51,10 @@ def test_a_campaign_says_whether_it_counts(tracking: bool, home: Home) -> None:
     )
     home.send(campaign)
     assert is_tracked(1) == tracking
-    # What was sent stays what it was: a repeat is the same bytes
+    # The setting of the send counts: a message that is sent again must have the same bytes
     transactions.write(run, "UPDATE campaign SET tracking = ?", (not tracking,))
     assert is_tracked(1) == tracking
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error_info:
         transactions.write(
             send.update,
             home.account_id,
@@ -62,28 +62,28 @@ def test_a_campaign_says_whether_it_counts(tracking: bool, home: Home) -> None:
             validation.read(CampaignPatch, {"tracking": tracking}),
             Actor("k"),
         )
-    assert refused.value.reason == "campaign_locked"
+    assert error_info.value.reason == "campaign_locked"
 
 
-def test_a_campaign_is_made_without(home: Home) -> None:
-    """The choice may be made at once."""
-    made = transactions.write(
+def test_a_campaign_can_be_created_without_tracking(home: Home) -> None:
+    """`tracking` is stored when the campaign is created."""
+    campaign = transactions.write(
         store.create, home.account_id, validation.read(CampaignCreate, {"name": "Quiet", "tracking": False})
     )
-    assert made.tracking is False
+    assert campaign.tracking is False
 
 
-def test_only_marketing_is_counted(home: Home) -> None:
-    """A single message is, where it is marketing; a receipt never is, whoever gets it."""
+def test_only_marketing_messages_are_tracked(home: Home) -> None:
+    """A single marketing message is tracked, a transactional one is not."""
     home.contact("ann@example.org")
-    said = {"to": "ann@example.org", "subject": "S", "body": BODY}
-    asked = [validation.read(MessageWrite, {**said, "transactional": one}) for one in (True, False)]
-    receipt, offer = (transactions.write(transactional.queue_message, home.account_id, one) for one in asked)
+    fields = {"to": "ann@example.org", "subject": "S", "body": BODY}
+    requests = [validation.read(MessageWrite, {**fields, "transactional": value}) for value in (True, False)]
+    receipt, offer = (transactions.write(transactional.queue_message, home.account_id, request) for request in requests)
     assert not is_tracked(receipt.id) and is_tracked(offer.id)
 
 
-def test_who_chose_none_is_counted_nowhere(home: Home) -> None:
-    """In a campaign that counts, their mail does not."""
-    ids = [home.contact(f"{name}@example.org", tracking=name).id for name in ("full", "aggregate", "none")]
-    home.send(home.campaign(home.list_of(*ids).id, body=BODY))
+def test_contacts_without_tracking_are_not_tracked(home: Home) -> None:
+    """In a tracked campaign the message of a contact with tracking `none` is not tracked."""
+    contact_ids = [home.contact(f"{name}@example.org", tracking=name).id for name in ("full", "aggregate", "none")]
+    home.send(home.campaign(home.list_of(*contact_ids).id, body=BODY))
     assert [is_tracked(number) for number in (1, 2, 3)] == [True, True, False]

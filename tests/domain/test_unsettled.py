@@ -1,4 +1,4 @@
-"""The outbox read: each state counts and lists exactly the rows that are in it, of this account alone."""
+"""The outbox: each state counts and lists exactly the account's messages in it."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,13 +9,13 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Message
 from tests.domain.home import Home
-from tests.domain.test_outcomes import finish, take
+from tests.domain.test_outcomes import claim_next, finish
 
 KINDS = ("uncertain", "permanent", "temporary", "accepted")
 
 
-def plain(account_id: int, state: str) -> list[int]:
-    """Return the messages in a state as the rows themselves say, without any index in mind."""
+def query_state(account_id: int, state: str) -> list[int]:
+    """Return the ids of the messages in a state, sorted, by a plain query."""
     where = {
         "waiting": "status IN ('queued', 'held')", "retrying": "status IN ('queued', 'held') AND attempts > 0",
     }.get(state, f"status = '{state}'")  # fmt: skip
@@ -24,63 +24,68 @@ def plain(account_id: int, state: str) -> list[int]:
 
 @pytest.fixture
 def ledger(home: Home) -> Home:
-    """Two campaigns on their way; in doubt is held for a person."""
+    """Two campaigns being sent, with messages in doubt held."""
     home.configure(email__in_doubt="hold", email__retry_after=[60, 60])
     for name in "ab":
-        people = [home.contact(f"{name}{number}@example.org").id for number in range(6)]
-        home.send(home.campaign(home.list_of(*people, name=name).id))
+        contact_ids = [home.contact(f"{name}{number}@example.org").id for number in range(6)]
+        home.send(home.campaign(home.list_of(*contact_ids, name=name).id))
     return home
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kinds=st.lists(st.sampled_from(KINDS), max_size=2), size=st.integers(1, 4))
-def test_every_state_is_found_whole(ledger: Home, kinds: list[str], size: int) -> None:
-    """However messages end, counts and pages say the same as the rows; pages do not overlap."""
+def test_counts_and_pages_match_the_rows(ledger: Home, kinds: list[str], size: int) -> None:
+    """Counts and pages of each state match the rows, pages do not overlap, and other accounts see nothing."""
     for kind in kinds:
-        claim = take()
+        claim = claim_next()
         if claim is not None:
             finish(claim, kind)
     counts = delivery_status.count_outbox(ledger.account_id)
     for state in delivery_status.OUTBOX_STATES:
-        expected = plain(ledger.account_id, state)
-        seen: list[int] = []
+        expected = query_state(ledger.account_id, state)
+        listed: list[int] = []
         for page in range(1, len(expected) // size + 2):
-            seen += [
+            listed += [
                 row.id for row in delivery_status.list_outbox(ledger.account_id, state, page, size, counts[state]).rows
             ]
         assert counts[state] == len(expected), state
-        assert sorted(seen) == expected and len(set(seen)) == len(seen), state
+        assert sorted(listed) == expected and len(set(listed)) == len(listed), state
         assert delivery_status.list_outbox(ledger.account_id + 1, state, 1, 10, 0).rows == [], state
 
 
-def test_some_are_sent_again_whatever_they_belong_to(ledger: Home) -> None:
-    """Those refused or in doubt go again, each once; what ended well, is another's or does not exist is left."""
-    ended = [finish(take(), kind).id for kind in ("permanent", "uncertain", "accepted")]
-    ended.append(Message.get(Message.status == "queued").id)
-    transactions.write(run, "UPDATE message SET status = 'failed' WHERE id = ?", (ended[-1],))
-    again = transactions.write(retries.retry_by_ids, ledger.account_id, [*ended, 4242], "user:1")
-    nobodys = transactions.write(retries.retry_by_ids, ledger.account_id + 1, ended, "user:1")
-    twice = transactions.write(retries.retry_by_ids, ledger.account_id, ended, "user:1")
+def test_retry_by_ids(ledger: Home) -> None:
+    """Failed and uncertain messages are retried once; sent, unknown and other accounts' messages are left out."""
+    message_ids = [finish(claim_next(), kind).id for kind in ("permanent", "uncertain", "accepted")]
+    message_ids.append(Message.get(Message.status == "queued").id)
+    transactions.write(run, "UPDATE message SET status = 'failed' WHERE id = ?", (message_ids[-1],))
+    retried = transactions.write(retries.retry_by_ids, ledger.account_id, [*message_ids, 4242], "user:1")
+    other_account = transactions.write(retries.retry_by_ids, ledger.account_id + 1, message_ids, "user:1")
+    repeated = transactions.write(retries.retry_by_ids, ledger.account_id, message_ids, "user:1")
 
-    assert (again, nobodys, twice) == (2, 0, 0)
-    assert [Message.get_by_id(one).status for one in ended] == ["failed", "queued", "sent", "queued"]
+    assert (retried, other_account, repeated) == (2, 0, 0)
+    assert [Message.get_by_id(message_id).status for message_id in message_ids] == [
+        "failed",
+        "queued",
+        "sent",
+        "queued",
+    ]
 
 
-def test_a_glance_says_what_the_queue_does(ledger: Home) -> None:
-    """It is busy while something may go, idle once all is done, and stopped when a person says so."""
-    before = delivery_status.read_summary(ledger.account_id)
-    while (claim := take()) is not None:
+def test_the_summary_of_the_queue(ledger: Home) -> None:
+    """The state is `busy` with messages due, `idle` when all are sent, and `stopped` by the account's switch."""
+    before_sending = delivery_status.read_summary(ledger.account_id)
+    while (claim := claim_next()) is not None:
         finish(claim, "accepted")
-    done = delivery_status.read_summary(ledger.account_id)
+    after_sending = delivery_status.read_summary(ledger.account_id)
     transactions.write(run, "UPDATE account SET sending_stopped = 1")
 
-    assert (before.state, before.waiting, before.due) == ("busy", 12, 12)
-    assert (done.state, done.waiting) == ("idle", 0)
+    assert (before_sending.state, before_sending.waiting, before_sending.due) == ("busy", 12, 12)
+    assert (after_sending.state, after_sending.waiting) == ("idle", 0)
     assert delivery_status.read_summary(ledger.account_id).state == "stopped"
 
 
-def test_the_source_is_what_would_leave(ledger: Home) -> None:
-    """It is the whole mail with its headers; of an erased recipient there is none, and the reason is said."""
+def test_get_source(ledger: Home) -> None:
+    """The source is the complete message with headers; for an erased recipient NotReproducible is raised."""
     row = Message.select().order_by(Message.id).first()
     source = prepare.get_source(ledger.account_id, row.id)
 

@@ -1,4 +1,4 @@
-"""What stops a campaign by itself, at its very edges (docs/decisions.md#6)."""
+"""Auto-pause of campaigns, at its exact limits (docs/decisions.md#6)."""
 
 from appliance.accounts.audit import Actor
 from appliance.campaigns import send, states, store
@@ -9,34 +9,34 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign
 from tests.domain.home import Home
-from tests.domain.test_outcomes import finish, take
+from tests.domain.test_outcomes import claim_next, finish
 
 
-def sent(home: Home, people: int, accepted: int) -> Campaign:
-    """Send a campaign some messages of which were accepted already."""
-    members = [home.contact(f"p{number}@example.org").id for number in range(people)]
+def send_campaign(home: Home, contact_count: int, accepted_count: int) -> Campaign:
+    """Send a campaign, some messages of which are accepted already."""
+    members = [home.contact(f"p{number}@example.org").id for number in range(contact_count)]
     campaign = home.send(home.campaign(home.list_of(*members).id))
-    for _ in range(accepted):
-        finish(take(), "accepted")
+    for _ in range(accepted_count):
+        finish(claim_next(), "accepted")
     return campaign
 
 
-def test_complaints_stop_a_campaign(home: Home) -> None:
-    """Over three in a thousand, from a hundred messages on; counted anew once a person lets it go on."""
-    campaign = sent(home, 120, 99)
+def test_complaints_pause_a_campaign(home: Home) -> None:
+    """More than three complaints in a thousand pause it, from 100 messages on; a resume starts the count again."""
+    campaign = send_campaign(home, 120, 99)
     transactions.write(ledger.increment_campaign, campaign.id, "complained")
     assert states.list_auto_pause_candidates() == []
-    finish(take(), "accepted")
+    finish(claim_next(), "accepted")
     assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
     assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "complaint_rate"
-    stopped = store.get(home.account_id, campaign.id)
+    paused = store.get(home.account_id, campaign.id)
     transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
     for _ in range(20):
-        finish(take(), "accepted")
+        finish(claim_next(), "accepted")
 
-    assert (stopped.status, stopped.pause_reason, stopped.stats["pending"]) == ("paused", "complaint_rate", 20)
+    assert (paused.status, paused.pause_reason, paused.stats["pending"]) == ("paused", "complaint_rate", 20)
     assert states.list_auto_pause_candidates() == []
-    # A thousand later three more are as many as may be, the fourth is one too many
+    # After a thousand more, three complaints are allowed and the fourth is too many
     transactions.write(run, "UPDATE campaign SET sent_count = sent_count + 980 WHERE id = ?", (campaign.id,))
     for _ in range(3):
         transactions.write(ledger.increment_campaign, campaign.id, "complained")
@@ -45,9 +45,9 @@ def test_complaints_stop_a_campaign(home: Home) -> None:
     assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
 
 
-def test_bounces_after_acceptance_count_too(home: Home) -> None:
-    """What comes back later is as much a bounce as what was refused at once."""
-    campaign = sent(home, 110, 100)
+def test_late_bounces_pause_a_campaign(home: Home) -> None:
+    """Bounces after acceptance count as much as rejections."""
+    campaign = send_campaign(home, 110, 100)
     for _ in range(5):
         transactions.write(ledger.increment_campaign, campaign.id, "bounced")
     assert states.list_auto_pause_candidates() == []
@@ -56,19 +56,20 @@ def test_bounces_after_acceptance_count_too(home: Home) -> None:
     assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "bounce_rate"
 
 
-def test_reports_that_mail_is_not_known_as_ours_stop_a_campaign(home: Home) -> None:
-    """Three reports of refusals for want of DKIM pause what still goes out, with what to enter; nobody is blamed."""
-    campaign = sent(home, 6, 4)
-    for number, to in rows("SELECT id, recipient FROM message WHERE status = 'sent' ORDER BY id LIMIT 3"):
+def test_authentication_reports_pause_a_campaign(home: Home) -> None:
+    """Three reports of missing DKIM pause it, with the records to add; no address is suppressed."""
+    campaign = send_campaign(home, 6, 4)
+    for message_id, recipient in rows("SELECT id, recipient FROM message WHERE status = 'sent' ORDER BY id LIMIT 3"):
         assert states.list_auto_pause_candidates() == []
-        words = "550 5.7.30 no valid DKIM signature"
+        diagnostic = "550 5.7.30 no valid DKIM signature"
         transactions.write(
-            delivery_reports.record_report, DeliveryReport(number, "bounced", "dsn", words, 550, "5.7.30", to)
+            delivery_reports.record_report,
+            DeliveryReport(message_id, "bounced", "dsn", diagnostic, 550, "5.7.30", recipient),
         )
     assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
     assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "transport"
-    stopped = store.get(home.account_id, campaign.id)
-    assert stopped.phase == "paused" and "_domainkey" in stopped.data["pause_detail"]
+    paused = store.get(home.account_id, campaign.id)
+    assert paused.phase == "paused" and "_domainkey" in paused.data["pause_detail"]
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
     transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
-    assert states.list_auto_pause_candidates() == [], "what was is theirs to answer for"
+    assert states.list_auto_pause_candidates() == [], "reports from before the resume must not count"

@@ -1,4 +1,4 @@
-"""What networks tell of the SMS of a campaign stops it: a sender that is not registered, filters, dead numbers."""
+"""Auto-pause of SMS campaigns by delivery receipts."""
 
 import pytest
 
@@ -10,27 +10,27 @@ from appliance.storage import transactions
 from appliance.storage.database import run
 from appliance.storage.models import Campaign
 from tests.domain.home import Home
-from tests.domain.test_receipts import text
+from tests.domain.test_receipts import create_sms
 
 
-def live(home: Home, accepted: int) -> Campaign:
-    """Return a campaign under way, of which so many SMS were accepted."""
+def send_campaign(home: Home, accepted_count: int) -> Campaign:
+    """Return a campaign being sent, with this many accepted SMS."""
     campaign = home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id))
-    transactions.write(run, "UPDATE campaign SET sent_count = ? WHERE id = ?", (accepted, campaign.id))
+    transactions.write(run, "UPDATE campaign SET sent_count = ? WHERE id = ?", (accepted_count, campaign.id))
     return store.get(home.account_id, campaign.id)
 
 
-def fail(home: Home, campaign: Campaign, count: int, code: str, first: int = 0) -> None:
-    """Let that many SMS of a campaign, each to a number of its own, come back with a code."""
+def add_failures(home: Home, campaign: Campaign, count: int, code: str, first: int = 0) -> None:
+    """Add failed SMS of a campaign, each to another number, with a provider's code."""
     for number in range(first, first + count):
-        text(home, sid=f"SM{number}", campaign=campaign.id, number=f"+1555{number:07}", transactional=False)
+        create_sms(home, sid=f"SM{number}", campaign=campaign.id, number=f"+1555{number:07}", transactional=False)
         assert transactions.write(
             delivery_reports.apply_receipt, "twilio", Receipt(f"SM{number}", "undelivered", None, code)
         )
 
 
 @pytest.mark.parametrize(
-    ("code", "accepted", "few", "enough", "reason", "word"),
+    ("code", "accepted_count", "below_limit", "at_limit", "reason", "detail"),
     [
         ("30034", 1000, 2, 3, "transport", "Register the sender"),
         ("30007", 100, 9, 10, "transport", "links of your own domain"),
@@ -38,26 +38,26 @@ def fail(home: Home, campaign: Campaign, count: int, code: str, first: int = 0) 
         ("30005", 100, 5, 6, "bounce_rate", ""),
     ],
 )
-def test_what_stops_a_campaign(
-    code: str, accepted: int, few: int, enough: int, reason: str, word: str, home: Home
+def test_failures_pause_a_campaign(
+    code: str, accepted_count: int, below_limit: int, at_limit: int, reason: str, detail: str, home: Home
 ) -> None:
-    """Three unregistered, filters from ten on and over 5 %, dead numbers over 5 % of a hundred: paused, with why."""
-    campaign = live(home, accepted)
-    fail(home, campaign, few, code)
+    """Receipts of an unregistered sender, filtering or dead numbers pause it at their limit, not one earlier."""
+    campaign = send_campaign(home, accepted_count)
+    add_failures(home, campaign, below_limit, code)
     assert states.list_auto_pause_candidates() == []
-    fail(home, campaign, enough - few, code, first=few)
+    add_failures(home, campaign, at_limit - below_limit, code, first=below_limit)
     assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
     assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == reason
-    stopped = store.get(home.account_id, campaign.id)
-    assert stopped.phase == "paused" and word in str(stopped.data.get("pause_detail", ""))
+    paused = store.get(home.account_id, campaign.id)
+    assert paused.phase == "paused" and detail in str(paused.data.get("pause_detail", ""))
 
     transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
     assert states.list_auto_pause_candidates() == []
 
 
-def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
-    """That phones are off, a country is closed or nobody knows why is no reason to stop a campaign."""
-    campaign = live(home, 100)
+def test_harmless_failures_pause_nothing(home: Home) -> None:
+    """Phones that are off, closed countries and unknown reasons do not pause a campaign."""
+    campaign = send_campaign(home, 100)
     for first, code in enumerate(("30003", "21408", "30008")):
-        fail(home, campaign, 20, code, first=100 * first)
+        add_failures(home, campaign, 20, code, first=100 * first)
     assert states.list_auto_pause_candidates() == []

@@ -1,4 +1,4 @@
-"""Webhooks without a network: who gets which event, when it is tried again, when it ends, what is removed."""
+"""Webhooks without a network: which events are delivered, retries, disabling and pruning."""
 
 import json
 from collections import Counter
@@ -22,149 +22,149 @@ from appliance.webhooks.subscriptions import EncryptedSecrets, WebhookPatch, Web
 from tests.domain.home import BY_API, Home
 
 BY = Actor("key:1")
-# Decisions, section 13, in seconds
+# The retry delays of docs/decisions.md#13, in seconds
 LADDER = [30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400]
 
 
-def hook(home: Home, *events: str, account_id: int | None = None) -> Webhook:
-    """Make a webhook."""
-    asked = validation.read(WebhookWrite, {"url": "https://shop.example/hook?token=1", "events": list(events)})
-    return transactions.write(subscriptions.create, account_id or home.account_id, asked, BY)[0]
+def create_webhook(home: Home, *events: str, account_id: int | None = None) -> Webhook:
+    """Create a webhook for these events, or for all if there are none."""
+    request = validation.read(WebhookWrite, {"url": "https://shop.example/hook?token=1", "events": list(events)})
+    return transactions.write(subscriptions.create, account_id or home.account_id, request, BY)[0]
 
 
-def happen(home: Home, *names: str, account_id: int | None = None) -> None:
-    """Let events happen."""
-    all_happened = [NewEvent(account_id or home.account_id, name) for name in names]
-    transactions.write(log.record_many, all_happened)
+def record_events(home: Home, *names: str, account_id: int | None = None) -> None:
+    """Record events with these names."""
+    events = [NewEvent(account_id or home.account_id, name) for name in names]
+    transactions.write(log.record_many, events)
 
 
-def fan_out() -> int:
-    """Look at all events, and return in how many bites that was."""
-    bites = 0
+def create_all_deliveries() -> int:
+    """Create the deliveries of all events, and return the number of batches."""
+    batches = 0
     while transactions.write(queue.create_deliveries):
-        bites += 1
-    return bites
+        batches += 1
+    return batches
 
 
-def told(webhook: Webhook) -> list[str]:
-    """Return the names of events on their way to a webhook, in their order."""
-    found = rows(
+def list_delivered_events(webhook: Webhook) -> list[str]:
+    """Return the names of the events that are to be delivered to a webhook, in order."""
+    result = rows(
         "SELECT e.event FROM webhook_delivery d JOIN event e ON e.id = d.event_id WHERE d.webhook_id = ? ORDER BY d.id",
         (webhook.id,),
     )
-    return [name for (name,) in found]
+    return [name for (name,) in result]
 
 
-def job(webhook: Webhook) -> DueDelivery:
+def get_due_delivery(webhook: Webhook) -> DueDelivery:
     """Return the only delivery of a webhook as one that is due."""
-    found = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
-    return DueDelivery(found.id, webhook.id, found.event_id, found.attempts)
+    delivery = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
+    return DueDelivery(delivery.id, webhook.id, delivery.event_id, delivery.attempts)
 
 
-def came(outcome: Outcome) -> None:
-    """Let something come of an attempt."""
+def record_outcome(outcome: Outcome) -> None:
+    """Record the outcome of an attempt."""
     transactions.write(queue.record_outcomes, [outcome])
 
 
-def test_who_gets_which(home: Home) -> None:
-    """Each gets what it asked for of its own account, once, from its beginning on, quiet and test events too."""
-    happen(home, "order_paid")
-    everything, paid = hook(home), hook(home, "order_paid", "opt_in")
-    other = transactions.write(lambda: accounts.create("Else").id)
-    elsewhere = hook(home, account_id=other)
-    happen(home, "order_paid", "opt_out", "opt_in")
-    happen(home, "order_paid", account_id=other)
+def test_a_webhook_gets_only_its_events(home: Home) -> None:
+    """Each webhook gets the events it subscribed to once, of its own account, from its creation on."""
+    record_events(home, "order_paid")
+    everything, paid = create_webhook(home), create_webhook(home, "order_paid", "opt_in")
+    other_account = transactions.write(lambda: accounts.create("Else").id)
+    elsewhere = create_webhook(home, account_id=other_account)
+    record_events(home, "order_paid", "opt_out", "opt_in")
+    record_events(home, "order_paid", account_id=other_account)
     transactions.write(log.record, NewEvent(home.account_id, "opt_in", quiet=True, test=True))
-    fan_out()
-    fan_out()
+    create_all_deliveries()
+    create_all_deliveries()
     names = ["order_paid", "opt_out", "opt_in", "opt_in"]
-    assert told(everything) == names and told(elsewhere) == ["order_paid"]
-    assert told(paid) == ["order_paid", "opt_in", "opt_in"]
+    assert list_delivered_events(everything) == names and list_delivered_events(elsewhere) == ["order_paid"]
+    assert list_delivered_events(paid) == ["order_paid", "opt_in", "opt_in"]
     assert scalar("SELECT event_id FROM cursor WHERE name = 'webhooks'") == scalar("SELECT max(id) FROM event")
     transactions.write(run, "UPDATE cursor SET event_id = 0")
-    fan_out()
-    assert told(everything) == names
+    create_all_deliveries()
+    assert list_delivered_events(everything) == names
 
 
-def test_bites_are_small(home: Home) -> None:
-    """Many events are looked at in several transactions; without anybody who listens, in one."""
-    happen(home, *["order_paid"] * 2500)
-    assert fan_out() == 1
-    listening = hook(home)
-    happen(home, *["order_paid"] * 2500)
-    assert fan_out() == 3 and len(told(listening)) == 2500
+def test_deliveries_are_created_in_batches(home: Home) -> None:
+    """2,500 events take three transactions, or one if there is no webhook."""
+    record_events(home, *["order_paid"] * 2500)
+    assert create_all_deliveries() == 1
+    webhook = create_webhook(home)
+    record_events(home, *["order_paid"] * 2500)
+    assert create_all_deliveries() == 3 and len(list_delivered_events(webhook)) == 2500
 
 
-def test_off_and_on_again(home: Home) -> None:
-    """What happens while it is off is not kept for it; what waited before still waits."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
+def test_a_disabled_webhook_misses_events(home: Home) -> None:
+    """Events while it is disabled are not delivered; earlier ones still are."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
     transactions.write(
-        subscriptions.update, home.account_id, listening.id, validation.read(WebhookPatch, {"enabled": False}), BY
+        subscriptions.update, home.account_id, webhook.id, validation.read(WebhookPatch, {"enabled": False}), BY
     )
-    happen(home, "order_shipped")
+    record_events(home, "order_shipped")
     transactions.write(
-        subscriptions.update, home.account_id, listening.id, validation.read(WebhookPatch, {"enabled": True}), BY
+        subscriptions.update, home.account_id, webhook.id, validation.read(WebhookPatch, {"enabled": True}), BY
     )
-    happen(home, "checkout")
-    fan_out()
-    assert told(listening) == ["order_paid", "checkout"]
+    record_events(home, "checkout")
+    create_all_deliveries()
+    assert list_delivered_events(webhook) == ["order_paid", "checkout"]
 
 
-def test_the_ladder(home: Home) -> None:
-    """After each failure comes the agreed pause; after ten of them it is given up, and stays so."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
+def test_retry_delays(home: Home) -> None:
+    """Each failure is followed by its delay; after ten retries the delivery fails for good."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
     for pause in LADDER:
         now = clock.now_ms()
-        came(Outcome(job(listening), 500, "no"))
-        found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
-        assert found.status == "pending" and 0 <= found.next_attempt_at - now - 1000 * pause < 2000
+        record_outcome(Outcome(get_due_delivery(webhook), 500, "no"))
+        delivery = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
+        assert delivery.status == "pending" and 0 <= delivery.next_attempt_at - now - 1000 * pause < 2000
         home.advance(pause)
-    came(Outcome(job(listening), 500, "no"))
-    found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
-    assert (found.status, found.attempts, found.next_attempt_at) == ("failed", 11, None)
-    before = fetch_one("SELECT * FROM webhook_delivery")
-    came(Outcome(job(listening), 200, "late"))
-    assert fetch_one("SELECT * FROM webhook_delivery") == before
+    record_outcome(Outcome(get_due_delivery(webhook), 500, "no"))
+    delivery = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
+    assert (delivery.status, delivery.attempts, delivery.next_attempt_at) == ("failed", 11, None)
+    row_before = fetch_one("SELECT * FROM webhook_delivery")
+    record_outcome(Outcome(get_due_delivery(webhook), 200, "late"))
+    assert fetch_one("SELECT * FROM webhook_delivery") == row_before
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(0, 30), (10, 30), (3600, 3600), (10**6, 86_400)])
-def test_a_receiver_may_ask_for_more_time(asked: int, waits: int, home: Home) -> None:
-    """The longer of its wish and ours, and never more than a day."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
+@pytest.mark.parametrize(("retry_after", "delay"), [(0, 30), (10, 30), (3600, 3600), (10**6, 86_400)])
+def test_retry_after_can_extend_the_delay(retry_after: int, delay: int, home: Home) -> None:
+    """The longer of `Retry-After` and our delay counts, at most a day."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
     now = clock.now_ms()
-    came(Outcome(job(listening), 429, "", retry_after_ms=1000 * asked))
-    found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
-    assert 0 <= found.next_attempt_at - now - 1000 * waits < 2000
+    record_outcome(Outcome(get_due_delivery(webhook), 429, "", retry_after_ms=1000 * retry_after))
+    delivery = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
+    assert 0 <= delivery.next_attempt_at - now - 1000 * delay < 2000
 
 
-def test_a_replay_begins_anew_whatever_was_on_its_way(home: Home) -> None:
-    """The outcome of an attempt that began before a replay counts for nothing."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
-    came(Outcome(job(listening), 500, "no"))
-    begun = job(listening)
+def test_a_replay_ignores_earlier_attempts(home: Home) -> None:
+    """The outcome of an attempt that started before the replay is ignored."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
+    record_outcome(Outcome(get_due_delivery(webhook), 500, "no"))
+    earlier_attempt = get_due_delivery(webhook)
     transactions.write(run, "UPDATE webhook_delivery SET attempts = 0, next_attempt_at = 0")
-    came(Outcome(begun, 200, "yes"))
+    record_outcome(Outcome(earlier_attempt, 200, "yes"))
     assert fetch_one("SELECT status, attempts FROM webhook_delivery") == ("pending", 0)
 
 
-def test_days_of_failure_are_days_of_attempts(home: Home) -> None:
-    """Two failures a month apart are no month of failure, and one success begins anew."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
+def test_only_days_with_attempts_count_as_failing(home: Home) -> None:
+    """Two failures a month apart do not disable a webhook, three days of failures do; a success resets."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
 
     def attempt(status: int) -> Webhook:
         transactions.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
-        came(Outcome(job(listening), status, ""))
-        return Webhook.get_by_id(listening.id)
+        record_outcome(Outcome(get_due_delivery(webhook), status, ""))
+        return Webhook.get_by_id(webhook.id)
 
     assert attempt(500).enabled
     home.advance(30 * 86_400)
@@ -176,20 +176,20 @@ def test_days_of_failure_are_days_of_attempts(home: Home) -> None:
     for day in range(3):
         assert attempt(500).enabled, day
         home.advance(86_401)
-    off = attempt(500)
-    assert not off.enabled and off.disabled_reason == "failing"
+    disabled = attempt(500)
+    assert not disabled.enabled and disabled.disabled_reason == "failing"
 
 
-def test_a_clock_that_was_wrong_puts_off_no_end(home: Home) -> None:
-    """A failure that was noted a year ahead, by a clock that is put right then, counts from when that was seen."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
+def test_a_corrected_clock_still_disables_a_failing_webhook(home: Home) -> None:
+    """A failure recorded a year ahead by a wrong clock counts from when the clock was corrected."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
 
     def attempt() -> Webhook:
         transactions.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
-        came(Outcome(job(listening), 500, ""))
-        return Webhook.get_by_id(listening.id)
+        record_outcome(Outcome(get_due_delivery(webhook), 500, ""))
+        return Webhook.get_by_id(webhook.id)
 
     home.advance(366 * 86_400)
     assert attempt().enabled
@@ -200,134 +200,137 @@ def test_a_clock_that_was_wrong_puts_off_no_end(home: Home) -> None:
     assert not attempt().enabled
 
 
-def test_what_a_wrong_clock_put_off_is_due_when_it_is_right(home: Home) -> None:
-    """An attempt that failed while the clock was a month ahead is made again now, not in a month."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
+def test_deliveries_delayed_by_a_wrong_clock_are_rescheduled(home: Home) -> None:
+    """An attempt that failed while the clock was a month ahead is due now."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
     home.advance(30 * 86_400)
-    came(Outcome(job(listening), 500, "no", retry_after_ms=86_400_000))
+    record_outcome(Outcome(get_due_delivery(webhook), 500, "no", retry_after_ms=86_400_000))
     assert not worker.has_work()
     home.advance(-30 * 86_400)
     assert worker.has_work() and transactions.write(queue.reschedule_delayed_deliveries)
-    found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
-    assert abs(found.next_attempt_at - clock.now_ms()) < 5_000 and found.attempts == 1
+    delivery = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
+    assert abs(delivery.next_attempt_at - clock.now_ms()) < 5_000 and delivery.attempts == 1
     assert not queue.has_delayed_deliveries() and not transactions.write(queue.reschedule_delayed_deliveries)
 
 
-def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
-    """However many fail or are slow, there is room for who answers; nobody gets several before they took one."""
+def test_half_of_the_connections_are_for_healthy_webhooks(home: Home) -> None:
+    """Failing and slow webhooks leave room for others; none gets several before its first success."""
     home.configure(webhooks__connections=4, webhooks__connections_each=3)
-    bad = [hook(home) for _ in range(6)]
-    good = hook(home)
-    happen(home, *["order_paid"] * 5)
-    fan_out()
+    failing = [create_webhook(home) for _ in range(6)]
+    healthy = create_webhook(home)
+    record_events(home, *["order_paid"] * 5)
+    create_all_deliveries()
 
-    def chosen(*hand: DueDelivery) -> dict[int, int]:
-        return Counter(one.webhook_id for one in at_work._choose_deliveries(list(hand)))
+    def count_chosen(*in_progress: DueDelivery) -> dict[int, int]:
+        return Counter(delivery.webhook_id for delivery in webhook_worker._choose_deliveries(list(in_progress)))
 
-    at_work = worker.WebhookWorker()
-    assert set(chosen().values()) == {1}
-    transactions.write(run, "UPDATE webhook SET failing_since = 1 WHERE id <> ?", (good.id,))
-    for _ in range(len(bad) + 1):
-        found = chosen()
-        assert found.pop(good.id) == 1 and set(found.values()) == {1} and sum(found.values()) == 2
-    # Once it has taken one it gets as many as are free; one that took its time takes no more of the other half
-    at_work._durations_ms[good.id] = 20
-    begun = at_work._choose_deliveries([])
-    assert sum(one.webhook_id == good.id for one in begun) in (2, 3)
-    at_work._durations_ms[good.id] = 3_000
-    assert len(at_work._choose_deliveries([])) == 2 and at_work._choose_deliveries(at_work._choose_deliveries([])) == []
+    webhook_worker = worker.WebhookWorker()
+    assert set(count_chosen().values()) == {1}
+    transactions.write(run, "UPDATE webhook SET failing_since = 1 WHERE id <> ?", (healthy.id,))
+    for _ in range(len(failing) + 1):
+        counts = count_chosen()
+        assert counts.pop(healthy.id) == 1 and set(counts.values()) == {1} and sum(counts.values()) == 2
+    # After a quick success it gets all free connections; a slow one gets none of the other half
+    webhook_worker._durations_ms[healthy.id] = 20
+    deliveries = webhook_worker._choose_deliveries([])
+    assert sum(delivery.webhook_id == healthy.id for delivery in deliveries) in (2, 3)
+    webhook_worker._durations_ms[healthy.id] = 3_000
+    assert (
+        len(webhook_worker._choose_deliveries([])) == 2
+        and webhook_worker._choose_deliveries(webhook_worker._choose_deliveries([])) == []
+    )
 
 
-def test_the_owners_are_told(home: Home) -> None:
-    """A mail to each owner who can sign in, without what may be secret of the address; an event of the log."""
+def test_owners_are_notified_of_a_disabled_webhook(home: Home) -> None:
+    """Each owner who can sign in gets an email; the event of the log has only the URL's host."""
     now = clock.now_ms()
     for name, role, disabled in (("a", "owner", None), ("b", "owner", now), ("c", "admin", None), ("d", "owner", None)):
         transactions.write(lambda name=name, role=role, disabled=disabled: User.create(
             account=home.account_id, email=f"{name}@example.org", name=name, role=role, password_hash="x",
             disabled_at=disabled, created_at=now, updated_at=now,
         ))  # fmt: skip
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
-    came(Outcome(job(listening), 410, "gone"))
-    sent = list(Message.select().where(Message.source_type == "system"))
-    assert [one.recipient for one in sent] == ["a@example.org", "d@example.org"]
-    said = Event.get(Event.event == "webhook_disabled")
-    assert (said.resource_uid, said.resource_name) == (f"webhook:{listening.id}", "shop.example")
-    assert "token" not in json.dumps(said.data)
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
+    record_outcome(Outcome(get_due_delivery(webhook), 410, "gone"))
+    emails = list(Message.select().where(Message.source_type == "system"))
+    assert [email.recipient for email in emails] == ["a@example.org", "d@example.org"]
+    event = Event.get(Event.event == "webhook_disabled")
+    assert (event.resource_uid, event.resource_name) == (f"webhook:{webhook.id}", "shop.example")
+    assert "token" not in json.dumps(event.data)
 
 
-def test_what_is_wrong_with_us_repeats_nothing(home: Home) -> None:
-    """If owners cannot be written to, what was delivered is kept as delivered all the same."""
-    listening, now = hook(home), clock.now_ms()
+def test_an_outcome_can_be_recorded_without_notification(home: Home) -> None:
+    """If the notification fails, the outcome can still be recorded without it."""
+    webhook, now = create_webhook(home), clock.now_ms()
     transactions.write(lambda: User.create(account=home.account_id, email="nonsense", name="n", role="owner",
                                    password_hash="x", created_at=now, updated_at=now))  # fmt: skip
-    happen(home, "order_paid")
-    fan_out()
+    record_events(home, "order_paid")
+    create_all_deliveries()
     with pytest.raises(ValueError):
-        came(Outcome(job(listening), 410, ""))
+        record_outcome(Outcome(get_due_delivery(webhook), 410, ""))
     assert fetch_one("SELECT attempts FROM webhook_delivery") == (0,)
-    transactions.write(queue.record_outcomes, [Outcome(job(listening), 410, "")], False)
+    transactions.write(queue.record_outcomes, [Outcome(get_due_delivery(webhook), 410, "")], False)
     assert fetch_one("SELECT status, attempts, response_status FROM webhook_delivery") == ("pending", 1, 410)
 
 
-def test_an_event_that_is_gone_is_no_failure(home: Home) -> None:
-    """A delivery whose event was erased ends, and says nothing about who listens."""
-    listening = hook(home)
-    happen(home, "order_paid")
-    fan_out()
-    came(Outcome(job(listening), error="gone", is_cancelled=True))
+def test_a_delivery_of_a_deleted_event_is_cancelled(home: Home) -> None:
+    """A cancelled delivery does not count as a failure of the webhook."""
+    webhook = create_webhook(home)
+    record_events(home, "order_paid")
+    create_all_deliveries()
+    record_outcome(Outcome(get_due_delivery(webhook), error="gone", is_cancelled=True))
     assert fetch_one("SELECT status, error FROM webhook_delivery") == ("cancelled", "gone")
-    assert Webhook.get_by_id(listening.id).failing_since is None
+    assert Webhook.get_by_id(webhook.id).failing_since is None
 
 
-def test_the_log_is_kept_for_a_while(home: Home) -> None:
-    """What is older than it is kept goes in bites, but not what still waits for a webhook that is on."""
-    listening, off = hook(home), hook(home)
-    happen(home, *["order_paid"] * 3)
-    fan_out()
-    transactions.write(run, "UPDATE webhook SET enabled = 0 WHERE id = ?", (off.id,))
-    came(Outcome(job(listening), 200, ""))
+def test_old_deliveries_are_pruned(home: Home) -> None:
+    """Old deliveries are deleted, except those pending for an enabled webhook."""
+    webhook, disabled = create_webhook(home), create_webhook(home)
+    record_events(home, *["order_paid"] * 3)
+    create_all_deliveries()
+    transactions.write(run, "UPDATE webhook SET enabled = 0 WHERE id = ?", (disabled.id,))
+    record_outcome(Outcome(get_due_delivery(webhook), 200, ""))
     home.advance(31 * 86_400)
-    happen(home, "order_paid")
-    fan_out()
+    record_events(home, "order_paid")
+    create_all_deliveries()
     assert transactions.write(queue.prune_deliveries) is False
-    left = rows("SELECT webhook_id, status, count(*) FROM webhook_delivery GROUP BY 1, 2")
-    assert left == [(listening.id, "pending", 3)]
+    remaining = rows("SELECT webhook_id, status, count(*) FROM webhook_delivery GROUP BY 1, 2")
+    assert remaining == [(webhook.id, "pending", 3)]
 
 
-def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
-    """It is gone for everybody at once, and its log soon; no other's is touched."""
-    listening, other = hook(home), hook(home)
-    happen(home, *["order_paid"] * 1500)
-    fan_out()
-    transactions.write(subscriptions.delete, home.account_id, listening.id, BY)
+def test_a_deleted_webhook_is_purged_in_batches(home: Home) -> None:
+    """The deliveries of a deleted webhook go in two batches; those of other webhooks are kept."""
+    webhook, other = create_webhook(home), create_webhook(home)
+    record_events(home, *["order_paid"] * 1500)
+    create_all_deliveries()
+    transactions.write(subscriptions.delete, home.account_id, webhook.id, BY)
     assert worker.has_work()
-    bites = 0
+    batches = 0
     while transactions.write(queue.purge_deleted_webhooks):
-        bites += 1
-    assert bites == 2 and Webhook.get_or_none(Webhook.id == listening.id) is None
-    assert scalar("SELECT count(*) FROM webhook_delivery") == len(told(other)) == 1500
+        batches += 1
+    assert batches == 2 and Webhook.get_or_none(Webhook.id == webhook.id) is None
+    assert scalar("SELECT count(*) FROM webhook_delivery") == len(list_delivered_events(other)) == 1500
 
 
-def test_secrets_sign_as_the_standard_says() -> None:
-    """The example of the standard's own documents and libraries."""
-    known, said = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
-    found = crypto.sign_webhook(known, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", said)
-    assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+def test_sign_webhook() -> None:
+    """The signature matches the example of the Standard Webhooks specification."""
+    secret, payload = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
+    signature = crypto.sign_webhook(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", payload)
+    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_a_secret_opens_with_its_key_and_for_its_account_only(home: Home) -> None:
-    """With another key, or in the row of another account, there is nothing to sign with."""
-    listening = hook(home)
-    assert len(subscriptions.decrypt_secrets(EncryptedSecrets(listening.account_id, listening.secret))) == 1
-    assert subscriptions.decrypt_secrets(EncryptedSecrets(listening.account_id + 1, listening.secret)) == []
+def test_secrets_are_bound_to_their_account(home: Home) -> None:
+    """A secret cannot be decrypted for another account."""
+    webhook = create_webhook(home)
+    assert len(subscriptions.decrypt_secrets(EncryptedSecrets(webhook.account_id, webhook.secret))) == 1
+    assert subscriptions.decrypt_secrets(EncryptedSecrets(webhook.account_id + 1, webhook.secret)) == []
 
 
-def test_an_event_is_written_out_one_way(home: Home) -> None:
-    """Read for a webhook it is what the API answers, with every kind of value in it."""
+def test_webhook_events_equal_api_events(home: Home) -> None:
+    """The event that a webhook gets is the same as that of the API."""
     transactions.write(
         log.record, NewEvent(home.account_id, "x", data={"a": [1, None, "ü"]}, test=True, resource_uid="y:1")
     )
@@ -335,35 +338,39 @@ def test_an_event_is_written_out_one_way(home: Home) -> None:
     assert listing.fetch_event(event.id) == listing.shape_event(event) and listing.fetch_event(event.id + 1) is None
 
 
-def test_the_doctor_sees_who_hears_nothing(home: Home) -> None:
-    """It names those that fail, were switched off, or cannot be signed for; hosts alone, and of this account only."""
+def test_the_doctor_checks_webhooks(home: Home) -> None:
+    """The doctor reports failing and disabled webhooks and unreadable secrets, by host, of this account only."""
 
-    def said() -> list[str]:
-        return [f"{line.level}: {line.words}" for line in automations.check_webhooks(home.directory, home.account_id)]
+    def list_checks() -> list[str]:
+        return [
+            f"{check.level}: {check.words}" for check in automations.check_webhooks(home.directory, home.account_id)
+        ]
 
-    assert said() == []
-    listening = hook(home)
-    assert said() == ["ok: 1 webhook"]
-    happen(home, "order_paid")
-    fan_out()
-    came(Outcome(job(listening), 500, ""))
-    since = clock.iso(Webhook.get_by_id(listening.id).failing_since)
-    assert said() == [f"warn: webhook 1 to shop.example has accepted nothing since {since}; 1 deliveries are pending"]
+    assert list_checks() == []
+    webhook = create_webhook(home)
+    assert list_checks() == ["ok: 1 webhook"]
+    record_events(home, "order_paid")
+    create_all_deliveries()
+    record_outcome(Outcome(get_due_delivery(webhook), 500, ""))
+    since = clock.iso(Webhook.get_by_id(webhook.id).failing_since)
+    assert list_checks() == [
+        f"warn: webhook 1 to shop.example has accepted nothing since {since}; 1 deliveries are pending"
+    ]
     home.advance(60)
-    came(Outcome(job(listening), 410, ""))
-    (line,) = said()
+    record_outcome(Outcome(get_due_delivery(webhook), 410, ""))
+    (line,) = list_checks()
     assert line.startswith("warn: webhook 1 to shop.example was disabled (gone) at ")
     transactions.write(run, "UPDATE webhook SET secret = x'00'")
-    assert said() == ["fail: webhook 1 to shop.example: its secret cannot be read"]
+    assert list_checks() == ["fail: webhook 1 to shop.example: its secret cannot be read"]
     assert list(automations.check_webhooks(home.directory, home.account_id + 1)) == []
 
 
-def test_erasing_takes_answers_along(home: Home) -> None:
-    """What a receiver said of an erased person is kept no longer than the person."""
-    listening = hook(home)
+def test_erasure_deletes_stored_responses(home: Home) -> None:
+    """Responses of receivers about an erased contact are deleted."""
+    webhook = create_webhook(home)
     contact: Any = home.contact("ann@example.org")
-    fan_out()
+    create_all_deliveries()
     transactions.write(run, "UPDATE webhook_delivery SET response_text = 'hello ann@example.org'")
-    assert told(listening)
+    assert list_delivered_events(webhook)
     transactions.write(removal.erase, home.account_id, contact.id, BY_API)
     assert rows("SELECT count(*) FROM webhook_delivery WHERE response_text NOT NULL") == [(0,)]

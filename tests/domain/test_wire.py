@@ -1,4 +1,4 @@
-"""Bodies that are encoded once and filled by splicing say, byte for byte decoded, what rendering them would."""
+"""Bodies that are encoded once and filled with values: decoded they equal the rendered template."""
 
 import quopri
 from typing import Any
@@ -22,76 +22,76 @@ WORDS = st.lists(
 ).map("".join)
 
 
-def decoded(body: bytes) -> str:
-    """Read a quoted-printable body with the standard library; the line end that closes it does not count."""
+def decode(body: bytes) -> str:
+    """Decode a quoted-printable body, without its final line end."""
     assert body.endswith(b"\r\n") and body.isascii()
     assert body.count(b"\r") == body.count(b"\n") == body.count(b"\r\n")
     return quopri.decodestring(body).decode().replace("\r\n", "\n").removesuffix("\n")
 
 
-def plain(text: str) -> str:
-    """Make all line ends of a text one kind, without one at its end."""
+def normalize(text: str) -> str:
+    """Return a text with LF line ends, without one at its end."""
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
-def fits(body: bytes) -> bool:
+def has_valid_lines(body: bytes) -> bool:
     """Return whether no line is long, begins with a dot or `From `, or ends in space."""
     lines = body.split(b"\r\n")
-    return all(len(one) <= 78 and not one.startswith((b".", b"From ")) and one == one.rstrip() for one in lines)
+    return all(len(line) <= 78 and not line.startswith((b".", b"From ")) and line == line.rstrip() for line in lines)
 
 
 @given(templates(), VALUES, st.sampled_from(("html", "text")))
-def test_a_spliced_body_says_what_is_rendered(source: str, values: dict[str, Any], context: Context) -> None:
-    """Whatever stands in templates and values, the decoded body is the rendered part."""
+def test_an_encoded_body_equals_the_rendered_text(source: str, values: dict[str, Any], context: Context) -> None:
+    """The decoded body equals the rendered text for any template and values, also from the cache."""
     try:
         compiled = merge.compile_template(source, context)
         expected = compiled.render(values)
     except MergeError:
         return
     body = EncodedBody(compiled)
-    for _ in range(2):  # the second time from what was kept
-        found = body.fill(values)
-        assert decoded(found) == plain(expected)
-        assert fits(found)
-        assert not body.is_single_spaced or mime.is_single_spaced(found)
+    for _ in range(2):  # the second time from the cache
+        encoded = body.fill(values)
+        assert decode(encoded) == normalize(expected)
+        assert has_valid_lines(encoded)
+        assert not body.is_single_spaced or mime.is_single_spaced(encoded)
 
 
 @given(WORDS, st.lists(st.tuples(WORDS, WORDS), max_size=4))
 @example(".", [(".", "."), ("From me", " ")])
 @example("a" * 75, [("", "b" * 75), ("c" * 76, "\n")])
 @example("é" * 25, [("=" * 25, " \n")])
-def test_pieces_may_stand_beside_any_others(first: str, rest: list[tuple[str, str]]) -> None:
-    """Fixed words and values of any kind can be put together, and every line keeps to the rules."""
+def test_any_text_and_values_can_be_joined(first: str, rest: list[tuple[str, str]]) -> None:
+    """Literal text and values of any kind give valid lines."""
     source = first.replace("{", "") + "".join(
-        f"{{{{ data.v{number} }}}}{words.replace('{', '')}" for number, (_, words) in enumerate(rest)
+        f"{{{{ data.v{number} }}}}{literal.replace('{', '')}" for number, (_, literal) in enumerate(rest)
     )
     values = {"data": {f"v{number}": value for number, (value, _) in enumerate(rest)}}
     compiled = merge.compile_template(source, "text")
-    found = EncodedBody(compiled).fill(values)
-    assert decoded(found) == plain(compiled.render(values))
-    assert fits(found)
+    encoded = EncodedBody(compiled).fill(values)
+    assert decode(encoded) == normalize(compiled.render(values))
+    assert has_valid_lines(encoded)
 
 
-def test_a_body_that_only_the_language_can_fill() -> None:
-    """Loops are rendered and encoded whole, and limits and faults are those of the template."""
+def test_templates_with_loops_are_rendered_whole() -> None:
+    """Loops are rendered and then encoded, and the limits of the template apply."""
     compiled = merge.compile_template("{% for one in data.list %}[{{ one }}]{% endfor %}", "text")
     assert EncodedBody(compiled).fill({"data": {"list": ["a", "é"]}}) == b"[a][=C3=A9]\r\n"
     with pytest.raises(MergeError):
         EncodedBody(merge.compile_template("{{ first_name }}" * 30, "text")).fill({"first_name": "x" * 60_000})
 
 
-def test_a_value_is_encoded_once_for_all_its_places() -> None:
-    """A name shown in many places, to many people, stays each person's own."""
+def test_encoded_values_are_not_mixed_up() -> None:
+    """Repeated values in 10,000 messages are each contact's own."""
     compiled = merge.compile_template("{{ first_name }} {{ first_name }} <{{ email }}>", "html")
     body = EncodedBody(compiled)
     for number in range(10_000):
         values = {"first_name": f"N{number % 7}&", "email": f"p{number}@example.org"}
         expected = f"N{number % 7}&amp; N{number % 7}&amp; <p{number}@example.org>"
-        assert decoded(body.fill(values)) == expected
+        assert decode(body.fill(values)) == expected
 
 
-def test_a_fragment_ends_where_a_line_ends() -> None:
-    """A fragment is whole lines, so that neither a dot nor an escape is ever cut by its neighbour."""
+def test_encode_fragment() -> None:
+    """A fragment is whole lines, so that its neighbours cannot cut a dot or an escape."""
     assert mime.encode_fragment("") == b""
     assert mime.encode_fragment("a\n") == b"a\r\n"
     assert mime.encode_fragment(". é") == b"=2E =C3=A9=\r\n"

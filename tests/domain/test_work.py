@@ -1,4 +1,4 @@
-"""The one writer: verbs share a commit, fail alone, and never leave a half of anything."""
+"""The writer: verbs share a commit, fail alone, and are stored completely or not at all."""
 
 import asyncio
 import threading
@@ -17,13 +17,13 @@ from tests.domain.home import Home
 PATIENCE = 20
 
 
-class Broken(Exception):
-    """What a verb of these tests fails with."""
+class VerbFailed(Exception):
+    """The error that verbs of these tests raise."""
 
 
 @pytest.fixture
 def writer(home: Home) -> Iterator[Home]:
-    """An installation with its writer thread running and a table to write to."""
+    """A database with a running writer thread and a table to write to."""
     run("CREATE TABLE note (text TEXT UNIQUE, load BLOB)")
     close_database()
     transactions.start()
@@ -31,268 +31,270 @@ def writer(home: Home) -> Iterator[Home]:
     transactions.stop()
 
 
-def note(text: str, load: int = 0) -> str:
-    """Write one row, as a verb does."""
+def insert_note(text: str, load: int = 0) -> str:
+    """Insert a row, as a verb does."""
     transactions.require_write_transaction()
     run("INSERT INTO note VALUES (?, zeroblob(?))", (text, load))
     return text
 
 
-def notes() -> list[str]:
-    """Return what is stored."""
+def list_notes() -> list[str]:
+    """Return the stored texts."""
     return [row[0] for row in rows("SELECT text FROM note ORDER BY rowid")]
 
 
-def together(*verbs: Callable[[], Any]) -> list["Future[Any]"]:
-    """Submit verbs so that the writer finds them all waiting and puts them into one commit."""
-    begun, go = threading.Event(), threading.Event()
+def submit_together(*verbs: Callable[[], Any]) -> list["Future[Any]"]:
+    """Submit verbs so that the writer commits them together, and return their futures."""
+    started, may_end = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        begun.set()
-        assert go.wait(PATIENCE)
+    def wait_for_release() -> None:
+        started.set()
+        assert may_end.wait(PATIENCE)
 
-    held = transactions.submit(hold)
-    assert begun.wait(PATIENCE)
-    found = [transactions.submit(verb) for verb in verbs]
-    go.set()
-    wait([held, *found], PATIENCE)
-    return found
+    blocker = transactions.submit(wait_for_release)
+    assert started.wait(PATIENCE)
+    futures = [transactions.submit(verb) for verb in verbs]
+    may_end.set()
+    wait([blocker, *futures], PATIENCE)
+    return futures
 
 
-def ended(future: "Future[Any]") -> str:
-    """Return how a verb ended: its value, or the name of its error."""
+def get_result(future: "Future[Any]") -> str:
+    """Return a verb's value as text, or the name of its error."""
     try:
         return str(future.result(PATIENCE))
     except Exception as error:
         return type(error).__name__
 
 
-def test_a_value_is_stored_before_it_is_answered(writer: Home) -> None:
-    """What a verb answers is on disk for every other connection by then."""
-    assert transactions.write(note, "a") == "a"
-    assert notes() == ["a"]
+def test_a_write_is_committed_before_it_returns(writer: Home) -> None:
+    """The row of a write is visible when `write` returns."""
+    assert transactions.write(insert_note, "a") == "a"
+    assert list_notes() == ["a"]
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_a_failing_verb_rolls_back_alone(place: int, writer: Home) -> None:
-    """A verb that fails half-way takes back its own writes and nothing of its neighbours' in the same commit."""
+@pytest.mark.parametrize("index", range(5))
+def test_a_failing_verb_rolls_back_alone(index: int, writer: Home) -> None:
+    """A verb that fails undoes its own writes, but not those of the others in the same commit."""
 
     def fail() -> None:
-        note("half")
-        raise Broken
+        insert_note("half")
+        raise VerbFailed
 
-    verbs: list[Callable[[], Any]] = [partial(note, text) for text in "wxyz"]
-    verbs.insert(place, fail)
-    found = together(*verbs)
-    assert [ended(future) for future in found] == [*"wxyz"[:place], "Broken", *"wxyz"[place:]]
-    assert notes() == list("wxyz")
+    verbs: list[Callable[[], Any]] = [partial(insert_note, text) for text in "wxyz"]
+    verbs.insert(index, fail)
+    futures = submit_together(*verbs)
+    assert [get_result(future) for future in futures] == [*"wxyz"[:index], "VerbFailed", *"wxyz"[index:]]
+    assert list_notes() == list("wxyz")
 
 
-def test_a_constraint_is_the_verbs_own_fault(writer: Home) -> None:
-    """A breach of a constraint fails its verb alone, and is no trouble of the storage."""
-    found = together(lambda: note("a"), lambda: note("a"), lambda: note("b"))
-    results = [ended(future) for future in found]
+def test_a_constraint_error_fails_its_verb_only(writer: Home) -> None:
+    """A constraint error is raised to its verb and not reported as a storage error."""
+    futures = submit_together(lambda: insert_note("a"), lambda: insert_note("a"), lambda: insert_note("b"))
+    results = [get_result(future) for future in futures]
     assert (results[0], results[2]) == ("a", "b") and results[1] not in ("a", "StorageError")
-    assert notes() == ["a", "b"]
+    assert list_notes() == ["a", "b"]
 
 
-def test_refusals_come_back_as_they_are(writer: Home) -> None:
-    """A refusal raised in a verb reaches who asked as the same object."""
+def test_errors_are_raised_unchanged(writer: Home) -> None:
+    """An error raised in a verb reaches the caller as the same object."""
     error = Refused("no")
 
-    def refuse() -> None:
+    def raise_error() -> None:
         raise error
 
     with pytest.raises(Refused) as caught:
-        transactions.write(refuse)
+        transactions.write(raise_error)
     assert caught.value is error
 
 
-def test_what_follows_a_commit_follows_only_it(writer: Home) -> None:
-    """`after_commit` runs once the verb is visible to others, in order, and never for a verb that failed."""
-    seen: list[tuple[str, list[str]]] = []
+def test_after_commit_runs_for_committed_verbs_only(writer: Home) -> None:
+    """`after_commit` runs in order, once the rows are visible to other connections."""
+    calls: list[tuple[str, list[str]]] = []
 
-    def good(text: str) -> None:
-        note(text)
-        transactions.after_commit(lambda: seen.append((text, _elsewhere())))
+    def succeed(text: str) -> None:
+        insert_note(text)
+        transactions.after_commit(lambda: calls.append((text, _list_notes_in_another_thread())))
 
-    def bad() -> None:
-        good("bad")
-        raise Broken
+    def fail() -> None:
+        succeed("bad")
+        raise VerbFailed
 
-    found = together(lambda: good("a"), bad, lambda: good("b"))
-    assert [ended(future) for future in found] == ["None", "Broken", "None"]
+    futures = submit_together(lambda: succeed("a"), fail, lambda: succeed("b"))
+    assert [get_result(future) for future in futures] == ["None", "VerbFailed", "None"]
     transactions.write(lambda: None)
-    assert seen == [("a", ["a", "b"]), ("b", ["a", "b"])]
+    assert calls == [("a", ["a", "b"]), ("b", ["a", "b"])]
 
 
-def _elsewhere() -> list[str]:
-    """Read on another thread, and so on another connection."""
-    found: list[str] = []
+def _list_notes_in_another_thread() -> list[str]:
+    """Return the stored texts as another connection sees them."""
+    result: list[str] = []
 
     def read() -> None:
-        found.extend(notes())
+        result.extend(list_notes())
         close_database()
 
     thread = threading.Thread(target=read)
     thread.start()
     thread.join(PATIENCE)
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
-    "outside",
-    [transactions.require_write_transaction, lambda: transactions.after_commit(lambda: None), lambda: note("x")],
+    "call",
+    [transactions.require_write_transaction, lambda: transactions.after_commit(lambda: None), lambda: insert_note("x")],
 )
-def test_writing_outside_a_verb_is_refused(outside: Callable[[], object], writer: Home) -> None:
-    """A verb called on its own, from any thread, is an error and writes nothing; so is after_commit."""
+def test_writing_outside_a_verb_raises(call: Callable[[], object], writer: Home) -> None:
+    """A write or `after_commit` outside a verb raises RuntimeError and writes nothing, on any thread."""
     with pytest.raises(RuntimeError, match="verb"):
-        outside()
+        call()
     caught: list[BaseException] = []
 
-    def elsewhere() -> None:
+    def call_in_thread() -> None:
         try:
-            outside()
+            call()
         except RuntimeError as error:
             caught.append(error)
         close_database()
 
-    thread = threading.Thread(target=elsewhere)
+    thread = threading.Thread(target=call_in_thread)
     thread.start()
     thread.join(PATIENCE)
-    assert len(caught) == 1 and notes() == []
+    assert len(caught) == 1 and list_notes() == []
 
 
-def test_many_threads(writer: Home) -> None:
-    """Verbs of many threads each happen once, those that fail not at all, and counting in the table loses nothing."""
+def test_many_threads_write_at_once(writer: Home) -> None:
+    """Each verb runs once and failed ones leave nothing, so that a counter in the table is exact."""
     run("INSERT INTO note VALUES ('0', NULL)")
     close_database()
 
-    def count() -> int:
+    def increment() -> int:
         run("UPDATE note SET text = text + 1")
         return int(scalar("SELECT text FROM note"))
 
-    answers: list[int] = []
+    results: list[int] = []
     failures: list[str] = []
 
     def thread(number: int) -> None:
-        for turn in range(25):
-            if (number + turn) % 5 == 0:
-                failures.append(ended(transactions.submit(lambda: (count(), 1 / 0))))
+        for attempt in range(25):
+            if (number + attempt) % 5 == 0:
+                failures.append(get_result(transactions.submit(lambda: (increment(), 1 / 0))))
             else:
-                answers.append(transactions.write(count))
+                results.append(transactions.write(increment))
 
     threads = [threading.Thread(target=thread, args=(number,)) for number in range(16)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(PATIENCE)
-    assert sorted(answers) == list(range(1, 321)) and failures == ["ZeroDivisionError"] * 80
-    assert notes() == ["320"]
+    for worker in threads:
+        worker.start()
+    for worker in threads:
+        worker.join(PATIENCE)
+    assert sorted(results) == list(range(1, 321)) and failures == ["ZeroDivisionError"] * 80
+    assert list_notes() == ["320"]
 
 
-def test_a_commit_that_fails_fails_all_who_waited(writer: Home) -> None:
-    """If the commit is refused, nobody in it is told yes, nothing is stored, no after_commit runs; then it works."""
-    seen: list[str] = []
+def test_a_failed_commit_fails_all_its_verbs(writer: Home) -> None:
+    """Each verb raises Unavailable, nothing is stored and no after_commit runs; later writes succeed."""
+    calls: list[str] = []
     transactions.write(run, "CREATE TABLE child (parent TEXT REFERENCES note (text) DEFERRABLE INITIALLY DEFERRED)")
 
-    def good(text: str) -> None:
-        note(text)
-        transactions.after_commit(lambda: seen.append(text))
+    def insert(text: str) -> None:
+        insert_note(text)
+        transactions.after_commit(lambda: calls.append(text))
 
-    found = together(lambda: good("a"), lambda: run("INSERT INTO child VALUES ('nobody')"), lambda: good("b"))
-    for future in found:
+    futures = submit_together(
+        lambda: insert("a"), lambda: run("INSERT INTO child VALUES ('nobody')"), lambda: insert("b")
+    )
+    for future in futures:
         with pytest.raises(Unavailable) as caught:
             future.result(PATIENCE)
         assert caught.value.code == "storage_unavailable"
-    assert notes() == [] and seen == [] and scalar("SELECT count(*) FROM child") == 0
-    assert transactions.write(note, "c") == "c" and notes() == ["c"]
+    assert list_notes() == [] and calls == [] and scalar("SELECT count(*) FROM child") == 0
+    assert transactions.write(insert_note, "c") == "c" and list_notes() == ["c"]
 
 
-def test_a_full_disk_fails_and_passes(writer: Home) -> None:
-    """On a full disk a write is Unavailable and leaves nothing; with room again the same write succeeds, unaided."""
-    transactions.write(note, "before")
+def test_a_full_disk_is_temporary(writer: Home) -> None:
+    """On a full disk a write raises Unavailable and leaves nothing; with space again it succeeds."""
+    transactions.write(insert_note, "before")
     transactions.write(lambda: rows(f"PRAGMA max_page_count = {scalar('PRAGMA page_count')}"))
     for _ in range(2):
         with pytest.raises(Unavailable):
-            transactions.write(note, "big", 5_000_000)
-    assert notes() == ["before"]
+            transactions.write(insert_note, "big", 5_000_000)
+    assert list_notes() == ["before"]
     transactions.write(lambda: rows("PRAGMA max_page_count = 1000000"))
-    assert transactions.write(note, "big", 5_000_000) == "big"
-    assert notes() == ["before", "big"] and scalar("PRAGMA integrity_check") == "ok"
+    assert transactions.write(insert_note, "big", 5_000_000) == "big"
+    assert list_notes() == ["before", "big"] and scalar("PRAGMA integrity_check") == "ok"
 
 
-def test_a_lock_of_another_process_is_unavailable(writer: Home) -> None:
-    """While somebody else holds the database, writes are Unavailable and reads go on; afterwards writes go on too."""
+def test_a_locked_database_is_temporary(writer: Home) -> None:
+    """While another connection has the lock writes raise Unavailable and reads work; then writes work again."""
     transactions.write(lambda: rows("PRAGMA busy_timeout = 50"))
     connection().execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable):
-        transactions.write(note, "a")
-    assert notes() == []
+        transactions.write(insert_note, "a")
+    assert list_notes() == []
     connection().execute("ROLLBACK")
-    assert transactions.write(note, "b") == "b" and notes() == ["b"]
+    assert transactions.write(insert_note, "b") == "b" and list_notes() == ["b"]
 
 
-def test_verbs_that_wait_share_a_commit(writer: Home) -> None:
-    """Verbs that are queued when the thread comes round are stored by few commits, each seen whole or not at all."""
-    seen: list[int] = []
+def test_queued_verbs_share_a_commit(writer: Home) -> None:
+    """Twenty queued verbs are stored by at most five commits."""
+    counts: list[int] = []
 
-    def watched(text: str) -> None:
-        note(text)
-        transactions.after_commit(lambda: seen.append(len(_elsewhere())))
+    def insert(text: str) -> None:
+        insert_note(text)
+        transactions.after_commit(lambda: counts.append(len(_list_notes_in_another_thread())))
 
-    for future in together(*(partial(watched, str(number)) for number in range(20))):
+    for future in submit_together(*(partial(insert, str(number)) for number in range(20))):
         future.result(PATIENCE)
     transactions.write(lambda: None)
-    assert len(seen) == 20 and seen[-1] == 20 and len(set(seen)) <= 5
+    assert len(counts) == 20 and counts[-1] == 20 and len(set(counts)) <= 5
 
 
-def test_stopping_finishes_what_is_queued(writer: Home) -> None:
-    """Stopping stores what was queued, and then refuses what comes later as Unavailable."""
-    found = [transactions.submit(note, str(number)) for number in range(50)]
+def test_stopping_completes_queued_verbs(writer: Home) -> None:
+    """All queued verbs are stored; later ones raise Unavailable."""
+    futures = [transactions.submit(insert_note, str(number)) for number in range(50)]
     transactions.stop()
-    assert [future.result(PATIENCE) for future in found] == [str(number) for number in range(50)]
-    assert len(notes()) == 50
+    assert [future.result(PATIENCE) for future in futures] == [str(number) for number in range(50)]
+    assert len(list_notes()) == 50
     with pytest.raises(Unavailable):
-        transactions.submit(note, "late")
+        transactions.submit(insert_note, "late")
 
 
-def test_a_verb_that_nobody_waits_for_any_more_does_not_run(writer: Home) -> None:
-    """A verb cancelled before its turn writes nothing, and its neighbours go on."""
-    begun, go = threading.Event(), threading.Event()
-    held = transactions.submit(lambda: (begun.set(), go.wait(PATIENCE)))
-    assert begun.wait(PATIENCE)
-    cancelled, kept = transactions.submit(note, "cancelled"), transactions.submit(note, "kept")
+def test_a_cancelled_verb_does_not_run(writer: Home) -> None:
+    """A verb cancelled before its turn writes nothing; the next one runs."""
+    started, may_end = threading.Event(), threading.Event()
+    blocker = transactions.submit(lambda: (started.set(), may_end.wait(PATIENCE)))
+    assert started.wait(PATIENCE)
+    cancelled, other = transactions.submit(insert_note, "cancelled"), transactions.submit(insert_note, "kept")
     assert cancelled.cancel()
-    go.set()
-    held.result(PATIENCE)
-    assert kept.result(PATIENCE) == "kept" and notes() == ["kept"]
+    may_end.set()
+    blocker.result(PATIENCE)
+    assert other.result(PATIENCE) == "kept" and list_notes() == ["kept"]
 
 
-def test_reads_and_writes_of_the_loop(writer: Home) -> None:
-    """On the loop, commit writes and call reads; what a commit answered, a later call sees."""
+def test_reads_and_writes_on_the_event_loop(writer: Home) -> None:
+    """A fetch sees what an earlier commit stored."""
 
     async def use() -> list[list[str]]:
-        await transactions.commit(note, "a")
-        first = await transactions.fetch(notes)
-        await asyncio.gather(*(transactions.commit(note, text) for text in "bcd"))
-        return [first, sorted(await transactions.fetch(notes))]
+        await transactions.commit(insert_note, "a")
+        after_first = await transactions.fetch(list_notes)
+        await asyncio.gather(*(transactions.commit(insert_note, text) for text in "bcd"))
+        return [after_first, sorted(await transactions.fetch(list_notes))]
 
     assert asyncio.run(use()) == [["a"], ["a", "b", "c", "d"]]
 
 
-def test_a_process_without_writer_writes_in_place(home: Home) -> None:
-    """Without a writer thread (the command line) a verb runs here, whole or not at all, and after_commit follows it."""
+def test_writes_without_a_writer_thread(home: Home) -> None:
+    """On the command line a verb runs in the calling thread, completely or not at all, followed by after_commit."""
     run("CREATE TABLE note (text TEXT UNIQUE, load BLOB)")
-    seen: list[str] = []
+    calls: list[str] = []
 
-    def both(text: str, fail: bool) -> None:
-        note(text)
-        transactions.after_commit(lambda: seen.append(text))
+    def insert(text: str, fail: bool) -> None:
+        insert_note(text)
+        transactions.after_commit(lambda: calls.append(text))
         if fail:
-            raise Broken
+            raise VerbFailed
 
-    transactions.write(both, "a", False)
-    with pytest.raises(Broken):
-        transactions.write(both, "b", True)
-    assert notes() == ["a"] == seen
+    transactions.write(insert, "a", False)
+    with pytest.raises(VerbFailed):
+        transactions.write(insert, "b", True)
+    assert list_notes() == ["a"] == calls

@@ -1,17 +1,17 @@
-"""The work beside requests as a whole: it says whether it is done."""
+"""The background work as a whole: whether it is running."""
 
 from appliance.jobs.consumer import BackgroundWork
 from appliance.storage import transactions
 from tests.domain.home import Home
 
 
-def test_it_says_whether_it_runs(home: Home) -> None:
-    """It runs from its start to its end, and not with a pulse that is gone."""
+def test_background_work_is_running(home: Home) -> None:
+    """`is_running` is true from start to stop."""
     transactions.start()
-    works = BackgroundWork("process")
-    assert not works.is_running()
-    works.start()
-    assert works.is_running()
-    works.stop()
-    assert not works.is_running()
+    work = BackgroundWork("process")
+    assert not work.is_running()
+    work.start()
+    assert work.is_running()
+    work.stop()
+    assert not work.is_running()
     transactions.stop()

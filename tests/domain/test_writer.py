@@ -1,4 +1,4 @@
-"""The writer thread outlives what breaks around it: everybody who waits gets an answer, and the next is served."""
+"""The writer thread survives errors: every waiting verb gets a result, and the next one is written."""
 
 import threading
 import time
@@ -16,174 +16,183 @@ from appliance.storage.database import close_database, connection, run
 from appliance.storage.disk_guard import StorageError
 from appliance.storage.transactions import Writer
 from tests.domain.home import Home
-from tests.domain.test_work import PATIENCE, Broken, ended, note, notes, together
+from tests.domain.test_work import PATIENCE, VerbFailed, get_result, insert_note, list_notes, submit_together
 from tests.kit.patience import soon
 
-_MUCH = 12_000_000  # more than the write-ahead log may hold before it is brought home
+_MUCH = 12_000_000  # more bytes than the write-ahead log may have before a checkpoint
 
 
 @pytest.fixture
-def noted(home: Home) -> Home:
-    """An installation with a table to write to; its writer is not started yet."""
+def notes_home(home: Home) -> Home:
+    """A database with a table to write to, whose writer is not started yet."""
     run("CREATE TABLE note (text TEXT UNIQUE, load BLOB)")
     close_database()
     return home
 
 
 @contextmanager
-def cannot_be_opened(directory: Path) -> Iterator[None]:
-    """Keep everybody from opening the database; who has it open goes on."""
-    database, aside = directory / "campanero.db", directory / "aside.db"
-    database.rename(aside)
-    database.mkdir()
+def unopenable_database(directory: Path) -> Iterator[None]:
+    """Prevent new connections to the database; open ones continue."""
+    database_file, aside = directory / "campanero.db", directory / "aside.db"
+    database_file.rename(aside)
+    database_file.mkdir()
     try:
         yield
     finally:
-        database.rmdir()
-        aside.rename(database)
+        database_file.rmdir()
+        aside.rename(database_file)
 
 
-def rounds(directory: Path) -> int:
-    """Return how often the write-ahead log has begun anew."""
+def count_wal_restarts(directory: Path) -> int:
+    """Return how often the write-ahead log was restarted."""
     with (directory / "campanero.db-wal").open("rb") as log:
         return int.from_bytes(log.read(16)[12:], "big")
 
 
-def begins_anew(directory: Path) -> bool:
-    """Return whether the write-ahead log, which is long, is brought home and begins anew while a little is written."""
-    before, end = rounds(directory), time.monotonic() + PATIENCE
-    while rounds(directory) == before and time.monotonic() < end:
+def wal_restarts(directory: Path) -> bool:
+    """Return whether the long write-ahead log is checkpointed and restarted during further small writes."""
+    restarts_before, deadline = count_wal_restarts(directory), time.monotonic() + PATIENCE
+    while count_wal_restarts(directory) == restarts_before and time.monotonic() < deadline:
         transactions.write(run, "UPDATE note SET load = randomblob(20)")
         time.sleep(0.05)
-    return rounds(directory) != before
+    return count_wal_restarts(directory) != restarts_before
 
 
-def test_a_database_that_cannot_be_opened_is_opened_later(noted: Home) -> None:
-    """While there is no connection to be had each verb is refused at once; then the same writer writes, and tidies."""
-    with cannot_be_opened(noted.directory):
+def test_a_database_that_cannot_be_opened_is_retried(notes_home: Home) -> None:
+    """While the database cannot be opened verbs raise StorageError at once; then the same writer writes."""
+    with unopenable_database(notes_home.directory):
         transactions.start()
-        assert [ended(transactions.submit(note, "a")) for _ in range(3)] == ["StorageError"] * 3
-    assert transactions.submit(note, "b", _MUCH).result(PATIENCE) == "b"
-    assert begins_anew(noted.directory) and notes() == ["b"]
+        assert [get_result(transactions.submit(insert_note, "a")) for _ in range(3)] == ["StorageError"] * 3
+    assert transactions.submit(insert_note, "b", _MUCH).result(PATIENCE) == "b"
+    assert wal_restarts(notes_home.directory) and list_notes() == ["b"]
 
 
 def deny(*actions: int) -> None:
-    """Let SQLite refuse these kinds of statement on this connection from here on."""
+    """Make SQLite reject these kinds of statements on this connection."""
     connection().authorizer = lambda action, *_: apsw.SQLITE_DENY if action in actions else apsw.SQLITE_OK
 
 
-def no_way_back() -> None:
-    """Write, and fail where nothing can be taken back."""
-    note("half")
+def fail_without_rollback() -> None:
+    """Insert a row, and fail where a rollback is impossible."""
+    insert_note("half")
     deny(apsw.SQLITE_SAVEPOINT, apsw.SQLITE_TRANSACTION)
-    raise Broken
+    raise VerbFailed
 
 
-def no_commit() -> None:
-    """Write where neither COMMIT nor ROLLBACK is possible."""
-    note("half")
+def prevent_commit() -> None:
+    """Insert a row, and prevent COMMIT and ROLLBACK."""
+    insert_note("half")
     deny(apsw.SQLITE_TRANSACTION)
 
 
-def no_connection() -> None:
-    """Lose the connection in the middle."""
+def lose_connection() -> None:
+    """Close the connection in the middle of a transaction."""
     close_database()
 
 
 @pytest.mark.parametrize(
-    ("breaking", "answer"),
-    [(no_way_back, "Broken"), (no_commit, "StorageError"), (no_connection, "ConnectionClosedError")],
+    ("break_batch", "error_name"),
+    [
+        (fail_without_rollback, "VerbFailed"),
+        (prevent_commit, "StorageError"),
+        (lose_connection, "ConnectionClosedError"),
+    ],
 )
-def test_a_batch_that_breaks_answers_everybody(breaking: Callable[[], None], answer: str, noted: Home) -> None:
-    """Whatever breaks in a batch, each of it is told, none of it is stored, and what comes behind it is written."""
+def test_a_broken_batch_returns_errors_to_all(
+    break_batch: Callable[[], None], error_name: str, notes_home: Home
+) -> None:
+    """Each verb of the batch raises, none is stored, and the next verb is written."""
     transactions.start()
-    found = together(lambda: note("a"), breaking)
-    behind = transactions.submit(note, "b", _MUCH)
-    assert [ended(future) for future in found] == ["StorageError", answer]
-    assert ended(behind) == "b" and notes() == ["b"]
-    assert begins_anew(noted.directory), "the new connection is watched as the first one was"
+    futures = submit_together(lambda: insert_note("a"), break_batch)
+    next_verb = transactions.submit(insert_note, "b", _MUCH)
+    assert [get_result(future) for future in futures] == ["StorageError", error_name]
+    assert get_result(next_verb) == "b" and list_notes() == ["b"]
+    assert wal_restarts(notes_home.directory), "the new connection must be checkpointed too"
 
 
-def test_a_broken_batch_loses_nobody_who_waits_to_be_alone(noted: Home) -> None:
-    """Who must not share a transaction and stands behind a batch that breaks has its turn."""
+def test_a_broken_batch_does_not_lose_a_separate_call(notes_home: Home) -> None:
+    """A call outside of transactions that is queued after the broken batch is run."""
     transactions.start()
-    begun, go = threading.Event(), threading.Event()
-    held = transactions.submit(lambda: (begun.set(), go.wait(PATIENCE)))
-    assert begun.wait(PATIENCE)
-    broken = transactions.submit(no_commit)
-    answers: list[str] = []
-    alone = threading.Thread(
-        target=lambda: answers.append(transactions.run_outside_transaction(lambda: "alone")), daemon=True
+    started, may_end = threading.Event(), threading.Event()
+    blocker = transactions.submit(lambda: (started.set(), may_end.wait(PATIENCE)))
+    assert started.wait(PATIENCE)
+    broken = transactions.submit(prevent_commit)
+    results: list[str] = []
+    thread = threading.Thread(
+        target=lambda: results.append(transactions.run_outside_transaction(lambda: "alone")), daemon=True
     )
-    alone.start()
+    thread.start()
     time.sleep(0.2)
-    go.set()
-    held.result(PATIENCE)
-    assert ended(broken) == "StorageError"
-    alone.join(PATIENCE)
-    assert answers == ["alone"]
+    may_end.set()
+    blocker.result(PATIENCE)
+    assert get_result(broken) == "StorageError"
+    thread.join(PATIENCE)
+    assert results == ["alone"]
 
 
-def test_what_comes_behind_the_end_is_refused(noted: Home) -> None:
-    """A verb that is queued behind the end, or after it, is answered; nobody waits for a thread that is gone."""
+def test_verbs_after_the_end_are_rejected(notes_home: Home) -> None:
+    """A verb queued behind the end, or after it, raises StorageError."""
     writer = Writer()
-    begun, go = threading.Event(), threading.Event()
-    held = writer.submit(lambda: (begun.set(), go.wait(PATIENCE)), alone=True)
-    assert begun.wait(PATIENCE)
+    started, may_end = threading.Event(), threading.Event()
+    blocker = writer.submit(lambda: (started.set(), may_end.wait(PATIENCE)), alone=True)
+    assert started.wait(PATIENCE)
     closing = threading.Thread(target=writer.close)
     closing.start()
     time.sleep(0.2)
-    behind = writer.submit(lambda: note("behind"))
-    go.set()
-    held.result(PATIENCE)
+    queued = writer.submit(lambda: insert_note("behind"))
+    may_end.set()
+    blocker.result(PATIENCE)
     closing.join(PATIENCE)
-    assert [ended(behind), ended(writer.submit(lambda: note("after")))] == ["StorageError"] * 2
-    assert notes() == []
+    assert [get_result(queued), get_result(writer.submit(lambda: insert_note("after")))] == ["StorageError"] * 2
+    assert list_notes() == []
 
 
 @pytest.mark.parametrize(
-    "how",
+    "write",
     [transactions.submit, transactions.submit_essential, transactions.write, transactions.run_outside_transaction],
 )
-def test_nobody_writes_past_a_writer_that_has_ended(how: Callable[..., Any], noted: Home) -> None:
-    """Once the writer has ended no verb runs on a thread of its own either: each is refused at once, and none runs."""
+def test_writes_after_stop_raise(write: Callable[..., Any], notes_home: Home) -> None:
+    """Once the writer has stopped, each way of writing raises StorageError and runs nothing.
+
+    A new start writes again.
+    """
     transactions.start()
     transactions.stop()
-    seen: list[str] = []
+    calls: list[str] = []
     with pytest.raises(StorageError):
-        how(seen.append, "late")
+        write(calls.append, "late")
     transactions.start()
-    assert seen == [] and transactions.write(note, "again") == "again"
+    assert calls == [] and transactions.write(insert_note, "again") == "again"
 
 
-def test_the_log_keeper_outlives_a_database_that_it_cannot_open(noted: Home) -> None:
-    """Where the keeper of the log finds no connection it tries again; the log is brought home as soon as it has one."""
+def test_checkpoints_continue_after_a_failed_connection(notes_home: Home) -> None:
+    """The checkpoint thread tries again, and the log is restarted once it has a connection."""
     transactions.start()
-    transactions.write(note, "a")
-    with cannot_be_opened(noted.directory):
-        transactions.write(note, "b", _MUCH)
+    transactions.write(insert_note, "a")
+    with unopenable_database(notes_home.directory):
+        transactions.write(insert_note, "b", _MUCH)
         time.sleep(0.5)
-    assert begins_anew(noted.directory)
+    assert wal_restarts(notes_home.directory)
 
 
-def test_stopping_waits_for_a_lock_once(noted: Home) -> None:
-    """While another process has the database, with a verb and the keeper of the log waiting, stopping waits once."""
+def test_stopping_waits_for_a_lock_once(notes_home: Home) -> None:
+    """With a verb and a checkpoint waiting for another process's lock, stopping waits for one timeout."""
     transactions.start()
     transactions.write(run, "PRAGMA busy_timeout = 2000")
-    other = apsw.Connection(str(noted.directory / "campanero.db"))
+    other = apsw.Connection(str(notes_home.directory / "campanero.db"))
     waiting: list[Future[str]] = []
 
-    def much() -> None:
-        note("a", _MUCH)
+    def insert_much() -> None:
+        insert_note("a", _MUCH)
         transactions.after_commit(lambda: other.execute("BEGIN IMMEDIATE"))
-        transactions.after_commit(lambda: waiting.append(transactions.submit(note, "b")))
+        transactions.after_commit(lambda: waiting.append(transactions.submit(insert_note, "b")))
 
-    transactions.write(much)
+    transactions.write(insert_much)
     time.sleep(0.5)
-    begun = time.monotonic()
+    started = time.monotonic()
     transactions.stop()
-    took = time.monotonic() - begun
+    seconds = time.monotonic() - started
     other.close()
     with pytest.raises(StorageError):
         waiting[0].result(0)
-    assert took < soon(2) and notes() == ["a"]
+    assert seconds < soon(2) and list_notes() == ["a"]

@@ -7,7 +7,7 @@ Where the order of changes is not defined, `next_states` returns each possibilit
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tests.domain.filters_reference import dig, json_holds
+from tests.domain.filters_reference import get_path, json_matches
 
 MAX_CHAIN_DEPTH = 5
 Step = dict[str, Any]
@@ -216,6 +216,6 @@ def matches_filter(condition: dict[str, Any], contact: Contact, event: dict[str,
     if name == "contact_subscribed_email":
         return contact.subscribed == (predicate == "true")
     data = event if name.startswith("event.") else contact.data
-    return json_holds(dig(data, name.partition(".")[2]), predicate.removeprefix("not_"), value) != (
+    return json_matches(get_path(data, name.partition(".")[2]), predicate.removeprefix("not_"), value) != (
         predicate.startswith("not_")
     )
