@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import uvloop
 
-from tests.kit.asker import ask, request, spread
-from tests.kit.crowd import fill
-from tests.kit.patience import cpu_seconds, settled, tell_what_the_host_takes
+from tests.kit.bulk_contacts import insert_contacts
+from tests.kit.http_load import build_request, format_percentiles, send_requests
 from tests.kit.server import EMAIL, PASSWORD, RATES, Server
+from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit, wait_until_idle
 
 GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 800/s"}
 
@@ -42,18 +42,18 @@ def cases(key: str, jwt: str, people: int) -> list[Case]:
 
     def event(number: int) -> bytes:
         body = {"event": "order_paid", "contact_id": number * 7919 % people + 1, "data": {"order": number}}
-        return request(key, "POST", "/events", body)
+        return build_request(key, "POST", "/events", body)
 
     return [
-        Case("GET /contacts/{id}", lambda number: request(key, "GET", contact(number)), 200),
-        Case("GET /contacts/{id}, JWT", lambda number: request(jwt, "GET", contact(number)), 200),
-        Case("404 of an id", lambda _: request(key, "GET", "/contacts/999999999"), 404),
-        Case("404 of a path", lambda _: request(key, "GET", "/nothing"), 404),
-        Case("401", lambda _: request("camp_live_" + "x" * 36, "GET", "/contacts/1"), 401),
-        Case("422 of a query", lambda _: request(key, "GET", "/contacts/1?x=1"), 422),
-        Case("422 of a body", lambda _: request(key, "POST", "/contacts", {"email": "x", "tracking": 1}), 422),
-        Case("GET /account", lambda _: request(key, "GET", "/account"), 200),
-        Case("GET /contacts", lambda _: request(key, "GET", "/contacts"), 200),
+        Case("GET /contacts/{id}", lambda number: build_request(key, "GET", contact(number)), 200),
+        Case("GET /contacts/{id}, JWT", lambda number: build_request(jwt, "GET", contact(number)), 200),
+        Case("404 of an id", lambda _: build_request(key, "GET", "/contacts/999999999"), 404),
+        Case("404 of a path", lambda _: build_request(key, "GET", "/nothing"), 404),
+        Case("401", lambda _: build_request("camp_live_" + "x" * 36, "GET", "/contacts/1"), 401),
+        Case("422 of a query", lambda _: build_request(key, "GET", "/contacts/1?x=1"), 422),
+        Case("422 of a body", lambda _: build_request(key, "POST", "/contacts", {"email": "x", "tracking": 1}), 422),
+        Case("GET /account", lambda _: build_request(key, "GET", "/account"), 200),
+        Case("GET /contacts", lambda _: build_request(key, "GET", "/contacts"), 200),
         Case("GET /healthz", lambda _: b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 200),
         Case("POST /events", event, 201),
     ]
@@ -70,14 +70,14 @@ def requests(case: Case, seconds: float) -> Iterator[bytes]:
 
 def measure(server: Server, case: Case, connections: int, seconds: float) -> None:
     """Measure one case after a warm-up, and print the result."""
-    uvloop.run(ask(server.port, requests(case, 0.5), connections, {case.status}))
+    uvloop.run(send_requests(server.port, requests(case, 0.5), connections, {case.status}))
     cpu_before = cpu_seconds(server.pid)
-    rate, times = uvloop.run(ask(server.port, requests(case, seconds), connections, {case.status}))
+    rate, times = uvloop.run(send_requests(server.port, requests(case, seconds), connections, {case.status}))
     spent = (cpu_seconds(server.pid) - cpu_before) / len(times)
     sorted_times = sorted(times)
     p99 = sorted_times[int(len(sorted_times) * 0.99)] * 1000
-    print(f"  {case.name:<26} {rate:>7,.0f}/s  {spread(times)}  p99 {p99:6.1f}  processor {spent * 1e6:5.0f} us each"
-          f"  {GOALS.get(case.name, '')}")  # fmt: skip
+    print(f"  {case.name:<26} {rate:>7,.0f}/s  {format_percentiles(times)}  p99 {p99:6.1f}  "
+          f"processor {spent * 1e6:5.0f} us each  {GOALS.get(case.name, '')}")  # fmt: skip
 
 
 def by_wrk(server: Server, key: str, connections: int, seconds: float) -> None:
@@ -99,10 +99,15 @@ def limited(connections: int, seconds: float) -> None:
     for words, minute, status in (("200, rates on", 60_000_000, 200), ("429", 1, 429)):
         env = {f"CAMPANERO_LIMITS__{name}_PER_MINUTE": str(minute) for name in RATES}
         with Server(env=env).set_up() as server:
-            settled(server.pid)
+            wait_until_idle(server.pid)
             key = str(server.key)
             server.client(validate=False).get("/lists")
-            measure(server, Case(words, lambda _, key=key: request(key, "GET", "/lists"), status), connections, seconds)
+            measure(
+                server,
+                Case(words, lambda _, key=key: build_request(key, "GET", "/lists"), status),
+                connections,
+                seconds,
+            )
             server.stop()
 
 
@@ -119,7 +124,7 @@ def jwt_of(server: Server) -> str:
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=5)
@@ -128,9 +133,9 @@ def main() -> None:
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {options.connections} connections")
     server = Server().set_up()
-    fill(server.data / "campanero.db", options.people)
+    insert_contacts(server.data / "campanero.db", options.people)
     with server:
-        settled(server.pid)
+        wait_until_idle(server.pid)
         for case in cases(str(server.key), jwt_of(server), options.people):
             if options.only in case.name:
                 measure(server, case, options.connections, options.seconds)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_import import memory
-from tests.kit.audience_data import CITIES, FIRST, LAST, LISTS, make
+from tests.kit.audience_data import CITIES, FIRST_NAMES, LAST_NAMES, LIST_COUNT, get_or_create_audience
 from tests.kit.server import Server
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__RENDERS_PER_MINUTE": "0"}
@@ -54,7 +54,7 @@ class Bench:
             "twice": {"name": "event", "predicate": "performed", "value": {**value, "at_least": 2}},
         }[leaf]
         return [
-            {"name": "contact_last_name", "predicate": "not_start", "value": LAST[0][:2]},
+            {"name": "contact_last_name", "predicate": "not_start", "value": LAST_NAMES[0][:2]},
             {"name": "contact_list", "predicate": "in", "value": [1, 2, 3]},
             {"name": "contact_data.city", "predicate": "present", "value": True},
             {"name": "contact_tag", "predicate": "not_cont", "value": "vip"},
@@ -64,8 +64,8 @@ class Bench:
     def narrow(self) -> list[dict[str, Any]]:
         """Return five conditions of the same kinds, each of which few contacts match."""
         return [
-            {"name": "contact_last_name", "predicate": "start", "value": self.random.choice(LAST)[:2]},
-            {"name": "contact_list", "predicate": "eq", "value": self.random.randint(2, LISTS)},
+            {"name": "contact_last_name", "predicate": "start", "value": self.random.choice(LAST_NAMES)[:2]},
+            {"name": "contact_list", "predicate": "eq", "value": self.random.randint(2, LIST_COUNT)},
             {"name": "contact_data.city", "predicate": "eq", "value": self.random.choice(CITIES)},
             {"name": "contact_tag", "predicate": "cont", "value": "customer"},
             {"name": "email_last_opened_at", "predicate": "within_days", "value": 30},
@@ -84,20 +84,21 @@ class Bench:
 
     def any_name(self) -> str:
         """Return the beginning of a random name."""
-        return f"{self.random.choice(FIRST)} {self.random.choice(LAST)}{self.random.randint(1, self.contacts) % 1000}"
+        first_name, last_name = self.random.choice(FIRST_NAMES), self.random.choice(LAST_NAMES)
+        return f"{first_name} {last_name}{self.random.randint(1, self.contacts) % 1000}"
 
 
 Figure = Callable[[Bench], Any]
 FIGURES: dict[str, tuple[float, Figure]] = {
     "page of contacts": (40, lambda b: b.api.get("/contacts", limit=50)),
-    "page of a list": (40, lambda b: b.api.get("/contacts", limit=50, list_id=b.random.randint(1, LISTS))),
+    "page of a list": (40, lambda b: b.api.get("/contacts", limit=50, list_id=b.random.randint(1, LIST_COUNT))),
     "deep page": (100, lambda b: b.api.get("/contacts", limit=50, page=b.random.randint(1, b.contacts // 50))),
     "search": (60, lambda b: b.api.get("/contacts/search", q=b.any_name())),
-    "search, two letters": (60, lambda b: b.api.get("/contacts/search", q=b.random.choice(FIRST)[:2])),
+    "search, two letters": (60, lambda b: b.api.get("/contacts/search", q=b.random.choice(FIRST_NAMES)[:2])),
     "search by address": (60, lambda b: b.api.get("/contacts/search", q=f"person{b.any_id()}@example")),
     "contact by id": (5, lambda b: b.api.get(f"/contacts/{b.any_id()}")),
     "list, searched": (40, lambda b: b.api.get("/contacts", search=b.any_name())),
-    "list, two letters": (40, lambda b: b.api.get("/contacts", search=b.random.choice(FIRST)[:2])),
+    "list, two letters": (40, lambda b: b.api.get("/contacts", search=b.random.choice(FIRST_NAMES)[:2])),
     "timeline": (40, lambda b: b.api.get(f"/contacts/{b.any_id()}/timeline")),
     "segment of five, count": (300, lambda b: b.count(b.broad())),
     "segment of five, event": (300, lambda b: b.count(b.broad("event"))),
@@ -111,7 +112,7 @@ FIGURES: dict[str, tuple[float, Figure]] = {
     "page by subscription": (40, lambda b: b.api.get("/contacts", subscribed_email="false")),
     "page by date added": (40, lambda b: b.api.get("/contacts", created_before=b.any_day())),
     "page by date changed": (40, lambda b: b.api.get("/contacts", updated_after=b.any_day())),
-    "page, list and tag": (40, lambda b: b.api.get("/contacts", list_id=b.random.randint(1, LISTS), tag="vip")),
+    "page, list and tag": (40, lambda b: b.api.get("/contacts", list_id=b.random.randint(1, LIST_COUNT), tag="vip")),
     "upsert, known": (10, lambda b: b.put(f"person{b.any_id()}@example.org", last_name=f"X{b.any_id()}")),
     "upsert, new": (10, lambda b: b.put(f"new{time.time_ns()}@example.org", list_ids=[1])),
 }  # fmt: skip
@@ -188,7 +189,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="only figures whose names hold one of these")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
-    made = make(options.cache, options.contacts)
+    made = get_or_create_audience(options.cache, options.contacts)
     key = (made / "done").read_text()
     with tempfile.TemporaryDirectory(dir=options.cache) as copy:
         data = Path(copy, "data")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import apsw
 
+from tests.kit.bulk_contacts import insert_contacts
 from tests.kit.client import Client
-from tests.kit.crowd import fill
-from tests.kit.patience import tell_what_the_host_takes
-from tests.kit.recipients import UNLIMITED
+from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import report_stolen_cpu_at_exit
 
 _EVENT = """
 INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, updated_at)
@@ -81,16 +81,16 @@ def beside(server: Server, target: Path) -> None:
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=2_000)
     parser.add_argument("--people", type=int, default=100_000)
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
-    with SmtpServer() as smtp, Server(relay=smtp.port, env=UNLIMITED).set_up() as server:
-        server.give_address().stop()
+    with SmtpServer() as smtp, Server(relay=smtp.port, env=NO_RATE_LIMITS).set_up() as server:
+        server.set_postal_address().stop()
         database = server.data / "campanero.db"
-        fill(database, options.people)
+        insert_contacts(database, options.people)
         grow(database, options.megabytes, options.people)
         size = database.stat().st_size / 1e6
         first, second = server.home / "first.tar.gz", server.home / "second.tar.gz"

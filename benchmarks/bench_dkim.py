@@ -29,7 +29,7 @@ from benchmarks.bench_sending_rivals import Postfix
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import domain
 from tests.kit.dns import DnsServer
-from tests.kit.sending_domains import verified
+from tests.kit.sending_domains import add_verified_domain
 from tests.kit.server import Server
 
 PEOPLE = 400
@@ -140,8 +140,8 @@ def sending(options: argparse.Namespace) -> None:
         env = UNLIMITED | dns.env | {"CAMPANERO_EMAIL__CONNECTIONS": "10"}
         env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
         with Server(relay=port, env=env).set_up().start() as server:
-            api = server.give_address().client(validate=False)
-            verified(api, dns, "bakery.example")
+            api = server.set_postal_address().client(validate=False)
+            add_verified_domain(api, dns, "bakery.example")
             people = fill(api, options.messages)
             for _ in range(options.rounds):
                 floors.append(limit(2))

@@ -14,9 +14,9 @@ from typing import Any
 from playwright.sync_api import Page
 
 from tests.kit.browser import Problems, new_page, running_browser, sign_in
-from tests.kit.emails import make, settled
-from tests.kit.patience import tell_what_the_host_takes
+from tests.kit.editor import create_template, wait_until_saved
 from tests.kit.server import Server
+from tests.kit.timeouts import report_stolen_cpu_at_exit
 
 GOAL_MS = 120
 _WORDS = "<p>We have been busy, and there is news. Here is what is worth knowing about it, in few words.</p>"
@@ -63,7 +63,7 @@ class Bench:
             self.page.evaluate("() => performance.clearResourceTimings()")
             act(at)
             self.frame.wait_for_function("() => window.seen.length")
-            settled(self.page)
+            wait_until_saved(self.page)
             self._still()
             acted_at, seen = self.page.evaluate("() => window.acted"), self.frame.evaluate("() => window.seen")
             if at < 3:  # what is slow once only
@@ -92,13 +92,13 @@ def told(times: list[float]) -> str:
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser()
     parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--sections", type=int, default=12)
     options = parser.parse_args()
     with Server().set_up() as server, running_browser() as browser:
-        one = make(server.client(), design=letter(options.sections))
+        one = create_template(server.client(), design=letter(options.sections))
         page = sign_in(new_page(browser, server.url, Problems(), width=1360))
         page.goto(f"/templates/{one}/edit?s=press")
         page.wait_for_load_state("networkidle")
@@ -108,7 +108,7 @@ def main() -> None:
         bench.follow("button style", lambda at: styles.nth((at + 1) % 2).check(force=True))
         bench.follow("move", lambda at: page.locator("#act-up" if at % 2 else "#act-down").click())
         page.locator("#o-title").click()
-        settled(page)
+        wait_until_saved(page)
         typed = page.locator("#inspector").get_by_label("Text", exact=True)
         typed.click()
         bench.follow("typed letter (+ 300 ms)", lambda at: page.keyboard.press("abcdefghij"[at % 10]))

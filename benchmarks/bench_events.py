@@ -20,10 +20,10 @@ import apsw
 import uvloop
 
 from benchmarks.bench_sending import UNLIMITED, Meanwhile
-from tests.kit.asker import ask, request, spread
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
+from tests.kit.http_load import build_request, format_percentiles, send_requests
 from tests.kit.server import Server
+from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit
 
 PEOPLE, YEAR_MS = 100_000, 365 * 86_400_000
 NAMES = ("product_view", "product_view", "checkout", "cart_add", "order_paid")
@@ -100,18 +100,18 @@ def pages(api: Client, key: str, port: int, each: int) -> None:
             moved = {
                 one: f"{value}T00:00:{number % 60:02}Z" for one, value in query.items() if one.startswith("created")
             }
-            requests.append(request(key, "GET", f"/events?{urlencode({**query, **moved, 'page': page})}"))
-        _, times = uvloop.run(ask(port, iter(requests), 1))
+            requests.append(build_request(key, "GET", f"/events?{urlencode({**query, **moved, 'page': page})}"))
+        _, times = uvloop.run(send_requests(port, iter(requests), 1))
         everything += times
-        print(f"  {name:<20} {total:>9,} fit   {spread(times)}")
-    print(f"  {'all':<20} {'':>9}       {spread(everything)} (goal p95 60)")
+        print(f"  {name:<20} {total:>9,} fit   {format_percentiles(times)}")
+    print(f"  {'all':<20} {'':>9}       {format_percentiles(everything)} (goal p95 60)")
 
 
 def posts(server: Server, key: str, count: int, connections: int) -> int:
     """Post events one by one; return how many were acknowledged."""
     chance = random.Random(2)
     asked = [
-        request(key, "POST", "/events", {
+        build_request(key, "POST", "/events", {
             "event": "order_paid", "contact_id": chance.randrange(1, PEOPLE), "amount": 9.5, "data": {"order": number},
             "idempotency_key": f"post-{number}", "resource_uid": f"order:{number}", "ip": "198.51.100.7",
             "user_agent": AGENT.format(chance.randrange(40, 130)),
@@ -120,11 +120,11 @@ def posts(server: Server, key: str, count: int, connections: int) -> int:
         for number in range(count)
     ]  # fmt: skip
     begun = cpu_seconds(server.pid)
-    rate, times = uvloop.run(ask(server.port, iter(asked), connections))
+    rate, times = uvloop.run(send_requests(server.port, iter(asked), connections))
     if len(times) != count:
         raise AssertionError(f"{len(times)} answers to {count}")
     spent = (cpu_seconds(server.pid) - begun) / count
-    print(f"POST /events over {connections} connections: {rate:,.0f}/s (goal 800), {spread(times)}, "
+    print(f"POST /events over {connections} connections: {rate:,.0f}/s (goal 800), {format_percentiles(times)}, "
           f"processor {spent * 1e6:.0f} us each")  # fmt: skip
     return count
 
@@ -134,22 +134,22 @@ def batches(server: Server, key: str, count: int) -> int:
     api = server.client(validate=False, keep_alive=True)
     other = Meanwhile(0.02, lambda number: api.post("/events", {"event": "checkout", "contact_id": 1 + number}))
     asked = [
-        request(key, "POST", "/events/batch", {"events": [
+        build_request(key, "POST", "/events/batch", {"events": [
             {"event": "cart_add", "contact_id": 1 + number, "data": {"n": 1}, "idempotency_key": f"b{part}-{number}"}
             for number in range(1_000)
         ]})
         for part in range(count)
     ]  # fmt: skip
     for words in ("new", "repeated"):
-        rate, times = uvloop.run(ask(server.port, iter(asked), 1))
-        print(f"POST /events/batch, {words}: {rate * 1000:,.0f} events/s, {spread(times)}")
+        rate, times = uvloop.run(send_requests(server.port, iter(asked), 1))
+        print(f"POST /events/batch, {words}: {rate * 1000:,.0f} events/s, {format_percentiles(times)}")
     print(f"  single events beside it: {other.end()}")
     return count * 1_000
 
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--each", type=int, default=60, help="requests by each filter")

@@ -41,7 +41,7 @@ def visits(page: Page) -> dict[str, dict[str, Any]]:
 def main() -> None:
     """Print every page, the largest first, and those over the limit."""
     with Server().set_up() as server, running_browser() as browser:
-        server.give_address()
+        server.set_postal_address()
         fill(server.client())
         for width in (1360, 375):
             page = sign_in(new_page(browser, server.url, Problems(), width=width))

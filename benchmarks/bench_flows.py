@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 
 from benchmarks.bench_import import memory
-from tests.kit import crowd
-from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
+from tests.kit import bulk_contacts
 from tests.kit.server import Server
+from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
 SPLIT = {"name": "contact_country", "predicate": "in", "value": ["DE", "AT", "CH"]}
@@ -127,7 +127,7 @@ def sent(server: Server, count: int) -> None:
 
 def main() -> None:
     """Run all measurements one after the other."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=100_000)
     count = parser.parse_args().runs
@@ -135,7 +135,7 @@ def main() -> None:
         server.client().get("/account").expect(200)
         server.stop()
         path = server.data / "campanero.db"
-        crowd.fill(path, count)
+        bulk_contacts.insert_contacts(path, count)
         for steps, people, waits, label in (
             (THREE, count, True, "wait-split-event"), (LONG, max(count // 100, 1), False, "200 steps"),
             (MAIL, count // 5, False, "email into the ledger"),

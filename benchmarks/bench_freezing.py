@@ -15,10 +15,10 @@ from typing import Any
 import apsw
 
 from benchmarks.bench_import import memory
+from tests.kit.bulk_contacts import insert_contacts
 from tests.kit.client import Client
-from tests.kit.crowd import fill
-from tests.kit.patience import settled, tell_what_the_host_takes
 from tests.kit.server import Server
+from tests.kit.timeouts import report_stolen_cpu_at_exit, wait_until_idle
 
 GOAL_SECONDS, GOAL_MS = 30.0, 100.0
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
@@ -75,16 +75,16 @@ def private(server: Server) -> int:
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contacts", type=int, default=200_000)
     options = parser.parse_args()
     server = Server(env=UNLIMITED).set_up()
     started_at = time.monotonic()
-    fill(server.data / "campanero.db", options.contacts)
+    insert_contacts(server.data / "campanero.db", options.contacts)
     print(f"{options.contacts} contacts made in {time.monotonic() - started_at:.0f} s")
     with server:
-        settled(server.pid)
+        wait_until_idle(server.pid)
         api = server.client(validate=False, keep_alive=True)
         body = {"name": "Large", "template_attributes": {"subject": "s", "body": "<p>b</p>"}}
         path = f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.client import Client
-from tests.kit.patience import settled, tell_what_the_host_takes
 from tests.kit.server import Server
+from tests.kit.timeouts import report_stolen_cpu_at_exit, wait_until_idle
 from tests.kit.uploads import upload
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
@@ -107,7 +107,7 @@ def run(server: Server, path: Path, label: str, rows: int, base: float) -> None:
 
 def main() -> None:
     """Measure an import of new contacts, then an update of the same contacts."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--new-only", action="store_true", help="do not import the changed rows")
@@ -121,7 +121,7 @@ def main() -> None:
         print(f".import: {options.rows / base:,.0f} rows/s")
         with Server(env=UNLIMITED).set_up() as server:
             server.client().post("/lists", {"name": "Everybody"}).expect(201)
-            settled(server.pid)
+            wait_until_idle(server.pid)
             run(server, path, "new", options.rows, base)
             if not options.new_only:
                 path.write_text(path.read_text().replace(",Ann", ",Bob"))

@@ -17,12 +17,12 @@ from appliance.inbound import bounce_mail
 from appliance.sending.messages import links
 from appliance.settings import config
 from tests.journeys.test_returned import verified
-from tests.kit.bounces import MEANS, Marks, sample
+from tests.kit.bounces import EXPECTED_CLASSES, Placeholders, sample
 from tests.kit.dns import DnsServer
-from tests.kit.post import Post
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
 from tests.kit.server import Server, free_port
 from tests.kit.smtp import Message, SmtpServer
+from tests.kit.smtp_client import SmtpClient
 
 DOMAIN = "bakery.example"
 PLACES = 4
@@ -33,11 +33,11 @@ def understood(rounds: int = 20) -> float:
     with tempfile.TemporaryDirectory() as directory:
         crypto.create_key(Path(directory))
         config.set_current(config.load({"data_dir": directory}, {}).config)
-        marks = Marks(
+        marks = Placeholders(
             "reader@example.org", links.build_return_path(7, DOMAIN), links.build_message_id(7, DOMAIN),
             links.build_unsubscribe_url(7),
         )  # fmt: skip
-        mails = [sample(name, marks) for name in MEANS]
+        mails = [sample(name, marks) for name in EXPECTED_CLASSES]
         started_at = time.perf_counter()
         for _ in range(rounds):
             for raw in mails:
@@ -45,20 +45,20 @@ def understood(rounds: int = 20) -> float:
         return rounds * len(mails) / (time.perf_counter() - started_at)
 
 
-def returned(post: Post, messages: list[Message]) -> float:
+def returned(post: SmtpClient, messages: list[Message]) -> float:
     """Send a hard bounce for each message and return the bounces a second."""
     reports = []
     for message in messages:
-        marks = Marks(message.to, message.mail_from or "", (message.header("Message-ID") or "").strip("<>"), "")
+        marks = Placeholders(message.to, message.mail_from or "", (message.header("Message-ID") or "").strip("<>"), "")
         reports.append((marks.return_path, sample("postfix_user_unknown", marks)))
 
-    def bring(part: list[tuple[str, bytes]]) -> None:
+    def deliver(part: list[tuple[str, bytes]]) -> None:
         with post.connect() as smtp:
             smtp.ehlo()
             for to, raw in part:
                 assert smtp.sendmail("", [to], raw) == {}
 
-    places = [threading.Thread(target=bring, args=(reports[number::PLACES],)) for number in range(PLACES)]
+    places = [threading.Thread(target=deliver, args=(reports[number::PLACES],)) for number in range(PLACES)]
     started_at = time.perf_counter()
     for place in places:
         place.start()
@@ -70,16 +70,16 @@ def returned(post: Post, messages: list[Message]) -> float:
 def main() -> None:
     """Run the measurements."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_500
-    print(f"{understood():.0f} mails a second are understood, of {len(MEANS)} kinds")
-    post, more = Post(free_port()), {"CAMPANERO_EMAIL__DIRECT__HELO": f"mail.{DOMAIN}"}
+    print(f"{understood():.0f} mails a second are understood, of {len(EXPECTED_CLASSES)} kinds")
+    post, more = SmtpClient(free_port()), {"CAMPANERO_EMAIL__DIRECT__HELO": f"mail.{DOMAIN}"}
     with (
         SmtpServer() as relay, DnsServer() as dns,
-        Server(relay=relay.port, env={**post.env, **dns.env, **more, **UNLIMITED}).set_up() as server,
+        Server(relay=relay.port, env={**post.env, **dns.env, **more, **NO_RATE_LIMITS}).set_up() as server,
     ):  # fmt: skip
-        api = server.give_address().client()
+        api = server.set_postal_address().client()
         verified(api, dns)
-        path = send(api, crowd(api, count))
-        completed(api, path)
+        path = send_campaign(api, create_list(api, count))
+        wait_until_completed(api, path)
         rate = returned(post, list(relay.messages))
         stats = api.get(path).expect(200)["stats"]
         print(f"{rate:.0f} reports a second are taken over SMTP and written; {stats['bounced']} of {count} bounced")

@@ -4,7 +4,7 @@ import argparse
 import time
 
 from tests.kit.server import Server
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
 SECTIONS = [
@@ -27,7 +27,7 @@ def main() -> None:
     with Server(env=UNLIMITED).set_up() as server:
         api = server.client(validate=False, keep_alive=True)
         group = api.post("/lists", {"name": "Everybody"}).expect(201)["id"]
-        done(api, upload(api, "email,first_name,city\n" + rows, list_ids=[group]), 600)
+        wait_for_import(api, upload(api, "email,first_name,city\n" + rows, list_ids=[group]), 600)
         body = {
             "name": "Spring", "trigger_attributes": {"contact_list_id": group},
             "template_attributes": {"subject": "Hi {{ first_name }}", "design": {"sections": SECTIONS}},

@@ -28,10 +28,10 @@ from benchmarks.bench_import import memory
 from benchmarks.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds, settled, tell_what_the_host_takes
 from tests.kit.server import ROOT, Server
 from tests.kit.smtp import SmtpServer
-from tests.kit.uploads import done, upload
+from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit, wait_until_idle
+from tests.kit.uploads import upload, wait_for_import
 
 FIRST = ("Ann", "Jürgen", "Łukasz", "Nguyễn Thị", "Ольга", "<Lee>", "O'Brien", "Chloé")
 FIELDS = "{{ contact.first_name | default: 'friend' }}", "{{ contact.last_name }}", "{{ contact.data.city }}", \
@@ -60,7 +60,7 @@ def fill(api: Client, count: int) -> int:
     people = api.post("/lists", {"name": "Everybody"}).expect(201)["id"]
     lines = ["email,first_name,last_name,city,plan"]
     lines += [f"person{n}@example.org,{FIRST[n % 8]}{n % 500},Adler{n % 977},Bath{n % 50},pro" for n in range(count)]
-    done(api, upload(api, "\n".join(lines), list_ids=[people], consent_source="bench"), 600)
+    wait_for_import(api, upload(api, "\n".join(lines), list_ids=[people], consent_source="bench"), 600)
     return int(people)
 
 
@@ -241,8 +241,8 @@ def made(port: int, options: Any) -> Server:
     env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
     env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
     server = Server(relay=port, env=env, executable=options.executable).set_up().start()
-    server.give_address()
-    settled(server.pid)
+    server.set_postal_address()
+    wait_until_idle(server.pid)
     return server
 
 
@@ -258,7 +258,7 @@ def example(size: int, home: Path) -> Path:
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contacts", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_sending import UNLIMITED
-from tests.kit import sms_crowd
+from tests.kit import sms_recipients
 from tests.kit.fake_sms import FakeSms
-from tests.kit.patience import cpu_seconds
 from tests.kit.server import Server
+from tests.kit.timeouts import cpu_seconds
 
 HINT = {"sms_opt_out_hint": "Reply STOP to opt out"}
 
@@ -24,7 +24,9 @@ HINT = {"sms_opt_out_hint": "Reply STOP to opt out"}
 def measured(name: str, server: Server, sms: FakeSms, people: int, options: Any) -> None:
     """Send one campaign, and print its rate and its cost."""
     api = server.client(validate=False, keep_alive=True)
-    path = sms_crowd.draft(api, people, "Hello {{ first_name }}, {{ contact.data.city }}: https://bakery.example/bread")
+    path = sms_recipients.create_campaign(
+        api, people, "Hello {{ first_name }}, {{ contact.data.city }}: https://bakery.example/bread"
+    )
     known, cpu, begin = len(sms.accepted), cpu_seconds(server.pid), time.perf_counter()
     api.post(f"{path}/send").expect(200)
     frozen = time.perf_counter() - begin
@@ -50,10 +52,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, FakeSms(Path(directory)) as sms:
         env = sms.env | UNLIMITED | {"CAMPANERO_SMS__CONNECTIONS": str(options.connections)}
         with Server(env=env).set_up() as server:
-            server.give_address()
+            server.set_postal_address()
             api = server.client(validate=False)
             api.patch("/account", HINT).expect(200)
-            people = sms_crowd.crowd(api, options.contacts)
+            people = sms_recipients.create_list(api, options.contacts)
             for number in range(options.rounds):
                 measured(f"near, round {number + 1}", server, sms, people, options)
             sms.delay(0.02)

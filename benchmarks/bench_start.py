@@ -22,8 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
 from tests.kit.server import EMAIL, PASSWORD, ROOT, free_port
+from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit
 
 _WITHIN = 120.0
 _PERIOD = 100_000  # microseconds, the usual one
@@ -142,7 +142,7 @@ def measure(programs: list[Program], starts: int, group: Path | None, goal: floa
 
 def main() -> None:
     """Print how long a start takes with all cores and with a quarter of one."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--executable", type=Path, action="append", default=[], help="a built file, or several")
     parser.add_argument("--source", type=Path, action="append", default=[], help="another clone beside this one")

@@ -23,11 +23,11 @@ from appliance.core import crypto
 from appliance.sending.messages import links
 from benchmarks.bench_sending import UNLIMITED, Meanwhile, campaign
 from benchmarks.bench_sending_rivals import Postfix
-from tests.kit.asker import ask
 from tests.kit.client import Client
-from tests.kit.patience import cpu_seconds, tell_what_the_host_takes
+from tests.kit.http_load import send_requests
 from tests.kit.server import Server
-from tests.kit.uploads import done, upload
+from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit
+from tests.kit.uploads import upload, wait_for_import
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
 LINKS = 8
@@ -36,7 +36,7 @@ LINKS = 8
 async def follow(port: int, paths: list[str], connections: int) -> tuple[float, list[float]]:
     """Follow all links over so many connections; return the rate and the times."""
     requests = (f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {AGENT}\r\n\r\n".encode() for path in paths)
-    rate, times = await ask(port, requests, connections, (302,))
+    rate, times = await send_requests(port, requests, connections, (302,))
     if len(times) != len(paths):
         raise AssertionError(f"{len(times)} answers to {len(paths)}")
     return rate, times
@@ -46,7 +46,7 @@ def fill(api: Client, name: str, people: int, tracking: str) -> int:
     """Import contacts with one tracking choice into a list and return its id."""
     number = api.post("/lists", {"name": name}).expect(201)["id"]
     lines = ["email,first_name,tracking"] + [f"{name}{n}@example.org,N{n},{tracking}" for n in range(people)]
-    done(api, upload(api, "\n".join(lines), list_ids=[number], consent_source="bench"), 600)
+    wait_for_import(api, upload(api, "\n".join(lines), list_ids=[number], consent_source="bench"), 600)
     return int(number)
 
 
@@ -128,7 +128,7 @@ def _follower(server: Server, paths: list[str]) -> Callable[[int], None]:
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=int, default=8_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -142,7 +142,7 @@ def main() -> None:
         Postfix(options.postfix).sink() as port,
         Server(relay=port, env=env, executable=options.executable).set_up().start() as server,
     ):
-        server.give_address()
+        server.set_postal_address()
         api = server.client(validate=False, keep_alive=True)
         groups: dict[str, list[str]] = {}
         people = {}

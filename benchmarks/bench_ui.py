@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 
 from benchmarks.bench_report import late
+from tests.kit.bulk_contacts import insert_contacts
 from tests.kit.client import Client
-from tests.kit.crowd import fill
-from tests.kit.patience import tell_what_the_host_takes
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import report_stolen_cpu_at_exit
 
 PAGES = ("/", "/contacts", "/contacts?search=anna", "/contacts?page=40", "/lists", "/lists/1", "/campaigns",
          "/campaigns/1", "/campaigns/1/people", "/outbox", "/activity", "/segments", "/flows")  # fmt: skip
@@ -68,16 +68,16 @@ def followed(visitor: Visitor, tabs: int, stop: threading.Event) -> tuple[list[t
 
 def main() -> None:
     """Run the measurements."""
-    tell_what_the_host_takes()
+    report_stolen_cpu_at_exit()
     parser = argparse.ArgumentParser()
     parser.add_argument("--contacts", type=int, default=100_000)
     parser.add_argument("--tabs", type=int, default=10)
     parser.add_argument("--times", type=int, default=40)
     options = parser.parse_args()
     with SmtpServer() as post, Server(relay=post.port).set_up() as server:
-        server.give_address()
+        server.set_postal_address()
         server.stop()
-        fill(server.data / "campanero.db", options.contacts)
+        insert_contacts(server.data / "campanero.db", options.contacts)
         server.start()
         visitor, api = Visitor(server), server.client()
         content = {"subject": "News", "body": "<p>Hello</p>", "from_email": "ana@example.com"}

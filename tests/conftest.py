@@ -12,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.kit.browser import Problems, find_browser, new_page, running_browser, sign_in
-from tests.kit.built import built
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.dns import DnsServer
+from tests.kit.executable import build_executable
 from tests.kit.fake_sms import FakeSms
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
@@ -78,7 +78,7 @@ def full(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def executable() -> Path:
     """The executable, built from the sources as they are."""
-    return built()
+    return build_executable()
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def fresh_server() -> Iterator[FreshServer]:
         if start:
             server.start()
         if start and set_up and address and options.get("relay"):
-            server.give_address()
+            server.set_postal_address()
         return server
 
     yield make

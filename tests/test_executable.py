@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.server import Server
-from tests.kit.uploads import done, results, upload
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_a_large_import_of_the_executable_is_complete(executable: Path) -> None:
     assert len(file) > 131_072
     with Server(executable=executable).set_up() as frozen:
         api = frozen.client()
-        job = done(api, upload(api, file))
+        job = wait_for_import(api, upload(api, file))
         assert (job["status"], job["created"], job["failed"], job["error"]) == ("complete", 4000, 0, None)
         assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == 4000
-        assert [row["result"] for row in results(api, job["id"])] == ["created"] * 4000
+        assert [row["result"] for row in import_results(api, job["id"])] == ["created"] * 4000
         frozen.stop()

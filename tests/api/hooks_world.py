@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.kit import hooks
+from tests.kit import email_providers
 from tests.kit.client import Client, Response
 from tests.kit.clock import TestClock
-from tests.kit.hooks import TOPIC, Post, SendGrid, Sns
+from tests.kit.email_providers import TOPIC, Post, SendGrid, Sns
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -74,7 +74,7 @@ class World:
         """Post an event of Mailgun."""
         headers = {"message-id": message["internet_message_id"]}
         body = {"event": event, "recipient": message["to"], "message": {"headers": headers}, **said}
-        return hooks.mailgun(SECRETS["mailgun"], body, at or self.clock.now(), token)
+        return email_providers.mailgun(SECRETS["mailgun"], body, at or self.clock.now(), token)
 
     def sendgrid(self, message: Any, event: str, *, at: float | None = None, **said: Any) -> Post:
         """Post an event of SendGrid."""
@@ -86,12 +86,12 @@ class World:
         [mail] = self.smtp.to(message["to"])
         body = {"RecordType": record, "ID": message["id"], "MessageID": "guid", "Email": message["to"],
                 "Metadata": {"campanero": mail.header("X-PM-Metadata-campanero")}, **said}  # fmt: skip
-        return hooks.postmark(SECRETS["postmark"], body)
+        return email_providers.postmark(SECRETS["postmark"], body)
 
     def own(self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **said: Any) -> Post:
         """Post what a relay of one's own tells."""
         body = {"type": kind, "internet_message_id": message["internet_message_id"], "recipient": message["to"], **said}
-        return hooks.own(SECRETS["email"], body, at or self.clock.now(), name)
+        return email_providers.custom_relay(SECRETS["email"], body, at or self.clock.now(), name)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "CAMPANERO_EMAIL__HOOKS__SENDGRID": grid.verification_key, **stand_ins,
         }  # fmt: skip
         with Server(relay=smtp.port, env=environment, clock=clock).set_up() as server:
-            server.give_address()
+            server.set_postal_address()
             yield World(server, server.client(), smtp, clock, sns, grid)
             server.stop()

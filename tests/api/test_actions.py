@@ -6,9 +6,9 @@ import pytest
 
 from appliance.api.routes import ROUTES
 from tests.kit.client import Client
+from tests.kit.openapi_document import OpenApiDocument
 from tests.kit.server import Server
-from tests.kit.tenants import NEVER, Tenant
-from tests.kit.walk import Walk
+from tests.kit.tenants import MISSING_ID, Tenant
 
 # Of each thing in a state that has a name: the actions that it takes; all others are refused
 CAMPAIGN = {"draft": ["send"], "paused": ["send", "resume", "cancel"], "completed": []}
@@ -19,7 +19,7 @@ NOTHING = [route for route in ROUTES if route.method != "GET" and route.body_typ
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """An account with one of everything."""
-    return Tenant(server.client()).furnish("alpha")
+    return Tenant(server.client()).create_objects("alpha")
 
 
 def campaign_in(api: Client, status: str) -> int:
@@ -79,16 +79,16 @@ def test_a_flow_says_what_it_takes_instead(api: Client) -> None:
 def test_a_message_says_what_it_takes_instead(mine: Tenant) -> None:
     """What was sent is neither sent again, nor taken back, nor counted."""
     for action, done in (("retry", "sent again"), ("cancel", "cancelled"), ("assume_sent", "counted as sent")):
-        told = mine.api.post(f"/messages/{mine.things['messages']}/{action}").expect(422)
+        told = mine.api.post(f"/messages/{mine.object_ids['messages']}/{action}").expect(422)
         assert told["message"] == f"A sent message cannot be {done}."
         assert (told["reason"], told["action"], told["allowed"]) == ("invalid_transition", action, [])
 
 
 def test_an_import_and_a_run_say_what_they_were_asked(mine: Tenant) -> None:
     """The same words for what has ended."""
-    told = mine.api.post(f"/imports/{mine.things['imports']}/cancel").expect(422)
+    told = mine.api.post(f"/imports/{mine.object_ids['imports']}/cancel").expect(422)
     assert told["message"] == "A complete import cannot be cancelled."
-    path = f"/flows/{mine.things['flows']}/runs/{mine.things['runs']}"
+    path = f"/flows/{mine.object_ids['flows']}/runs/{mine.object_ids['runs']}"
     mine.api.post(f"{path}/take_out").expect(200)
     told = mine.api.post(f"{path}/move_on").expect(422)
     assert (told["message"], told["action"]) == ("An exited run cannot be moved on.", "move_on")
@@ -97,7 +97,7 @@ def test_an_import_and_a_run_say_what_they_were_asked(mine: Tenant) -> None:
 @pytest.mark.parametrize("route", NOTHING, ids=lambda route: f"{route.method} {route.path}")
 def test_what_takes_no_body_says_so(route: Any, mine: Tenant) -> None:
     """What is no JSON object is refused as everywhere, before anything is looked for; keys are named as ignored."""
-    path = "/v1/my" + route.path.replace("{id}", str(NEVER))
+    path = "/v1/my" + route.path.replace("{id}", str(MISSING_ID))
     headers = {"Authorization": f"Bearer {mine.api.key}"}
     if route.scope in ("rule", "self"):
         pytest.skip("no key reaches it: it is refused for that")
@@ -167,6 +167,6 @@ def test_two_keys_that_differ_are_refused(mine: Tenant, path: str, body: dict[st
 def test_every_operation_without_a_body_is_asked(mine: Tenant) -> None:
     """The document says of each of them what a body that is wrong gets."""
     asked = {f"{route.method} /v1/my{route.path}" for route in NOTHING}
-    for one in Walk(mine.api).operations():
+    for one in OpenApiDocument(mine.api).operations():
         if f"{one.method} {one.path}" in asked:
             assert {"400", "413", "415", "422"} <= set(one.description["responses"]), one

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appliance.core import addresses
 from tests.kit.client import Client
-from tests.kit.uploads import done, results, upload
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 LOCALS = (
     "straße", "STRAßE", "STRAẞE", "strasse", "Strasse", "ſam", "sam", "SAM", "ﬁn", "fin", "ａnn", "ann", "ANN", "ıl",
@@ -98,9 +98,9 @@ def test_over_an_import(api: Client) -> None:
     """A file makes the contacts that the API would make of the same spellings, and finds those that are there."""
     spellings = spelled()
     lines = "\n".join(json.dumps({"email": one}) for one in spellings)
-    job = done(api, upload(api, lines, "people.jsonl"))
+    job = wait_for_import(api, upload(api, lines, "people.jsonl"))
     assert job["status"] == "complete"
-    made = [row["result"] for row in results(api, job["id"])]
+    made = [row["result"] for row in import_results(api, job["id"])]
     assert made.count("created") == len(expected(spellings))
     again = [api.post("/contacts", {"email": one}).expect(200)["id"] for one in spellings]
     assert groups(spellings, again) == expected(spellings)

@@ -10,7 +10,7 @@ from appliance.api.endpoints import Route
 from appliance.api.routes import ROUTES
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
-from tests.kit.tenants import NEVER, Tenant, two_tenants
+from tests.kit.tenants import MISSING_ID, Tenant, two_tenants
 
 IDS = [
     (route, info.encode_name)
@@ -26,7 +26,7 @@ NOUNS = {"contact_id": "contacts", "list_id": "lists", "segment_id": "segments",
 def both(server: Server) -> tuple[Tenant, Tenant]:
     """An account with one of everything, and another one that has a few things too."""
     mine, theirs = two_tenants(server)
-    api, have = theirs.api, theirs.things
+    api, have = theirs.api, theirs.object_ids
     have["contacts"] = api.post("/contacts", {"email": "theirs@example.org"}).expect(201)["id"]
     have["lists"] = api.post("/lists", {"name": "Theirs"}).expect(201)["id"]
     have["segments"] = api.post("/segments", {"name": "Theirs"}).expect(201)["id"]
@@ -47,11 +47,11 @@ def test_every_id_of_a_query_is_among_them() -> None:
 def test_an_id_that_is_not_there_is_told(route: Route, name: str, both: tuple[Tenant, Tenant]) -> None:
     """A filter by what is not there, or is another account's, is a mistake: neither nothing nor all is answered."""
     mine, theirs = both
-    path = route.path.replace("{id}", str(mine.things.get(route.path.strip("/").partition("/")[0])))
+    path = route.path.replace("{id}", str(mine.object_ids.get(route.path.strip("/").partition("/")[0])))
     noun = NOUNS[name]
-    assert mine.api.get(path, **{name: mine.things[noun]}).status == 200
-    for number in (NEVER, theirs.things[noun]):
-        if number != mine.things[noun]:
+    assert mine.api.get(path, **{name: mine.object_ids[noun]}).status == 200
+    for number in (MISSING_ID, theirs.object_ids[noun]):
+        if number != mine.object_ids[noun]:
             told = mine.api.get(path, **{name: number}).expect(422)
             assert told["validation_errors"] == {name: ["must exist"]}, number
     for number, words in ((0, "must be greater than or equal to 1"), ("x", "is not a number")):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.api_users import user_client
 from tests.kit.client import Client
-from tests.kit.persons import signed_in
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant
 
@@ -16,13 +16,13 @@ WORD = "canary"
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Client:
     """The first owner, signed in."""
-    return signed_in(server)
+    return user_client(server)
 
 
 @pytest.fixture(scope="module")
 def things(server: Server) -> dict[str, int]:
     """One of everything, made with a key."""
-    return Tenant(server.client()).furnish(WORD).things
+    return Tenant(server.client()).create_objects(WORD).object_ids
 
 
 def newest(owner: Client, **query: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import pytest
 from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.pictures import photo, saved
+from tests.kit.pictures import encode_image, photo
 from tests.kit.server import EMAIL, Server
 from tests.kit.tenants import two_tenants
-from tests.kit.uploads import upload_picture
+from tests.kit.uploads import upload_image
 
 WRITABLE: dict[str, Any] = {
     "brand_color": "#0F617d", "text_color": "#222222", "bg_color": "#fffdf8", "font_heading": "Georgia",
@@ -109,7 +109,7 @@ def test_every_fault_at_its_path(api: Client, body: dict[str, Any], faults: set[
 
 def test_a_logo_by_its_upload(api: Client, server: Server) -> None:
     """A signed id goes in and its address comes out, which may be put back; text that is no picture cannot be one."""
-    made = upload_picture(api, saved(photo(), "PNG")).expect(201)
+    made = upload_image(api, encode_image(photo(), "PNG")).expect(201)
 
     assert put(api, logo=made["signed_id"])["logo"] == made["url"]
     assert put(api, logo=made["url"])["logo"] == made["url"]
@@ -121,7 +121,7 @@ def test_a_logo_by_its_upload(api: Client, server: Server) -> None:
 def test_a_logo_of_another_account(fresh_server: FreshServer) -> None:
     """Another account's upload is no logo here, by its name; its address is public and only an address."""
     here, there = two_tenants(fresh_server())
-    made = upload_picture(there.api, saved(photo(), "PNG")).expect(201)
+    made = upload_image(there.api, encode_image(photo(), "PNG")).expect(201)
 
     assert set(here.api.put("/brand", {"logo": made["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
     assert put(here.api, logo=made["url"])["logo"] == made["url"]

@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.https import wait_until
+from tests.kit.https_clients import wait_until
 from tests.kit.server import Server
 
 MARKETING = {

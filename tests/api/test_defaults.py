@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.openapi_document import OpenApiDocument, Operation
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import Tenant
-from tests.kit.walk import Operation, Walk
 
 # The least that makes one of each thing
 LEAST: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ FOLLOWS = {
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """An account with one of everything."""
-    return Tenant(server.client()).furnish("alpha")
+    return Tenant(server.client()).create_objects("alpha")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def described(api: Client, name: str) -> dict[str, dict[str, Any]]:
     document = api.contract().document
     method, _, path = name.partition(" ")
     one = Operation(method, f"/v1/my{path}", document["paths"][f"/v1/my{path}"][method.lower()])
-    schema = Walk(api).reads(one)
+    schema = OpenApiDocument(api).request_schema(one)
     assert schema is not None
     found: dict[str, dict[str, Any]] = schema["properties"]
     return found

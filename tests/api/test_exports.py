@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 FORMULAS = ['=HYPERLINK("http://x","y")', "@SUM(1)", "-2+3", "+1+1", "＝1", "＋1", "－1", "＠x", "'=1", "''@x"]
 
@@ -207,7 +207,7 @@ def test_an_export_imported_again_loses_nothing(name: str, fresh_server: FreshSe
     there = server.client(server.new_key("there", "--account", server.cli("account", "add", "Other").stdout.strip()))
 
     file = here.get(f"/exports/contacts.{name}").body
-    job = done(there, upload(there, file, name=f"contacts.{name}"))
+    job = wait_for_import(there, upload(there, file, name=f"contacts.{name}"))
 
     assert (job["created"], job["failed"]) == (4, 0), job
     same = ("email", "phone", "first_name", "last_name", "source", "country_code", "tracking", "data",

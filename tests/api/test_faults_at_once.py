@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.openapi_document import validation_errors
 from tests.kit.server import EMAIL, PASSWORD, Server
-from tests.kit.tenants import NEVER, Tenant
-from tests.kit.uploads import form
-from tests.kit.walk import faults
+from tests.kit.tenants import MISSING_ID, Tenant
+from tests.kit.uploads import multipart_form
 
 _BROKEN = "{{ contact.first_name"
 _ODD = [{"name": "contact_age", "predicate": "eq", "value": 1}]
@@ -32,33 +32,35 @@ class Wrong(NamedTuple):
 
 
 WRONG = (
-    Wrong("POST /messages", {"to": "nobody", "subject": 5, "body": "x", "template_id": NEVER},
+    Wrong("POST /messages", {"to": "nobody", "subject": 5, "body": "x", "template_id": MISSING_ID},
           {"to", "subject", "template_id"}),
-    Wrong("POST /messages", {"to": "nobody", "subject": "x", "body": _BROKEN, "template_id": NEVER},
+    Wrong("POST /messages", {"to": "nobody", "subject": "x", "body": _BROKEN, "template_id": MISSING_ID},
           {"to", "body", "template_id"}),
-    Wrong("POST /messages", {"channel": "sms", "to": "12", "body": _BROKEN, "tags": 5, "template_id": NEVER},
+    Wrong("POST /messages", {"channel": "sms", "to": "12", "body": _BROKEN, "tags": 5, "template_id": MISSING_ID},
           {"to", "body", "tags", "template_id"}),
     Wrong("POST /messages", {"subject": "x", "headers": {"Bad": "x"}, "send_at": "soon"},
           {"to", "body", "headers.Bad", "send_at", "Idempotency-Key"}, headers={"Idempotency-Key": "x" * 256}),
     Wrong("POST /messages", {"to": "nobody", "idempotency_key": "a\u00adb"},
           {"to", "subject", "body", "idempotency_key"}),
-    Wrong("POST /campaigns", {"name": 5, "trigger_attributes": {"contact_list_id": NEVER},
+    Wrong("POST /campaigns", {"name": 5, "trigger_attributes": {"contact_list_id": MISSING_ID},
                               "template_attributes": {"subject": _BROKEN}},
           {"name", "trigger_attributes.contact_list_id", "template_attributes.subject"}),
-    Wrong("PATCH /campaigns/{id}", {"scheduled_at": "soon", "trigger_attributes": {"segment_id": NEVER}},
+    Wrong("PATCH /campaigns/{id}", {"scheduled_at": "soon", "trigger_attributes": {"segment_id": MISSING_ID}},
           {"scheduled_at", "trigger_attributes.segment_id"}),
-    Wrong("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": NEVER}},
+    Wrong("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": MISSING_ID}},
           {"hold_seconds", "trigger_attributes.segment_id", "Idempotency-Key"},
           headers={"Idempotency-Key": "x" * 256}),
     Wrong("POST /campaigns/{id}/duplicate", {"name": ""}, {"name", "no"}, "no=1"),
     Wrong("POST /campaigns/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
-    Wrong("POST /contacts", {"first_name": 5, "email": "x", "list_ids": [NEVER]}, {"first_name", "email", "list_ids"}),
-    Wrong("POST /contacts", {"email": "alpha@example.org", "phone": TAKEN, "list_ids": [NEVER], "data": {"tags": 5}},
+    Wrong("POST /contacts", {"first_name": 5, "email": "x", "list_ids": [MISSING_ID]},
+          {"first_name", "email", "list_ids"}),
+    Wrong("POST /contacts",
+          {"email": "alpha@example.org", "phone": TAKEN, "list_ids": [MISSING_ID], "data": {"tags": 5}},
           {"phone", "list_ids", "data.tags"}),
     Wrong("POST /messages", {"to": "ann@example.org", "subject": _BROKEN, "body": "x\n" + _BROKEN, "from_name": _BROKEN,
                              "text": _BROKEN}, {"subject", "body", "from_name", "text"}),
     Wrong("POST /messages", {"channel": "fax", "to": "+14155550123", "body": _BROKEN}, {"channel", "body"}),
-    Wrong("POST /campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": NEVER, "unknown": 1},
+    Wrong("POST /campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": MISSING_ID, "unknown": 1},
                               "template_attributes": {"subject": 5, "body": _BROKEN}},
           {"trigger_attributes.contact_list_id", "trigger_attributes.unknown", "template_attributes.subject",
            "template_attributes.body"}),
@@ -66,44 +68,44 @@ WRONG = (
           {"events[0]", "events[2]"}),
     Wrong("POST /messages", {"to": "ann@example.org", "subject": "x", "body": "x",
                              "headers": {"X-A": 5, "Bad": "x"}}, {"headers.X-A", "headers.Bad"}),
-    Wrong("PATCH /contacts/{id}", {"data": 5, "list_ids": [NEVER]}, {"data", "list_ids"}),
-    Wrong("POST /contacts/{id}/merge", {"contact_id": NEVER}, {"contact_id", "no"}, "no=1"),
+    Wrong("PATCH /contacts/{id}", {"data": 5, "list_ids": [MISSING_ID]}, {"data", "list_ids"}),
+    Wrong("POST /contacts/{id}/merge", {"contact_id": MISSING_ID}, {"contact_id", "no"}, "no=1"),
     Wrong("POST /incoming/{id}/seen", {"opt_out": 5}, {"opt_out", "no"}, "no=1"),
     Wrong("POST /suppressions", {"address": "x", "reason": "x"}, {"address", "reason"}),
     Wrong("DELETE /suppressions/{id}", {"reason": 5}, {"reason", "no"}, "no=1"),
-    Wrong("POST /lists", {"name": 5, "segment_id": NEVER, "contact_ids": [NEVER]},
+    Wrong("POST /lists", {"name": 5, "segment_id": MISSING_ID, "contact_ids": [MISSING_ID]},
           {"name", "segment_id", "contact_ids"}),
-    Wrong("PATCH /lists/{id}", {"public": 5, "segment_id": NEVER}, {"public", "segment_id"}),
+    Wrong("PATCH /lists/{id}", {"public": 5, "segment_id": MISSING_ID}, {"public", "segment_id"}),
     Wrong("POST /lists/{id}/contacts/bulk", {"add": [True]}, {"add[0]", "no"}, "no=1"),
     Wrong("POST /segments", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
     Wrong("PATCH /segments/{id}", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
     Wrong("POST /segments/count", {"filters": _ODD}, {"filters[0].name", "no"}, "no=1"),
-    Wrong("POST /forms", {"name": 5, "list_ids": [NEVER], "origins": ["x"]}, {"name", "list_ids", "origins[0]"}),
-    Wrong("PATCH /forms/{id}", {"name": 5, "list_ids": [NEVER]}, {"name", "list_ids"}),
+    Wrong("POST /forms", {"name": 5, "list_ids": [MISSING_ID], "origins": ["x"]}, {"name", "list_ids", "origins[0]"}),
+    Wrong("PATCH /forms/{id}", {"name": 5, "list_ids": [MISSING_ID]}, {"name", "list_ids"}),
     Wrong("POST /templates", {"name": 5, "subject": _BROKEN, "design": {"sections": 5}},
           {"name", "subject", "design.sections"}),
     Wrong("PATCH /templates/{id}", {"name": 5, "body": _BROKEN}, {"name", "body"}),
-    Wrong("POST /templates/preview", {"subject": _BROKEN, "contact_id": NEVER, "channel": "x"},
+    Wrong("POST /templates/preview", {"subject": _BROKEN, "contact_id": MISSING_ID, "channel": "x"},
           {"document", "subject", "contact_id", "channel"}),
     Wrong("POST /templates/preview", {"document": {"sections": 5}, "data": 5}, {"document.sections", "data"}),
-    Wrong("POST /templates/preview", {"document": {}, "channel": "sms", "body": _BROKEN, "contact_id": NEVER},
+    Wrong("POST /templates/preview", {"document": {}, "channel": "sms", "body": _BROKEN, "contact_id": MISSING_ID},
           {"body", "contact_id"}),
-    Wrong("POST /templates/{id}/send_test", {"contact_id": NEVER, "data": 5, "phone": "+14155550123"},
+    Wrong("POST /templates/{id}/send_test", {"contact_id": MISSING_ID, "data": 5, "phone": "+14155550123"},
           {"contact_id", "data", "phone"}),
     Wrong("POST /flows", {"name": 5, "steps": [_WAIT], "trigger": {"event": "A b"}, "starter": "none"},
           {"name", "steps[0].duration", "trigger.event", "starter"}),
     Wrong("POST /flows", {"goal": 5, "starter": "none"}, {"goal", "starter"}),
     Wrong("PATCH /flows/{id}", {"status": "x", "steps": [_WAIT], "data": {"scripts": 5}},
           {"status", "steps[0].duration", "data.scripts"}),
-    Wrong("POST /flows/{id}/enroll", {"contact_ids": "x", "segment_id": NEVER}, {"contact_ids", "segment_id"}),
-    Wrong("POST /flows/{id}/simulate", {"start_at": "soon", "contact_id": NEVER, "steps": [_WAIT],
+    Wrong("POST /flows/{id}/enroll", {"contact_ids": "x", "segment_id": MISSING_ID}, {"contact_ids", "segment_id"}),
+    Wrong("POST /flows/{id}/simulate", {"start_at": "soon", "contact_id": MISSING_ID, "steps": [_WAIT],
                                         "events": [{"event": "A b"}]},
           {"start_at", "contact_id", "steps[0].duration", "events[0].event"}),
-    Wrong("POST /flows/{id}/simulate", {"contact": {"email": "ann@example.org", "list_ids": [NEVER]},
+    Wrong("POST /flows/{id}/simulate", {"contact": {"email": "ann@example.org", "list_ids": [MISSING_ID]},
                                         "events": [{"event": "A b"}]},
           {"contact.list_ids", "events[0].event"}),
     Wrong("POST /flows/{id}/simulate",
-          {"contact": {"channels_attributes": [{"value": "x"}], "data": {"tags": 5}, "list_ids": [NEVER]},
+          {"contact": {"channels_attributes": [{"value": "x"}], "data": {"tags": 5}, "list_ids": [MISSING_ID]},
            "start_at": "2001-01-01T00:00:00Z"},
           {"contact.channels_attributes[0].value", "contact.data.tags", "contact.list_ids", "start_at"}),
     Wrong("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
@@ -130,8 +132,8 @@ WRONG = (
     Wrong("POST /api_keys", {"name": 5, "scope": "everything"}, {"name", "scope"}),
     Wrong("POST /capture/{id}/simulate", {"action": "stop", "text": 5}, {"action", "text"}),
     Wrong("POST /capture/{id}/simulate", {"action": "click", "link": 99}, {"link", "no"}, "no=1"),
-    Wrong("POST /events", {"event": "A b", "contact_id": NEVER, "ip": "x"}, {"event", "contact_id", "ip"}),
-    Wrong("POST /events", {"event": "a", "contact_id": NEVER}, {"contact_id", "Idempotency-Key"},
+    Wrong("POST /events", {"event": "A b", "contact_id": MISSING_ID, "ip": "x"}, {"event", "contact_id", "ip"}),
+    Wrong("POST /events", {"event": "a", "contact_id": MISSING_ID}, {"contact_id", "Idempotency-Key"},
           headers={"Idempotency-Key": "x" * 256}),
     Wrong("POST /events/batch", {"events": 5}, {"events", "no"}, "no=1"),
     Wrong("POST /webhooks", {"url": 5, "events": ["A b"]}, {"url", "events[0]"}),
@@ -141,11 +143,11 @@ WRONG = (
 )  # fmt: skip
 # Forms with a file: the text beside it, the file, and all that has to be told
 FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
-    ("/imports?no=1", {"resource": "x", "options": json.dumps({"map": {"none": "email"}, "list_ids": [NEVER]})},
+    ("/imports?no=1", {"resource": "x", "options": json.dumps({"map": {"none": "email"}, "list_ids": [MISSING_ID]})},
      b"email\na@example.org\n", {"no", "resource", "options.map.none", "options.list_ids"}),
-    ("/imports", {"options": json.dumps({"map": {"email": "x"}, "list_ids": [NEVER], "opt_in": 5})},
+    ("/imports", {"options": json.dumps({"map": {"email": "x"}, "list_ids": [MISSING_ID], "opt_in": 5})},
      b"email\na@example.org\n", {"options.map.email", "options.list_ids", "options.opt_in", "file"}),
-    ("/imports?dry_run=x", {"options": json.dumps({"list_ids": [NEVER]})}, b"",
+    ("/imports?dry_run=x", {"options": json.dumps({"list_ids": [MISSING_ID]})}, b"",
      {"dry_run", "options.list_ids", "file"}),
     ("/imports", {"resource": "x", "options": "{"}, None, {"resource", "options", "file"}),
     ("/uploads?no=1", {"full_size": "x"}, b"no picture", {"no", "full_size", "file"}),
@@ -156,8 +158,8 @@ FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """An account with one of everything."""
-    found = Tenant(server.client()).furnish("alpha")
-    found.things["users"] = 1
+    found = Tenant(server.client()).create_objects("alpha")
+    found.object_ids["users"] = 1
     found.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
     return found
 
@@ -175,9 +177,9 @@ def test_all_that_is_wrong_is_told(wrong: Wrong, mine: Tenant, person: Client) -
     method, _, path = wrong.operation.partition(" ")
     noun = path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys")
-    path = path.replace("{id}", str(mine.things.get(noun))) + (f"?{wrong.query}" if wrong.query else "")
+    path = path.replace("{id}", str(mine.object_ids.get(noun))) + (f"?{wrong.query}" if wrong.query else "")
     answer = (person if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
-    assert set(faults(answer)) == wrong.told, answer.text
+    assert set(validation_errors(answer)) == wrong.told, answer.text
 
 
 @pytest.mark.parametrize(("path", "texts", "file", "told"), FILES)
@@ -185,10 +187,10 @@ def test_all_that_is_wrong_with_a_file_is_told(
     path: str, texts: dict[str, str], file: bytes | None, told: set[str], mine: Tenant
 ) -> None:
     """A file, the texts that come with it and the query are looked at together."""
-    body, kind = form(file, **texts)
+    body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
     answer = mine.api.request("POST", f"/v1/my{path}", body, headers)
-    assert set(faults(answer)) == told, answer.text
+    assert set(validation_errors(answer)) == told, answer.text
 
 
 def test_that_a_list_takes_nobody_is_told_beside_all_else(mine: Tenant) -> None:
@@ -196,9 +198,9 @@ def test_that_a_list_takes_nobody_is_told_beside_all_else(mine: Tenant) -> None:
     segment = mine.api.post("/segments", {"name": "Everybody", "filters": []}).expect(201)["id"]
     view = mine.api.post("/lists", {"name": "View", "segment_id": segment}).expect(201)["id"]
     answer = mine.api.post(f"/lists/{view}/contacts/bulk?no=1", {"add": [True]})
-    assert set(faults(answer)) == {"add[0]", "no", "base"}, answer.text
-    answer = mine.api.post("/contacts", {"email": "ann@example.net", "list_ids": [NEVER, view]})
-    assert faults(answer)["list_ids"] == ["must exist", "is a view of a segment"], answer.text
+    assert set(validation_errors(answer)) == {"add[0]", "no", "base"}, answer.text
+    answer = mine.api.post("/contacts", {"email": "ann@example.net", "list_ids": [MISSING_ID, view]})
+    assert validation_errors(answer)["list_ids"] == ["must exist", "is a view of a segment"], answer.text
 
 
 def test_no_operation_is_left_out(mine: Tenant) -> None:

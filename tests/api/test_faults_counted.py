@@ -13,12 +13,21 @@ from appliance.api.endpoints import Route
 from appliance.api.routes import ROUTES
 from appliance.content.templates.validation import Content
 from appliance.imports.store import ImportOptions
-from tests.kit.breaking import BROKEN, GONE, Break, apply, ids, of_struct, of_type, text_of
 from tests.kit.client import Client
+from tests.kit.invalid_requests import (
+    INVALID_TEMPLATE,
+    REMOVED,
+    InvalidChange,
+    apply_changes,
+    changes_of_ids,
+    changes_of_struct,
+    changes_of_type,
+    format_path,
+)
+from tests.kit.openapi_document import validation_errors
 from tests.kit.server import EMAIL, PASSWORD, Server
-from tests.kit.tenants import NEVER, Tenant
-from tests.kit.uploads import form
-from tests.kit.walk import faults
+from tests.kit.tenants import MISSING_ID, Tenant
+from tests.kit.uploads import multipart_form
 
 _FILTER = {"name": "contact_first_name", "predicate": "eq", "value": "x"}
 _FILTERS, _STEPS = [_FILTER] * 3, [{"duration": 5}] * 5
@@ -65,62 +74,75 @@ RIGHT: dict[str, dict[str, Any]] = {
 EITHER = (("contact_ids", "segment_id"), ("run_ids", "step"), ("contact_id", "contact"))
 # What somebody else has already; `alpha` and `bela` are there
 TAKEN = {
-    "POST /contacts": [Break(("channels_attributes", 0, "value"), "bela@example.org", "channels_attributes[0].value")],
-    "PATCH /contacts/{id}": [Break(("email",), "bela@example.org", "email"),
-                             Break(("phone",), "+14155559999", "phone")],
-    "POST /lists": [Break(("name",), "alpha list", "name")],
-    "PATCH /lists/{id}": [Break(("name",), "alpha mirror", "name")],
-    "POST /domains": [Break(("domain", "name"), "alpha.example", "domain.name")],
-    "POST /users": [Break(("email",), EMAIL, "email")],
+    "POST /contacts": [
+        InvalidChange(("channels_attributes", 0, "value"), "bela@example.org", "channels_attributes[0].value"),
+    ],
+    "PATCH /contacts/{id}": [InvalidChange(("email",), "bela@example.org", "email"),
+                             InvalidChange(("phone",), "+14155559999", "phone")],
+    "POST /lists": [InvalidChange(("name",), "alpha list", "name")],
+    "PATCH /lists/{id}": [InvalidChange(("name",), "alpha mirror", "name")],
+    "POST /domains": [InvalidChange(("domain", "name"), "alpha.example", "domain.name")],
+    "POST /users": [InvalidChange(("email",), EMAIL, "email")],
 }  # fmt: skip
 # Runs that are not there are told in an answer of 200; who is to be moved may have gone on meanwhile
 TOLD_OTHERWISE = {"POST /flows/{id}/runs/move_on", "POST /flows/{id}/runs/take_out"}
 # Parts of requests that are read by readers of their own, each by a few ways to break it
-OPAQUE: dict[str, list[Break]] = {
+OPAQUE: dict[str, list[InvalidChange]] = {
     "filters": [
-        Break(("filters",), 5, "filters"),
-        Break(("filters", 0), {**_FILTER, "name": "contact_age"}, "filters[0].name"),
-        Break(("filters", 1), {"name": "contact_list", "predicate": "eq", "value": NEVER}, "filters[1].value"),
-        Break(("filters", 2), {**_FILTER, "no_such_key": 1}, "filters[2].no_such_key"),
+        InvalidChange(("filters",), 5, "filters"),
+        InvalidChange(("filters", 0), {**_FILTER, "name": "contact_age"}, "filters[0].name"),
+        InvalidChange(
+            ("filters", 1), {"name": "contact_list", "predicate": "eq", "value": MISSING_ID}, "filters[1].value"
+        ),
+        InvalidChange(("filters", 2), {**_FILTER, "no_such_key": 1}, "filters[2].no_such_key"),
     ],
     "steps": [
-        Break(("steps",), 5, "steps"),
-        Break(("steps", 0), {"subject": BROKEN, "body": "x"}, "steps[0].subject"),
-        Break(("steps", 1), {"type": "sms", "body": BROKEN}, "steps[1].body"),
-        Break(("steps", 2), {"duration": -5}, "steps[2].duration"),
-        Break(("steps", 3), {"duration": 5, "no_such_key": 1}, "steps[3].no_such_key"),
-        Break(("steps", 4), {"type": "list_add", "contact_list_id": NEVER}, "steps[4].contact_list_id"),
+        InvalidChange(("steps",), 5, "steps"),
+        InvalidChange(("steps", 0), {"subject": INVALID_TEMPLATE, "body": "x"}, "steps[0].subject"),
+        InvalidChange(("steps", 1), {"type": "sms", "body": INVALID_TEMPLATE}, "steps[1].body"),
+        InvalidChange(("steps", 2), {"duration": -5}, "steps[2].duration"),
+        InvalidChange(("steps", 3), {"duration": 5, "no_such_key": 1}, "steps[3].no_such_key"),
+        InvalidChange(("steps", 4), {"type": "list_add", "contact_list_id": MISSING_ID}, "steps[4].contact_list_id"),
     ],
     "trigger": [
-        Break(("trigger",), 5, "trigger"),
-        Break(("trigger", "event"), "A b", "trigger.event"),
-        Break(("trigger", "contact_list_id"), NEVER, "trigger.contact_list_id"),
-        Break(("trigger", "segment_id"), NEVER, "trigger.segment_id"),
-        Break(("trigger", "no_such_key"), 1, "trigger.no_such_key"),
-        Break(("trigger", "data"), {"where": [{**_FILTER, "name": "contact_age"}]}, "trigger.data.where[0].name"),
+        InvalidChange(("trigger",), 5, "trigger"),
+        InvalidChange(("trigger", "event"), "A b", "trigger.event"),
+        InvalidChange(("trigger", "contact_list_id"), MISSING_ID, "trigger.contact_list_id"),
+        InvalidChange(("trigger", "segment_id"), MISSING_ID, "trigger.segment_id"),
+        InvalidChange(("trigger", "no_such_key"), 1, "trigger.no_such_key"),
+        InvalidChange(
+            ("trigger", "data"), {"where": [{**_FILTER, "name": "contact_age"}]}, "trigger.data.where[0].name"
+        ),
     ],
     "trigger_attributes": [
-        Break(("trigger_attributes", "data", name), value, f"trigger_attributes.data.{name}{index}")
-        for name, value, index in (("contact_list_ids", [NEVER], "[0]"), ("exclude_segment_ids", 5, ""))
+        InvalidChange(("trigger_attributes", "data", name), value, f"trigger_attributes.data.{name}{index}")
+        for name, value, index in (("contact_list_ids", [MISSING_ID], "[0]"), ("exclude_segment_ids", 5, ""))
     ],
-    "add": [Break(("add",), 5, "add"), Break(("add", 0), True, "add[0]"), Break(("add", 1), "", "add[1]")],
-    "remove": [Break(("remove",), 5, "remove"), Break(("remove", 1), None, "remove[1]")],
+    "add": [
+        InvalidChange(("add",), 5, "add"), InvalidChange(("add", 0), True, "add[0]"),
+        InvalidChange(("add", 1), "", "add[1]"),
+    ],
+    "remove": [InvalidChange(("remove",), 5, "remove"), InvalidChange(("remove", 1), None, "remove[1]")],
 }  # fmt: skip
 LIQUID = ("subject", "preheader", "from_name", "body", "text")
 
 
-def body_breaks(route: Route) -> list[Break]:
+def body_breaks(route: Route) -> list[InvalidChange]:
     """Return the ways to break the body of an operation: by its declaration, and what is looked into beyond it."""
     assert route.body_type is not None
-    found = list(of_struct(route.body_type))
+    found = list(changes_of_struct(route.body_type))
     if name_of(route) not in TOLD_OTHERWISE:
-        found += ids(route.body_type)
+        found += changes_of_ids(route.body_type)
     names = {info.encode_name for info in fields(route.body_type)}
     for prefix, inner in (((), names), (("template_attributes",), set(Content.__struct_fields__))):
         if prefix and prefix[0] not in names:
             continue
         if "subject" in inner:
-            found += [Break((*prefix, name), BROKEN, text_of((*prefix, name))) for name in LIQUID if name in inner]
+            found += [
+                InvalidChange((*prefix, name), INVALID_TEMPLATE, format_path((*prefix, name)))
+                for name in LIQUID
+                if name in inner
+            ]
         found += [one for name in ("design", "document") if name in inner for one in _designs((*prefix, name))]
     # The trigger of an event is no trigger of a flow
     opaque = names if "steps" in names else names - {"trigger"}
@@ -128,28 +150,28 @@ def body_breaks(route: Route) -> list[Break]:
     return found + TAKEN.get(name_of(route), [])
 
 
-def _designs(place: tuple[str | int, ...]) -> list[Break]:
-    text = {"type": "text", "props": {"content": BROKEN}}
-    button = {"type": "button", "props": {"text": BROKEN, "href": "https://example.org"}}
+def _designs(place: tuple[str | int, ...]) -> list[InvalidChange]:
+    text = {"type": "text", "props": {"content": INVALID_TEMPLATE}}
+    button = {"type": "button", "props": {"text": INVALID_TEMPLATE, "href": "https://example.org"}}
     return [
-        Break((*place, "sections"), 5, f"{text_of(place)}.sections"),
-        Break((*place, "sections", 0), text, f"{text_of(place)}.sections[0].props.content"),
-        Break((*place, "sections", 1), button, f"{text_of(place)}.sections[1].props.text"),
+        InvalidChange((*place, "sections"), 5, f"{format_path(place)}.sections"),
+        InvalidChange((*place, "sections", 0), text, f"{format_path(place)}.sections[0].props.content"),
+        InvalidChange((*place, "sections", 1), button, f"{format_path(place)}.sections[1].props.text"),
     ]
 
 
-def query_breaks(route: Route) -> list[Break]:
+def query_breaks(route: Route) -> list[InvalidChange]:
     """Return the ways to break the query of an operation; what is not known to it too."""
-    found = [Break(("no_such_parameter",), "1", "no_such_parameter")]
+    found = [InvalidChange(("no_such_parameter",), "1", "no_such_parameter")]
     for info in fields(route.query_type) if route.query_type is not None else ():
         if info.required:
-            found.append(Break((info.encode_name,), GONE, info.encode_name))
+            found.append(InvalidChange((info.encode_name,), REMOVED, info.encode_name))
         found += [
-            one for one in of_type(info.type, (info.encode_name,))
+            one for one in changes_of_type(info.type, (info.encode_name,))
             if isinstance(one.value, str | int) and one.value != 5 and not isinstance(one.value, bool)
         ]  # fmt: skip
         if info.encode_name.endswith("_id"):
-            found.append(Break((info.encode_name,), NEVER, info.encode_name))
+            found.append(InvalidChange((info.encode_name,), MISSING_ID, info.encode_name))
     return found
 
 
@@ -158,14 +180,14 @@ def name_of(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
-def some_of(all_breaks: list[Break]) -> st.SearchStrategy[list[Break]]:
+def some_of(all_breaks: list[InvalidChange]) -> st.SearchStrategy[list[InvalidChange]]:
     """Draw some breaks of which none stands within another, and no two are a fault together."""
 
-    def apart(drawn: list[Break]) -> list[Break]:
-        kept: list[Break] = []
+    def apart(drawn: list[InvalidChange]) -> list[InvalidChange]:
+        kept: list[InvalidChange] = []
         for one in drawn:
-            rivals = {name for pair in EITHER if one.place[0] in pair for name in pair} - {one.place[0]}
-            if not any(one.clashes(other) or other.place[0] in rivals for other in kept):
+            rivals = {name for pair in EITHER if one.path[0] in pair for name in pair} - {one.path[0]}
+            if not any(one.overlaps(other) or other.path[0] in rivals for other in kept):
                 kept.append(one)
         return kept
 
@@ -182,11 +204,11 @@ _settings = settings(
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """An account with one of everything, and a flow that lets people in."""
-    found = Tenant(server.client()).furnish("alpha")
-    found.things["users"] = 1
+    found = Tenant(server.client()).create_objects("alpha")
+    found.object_ids["users"] = 1
     found.api.post("/contacts", {"email": "bela@example.org", "phone": "+14155559999"}).expect(201)
     flow = {"name": "Open", "trigger": {"event": "opened"}, "steps": [{"duration": 5}], "status": "active"}
-    found.things["open_flow"] = found.api.post("/flows", flow).expect(201)["id"]
+    found.object_ids["open_flow"] = found.api.post("/flows", flow).expect(201)["id"]
     return found
 
 
@@ -201,7 +223,7 @@ def at(route: Route, mine: Tenant, person: Client) -> tuple[Client, str]:
     """Return who asks for an operation, and its path."""
     noun = route.path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys", "audit")
-    number = mine.things.get("open_flow" if route.path.endswith("/enroll") else noun)
+    number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)
     return person if is_persons else mine.api, route.path.replace("{id}", str(number))
 
 
@@ -212,12 +234,12 @@ def test_every_fault_of_a_body_is_told(route: Route, mine: Tenant, person: Clien
 
     @_settings
     @given(drawn=some_of(body_breaks(route)), extra=st.booleans())
-    def ask(drawn: list[Break], extra: bool) -> None:
-        rivals = {name for one in drawn for pair in EITHER if one.place[0] in pair for name in pair}
-        rivals -= {str(one.place[0]) for one in drawn}
+    def ask(drawn: list[InvalidChange], extra: bool) -> None:
+        rivals = {name for one in drawn for pair in EITHER if one.path[0] in pair for name in pair}
+        rivals -= {str(one.path[0]) for one in drawn}
         right = {key: value for key, value in RIGHT.get(name_of(route), {}).items() if key not in rivals}
-        body = apply(right, drawn)
-        told = {one.blamed for one in drawn}
+        body = apply_changes(right, drawn)
+        told = {one.error_path for one in drawn}
         headers = {}
         if extra and route.idempotent:
             headers["Idempotency-Key"] = "x" * 256
@@ -226,7 +248,7 @@ def test_every_fault_of_a_body_is_told(route: Route, mine: Tenant, person: Clien
             path_asked = f"{path}?no_such_parameter=1"
             told.add("no_such_parameter")
         answer = client.send(route.method, path_asked if "no_such_parameter" in told else path, body, headers)
-        assert set(faults(answer)) == told, (body, answer.text)
+        assert set(validation_errors(answer)) == told, (body, answer.text)
 
     ask()
 
@@ -238,36 +260,39 @@ def test_every_fault_of_a_query_is_told(route: Route, mine: Tenant, person: Clie
 
     @_settings
     @given(drawn=some_of(query_breaks(route)))
-    def ask(drawn: list[Break]) -> None:
+    def ask(drawn: list[InvalidChange]) -> None:
         right = (
             {"q": "x"}
             if route.path.endswith("/search")
-            else {"contact_id": mine.things["contacts"]}
+            else {"contact_id": mine.object_ids["contacts"]}
             if route.path.endswith("/explain")
             else {}
         )
-        query = apply(right, drawn)
+        query = apply_changes(right, drawn)
         answer = client.send(route.method, f"{path}?{urlencode(query)}", {} if route.body_type else None)
-        assert set(faults(answer)) == {one.blamed for one in drawn}, (query, answer.text)
+        assert set(validation_errors(answer)) == {one.error_path for one in drawn}, (query, answer.text)
 
     ask()
 
 
-OPTIONS = [*of_struct(ImportOptions, ("options",)), Break(("options", "list_ids"), [NEVER], "options.list_ids")]
-BESIDE = [Break((name,), "x", name) for name in ("resource", "dry_run", "no_such_parameter")]
-BESIDE += [Break(("file",), GONE, "file"), Break(("file",), b"", "file")]
+OPTIONS = [
+    *changes_of_struct(ImportOptions, ("options",)),
+    InvalidChange(("options", "list_ids"), [MISSING_ID], "options.list_ids"),
+]
+BESIDE = [InvalidChange((name,), "x", name) for name in ("resource", "dry_run", "no_such_parameter")]
+BESIDE += [InvalidChange(("file",), REMOVED, "file"), InvalidChange(("file",), b"", "file")]
 
 
 @_settings
 @given(drawn=some_of(OPTIONS + BESIDE * 4))
-def test_every_fault_of_an_import_is_told(mine: Tenant, drawn: list[Break]) -> None:
+def test_every_fault_of_an_import_is_told(mine: Tenant, drawn: list[InvalidChange]) -> None:
     """The file, the texts beside it, what stands within one of them and the query are looked at together."""
     right: dict[str, Any] = {"file": b"email\na@example.org\n", "resource": "contacts"}
-    asked = apply(right, drawn)
+    asked = apply_changes(right, drawn)
     query = {name: asked.pop(name) for name in ("dry_run", "no_such_parameter") if name in asked}
     file = asked.pop("file", None)
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in asked.items()}
-    body, kind = form(file, **texts)
+    body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
     answer = mine.api.request("POST", f"/v1/my/imports?{urlencode(query)}", body, headers)
-    assert set(faults(answer)) == {one.blamed for one in drawn}, (asked, answer.text)
+    assert set(validation_errors(answer)) == {one.error_path for one in drawn}, (asked, answer.text)

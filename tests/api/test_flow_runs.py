@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.kit.api_users import user_client
 from tests.kit.client import Client
-from tests.kit.persons import signed_in
 from tests.kit.server import Server
 
 LONG = 31_622_400
@@ -64,7 +64,7 @@ def test_a_person_is_followed_through_a_flow(server: Server, api: Client, flow: 
     assert shown["history"][0]["outcome"] is None and shown["due_at"] > "2027"
 
     api.post(f"{path}/runs/{run}/move_on").expect(200)
-    [told] = signed_in(server).get("/audit", subject=f"run:{run}").expect(200)
+    [told] = user_client(server).get("/audit", subject=f"run:{run}").expect(200)
     assert (told["action"], told["actor"], told["ip"]) == ("flow_run_move_on", "key:1", "127.0.0.1")
     ended = api.wait(f"{path}/runs/{run}", lambda row: row["status"] == "completed")
     assert [(one["type"], one["outcome"]) for one in ended["history"]] == [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.hooks import own
+from tests.kit.email_providers import custom_relay
 from tests.kit.server import Server
 
 PATHS = ("/contacts", "/lists", "/campaigns", "/messages", "/templates", "/brand", "/account", "/events")
@@ -232,7 +232,7 @@ def test_faults_are_told_in_their_order(api: Client) -> None:
 
 def test_hooks_are_closed_until_they_have_a_secret(api: Client) -> None:
     """No secret, no door: 404 whatever is posted, as for a name that is none (T30)."""
-    signed = own("", {"type": "bounced", "internet_message_id": "x"}, 0)
+    signed = custom_relay("", {"type": "bounced", "internet_message_id": "x"}, 0)
     for name in ("email", "ses", "mailgun", "sendgrid", "postmark", "nonsense", "email/x", ""):
         answer = api.request("POST", f"/hooks/{name}", signed.body, signed.headers)
         assert (answer.status, answer.json["code"]) == (404, "not_found")

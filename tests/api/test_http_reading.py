@@ -11,9 +11,9 @@ from contextlib import suppress
 import pytest
 
 from tests.conftest import FreshServer
+from tests.kit.raw_http import exchange_bytes
 from tests.kit.server import Server
-from tests.kit.uploads import form
-from tests.kit.wire import talk
+from tests.kit.uploads import multipart_form
 
 MIB = 1_048_576
 BODY = b'{"name":"outer"}'
@@ -43,7 +43,7 @@ def refuses(server: Server, request: bytes) -> None:
     """Check that a request gets 400 as JSON, does nothing, and that what follows on its connection is never read."""
     before = lists(server)
     inner = head(server, b"Content-Length: 19") + b'{"name":"smuggled"}'
-    answer = talk(server.port, request + inner + NEXT)
+    answer = exchange_bytes(server.port, request + inner + NEXT)
 
     assert answer.startswith(b"HTTP/1.1 400 "), answer[:300]
     assert (answer.count(b"HTTP/1.1 "), b"connection: close" in answer.lower()) == (1, True), answer
@@ -162,7 +162,7 @@ def test_a_host_is_a_name_and_a_port(server: Server, host: bytes) -> None:
 def test_a_request_line_is_method_target_and_version(server: Server, first: bytes) -> None:
     """One space between them, a method that is a token, HTTP/1.0 or HTTP/1.1 (section 3)."""
     before = lists(server)
-    answer = talk(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
+    answer = exchange_bytes(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
 
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer[:300]
     assert lists(server) == before
@@ -183,26 +183,26 @@ def test_what_is_allowed_is_read(server: Server) -> None:
     ]  # fmt: skip
     for number, request in enumerate(good):
         named = request.replace(b"outer", b"a%04d" % number)
-        answer = talk(server.port, named.replace(b"Host: x", b"Connection: close\r\nHost: x", 1), timeout=1.5)
+        answer = exchange_bytes(server.port, named.replace(b"Host: x", b"Connection: close\r\nHost: x", 1), timeout=1.5)
         assert b"HTTP/1.1 201 " in answer, (request, answer[:300])
     assert lists(server) == before + len(good)
     two = chunked(server, SIZE + b"\r\n" + BODY.replace(b"outer", b"first") + b"\r\n0\r\n\r\n")
     two += head(server, b"Connection: close", b"Content-Length: 16") + BODY.replace(b"outer", b"secon")
-    assert talk(server.port, two).count(b"HTTP/1.1 201 ") == 2
+    assert exchange_bytes(server.port, two).count(b"HTTP/1.1 201 ") == 2
 
 
 def test_a_large_upload_in_chunks_arrives_whole(server: Server) -> None:
     """An import of 20 MiB in chunks of every size, some of which are cut by the network."""
     line = b"somebody@example.org,x\n"
     content = b"email,first_name\n" + line * (20 * MIB // len(line))
-    body, kind = form(content)
+    body, kind = multipart_form(content)
     top = head(server, b"Transfer-Encoding: chunked", b"Connection: close", first=b"POST /v1/my/imports HTTP/1.1")
     pieces, at, size = bytearray(top.replace(b"application/json", kind.encode())), 0, 1
     while at < len(body):
         part = body[at : at + size]
         pieces += b"%x\r\n%s\r\n" % (len(part), part)
         at, size = at + len(part), size * 3 % 200_003 + 1
-    answer = talk(server.port, bytes(pieces) + b"0\r\n\r\n", timeout=60)
+    answer = exchange_bytes(server.port, bytes(pieces) + b"0\r\n\r\n", timeout=60)
 
     assert answer.startswith(b"HTTP/1.1 201 "), answer[:500]
 
@@ -210,7 +210,7 @@ def test_a_large_upload_in_chunks_arrives_whole(server: Server) -> None:
 def test_head_of_a_streamed_answer_has_no_body_and_no_fault(server: Server) -> None:
     """The connection is kept, and the log has no traceback."""
     first = head(server, first=b"HEAD /v1/my/exports/contacts.csv HTTP/1.1")
-    answer = talk(server.port, first + head(server, b"Connection: close", first=b"GET /v1/my/lists HTTP/1.1"))
+    answer = exchange_bytes(server.port, first + head(server, b"Connection: close", first=b"GET /v1/my/lists HTTP/1.1"))
 
     assert answer.count(b"HTTP/1.1 200 ") == 2, answer
     assert "Traceback" not in server.output
@@ -228,7 +228,7 @@ def test_bytes_of_chance_fail_nothing(server: Server, full: bool) -> None:
             request[at : at + chance.randint(0, 2)] = chance.choice(
                 [os.urandom(1), b"\r\n", b"\n", b"\0", b" ", b":", b"\t", b"0", b"", b"\r\n\r\n"]
             )
-        answer = talk(server.port, bytes(request), timeout=0.05)
+        answer = exchange_bytes(server.port, bytes(request), timeout=0.05)
         assert not answer.startswith(b"HTTP/1.1 5"), (bytes(request), answer)
     assert "Traceback" not in server.output
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.server import Server
-from tests.kit.uploads import done, form, results, upload
+from tests.kit.uploads import import_results, multipart_form, upload, wait_for_import
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 
@@ -43,14 +43,14 @@ def test_good_rows_come_in_and_bad_ones_are_explained(api: Client) -> None:
         "three@example.org;T;;12345;;;;\r\n"
         ";;;;;;;\r\n"
     )
-    job = done(api, upload(api, file, list_ids=[group], consent_source="the counter book"))
+    job = wait_for_import(api, upload(api, file, list_ids=[group], consent_source="the counter book"))
 
     assert (job["status"], numbers(job), job["warnings"]) == ("complete", (4, 3, 0, 0, 1), 1)
     one = person(api, "one@example.org")
     assert (one["first_name"], one["last_name"], one["phone"]) == ("Änne", "Öst", "+14155550101")
     assert one["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
     assert (one["list_ids"], one["subscribed_email"], one["subscribed_phone"]) == ([group], True, True)
-    lines = results(api, job["id"])
+    lines = import_results(api, job["id"])
     assert [(row["line"], row["result"]) for row in lines] == [
         ("2", "created"), ("3", "failed"), ("5", "created"), ("7", "created"),
     ]  # fmt: skip
@@ -68,10 +68,10 @@ def test_a_known_address_is_updated_or_left_alone(api: Client) -> None:
     """`merge` lays what the row says over what is there, `skip` leaves it; an empty cell says nothing."""
     api.post("/contacts", {"email": "Known@example.org", "first_name": "Kay", "last_name": "Old", "data": {"a": 1}})
     file = "email,first_name,last_name,b\nknown@EXAMPLE.org,,New,x\n"
-    skipped = done(api, upload(api, file, on_conflict="skip"))
+    skipped = wait_for_import(api, upload(api, file, on_conflict="skip"))
     assert numbers(skipped) == (1, 0, 0, 1, 0)
     assert person(api, "Known@example.org")["last_name"] == "Old"
-    merged = done(api, upload(api, file))
+    merged = wait_for_import(api, upload(api, file))
 
     assert numbers(merged) == (1, 0, 1, 0, 0)
     kay = person(api, "Known@example.org")
@@ -82,21 +82,21 @@ def test_a_known_address_is_updated_or_left_alone(api: Client) -> None:
 def test_a_line_with_the_same_address_updates_the_first(api: Client) -> None:
     """Case and no-break spaces make no other person; the later line's values win and its result names the first."""
     file = "email,first_name,x\ntwin@example.org,First,1\n\u00a0TWIN@example.org\u00a0,Second,\n"
-    job = done(api, upload(api, file))
+    job = wait_for_import(api, upload(api, file))
 
     assert numbers(job) == (2, 1, 1, 0, 0)
     twin = person(api, "twin@example.org")
     assert (twin["first_name"], twin["data"]) == ("Second", {"x": 1})
-    assert results(api, job["id"])[1]["reason"] == "the same address as line 2"
+    assert import_results(api, job["id"])[1]["reason"] == "the same address as line 2"
 
 
 def test_a_dry_run_writes_nothing(api: Client) -> None:
     """The report has the numbers and the reasons that applying would have."""
     before = api.get("/contacts").headers["X-Total-Count"]
-    job = done(api, upload(api, "email\ndry1@example.org\nknown@example.org\nbad\n", dry_run=True))
+    job = wait_for_import(api, upload(api, "email\ndry1@example.org\nknown@example.org\nbad\n", dry_run=True))
 
     assert (job["dry_run"], numbers(job)) == (True, (3, 1, 1, 0, 1))
-    assert [row["result"] for row in results(api, job["id"])] == ["created", "updated", "failed"]
+    assert [row["result"] for row in import_results(api, job["id"])] == ["created", "updated", "failed"]
     assert api.get("/contacts").headers["X-Total-Count"] == before
     assert api.post(f"/imports/{job['id']}/undo").status == 422
 
@@ -106,18 +106,18 @@ def test_who_lifts_what(api: Client) -> None:
     group = api.post("/lists", {"name": "Rules"}).expect(201)["id"]
     api.post("/contacts", {"email": "operator@example.org"}).expect(201)
     api.post("/contacts", {"email": "operator@example.org", "opt_in": False}).expect(200)
-    done(api, upload(api, "email,status\nrecipient@example.org,unsubscribed\n"))
+    wait_for_import(api, upload(api, "email,status\nrecipient@example.org,unsubscribed\n"))
     api.post("/suppressions", {"address": "complained@example.org", "reason": "complaint"}).expect(201)
     api.post("/suppressions", {"address": "bounced@example.org", "reason": "hard_bounce"}).expect(201)
     names = ("fresh", "operator", "recipient", "complained", "bounced")
     file = "email\n" + "".join(f"{name}@example.org\n" for name in names)
-    quiet = done(api, upload(api, file.replace("fresh", "quiet"), opt_in=False))
-    assert not any(row["kept_opt_out"] for row in results(api, quiet["id"]))
+    quiet = wait_for_import(api, upload(api, file.replace("fresh", "quiet"), opt_in=False))
+    assert not any(row["kept_opt_out"] for row in import_results(api, quiet["id"]))
     assert not person(api, "quiet@example.org")["subscribed_email"]
     assert not person(api, "operator@example.org")["subscribed_email"]
-    job = done(api, upload(api, file, list_ids=[group]))
+    job = wait_for_import(api, upload(api, file, list_ids=[group]))
 
-    lines = {row["address"]: row["kept_opt_out"] for row in results(api, job["id"])}
+    lines = {row["address"]: row["kept_opt_out"] for row in import_results(api, job["id"])}
     assert lines == {
         "fresh@example.org": "", "operator@example.org": "", "recipient@example.org": "recipient@example.org",
         "complained@example.org": "complained@example.org", "bounced@example.org": "bounced@example.org",
@@ -134,7 +134,7 @@ def test_suppressions_come_as_a_file(api: Client) -> None:
     file = (
         "address,reason,note\nSUP1@example.org,bounced,came back\n+14155550199,,\nx,manual,\nsup2@example.org,weird,\n"
     )
-    job = done(api, upload(api, file, resource="suppressions"))
+    job = wait_for_import(api, upload(api, file, resource="suppressions"))
 
     assert (numbers(job), job["warnings"]) == ((4, 3, 0, 0, 1), 1)
     assert not person(api, "sup1@example.org")["sendable_email"]
@@ -159,9 +159,9 @@ def test_exports_of_other_products_keep_their_opt_outs(
     api: Client, file: str, product: str, expected: dict[str, str]
 ) -> None:
     """They are recognised by their columns; nobody who was out there is in here."""
-    job = done(api, upload(api, (SAMPLES / file).read_bytes(), file))
+    job = wait_for_import(api, upload(api, (SAMPLES / file).read_bytes(), file))
 
-    assert (job["product"], job["failed"]) == (product, 0), results(api, job["id"])
+    assert (job["product"], job["failed"]) == (product, 0), import_results(api, job["id"])
     for name, state in expected.items():
         found = person(api, f"{name}@example.org")
         channel = found["channels"][0]
@@ -189,7 +189,7 @@ def test_json_lines(api: Client) -> None:
         "{",
         '{"email": "j2@example.org", "vip": true}',
     ]
-    job = done(api, upload(api, "\n".join(rows), "people.jsonl"))
+    job = wait_for_import(api, upload(api, "\n".join(rows), "people.jsonl"))
 
     assert (job["format"], numbers(job)) == ("jsonl", (3, 2, 0, 0, 1))
     assert person(api, "j1@example.org")["data"] == {"deep": {"n": 1}, "tags": ["t"]}
@@ -200,12 +200,12 @@ def test_undo_takes_back_what_nothing_else_changed(api: Client) -> None:
     """Made contacts go, changed ones return, what was changed since stays."""
     group = api.post("/lists", {"name": "Undone"}).expect(201)["id"]
     old = api.post("/contacts", {"email": "u-old@example.org", "first_name": "Old", "data": {"k": 1}}).json["id"]
-    done(api, upload(api, "email\nu-left@example.org\n", opt_in=False))
+    wait_for_import(api, upload(api, "email\nu-left@example.org\n", opt_in=False))
     file = (
         "email,first_name,k,n,status\nu-old@example.org,New,2,3,\nu-new@example.org,N,,,\nu-kept@example.org,K,,,\n"
         "u-left@example.org,,,,cleaned\n"
     )
-    job = done(api, upload(api, file, list_ids=[group]))
+    job = wait_for_import(api, upload(api, file, list_ids=[group]))
     assert numbers(job) == (4, 2, 2, 0, 0)
     kept = person(api, "u-kept@example.org")
     api.patch(f"/contacts/{kept['id']}", {"last_name": "Touched"}).expect(200)
@@ -239,7 +239,7 @@ def test_faults_of_a_request(api: Client, server: Server) -> None:
     assert upload(api, "email\n", on_conflict="x").expect(422)["validation_errors"] == {
         "options.on_conflict": ["is not included in the list"]
     }
-    body, kind = form(None)
+    body, kind = multipart_form(None)
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
     assert api.request("POST", "/v1/my/imports", body, headers).expect(422)["validation_errors"] == {
         "file": ["can't be blank"]
@@ -256,7 +256,7 @@ def test_another_account_sees_nothing(api: Client, server: Server) -> None:
     other = server.cli("account", "add", "Elsewhere").stdout.strip()
     theirs = server.client(server.cli("key", "create", "k", "--account", other).stdout.strip())
     group = api.post("/lists", {"name": "Ours"}).json["id"]
-    job = done(api, upload(api, "email\nours@example.org\n"))
+    job = wait_for_import(api, upload(api, "email\nours@example.org\n"))
 
     for path in (f"/imports/{job['id']}", f"/imports/{job['id']}/results.csv"):
         assert theirs.get(path).status == 404
@@ -279,7 +279,7 @@ def test_a_file_that_is_too_large_is_refused_early(api: Client, server: Server) 
 
 def test_an_import_may_be_stopped_only_while_it_runs(api: Client) -> None:
     """What is over cannot be cancelled."""
-    job = done(api, upload(api, "email\nover@example.org\n"))
+    job = wait_for_import(api, upload(api, "email\nover@example.org\n"))
     fault = api.post(f"/imports/{job['id']}/cancel").expect(422)
 
     assert (fault["reason"], fault["from"]) == ("invalid_transition", "complete")
@@ -295,7 +295,7 @@ def test_options_that_would_change_what_an_import_does_are_refused(
     api: Client, key: str, value: Any, hint: str
 ) -> None:
     """Ignored, they would opt in people who are on a list of those who must not be written to."""
-    body, kind = form(b"email\nmisplaced@example.org\n", "people.csv", options=json.dumps({key: value}))
+    body, kind = multipart_form(b"email\nmisplaced@example.org\n", "people.csv", options=json.dumps({key: value}))
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
     answer = api.request("POST", "/v1/my/imports", body, headers)
     assert answer.status == 422 and hint in answer.json["validation_errors"][f"options.{key}"][0]
@@ -304,7 +304,7 @@ def test_options_that_would_change_what_an_import_does_are_refused(
 
 def test_options_beside_the_options_are_refused(api: Client) -> None:
     """Texts of the form that belong into `options` or into the query, all of them at once."""
-    body, kind = form(b"email\nmisplaced@example.org\n", "people.csv", opt_in="false", dry_run="true")
+    body, kind = multipart_form(b"email\nmisplaced@example.org\n", "people.csv", opt_in="false", dry_run="true")
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
     answer = api.request("POST", "/v1/my/imports", body, headers)
     assert answer.status == 422 and set(answer.json["validation_errors"]) == {"opt_in", "dry_run"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.server import Server
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 PEOPLE: list[dict[str, Any]] = [
     {"email": "form@example.org", "first_name": '=HYPERLINK("http://x","y")', "last_name": "＝1", "source": "@SUM(1)"},
@@ -47,7 +47,7 @@ def source(api: Client) -> Client:
                                        {"value": "+442079460999", "kind": "phone"}]}  # fmt: skip
     api.post("/contacts", several).expect(201)
     api.post("/suppressions", {"address": "second@example.org", "reason": "hard_bounce"}).expect(201)
-    done(api, upload(api, LEFT, map={"optin_time": "opt_in_at"}))
+    wait_for_import(api, upload(api, LEFT, map={"optin_time": "opt_in_at"}))
     return api
 
 
@@ -58,7 +58,7 @@ def test_an_export_comes_in_again_as_it_was(source: Client, kind: str) -> None:
     assert file.status == 200
     with Server().set_up() as server:
         other = server.client()
-        job = done(other, upload(other, file.body, f"contacts.{kind}"))
+        job = wait_for_import(other, upload(other, file.body, f"contacts.{kind}"))
 
         assert (job["failed"], job["created"], job["product"]) == (0, len(PEOPLE) + 2, "campanero")
         assert told(other) == told(source)

@@ -7,12 +7,12 @@ import pytest
 
 from tests.api.test_imports import numbers, person
 from tests.kit.client import Client
-from tests.kit.uploads import done, results, upload
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 
 def by_address(api: Client, job: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the results of an import by address."""
-    return {row["address"]: row for row in results(api, job["id"])}
+    return {row["address"]: row for row in import_results(api, job["id"])}
 
 
 def test_a_phone_that_cannot_be_read_costs_nobody(api: Client) -> None:
@@ -21,7 +21,7 @@ def test_a_phone_that_cannot_be_read_costs_nobody(api: Client) -> None:
               "4.47701E+11", "Ask Bob", "12345", "0049 30 1234567", "+44 (0)20 7946 0018", "'+44 20 7946 0019",
               "tel:+442079460020", "+1 415 555 0101 / +1 415 555 0102"]  # fmt: skip
     file = "email;phone\n" + "".join(f"p{n}@messy.example;{phone}\n" for n, phone in enumerate(phones))
-    job = done(api, upload(api, file))
+    job = wait_for_import(api, upload(api, file))
 
     assert numbers(job) == (len(phones), len(phones), 0, 0, 0)
     lines = [by_address(api, job)[f"p{n}@messy.example"]["warnings"] for n in range(len(phones))]
@@ -41,12 +41,12 @@ def test_a_default_country_completes_numbers(api: Client) -> None:
     file = "email,phone\ngb{n}@country.example,07700 90000{n}\n"
     api.patch("/account", {"country_code": "gb"}).expect(200)
     assert api.get("/account").json["country_code"] == "GB"
-    job = done(api, upload(api, file.replace("{n}", "4")))
+    job = wait_for_import(api, upload(api, file.replace("{n}", "4")))
     assert (job["warnings"], job["options"]["default_country"]) == (0, "GB")
     assert person(api, "gb4@country.example")["phone"] == "+447700900004"
-    done(api, upload(api, "email,phone\nus@country.example,(415) 555-0177\n", default_country="US"))
+    wait_for_import(api, upload(api, "email,phone\nus@country.example,(415) 555-0177\n", default_country="US"))
     assert person(api, "us@country.example")["phone"] == "+14155550177"
-    assert done(api, upload(api, file.replace("{n}", "5"), default_country=None))["warnings"] == 1
+    assert wait_for_import(api, upload(api, file.replace("{n}", "5"), default_country=None))["warnings"] == 1
     told = upload(api, "email\n", default_country="XX").expect(422)["validation_errors"]
     assert told == {"options.default_country": ["is not included in the list"]}
     told = api.patch("/account", {"country_code": "XX"}).expect(422)["validation_errors"]
@@ -63,7 +63,7 @@ def test_other_values_that_cannot_be_read_are_left_out(api: Client) -> None:
     }  # fmt: skip
     for name, text in rows.items():
         header, _, cell = text.partition("\n")
-        job = done(api, upload(api, f"email;{header}\n{name}@left.example;{cell}\n"))
+        job = wait_for_import(api, upload(api, f"email;{header}\n{name}@left.example;{cell}\n"))
         assert (numbers(job)[1], job["warnings"]) == (1, int(name not in ("uk", "lines"))), name
     assert person(api, "uk@left.example")["country_code"] == "GB"
     assert person(api, "lines@left.example")["last_name"] == "van Dam"
@@ -79,15 +79,15 @@ def test_addresses_in_other_words_are_found(api: Client) -> None:
         "w7@words.example; w8@words.example": "w7@words.example", "\u200bw9@words.example ": "w9@words.example",
     }  # fmt: skip
     file = "email\n" + "".join(f'"{cell}"\n' for cell in cells) + "nobody at home\n"
-    job = done(api, upload(api, file, opt_in=False))
+    job = wait_for_import(api, upload(api, file, opt_in=False))
 
     assert numbers(job) == (9, 8, 0, 0, 1) and job["warnings"] == 1
     for address in cells.values():
         person(api, address)
     assert person(api, "w2@words.example")["last_name"] == "Low"
     assert person(api, "w7@words.example")["data"] == {"other_email": "w8@words.example"}
-    told = done(api, upload(api, "email,phone\nbad,+14155550155\n,07700 900003\n"))
-    lines = results(api, told["id"])
+    told = wait_for_import(api, upload(api, "email,phone\nbad,+14155550155\n,07700 900003\n"))
+    lines = import_results(api, told["id"])
     assert [line["result"] for line in lines] == ["created", "failed"]
     assert lines[0]["warnings"] == "email: bad (is not an email address)"
     assert lines[1]["reason"] == "phone has no country code: 07700 900003"
@@ -100,7 +100,7 @@ def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
         "d1@dates.example;23.11.2026;03/04/2026;11/23/2026;2026-11-23 10:00;03/04/2026;soon\n"
         "d2@dates.example;1.2.2026;23/04/2026;3/4/2026;23 Nov 2026;05/06/2026;later\n"
     )
-    job = done(api, upload(api, file))
+    job = wait_for_import(api, upload(api, file))
     assert {column["name"]: column["dates"] for column in job["columns"]} == {
         "email": None, "born": "dmy", "joined": "dmy", "us": "mdy", "seen": "clear", "either": "ambiguous",
         "word": None,
@@ -110,10 +110,12 @@ def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
                      "either": "03/04/2026", "word": "soon"}  # fmt: skip
     assert (second["born"], second["us"], second["seen"]) == ("2026-02-01", "2026-03-04", "2026-11-23")
     assert job["warnings"] == 2
-    assert "either: 03/04/2026 (may be day or month first; kept as text)" in results(api, job["id"])[0]["warnings"]
+    assert (
+        "either: 03/04/2026 (may be day or month first; kept as text)" in import_results(api, job["id"])[0]["warnings"]
+    )
     filters = [{"name": "data.born", "predicate": "gt", "value": "2026-10-01"}]
     assert api.post("/segments/count", {"filters": filters}).expect(200)["count"] == 1
-    job = done(api, upload(api, file, date_order="mdy"))
+    job = wait_for_import(api, upload(api, file, date_order="mdy"))
     assert (job["warnings"], person(api, "d1@dates.example")["data"]["either"]) == (0, "2026-03-04")
     assert person(api, "d1@dates.example")["data"]["joined"] == "2026-04-03"
 
@@ -122,13 +124,13 @@ def test_a_date_that_can_be_read_in_one_way_is_read_in_a_mixed_column(api: Clien
     """A column of both orders keeps as text only what may be either, and reads that too once the order is chosen."""
     days = {"m1": "31.12.1985", "m2": "05/13/1991", "m3": "29/02/1984", "m4": "03/04/2024"}
     file = "email;born\n" + "".join(f"{name}@mixed.example;{day}\n" for name, day in days.items())
-    job = done(api, upload(api, file))
+    job = wait_for_import(api, upload(api, file))
     assert [column["dates"] for column in job["columns"]] == [None, "mixed"]
     assert [person(api, f"{name}@mixed.example")["data"]["born"] for name in days] == [
         "1985-12-31", "1991-05-13", "1984-02-29", "03/04/2024",
     ]  # fmt: skip
     assert job["warnings"] == 1
-    done(api, upload(api, file, date_order="dmy"))
+    wait_for_import(api, upload(api, file, date_order="dmy"))
     assert [person(api, f"{name}@mixed.example")["data"]["born"] for name in ("m2", "m4")] == [
         "1991-05-13", "2024-04-03",
     ]  # fmt: skip
@@ -138,11 +140,11 @@ def test_titles_totals_and_empty_lines_are_no_people(api: Client) -> None:
     """The names of columns are found below titles, lines of separators alone are none, a sum is told."""
     titles = "Customers 2026;;\nas of November;;\n\n"
     file = f"{titles}E-Mail-Adresse;Prénom;Téléphone\nt1@totals.example;Zoé;\n;;\n;;\nSum;1;\n"
-    job = done(api, upload(api, file))
+    job = wait_for_import(api, upload(api, file))
 
     assert numbers(job) == (2, 1, 0, 0, 1)
     assert person(api, "t1@totals.example")["first_name"] == "Zoé"
-    lines = results(api, job["id"])
+    lines = import_results(api, job["id"])
     assert [(row["line"], row["result"]) for row in lines] == [("5", "created"), ("8", "failed")]
 
 
@@ -156,7 +158,7 @@ def test_who_said_no_in_any_language_is_not_subscribed(api: Client, header: str,
     """Exports of shops and newsletters say it in columns of their own; a yes stays one."""
     name = f"{header}.{no}".lower().replace(" ", "").encode("ascii", "ignore").decode()
     file = f"Email;{header}\nno.{name}@said.example;{no}\nyes.{name}@said.example;{yes}\n"
-    job = done(api, upload(api, file))
+    job = wait_for_import(api, upload(api, file))
 
     assert (job["warnings"], job["arriving"]["subscribed"], job["arriving"]["unsubscribed"]) == (0, 1, 1)
     assert not person(api, f"no.{name}@said.example")["subscribed_email"]
@@ -169,7 +171,7 @@ def messy(api: Client) -> str:
         api.post("/contacts", {"email": f"{name}@exact.example", "phone": f"+1415555{len(name):04}"}).expect(201)
     channel = person(api, "left@exact.example")
     api.patch(f"/contacts/{channel['id']}", {"subscribed_email": False}).expect(200)
-    done(api, upload(api, "email,status\nleft2@exact.example,unsubscribed\n"))
+    wait_for_import(api, upload(api, "email,status\nleft2@exact.example,unsubscribed\n"))
     api.post("/suppressions", {"address": "bounced@exact.example", "reason": "hard_bounce"}).expect(201)
     lines = ["email,phone,status,born"]
     for number in range(260):
@@ -195,12 +197,12 @@ def test_the_numbers_of_the_check_are_those_of_the_import(tmp_path: Path, option
         api = server.client()
         file = messy(api)
         before = {one["id"]: one for one in api.all("/contacts")}
-        check = done(api, upload(api, file, dry_run=True, **options))
+        check = wait_for_import(api, upload(api, file, dry_run=True, **options))
         assert {one["id"]: one for one in api.all("/contacts")} == before
-        job = done(api, upload(api, file, **options))
+        job = wait_for_import(api, upload(api, file, **options))
 
         assert {name: check[name] for name in COUNTED} == {name: job[name] for name in COUNTED}
-        told, planned = results(api, job["id"]), results(api, check["id"])
+        told, planned = import_results(api, job["id"]), import_results(api, check["id"])
         names = ("line", "result", "warnings", "state")
         assert [[row[name] for name in names] for row in planned] == [[row[name] for name in names] for row in told]
         ids = {int(row["contact_id"]) for row in told if row["result"] in ("created", "updated")}
@@ -224,9 +226,9 @@ def test_a_shared_phone_number_lays_nobody_over_somebody_else(api: Client) -> No
         ",+14155550171,Bjoern,Jaeger\n"
         ",+14155550171,Heike Maria,FUCHS\n"
     )
-    job = done(api, upload(api, file))
-    assert [line["result"] for line in results(api, job["id"])] == ["created", "skipped", "skipped", "updated"]
-    reasons = [line["reason"] for line in results(api, job["id"])][1:3]
+    job = wait_for_import(api, upload(api, file))
+    assert [line["result"] for line in import_results(api, job["id"])] == ["created", "skipped", "skipped", "updated"]
+    reasons = [line["reason"] for line in import_results(api, job["id"])][1:3]
     assert reasons == ["its phone number belongs to another contact"] * 2
     heike = person(api, "heike@shared.example")
     assert (heike["first_name"], heike["last_name"]) == ("Heike Maria", "FUCHS")
@@ -235,9 +237,9 @@ def test_a_shared_phone_number_lays_nobody_over_somebody_else(api: Client) -> No
 def test_an_address_with_a_space_in_it_is_nobodys(api: Client) -> None:
     """`a b@…` may be anybody's: it is left out and told, rather than mailed to whoever has the second half."""
     file = "email,phone\na b@spaced.example,+14155550181\nAnn <ann@spaced.example>,\n"
-    job = done(api, upload(api, file))
-    assert [line["result"] for line in results(api, job["id"])] == ["created", "created"]
-    assert results(api, job["id"])[0]["warnings"] == "email: a b@spaced.example (is not an email address)"
+    job = wait_for_import(api, upload(api, file))
+    assert [line["result"] for line in import_results(api, job["id"])] == ["created", "created"]
+    assert import_results(api, job["id"])[0]["warnings"] == "email: a b@spaced.example (is not an email address)"
     assert int(api.get("/contacts", search="b@spaced.example", limit=1).headers["X-Total-Count"]) == 0
 
 
@@ -255,13 +257,13 @@ def test_a_shared_phone_number_goes_to_the_first_line_of_the_file(api: Client) -
         "amy@office.example,+14155550192,Amy Lee\n"
         "kim@office.example,+14155550193,Kim\n"
     )
-    check = done(api, upload(api, file, dry_run=True))
-    job = done(api, upload(api, file))
+    check = wait_for_import(api, upload(api, file, dry_run=True))
+    job = wait_for_import(api, upload(api, file))
 
     contacts = [person(api, f"{name}@office.example") for name in ("zoe", "bob", "amy", "kim")]
     assert [contact["phone"] for contact in contacts] == ["+14155550191", None, "+14155550192", "+14155550193"]
     assert [contact["first_name"] for contact in contacts] == ["Zoe Marie", "Bob", "Amy Lee", "Kim"]
-    for lines in (results(api, check["id"]), results(api, job["id"])):
+    for lines in (import_results(api, check["id"]), import_results(api, job["id"])):
         assert [line["result"] for line in lines] == ["created", "created", "updated", "created", "updated", "created"]
         warning = "phone: +14155550191 (belongs to another contact)"
         assert [line["warnings"] for line in lines] == ["", warning, "", warning, "", ""]
@@ -278,12 +280,12 @@ def test_rows_that_repeat_a_contact_of_the_file_are_counted_apart(api: Client) -
         "email,phone\nold@repeats.example,\nOLD@repeats.example,\nnew@repeats.example,+14155550195\n"
         ",+14155550195\nnew@repeats.example,\nother@repeats.example,\nnobody,\n"
     )
-    check = done(api, upload(api, file, dry_run=True))
-    job = done(api, upload(api, file))
+    check = wait_for_import(api, upload(api, file, dry_run=True))
+    job = wait_for_import(api, upload(api, file))
     for row in (check, job):
         assert (*numbers(row), row["repeated"]) == (7, 2, 4, 0, 1, 3)
-    again = done(api, upload(api, file, on_conflict="skip"))
+    again = wait_for_import(api, upload(api, file, on_conflict="skip"))
     assert (*numbers(again), again["repeated"]) == (7, 0, 0, 6, 1, 0)
     addresses = "email\nstop@repeats.example\nstop@repeats.example\n"
-    suppressed = done(api, upload(api, addresses, resource="suppressions"))
+    suppressed = wait_for_import(api, upload(api, addresses, resource="suppressions"))
     assert (*numbers(suppressed), suppressed["repeated"]) == (2, 1, 0, 1, 0, 0)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client
-from tests.kit.https import wait_until
-from tests.kit.patience import soon
+from tests.kit.https_clients import wait_until
 from tests.kit.server import EMAIL, Server
-from tests.kit.uploads import done, results, upload
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 PEOPLE = 20_000
 
@@ -60,7 +60,7 @@ def test_a_killed_import_ends_with_the_same_people(running: Server) -> None:
     assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == addresses()
     assert api.get(f"/lists/{group}").json["sendable_count"]["email"] == addresses()
     assert int(api.get("/events", limit=1, event="contact_add").headers["X-Total-Count"]) == addresses()
-    lines = results(api, job)
+    lines = import_results(api, job)
     assert [int(row["line"]) for row in lines] == list(range(2, PEOPLE + 2))
     assert {row["result"] for row in lines} == {"created", "updated"}
 
@@ -101,7 +101,7 @@ def test_a_stop_is_not_held_up(running: Server) -> None:
     wait_for(api, job, 500)
     begun = time.monotonic()
     running.stop()
-    assert time.monotonic() - begun < soon(2)
+    assert time.monotonic() - begun < extend_timeout(2)
     running.start()
     end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
 
@@ -126,9 +126,9 @@ def test_requests_are_answered_meanwhile(running: Server) -> None:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    second = done(api, upload(api, "email\nsecond@example.org\n"))
+    second = wait_for_import(api, upload(api, "email\nsecond@example.org\n"))
     over.set()
     asking.join()
 
     assert api.get(f"/imports/{first}").json["status"] == second["status"] == "complete"
-    assert sorted(waits)[int(len(waits) * 0.95)] < soon(0.1)
+    assert sorted(waits)[int(len(waits) * 0.95)] < extend_timeout(0.1)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kit.api_users import user_client
 from tests.kit.client import Client
-from tests.kit.persons import signed_in
 from tests.kit.server import Server
 
 
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Client:
     """The first owner, signed in."""
-    return signed_in(server)
+    return user_client(server)
 
 
 def test_a_key_is_shown_once_and_reaches_what_was_chosen(server: Server, owner: Client) -> None:

@@ -16,8 +16,8 @@ PEOPLES = ("user", "users", "api_keys", "audit")
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """An account with one of everything."""
-    found = Tenant(server.client()).furnish("alpha")
-    found.things |= {"users": 1, "user": 1, "api_keys": 1}
+    found = Tenant(server.client()).create_objects("alpha")
+    found.object_ids |= {"users": 1, "user": 1, "api_keys": 1}
     return found
 
 
@@ -59,7 +59,7 @@ def test_every_link_leads_to_what_is_there(mine: Tenant, person: Client) -> None
         links = {name: link for answer in one["responses"].values() for name, link in answer.get("links", {}).items()}
         if not links:
             continue
-        number = mine.things.get(noun(path), 0)
+        number = mine.object_ids.get(noun(path), 0)
         api = person if noun(path) in PEOPLES else mine.api
         # A thing reads as it read when it was made
         is_list = method == "get"
@@ -76,7 +76,7 @@ def test_every_link_leads_to_what_is_there(mine: Tenant, person: Client) -> None
             assert "{" not in target, (path, link)
             if target_method == "get":
                 query = {name: value for name, value in values.items() if name not in named}
-                query |= {"contact_id": mine.things["contacts"]} if target.endswith("/explain") else {}
+                query |= {"contact_id": mine.object_ids["contacts"]} if target.endswith("/explain") else {}
                 found = (person if noun(target) in PEOPLES else mine.api).get(target, **query)
                 assert found.status == 200, (path, link, found.text)
             followed.add(link["operationId"])

@@ -101,8 +101,8 @@ def test_a_doubt_counted_as_sent(fresh_server: FreshServer, smtp_server: SmtpSer
 
 def test_a_refused_one_goes_when_the_reason_is_gone(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """A failed message is tried once more; one on the do-not-send list by now is refused with the reason."""
-    smtp_server.rules.refuse("rcpt", "policy@*", code=550, text="5.7.1 not today", times=1)
-    smtp_server.rules.refuse("rcpt", "gone@*", code=550, text="5.1.1 no such user", times=1)
+    smtp_server.rules.reject("rcpt", "policy@*", code=550, text="5.7.1 not today", times=1)
+    smtp_server.rules.reject("rcpt", "gone@*", code=550, text="5.1.1 no such user", times=1)
     api = fresh_server(relay=smtp_server.port).client()
     path = send(api, "policy", "gone")
     done(api, path)
@@ -133,7 +133,7 @@ def test_a_waiting_message_is_taken_back(fresh_server: FreshServer, smtp_server:
 def test_nothing_of_a_cancelled_campaign_goes_again(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Cancel is final: a doubt of it can be counted, not repeated."""
     smtp_server.rules.store_then_close("lost@*", times=1)
-    smtp_server.rules.refuse("rcpt", "later@*", code=450, text="4.2.2 full")
+    smtp_server.rules.reject("rcpt", "later@*", code=450, text="4.2.2 full")
     api = fresh_server(relay=smtp_server.port, env=HOLD | {"CAMPANERO_EMAIL__RETRY_AFTER": "3600"}).client()
     path = send(api, "lost", "later")
     api.wait(path, lambda one: one["stats"]["uncertain"] == 1)

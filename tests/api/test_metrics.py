@@ -106,7 +106,7 @@ def test_sends_are_counted_by_what_became_of_them(fresh_server: FreshServer, smt
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     api.patch("/account", {"email_from_email": "news@bakery.example"}).expect(200)
-    smtp_server.rules.refuse("rcpt", "gone@example.org", code=550, text="5.1.1 no such person")
+    smtp_server.rules.reject("rcpt", "gone@example.org", code=550, text="5.1.1 no such person")
     for to in ("reader@gmail.com", "other@small-firm.example", "gone@example.org"):
         send(api, to)
     found = ended(api, 3)

@@ -138,7 +138,7 @@ def test_words_meant_for_one_do_not_part_a_problem(fresh_server: FreshServer, sm
     group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
     for at, name in enumerate(("ana", "ben", "eva")):
         words = f"5.1.1 <{name}@example.org>: Recipient address rejected, queue 4Zx{at}QabC12345"
-        smtp_server.rules.refuse("rcpt", f"{name}@*", code=550, text=words)
+        smtp_server.rules.reject("rcpt", f"{name}@*", code=550, text=words)
         api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [group]}).expect(201)
     made = api.post("/campaigns", {"template_attributes": {**CONTENT, "from_email": "a@bakery.example"}, "name": "L"})
     number = made.expect(201)["id"]

@@ -8,8 +8,8 @@ import pytest
 from tests.api.sms_world import World, world
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import FakeSms, post
-from tests.kit.receiver import Receiver
 from tests.kit.server import Server
+from tests.kit.webhook_receiver import Receiver
 
 __all__ = ["world"]
 
@@ -21,7 +21,7 @@ def test_shuffled_and_repeated_receipts(world: World) -> None:
     orders = [random.Random(seed).sample(STATUSES * 2, 8) for seed in range(4)]
     for order in orders:
         message, taken = world.handed_over()
-        answers = {world.sms.report(taken, status).status for status in order}
+        answers = {world.sms.send_receipt(taken, status).status for status in order}
         assert answers == {200} and world.state(message) == ("delivered", ["sms_delivered"], None, True)
         assert world.api.get(f"/messages/{message['id']}").expect(200)["delivered_at"] is not None
 
@@ -40,7 +40,7 @@ def test_what_the_codes_mean(code: int | None, world: World) -> None:
     kind, suppression, subscribed = MEANINGS[code]
     message, taken = world.handed_over()
     for status in ("undelivered", "sent", "undelivered", "delivered"):
-        assert world.sms.report(taken, status, code if status == "undelivered" else None).status == 200
+        assert world.sms.send_receipt(taken, status, code if status == "undelivered" else None).status == 200
     status, events, found, consent = world.state(message)
     assert (status, found, consent) == ("bounced", suppression, subscribed)
     assert events == (["opt_out", "sms_failed"] if kind == "opted_out" else ["sms_failed"])
@@ -59,11 +59,11 @@ def test_a_phone_that_is_always_off(world: World) -> None:
     number = world.number()
     for told in ("undelivered", "undelivered", "delivered", "undelivered", "undelivered"):
         message, taken = world.handed_over(number)
-        world.sms.report(taken, told, None if told == "delivered" else 30003)
+        world.sms.send_receipt(taken, told, None if told == "delivered" else 30003)
         assert world.state(message)[2] is None
         world.clock.advance(1)
     message, taken = world.handed_over(number)
-    world.sms.report(taken, "undelivered", 30003)
+    world.sms.send_receipt(taken, "undelivered", 30003)
     assert world.state(message)[2] == "soft_bounce"
 
 
@@ -73,7 +73,7 @@ def test_a_receipt_for_an_answer_that_was_lost(world: World) -> None:
     world.sms.accept_then_reset(to=number, times=1)
     made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
     [taken] = world.sms.wait(lambda all_taken: any(one.to == number for one in all_taken)) and world.sms.to(number)
-    assert world.sms.report(taken, "delivered").status == 200
+    assert world.sms.send_receipt(taken, "delivered").status == 200
     row = world.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "delivered")
     assert row["provider_id"] == taken.sid and world.sms.to(number) == [taken]
     assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
@@ -87,7 +87,7 @@ def test_receipts_before_the_answer(world: World) -> None:
     world.sms.wait_reached("receipts")
     [taken] = world.sms.to(number)
     for status in ("delivered", "sent"):
-        assert world.sms.report(taken, status).status == 200
+        assert world.sms.send_receipt(taken, status).status == 200
     assert world.api.get(f"/messages/{made['id']}").expect(200)["status"] == "sending"
     world.sms.release("receipts")
     row = world.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "delivered")
@@ -114,7 +114,7 @@ def test_a_bad_day_at_the_provider(world: World) -> None:
     world.sms.accept_then_cut(to=numbers[7], times=1)
     world.sms.accept_then_fail(to=numbers[14], times=1)
     world.sms.throttle(1, to=numbers[21], times=1)
-    world.sms.tells("queued", "sent", "delivered", repeat=2, shuffled=True, failed=0.3, code=30008)
+    world.sms.send_receipts_for_all("queued", "sent", "delivered", repeat=2, shuffled=True, failed=0.3, code=30008)
     try:
         made = [
             world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
@@ -123,9 +123,9 @@ def test_a_bad_day_at_the_provider(world: World) -> None:
         world.clock.advance(2)
         ended = ("delivered", "bounced")
         rows = [world.api.wait(f"/messages/{one['id']}", lambda row: row["status"] in ended) for one in made]
-        told = world.sms.wait_told()
+        told = world.sms.wait_for_receipts()
     finally:
-        world.sms.tells()
+        world.sms.send_receipts_for_all()
     assert all(one["answered"] == 200 for one in told)
     # What came before our answer was known, and what came after it, all has been taken by now
     rows = [world.api.get(f"/messages/{one['id']}").expect(200) for one in rows]
@@ -147,8 +147,8 @@ def test_others_are_told(world: World, tmp_path: Path) -> None:
         for status in ("delivered", "undelivered"):
             message, taken = world.handed_over()
             for _ in range(2):
-                world.sms.report(taken, status)
-        assert world.sms.write(world.server.url, message["to"], "Good morning").status == 200
+                world.sms.send_receipt(taken, status)
+        assert world.sms.send_incoming(world.server.url, message["to"], "Good morning").status == 200
         arrived = receiver.wait(lambda found: len(found) >= 3)
         world.api.send("DELETE", f"/webhooks/{hook['id']}").expect(200)
     assert sorted(one.event["event"] for one in arrived) == names
@@ -165,7 +165,7 @@ def test_the_generic_way(tmp_path: Path) -> None:
         assert (message["from"], taken.fields["from"]) == (None, None)
         api.patch("/account", {"sms_from": "+15550009999"}).expect(200)
         for status, code in (("sent", None), ("undelivered", 30005), ("delivered", None)):
-            assert sms.report(taken, status, code).status == 200
+            assert sms.send_receipt(taken, status, code).status == 200
         assert here.state(message) == ("bounced", ["sms_failed"], "hard_bounce", True)
         number = here.number()
         sms.accept_then_reset(to=number, times=1)
@@ -173,7 +173,7 @@ def test_the_generic_way(tmp_path: Path) -> None:
         # It cannot be asked, so a person would have to decide
         api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "uncertain")
         [taken] = sms.to(number)
-        assert sms.report(taken, "delivered").status == 200
+        assert sms.send_receipt(taken, "delivered").status == 200
         row = api.get(f"/messages/{made['id']}").expect(200)
         assert (row["status"], row["provider_id"], row["segments"]) == ("delivered", taken.sid, 1)
         server.stop()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client, Response
+from tests.kit.openapi_document import OpenApiDocument, Operation, body_with, validation_errors
 from tests.kit.server import Server
-from tests.kit.tenants import NEVER, Tenant, alike, two_tenants
+from tests.kit.tenants import MISSING_ID, Tenant, comparable_response, two_tenants
 from tests.kit.uploads import upload
-from tests.kit.walk import Operation, Walk, faults, put
 
 # What a request needs beside the id in its path, where an empty body would be refused for another reason
 BODIES: dict[str, dict[str, Any]] = {
@@ -22,7 +22,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /campaigns/{id}/send": {"confirm_send_to_all": True},
     "PATCH /contacts/{id}": {"first_name": "taken"},
     "POST /capture/{id}/simulate": {"action": "complain"},
-    "POST /contacts/{id}/merge": {"contact_id": NEVER},
+    "POST /contacts/{id}/merge": {"contact_id": MISSING_ID},
     "POST /incoming/{id}/seen": {"opt_out": True},
     "DELETE /suppressions/{id}": {"reason": "taken"},
     "PATCH /lists/{id}": {"name": "taken"},
@@ -105,7 +105,7 @@ def test_lists_and_searches_of_others_are_empty(tenants: tuple[Tenant, Tenant]) 
     """Whoever has nothing finds nothing: no row, a count of zero, an export without lines, whatever is searched."""
     ours, theirs = tenants
     counted = 0
-    for one in Walk(theirs.api).operations():
+    for one in OpenApiDocument(theirs.api).operations():
         if one.method != "GET" or one.has_id:
             continue
         for words in ({}, {"search": "alpha"}, {"q": "alpha"}):
@@ -126,104 +126,110 @@ def test_lists_and_searches_of_others_are_empty(tenants: tuple[Tenant, Tenant]) 
 def ask(api: Client, one: Operation, number: object, inner: object, whole: bool) -> Response:
     """Ask for one thing by the id in the path (and one within it), with a good body or with none."""
     body = BODIES.get(str(one)) if whole else {}
-    if one.kinds == []:
+    if one.media_types == []:
         body = None
     elif str(one) not in BODIES:
         raise AssertionError(f"{one} reads a body and has no case in BODIES")
-    return api.send(one.method, one.at(number, inner), body, query=QUERIES.get(str(one)))
+    return api.send(one.method, one.path_with_id(number, inner), body, query=QUERIES.get(str(one)))
 
 
 def test_an_id_of_another_account_never_was(tenants: tuple[Tenant, Tenant]) -> None:
     """Every operation with an id in its path answers 404, as for an id that never existed, and does nothing."""
     ours, theirs = tenants
-    before = ours.everything()
+    before = ours.read_all()
     walked = 0
-    for one in Walk(theirs.api).operations():
+    for one in OpenApiDocument(theirs.api).operations():
         if not one.has_id:
             continue
         for whole in (True, False):
-            number = ours.things[one.noun]
-            inner = ours.things[one.inner] if one.inner else None
+            number = ours.object_ids[one.noun]
+            inner = ours.object_ids[one.nested_noun] if one.nested_noun else None
             got = ask(theirs.api, one, number, inner, whole)
             assert got.status == 404, (one, got.text)
-            assert alike(got, number) == alike(ask(theirs.api, one, NEVER, inner, whole), number), one
+            assert comparable_response(got, number) == comparable_response(
+                ask(theirs.api, one, MISSING_ID, inner, whole), number
+            ), one
             walked += 1
     assert walked >= 50
-    assert ours.everything() == before
+    assert ours.read_all() == before
 
 
 def test_a_thing_of_another_account_cannot_be_explained_or_merged(tenants: tuple[Tenant, Tenant]) -> None:
     """A contact of A is none for a segment of B."""
     ours, theirs = tenants
     mine = theirs.api.post("/segments", {"name": "mine"}).expect(201)["id"]
-    found = [theirs.api.get(f"/segments/{mine}/explain", contact_id=one) for one in (ours.things["contacts"], NEVER)]
+    found = [
+        theirs.api.get(f"/segments/{mine}/explain", contact_id=one) for one in (ours.object_ids["contacts"], MISSING_ID)
+    ]
     assert found[0].status in ABSENT
-    assert alike(found[0], ours.things["contacts"]) == alike(found[1], ours.things["contacts"])
+    assert comparable_response(found[0], ours.object_ids["contacts"]) == comparable_response(
+        found[1], ours.object_ids["contacts"]
+    )
 
 
 def test_an_id_in_a_query_never_was(tenants: tuple[Tenant, Tenant]) -> None:
     """A filter by a thing of A finds what a filter by nothing finds."""
     ours, theirs = tenants
     walked = 0
-    for one in Walk(theirs.api).operations():
+    for one in OpenApiDocument(theirs.api).operations():
         for name in one.queries if not one.has_id else ():
             if not name.endswith("_id"):
                 continue
-            number = ours.things[kind_of(name)]
-            got, never = (theirs.api.get(one.path, **{name: each}) for each in (number, NEVER))
-            assert alike(got, number) == alike(never, number), (one, name)
+            number = ours.object_ids[kind_of(name)]
+            got, never = (theirs.api.get(one.path, **{name: each}) for each in (number, MISSING_ID))
+            assert comparable_response(got, number) == comparable_response(never, number), (one, name)
             assert b"alpha" not in got.body
             walked += 1
     assert walked >= 12
 
 
-def nested(walk: Walk) -> list[tuple[Operation, str]]:
+def nested(walk: OpenApiDocument) -> list[tuple[Operation, str]]:
     """Return every place of every JSON body where a thing is named by its id."""
     return [
         (one, where)
         for one in walk.operations()
-        if (schema := walk.reads(one)) is not None
+        if (schema := walk.request_schema(one)) is not None
         for where, leaf in walk.leaves(schema)
-        if walk.names_ids(where, leaf) and where not in OWN
+        if walk.contains_ids(where, leaf) and where not in OWN
     ]
 
 
 def test_an_id_in_a_body_never_was(tenants: tuple[Tenant, Tenant], server: Server) -> None:
     """Every nested id of A is refused B in the words of one that never existed; nothing is made and nothing changed."""
     ours, theirs = tenants
-    mine = Tenant(theirs.api).furnish("beta")
-    before, own = ours.everything(), mine.everything()
-    places = nested(Walk(theirs.api))
+    mine = Tenant(theirs.api).create_objects("beta")
+    before, own = ours.read_all(), mine.read_all()
+    places = nested(OpenApiDocument(theirs.api))
     for one, where in places:
-        number = ours.things[kind_of(where)]
+        number = ours.object_ids[kind_of(where)]
         path = mine.path(one) if one.has_id else one.path
         many = where.endswith("_ids") or where in ("add", "remove")
         answers = []
-        for each in (number, NEVER):
-            body = put(where, [each] if many else each, json.loads(json.dumps(WHOLE[str(one)])))
+        for each in (number, MISSING_ID):
+            body = body_with(where, [each] if many else each, json.loads(json.dumps(WHOLE[str(one)])))
             answers.append(mine.api.send(one.method, path, body))
         if where in ("add", "remove"):
             assert answers[0].expect(200)["unknown"] == [number]
         elif where == "run_ids":
             assert answers[0].expect(200) == {"changed": 0, "unchanged": [number]}
         else:
-            assert answers[0].status in ABSENT or faults(answers[0]), (one, where, answers[0].text)
-        assert alike(answers[0], number) == alike(answers[1], number), (one, where)
+            assert answers[0].status in ABSENT or validation_errors(answers[0]), (one, where, answers[0].text)
+        assert comparable_response(answers[0], number) == comparable_response(answers[1], number), (one, where)
     assert len(places) >= 15
-    assert ours.everything() == before
-    assert mine.everything() == own
+    assert ours.read_all() == before
+    assert mine.read_all() == own
 
 
 def test_a_list_named_by_an_import_never_was(tenants: tuple[Tenant, Tenant]) -> None:
     """The options of an import are JSON within a form; the document knows their ids too."""
     ours, theirs = tenants
-    walk = Walk(theirs.api)
+    walk = OpenApiDocument(theirs.api)
     options = walk.document["components"]["schemas"]["ImportOptions"]
-    found = [where for where, leaf in walk.leaves(options) if walk.names_ids(where, leaf)]
+    found = [where for where, leaf in walk.leaves(options) if walk.contains_ids(where, leaf)]
     assert [where for where in found if f"options.{where}" not in NAMES] == []
-    number = ours.things["lists"]
-    got, never = (upload(theirs.api, "email\nx@example.org\n", list_ids=[each]) for each in (number, NEVER))
-    assert got.status == 422 and alike(got, number) == alike(never, number)
+    number = ours.object_ids["lists"]
+    got, never = (upload(theirs.api, "email\nx@example.org\n", list_ids=[each]) for each in (number, MISSING_ID))
+    assert got.status == 422 and comparable_response(got, number) == comparable_response(never, number)
 
 
 def linked(spec: Any) -> list[tuple[str, str]]:
@@ -235,8 +241,8 @@ def test_an_id_in_a_filter_never_was(tenants: tuple[Tenant, Tenant]) -> None:
     """A condition on a thing of A says what a condition on nothing says."""
     ours, theirs = tenants
     nouns: dict[str, Callable[[Tenant], int]] = {
-        "list": lambda one: one.things["lists"], "segment": lambda one: one.things["segments"],
-        "campaign": lambda one: one.things["campaigns"], "flow": lambda one: one.things["campaigns"],
+        "list": lambda one: one.object_ids["lists"], "segment": lambda one: one.object_ids["segments"],
+        "campaign": lambda one: one.object_ids["campaigns"], "flow": lambda one: one.object_ids["campaigns"],
     }  # fmt: skip
     spec = theirs.api.get("/segments/spec").expect(200)
     fields = linked(spec)
@@ -249,9 +255,9 @@ def test_an_id_in_a_filter_never_was(tenants: tuple[Tenant, Tenant]) -> None:
                 continue
             got, never = (
                 theirs.api.post("/segments/count", {"filters": [leaf(name, each["predicate"], takes(one))]})
-                for one in (number, NEVER)
+                for one in (number, MISSING_ID)
             )
-            assert alike(got, number) == alike(never, number), (name, each)
+            assert comparable_response(got, number) == comparable_response(never, number), (name, each)
             assert b"alpha" not in got.body
 
 
@@ -262,6 +268,6 @@ def leaf(name: str, predicate: str, value: Any) -> dict[str, Any]:
 
 def test_every_case_is_of_an_operation_that_exists(api: Client) -> None:
     """The cases name operations in the words of the document, so that none is left over unnoticed."""
-    walk = Walk(api)
+    walk = OpenApiDocument(api)
     assert {*BODIES, *WHOLE, *QUERIES} <= {str(one) for one in walk.operations()}
     assert set(WHOLE) == {str(one) for one, _ in nested(walk)}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.openapi_document import WRITES, OpenApiDocument, Operation
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant, two_tenants
-from tests.kit.walk import WRITES, Operation, Walk
 
 FILTERS = [{"name": "contact_first_name", "predicate": "eq", "value": "x"}]
 # A good body for each operation that reads JSON; names are made new each time
@@ -93,9 +93,9 @@ def hostile(name: str, schema: dict[str, Any]) -> Any:
     return values.get(schema.get("type", ""), "2001-02-03T04:05:06Z" if name.endswith("_at") else "hostile")
 
 
-def hostile_keys(walk: Walk, one: Operation) -> dict[str, Any]:
+def hostile_keys(walk: OpenApiDocument, one: Operation) -> dict[str, Any]:
     """Return a hostile value for each key that an operation answers and does not read."""
-    reads, answers = walk.reads(one), walk.properties(walk.returns(one))
+    reads, answers = walk.request_schema(one), walk.properties(walk.response_schema(one))
     assert reads is not None
     read = walk.properties(reads)
     found = {name: hostile(name, schema) for name, schema in answers.items() if name not in read}
@@ -103,14 +103,14 @@ def hostile_keys(walk: Walk, one: Operation) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in REFUSED.get(str(one), ())}
 
 
-def inner_keys(walk: Walk, one: Operation) -> list[tuple[str, dict[str, Any]]]:
+def inner_keys(walk: OpenApiDocument, one: Operation) -> list[tuple[str, dict[str, Any]]]:
     """Return the like for each object that an operation reads within its body, by its name there."""
-    read, answers = walk.properties(walk.reads(one) or {}), walk.properties(walk.returns(one))
+    read, answers = walk.properties(walk.request_schema(one) or {}), walk.properties(walk.response_schema(one))
     found = []
     for inner, outer in NESTED.items():
         if inner in read and outer in answers:
             entry = [
-                walk.solved(each[name].get("items", each[name])) for each, name in ((read, inner), (answers, outer))
+                walk.resolve(each[name].get("items", each[name])) for each, name in ((read, inner), (answers, outer))
             ]
             taken, shown = (walk.properties(each) for each in entry)
             keys = {name: hostile(name, schema) for name, schema in shown.items() if name not in taken}
@@ -126,13 +126,13 @@ def took(before: Any, after: Any, ours: dict[str, Any]) -> list[str]:
 def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
     """Each hostile key is ignored and named in the header, or refused; nothing answers with its value afterwards."""
     ours, theirs = tenants
-    walk, walked = Walk(ours.api), 0
+    walk, walked = OpenApiDocument(ours.api), 0
     elsewhere = theirs.api.get("/account").expect(200)
     for one in walk.operations():
-        if one.method not in WRITES or walk.reads(one) is None or one.method == "DELETE":
+        if one.method not in WRITES or walk.request_schema(one) is None or one.method == "DELETE":
             continue
         keys = hostile_keys(walk, one)
-        number = ours.things.get(one.noun)
+        number = ours.object_ids.get(one.noun)
         here = ours.path(one) if one.has_id else one.path
         before = ours.api.get(f"/{one.noun}/{number}").expect(200) if one.has_id else {}
         if one.method in ("PUT", "PATCH") and not one.has_id:
@@ -158,17 +158,17 @@ def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
 def test_read_only_keys_of_what_is_inside_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
     """The same within a trigger, a template or a channel: refused, or as if it were not there."""
     ours, _ = tenants
-    walk, walked = Walk(ours.api), 0
+    walk, walked = OpenApiDocument(ours.api), 0
     for one in walk.operations():
         for inner, keys in inner_keys(walk, one) if one.method in WRITES else ():
             entry = {**keys, **({"value": f"inner{walked}@example.org"} if inner.startswith("channels") else {})}
             body = {**BODIES[str(one)], inner: [entry] if inner.startswith("channels") else entry}
             here = ours.path(one) if one.has_id else one.path
-            before = ours.api.get(f"/{one.noun}/{ours.things[one.noun]}").expect(200)
+            before = ours.api.get(f"/{one.noun}/{ours.object_ids[one.noun]}").expect(200)
             answer = ours.api.send(one.method, here, body)
             if answer.status == 422:
                 assert any(name.startswith(inner) for name in answer.json["validation_errors"]), (one, answer.text)
-                after = ours.api.get(f"/{one.noun}/{ours.things[one.noun]}").expect(200)
+                after = ours.api.get(f"/{one.noun}/{ours.object_ids[one.noun]}").expect(200)
                 assert after == before, (one, inner)
             else:
                 new = answer.json[NESTED[inner]]
@@ -180,8 +180,8 @@ def test_read_only_keys_of_what_is_inside_change_nothing(tenants: tuple[Tenant, 
 
 def test_every_writing_operation_has_a_case(api: Client) -> None:
     """A new one has to say what a good body is."""
-    walk = Walk(api)
-    assert set(BODIES) == {str(one) for one in walk.operations() if walk.reads(one) is not None}
+    walk = OpenApiDocument(api)
+    assert set(BODIES) == {str(one) for one in walk.operations() if walk.request_schema(one) is not None}
 
 
 def test_states_stay_what_they_were(tenants: tuple[Tenant, Tenant]) -> None:

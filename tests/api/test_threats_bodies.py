@@ -14,11 +14,11 @@ import pytest
 from tests.api.test_threats_assignment import BODIES
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
-from tests.kit.patience import soon
+from tests.kit.openapi_document import JSON, OpenApiDocument, Operation, body_with, validation_errors
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant
-from tests.kit.uploads import form
-from tests.kit.walk import JSON, Operation, Walk, faults, put
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import multipart_form
 
 MOST, MAX_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
 TYPED = {"Content-Type": JSON}
@@ -28,14 +28,14 @@ HUGE = "1" + "0" * 6000
 
 def walked(api: Client) -> list[Operation]:
     """Return every operation of the document."""
-    found = Walk(api).operations()
+    found = OpenApiDocument(api).operations()
     assert len(found) >= 50
     return found
 
 
 def send(api: Client, one: Operation, body: bytes, **headers: str) -> Response:
     """Send bytes to an operation, with the key."""
-    return api.request(one.method, one.at(1), body, {"Authorization": f"Bearer {api.key}", **headers})
+    return api.request(one.method, one.path_with_id(1), body, {"Authorization": f"Bearer {api.key}", **headers})
 
 
 def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
@@ -43,11 +43,13 @@ def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
     body = b'{"name":"' + b"x" * (MOST + 1 - 11) + b'"}'
     assert len(body) == MOST + 1
     for one in walked(api):
-        if JSON not in one.kinds and one.kinds:
+        if JSON not in one.media_types and one.media_types:
             continue
-        answer = api.request(one.method, one.at(1), body, TYPED | {"Authorization": f"Bearer {api.key}"}, False)
+        answer = api.request(
+            one.method, one.path_with_id(1), body, TYPED | {"Authorization": f"Bearer {api.key}"}, False
+        )
         assert (answer.status, answer.json["code"]) == (413, "payload_too_large"), one
-        assert api.request(one.method, one.at(1), body, TYPED, False).status == 401, one
+        assert api.request(one.method, one.path_with_id(1), body, TYPED, False).status == 401, one
     assert api.request("GET", "/healthz", body, TYPED, False).status == 413
     reader = api.request("POST", "/v1/my/lists", body[:-1], TYPED | {"Authorization": f"Bearer {api.key}"})
     assert reader.status in (400, 422), "the last byte that is allowed"
@@ -63,10 +65,10 @@ def test_who_may_not_ask_learns_that_first(server: Server) -> None:
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "zstd", "gzip, br"])
 def test_packed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
     """Nothing is unpacked, so nothing explodes."""
-    reading = [one for one in walked(api) if one.kinds]
+    reading = [one for one in walked(api) if one.media_types]
     assert len(reading) >= 20
     for one in reading:
-        body, kind = form(b"email\n") if JSON not in one.kinds else (b"{}", JSON)
+        body, kind = multipart_form(b"email\n") if JSON not in one.media_types else (b"{}", JSON)
         headers = {"Content-Type": kind, "Content-Encoding": coding}
         assert send(api, one, body, **headers).status == 415, one
 
@@ -89,43 +91,43 @@ def faulty(value: Any, text: str) -> bytes:
 @pytest.mark.parametrize("text", ['"\\u0000"', '"a\\ud800b"', '"\\udc00\\ud800"'])
 def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> None:
     """A NUL or half a character is a fault of its field, whichever it is, and nothing is written."""
-    walk, fields = Walk(api), 0
+    walk, fields = OpenApiDocument(api), 0
     mine = Tenant(api)
-    mine.things or mine.furnish(f"t{abs(hash(text)) % 10_000}")
-    before = {path: body for path, body in mine.everything().items() if "events" not in path}
+    mine.object_ids or mine.create_objects(f"t{abs(hash(text)) % 10_000}")
+    before = {path: body for path, body in mine.read_all().items() if "events" not in path}
     for one in walk.operations():
-        schema = walk.reads(one)
+        schema = walk.request_schema(one)
         for where, leaf in walk.leaves(schema) if schema is not None else ():
             if leaf.get("type") not in ("string", "object") or where.endswith("[]"):
                 continue
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
             path = mine.path(one) if one.has_id else one.path
-            answer = send_to(api, one, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), text))
-            names = [name.replace("[0]", "[]") for name in faults(answer)]
+            answer = send_to(api, one, path, faulty(body_with(where, value, deepcopy(BODIES[str(one)])), text))
+            names = [name.replace("[0]", "[]") for name in validation_errors(answer)]
             assert any(tells_of(name, where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 70
-    assert {path: body for path, body in mine.everything().items() if "events" not in path} == before
+    assert {path: body for path, body in mine.read_all().items() if "events" not in path} == before
 
 
 @pytest.mark.parametrize("number", [HUGE, "-" + HUGE, "1e400", "-1e400"])
 def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) -> None:
     """What no machine's number holds is refused wherever a number, or anything at all, may stand."""
-    walk, fields = Walk(api), 0
-    mine = Tenant(api).furnish(f"n{abs(hash(number)) % 10_000}")
+    walk, fields = OpenApiDocument(api), 0
+    mine = Tenant(api).create_objects(f"n{abs(hash(number)) % 10_000}")
     for one in walk.operations():
-        schema = walk.reads(one)
+        schema = walk.request_schema(one)
         for where, leaf in walk.leaves(schema) if schema is not None else ():
-            many = walk.names_ids(where, leaf) and leaf.get("type") == "array"
+            many = walk.contains_ids(where, leaf) and leaf.get("type") == "array"
             if leaf.get("type") not in ("integer", "number", "object") and not many:
                 continue
             value: Any = ["?"] if many else {"key": ["?"]} if leaf.get("type") == "object" else "?"
             path = mine.path(one) if one.has_id else one.path
             headers = TYPED | {"Authorization": f"Bearer {api.key}"}
             answer = api.request(
-                one.method, path, faulty(put(where, value, deepcopy(BODIES[str(one)])), number), headers
+                one.method, path, faulty(body_with(where, value, deepcopy(BODIES[str(one)])), number), headers
             )
-            names = [name.replace("[0]", "[]") for name in faults(answer)]
+            names = [name.replace("[0]", "[]") for name in validation_errors(answer)]
             assert any(tells_of(name, where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 30
@@ -139,7 +141,7 @@ def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) 
 def test_nan_is_no_json(text: str, api: Client) -> None:
     """It is 400 in every operation that reads JSON (docs/decisions.md#3)."""
     for one in walked(api):
-        if JSON in one.kinds:
+        if JSON in one.media_types:
             assert send(api, one, faulty({"data": {"x": "?"}}, text), **TYPED).status == 400, one
 
 
@@ -212,7 +214,7 @@ def test_many_slow_connections_hold_nobody_up(server: Server) -> None:
             assert api.request("GET", "/healthz", None, {}).status == 200
             api.get("/lists", limit=1).expect(200)
             times.append(time.monotonic() - at)
-        assert sorted(times)[-3] < soon(0.2), sorted(times)[-5:]
+        assert sorted(times)[-3] < extend_timeout(0.2), sorted(times)[-5:]
     finally:
         for one in slow:
             one.close()
@@ -247,4 +249,4 @@ def test_an_import_whose_length_says_too_much_is_refused_at_once(length: int, se
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as here:
             here.sendall(head.encode())
             assert here.recv(4096).startswith(b"HTTP/1.1 " + status)
-        assert time.monotonic() - begun < soon(1)
+        assert time.monotonic() - begun < extend_timeout(1)

@@ -14,9 +14,9 @@ from appliance.imports.removal import ErasedPerson
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
-from tests.kit.patience import soon
 from tests.kit.server import Server
-from tests.kit.uploads import done, results, upload
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 SECRET, PHONE = "Gesine.Vergessen@example.org", "+442079460777"
 FILE = f"""email,first_name,phone,city
@@ -74,7 +74,7 @@ WAYS: dict[str, Callable[[Client], None]] = {
 
 def done_with(api: Client, file: str | bytes, resource: str = "contacts", dry_run: bool = False) -> None:
     """Import a file to its end."""
-    job = done(api, upload(api, file, resource=resource, dry_run=dry_run))
+    job = wait_for_import(api, upload(api, file, resource=resource, dry_run=dry_run))
     assert job["status"] == "complete"
 
 
@@ -83,7 +83,7 @@ def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
     server = fresh_server()
     api = server.client()
     done_with(api, FILE)
-    kept = done(api, upload(api, "email\nstays@example.org\n"))["id"]
+    kept = wait_for_import(api, upload(api, "email\nstays@example.org\n"))["id"]
     for way in WAYS.values():
         way(api)
     erase(api, SECRET)
@@ -97,7 +97,7 @@ def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
     for job in api.all("/imports"):
         shown = str(job["columns"])
         assert SECRET.lower() not in shown.lower() and "Gesinchen" not in shown
-    assert [row["result"] for row in results(api, kept)] == ["created"]
+    assert [row["result"] for row in import_results(api, kept)] == ["created"]
     assert api.get("/contacts", search="other").json[0]["first_name"] == "Otto"
     server.stop()
     assert traces(server.data, SECRET, "Gesinchen") == []
@@ -123,7 +123,9 @@ def test_an_erased_address_beyond_ascii_is_in_no_file(fresh_server: FreshServer)
     """A file that writes it in capitals, decomposed, goes like any other."""
     server = fresh_server()
     api = server.client()
-    job = done(api, upload(api, f"email,first_name\n{unicodedata.normalize('NFD', 'ÜBER@EXAMPLE.ORG')},Gesinchen\n"))
+    job = wait_for_import(
+        api, upload(api, f"email,first_name\n{unicodedata.normalize('NFD', 'ÜBER@EXAMPLE.ORG')},Gesinchen\n")
+    )
     erase(api, "ÜBER@example.org")
     forgotten(server)
     assert api.get(f"/imports/{job['id']}/results.csv").status == 404
@@ -142,7 +144,7 @@ def test_nothing_is_left_beside_a_running_service(fresh_server: FreshServer) -> 
     assert traces(server.data, SECRET, "Gesinchen") != []
     erase(api, SECRET)
     forgotten(server)
-    end = time.monotonic() + soon(5)
+    end = time.monotonic() + extend_timeout(5)
     while (left := traces(server.data, SECRET, "Gesinchen")) and time.monotonic() < end:
         time.sleep(0.2)
     assert left == []
@@ -208,7 +210,7 @@ def test_an_import_is_undone_within_a_day_only(fresh_server: FreshServer, clock:
     """After 24 hours it stays, and the refusal says so; a minute before it could still be undone."""
     server = fresh_server(clock=clock)
     api = server.client()
-    late, early = (done(api, upload(api, f"email\n{name}@example.org\n")) for name in ("late", "early"))
+    late, early = (wait_for_import(api, upload(api, f"email\n{name}@example.org\n")) for name in ("late", "early"))
     assert late["undo_until"] > late["completed_at"]
     clock.advance(hours=23, minutes=59)
     api.post(f"/imports/{early['id']}/undo").expect(200)
@@ -235,9 +237,9 @@ def test_what_an_import_keeps_goes_in_time(fresh_server: FreshServer, clock: Tes
     """A week later file, staged rows and results are gone, though nothing else is imported."""
     server = fresh_server(clock=clock)
     api = server.client()
-    job = done(api, upload(api, FILE))["id"]
+    job = wait_for_import(api, upload(api, FILE))["id"]
     home = server.data / "imports" / str(job)
-    assert (home / "upload").exists() and len(results(api, job)) == 2
+    assert (home / "upload").exists() and len(import_results(api, job)) == 2
     clock.advance(hours=25)
     time.sleep(2.5)
     assert api.get(f"/imports/{job}/results.csv").status == 200

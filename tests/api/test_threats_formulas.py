@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.server import Server
-from tests.kit.uploads import done, results, upload
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 PAYLOADS = ('=HYPERLINK("http://x","y")', "@SUM(1)", "-2+3", "\t=1", "\r=1", "＝1", "+1+1", "'=1", "＋1", "－1", "＠x")
 STARTERS = tuple("=+-@\t\r＝＋－＠")
@@ -42,12 +42,12 @@ def test_formulas_go_round_and_never_start_a_cell(kind: str) -> None:
         here = server.client()
         number = server.cli("account", "add", "Elsewhere").stdout.strip()
         there = server.client(server.new_key("there", "--account", number))
-        job = done(here, upload(here, file_of(PAYLOADS)))
-        assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), results(here, job["id"])
+        job = wait_for_import(here, upload(here, file_of(PAYLOADS)))
+        assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), import_results(here, job["id"])
         names = {one["first_name"] for one in here.all("/contacts")}
         assert {one.strip() for one in PAYLOADS} >= names and len(names) >= 9
-        again = done(there, upload(there, here.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
-        assert (again["created"], again["failed"]) == (len(PAYLOADS), 0), results(there, again["id"])
+        again = wait_for_import(there, upload(there, here.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
+        assert (again["created"], again["failed"]) == (len(PAYLOADS), 0), import_results(there, again["id"])
         assert told(there) == told(here)
         for api in (here, there):
             bodies = [api.get(f"/exports/{name}.csv").text for name in ("contacts", "events")]
@@ -65,7 +65,7 @@ def test_bad_rows_are_told_without_a_formula(api: Client) -> None:
     """The results show what stood in a bad row; a payload there is quoted too."""
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["email"], *([one] for one in PAYLOADS)])
-    job = done(api, upload(api, text.getvalue()))
+    job = wait_for_import(api, upload(api, text.getvalue()))
     assert job["failed"] == len(PAYLOADS)
-    cells = [cell for row in results(api, job["id"]) for cell in row.values()]
+    cells = [cell for row in import_results(api, job["id"]) for cell in row.values()]
     assert [cell for cell in cells if cell.startswith(STARTERS)] == []

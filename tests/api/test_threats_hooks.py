@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.api.hooks_world import NOTHING, SECRETS, World, world
-from tests.kit import hooks
-from tests.kit.hooks import HOST, TOPIC, Post, Sns
+from tests.kit import email_providers
+from tests.kit.email_providers import HOST, TOPIC, Post, Sns
 
 __all__ = ["world"]
 
@@ -113,7 +113,7 @@ def test_what_is_believed_but_makes_no_sense(world: World) -> None:
     """Signed nonsense is a fault of the request, said as such; a message that is none of ours too."""
     now = world.clock.now()
     for body in ({}, {"type": "opened", "internet_message_id": "x"}, {"type": "bounced", "internet_message_id": "a@b"}):
-        answer = world.post(hooks.own(SECRETS["email"], body, now))
+        answer = world.post(email_providers.custom_relay(SECRETS["email"], body, now))
         assert (answer.status, answer.json["code"]) == (422, "validation_error")
     assert world.post(world.grid.post([], now)).json == {"received": 0}
 
@@ -147,9 +147,9 @@ def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> 
         "bounceType": "Transient", "bounceSubType": "General", "bouncedRecipients": [{"emailAddress": "x"}],
     }}  # fmt: skip
     posts = [
-        *(hooks.own(SECRETS["email"], body, now) for body in _spoilt(own) if isinstance(body, dict)),
-        *(hooks.mailgun(SECRETS["mailgun"], body, now) for body in _spoilt(gun) if isinstance(body, dict)),
-        *(hooks.postmark(SECRETS["postmark"], body) for body in _spoilt(mark)),
+        *(email_providers.custom_relay(SECRETS["email"], body, now) for body in _spoilt(own) if isinstance(body, dict)),
+        *(email_providers.mailgun(SECRETS["mailgun"], body, now) for body in _spoilt(gun) if isinstance(body, dict)),
+        *(email_providers.postmark(SECRETS["postmark"], body) for body in _spoilt(mark)),
         *(world.grid.post([{**grid, **body}], now) for body in _spoilt(grid) if isinstance(body, dict)),
         *(world.sns.notification(body, now) for body in _spoilt(ses)),
     ]
@@ -171,14 +171,14 @@ def test_sns_signs_in_two_ways(world: World) -> None:
         post = world.sns.notification(body, world.clock.now(), version=version, **extra)
         assert world.post(post).status == 200
         assert world.state(message)[0] == "delivered"
-    assert world.sns.asked.count(world.sns.certificate_path) <= 1
+    assert world.sns.requested_paths.count(world.sns.certificate_path) <= 1
 
 
 def test_a_subscription_is_confirmed(world: World) -> None:
     """The topic of the settings is confirmed by one GET to its own region."""
-    before = len(world.sns.asked)
+    before = len(world.sns.requested_paths)
     assert world.post(world.sns.confirmation(world.clock.now(), version="2")).status == 200
-    assert [path for path in world.sns.asked[before:] if path != world.sns.certificate_path] == [
+    assert [path for path in world.sns.requested_paths[before:] if path != world.sns.certificate_path] == [
         f"/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=abc"
     ]
     assert (
@@ -209,10 +209,10 @@ def test_a_subscription_is_confirmed(world: World) -> None:
 )  # fmt: skip
 def test_no_other_address_is_visited(url: str, world: World) -> None:
     """Even a signed wish is followed only to the topic's region, for its own confirmation (T28)."""
-    before = len(world.sns.asked)
+    before = len(world.sns.requested_paths)
     post = world.sns.confirmation(world.clock.now(), url=url.format(host=HOST, topic=TOPIC) or "x")
     assert world.post(post).status == 403
-    assert set(world.sns.asked[before:]) <= {world.sns.certificate_path}
+    assert set(world.sns.requested_paths[before:]) <= {world.sns.certificate_path}
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_no_other_address_is_visited(url: str, world: World) -> None:
 )  # fmt: skip
 def test_no_other_certificate_is_fetched(url: str, world: World) -> None:
     """A certificate comes from the topic's own region over https, by the name SNS gives it, or not at all."""
-    before = len(world.sns.asked)
+    before = len(world.sns.requested_paths)
     assert world.post(world.sns.notification({}, world.clock.now(), SigningCertURL=url.format(host=HOST))).status == 403
-    assert world.sns.asked[before:] == []
+    assert world.sns.requested_paths[before:] == []
 
 
 def test_certificates_that_do_not_help(world: World) -> None:

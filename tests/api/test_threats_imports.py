@@ -14,20 +14,20 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.patience import soon
+from tests.kit.process_metrics import list_process_tree
 from tests.kit.server import Server
-from tests.kit.uploads import done, results, upload
-from tests.kit.vitals import family
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 MAX_MEMORY = 300 * 1024 * 1024
 
 
 def told(api: Client, file: str | bytes, name: str = "people.csv") -> list[tuple[str, str]]:
     """Import a file and return (address or line, result) of each line; the import itself always completes."""
-    job = done(api, upload(api, file, name), 120)
+    job = wait_for_import(api, upload(api, file, name), 120)
     assert job["status"] == "complete", job
     return [(row["address"][:40] if row["result"] == "created" else row["line"], row["result"])
-            for row in results(api, job["id"])]  # fmt: skip
+            for row in import_results(api, job["id"])]  # fmt: skip
 
 
 def test_a_line_without_end_fails_alone(api: Client, full: bool) -> None:
@@ -46,7 +46,7 @@ def test_a_head_without_end_is_refused(api: Client) -> None:
     for file in ("x" * 6_000_000, "email," * 100_000, '"' + "email," * 20_000):
         begun = time.monotonic()
         fault = upload(api, file).expect(422)
-        assert list(fault["validation_errors"]) == ["file"] and time.monotonic() - begun < soon(2)
+        assert list(fault["validation_errors"]) == ["file"] and time.monotonic() - begun < extend_timeout(2)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -98,8 +98,8 @@ def test_other_encodings_are_read(encoding: str, api: Client) -> None:
 def test_json_lines_made_to_hurt(line: str, api: Client) -> None:
     """Each fails alone, with its reason; data that nobody could read is left out of a person."""
     file = f'{{"email": "j.before@example.org"}}\n{line}\n{{"email": "j.after@example.org"}}\n'
-    job = done(api, upload(api, file, "people.jsonl"))
-    lines = results(api, job["id"])
+    job = wait_for_import(api, upload(api, file, "people.jsonl"))
+    lines = import_results(api, job["id"])
     assert job["status"] == "complete" and [row["line"] for row in lines] == ["1", "2", "3"]
     told = [row["result"] == "failed" or row["warnings"].startswith("data: ") for row in lines]
     assert told == [False, True, False], lines
@@ -109,7 +109,7 @@ def test_json_lines_made_to_hurt(line: str, api: Client) -> None:
 def memory(pid: int) -> int:
     """Return the bytes that a process and what it started hold of their own."""
     total = 0
-    for one in family(pid):
+    for one in list_process_tree(pid):
         try:
             lines = Path(f"/proc/{one}/status").read_text().splitlines()
         except OSError:
@@ -156,7 +156,7 @@ def test_many_rows_end_the_same_whatever_happens_in_the_middle(fresh_server: Fre
     )
     quiet, rough = fresh_server(), fresh_server()
     with watched(quiet) as seen:
-        clean = done(quiet.client(), upload(quiet.client(), file), 600)
+        clean = wait_for_import(quiet.client(), upload(quiet.client(), file), 600)
     assert clean["total"] == number and clean["failed"] == 0
     assert max(seen) < MAX_MEMORY, max(seen)
     api = rough.client()

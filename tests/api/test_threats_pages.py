@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.kit.client import Client, Response
-from tests.kit.pictures import photo, saved
-from tests.kit.routes import of_pages
+from tests.kit.pictures import encode_image, photo
+from tests.kit.routes import page_routes
 from tests.kit.server import PASSWORD, Server
-from tests.kit.tenants import NEVER, Tenant, two_tenants
-from tests.kit.uploads import upload_picture
+from tests.kit.tenants import MISSING_ID, Tenant, two_tenants
+from tests.kit.uploads import upload_image
 
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
@@ -59,23 +59,23 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     owner = Visitor(server, "owner@example.com")
     found = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
     assert found is not None
-    ours.things["captured"] = int(found[1])
-    ours.things["users"] = ours.things["keys"] = ours.things["sessions"] = 1
-    ours.things["steps"] = 2
-    ours.things["sides"] = 480  # pixels
-    upload_picture(ours.api, saved(photo(), "PNG"), "alpha picture").expect(201)
+    ours.object_ids["captured"] = int(found[1])
+    ours.object_ids["users"] = ours.object_ids["keys"] = ours.object_ids["sessions"] = 1
+    ours.object_ids["steps"] = 2
+    ours.object_ids["sides"] = 480  # pixels
+    upload_image(ours.api, encode_image(photo(), "PNG"), "alpha picture").expect(201)
     shown = re.search(r'href="/templates/pictures/(\d+)"', owner.send("GET", "/templates/pictures").text)
     assert shown is not None
-    ours.things["pictures"] = int(shown[1])
-    owner.send("POST", "/contacts/acts", {"act": "tag_remove", "tag": "alpha", "ids": ours.things["contacts"]})
-    ours.things["acts"] = 1
+    ours.object_ids["pictures"] = int(shown[1])
+    owner.send("POST", "/contacts/acts", {"act": "tag_remove", "tag": "alpha", "ids": ours.object_ids["contacts"]})
+    ours.object_ids["acts"] = 1
     return ours, owner, Visitor(server, "b@example.com"), theirs
 
 
 def with_id(path: str, things: dict[str, int] | None) -> str:
     """Return a path with the id of a thing, or with one that never was."""
     path = path.replace("<key:str>", "title").replace("<side:int>", "480")
-    return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else NEVER), path)
+    return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else MISSING_ID), path)
 
 
 def plain(answer: Response, path: str) -> str:
@@ -86,12 +86,12 @@ def plain(answer: Response, path: str) -> str:
 def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
     """Every page and act with an id answers B as for an id that never was; A's things stay as they are."""
     ours, owner, stranger, _ = both
-    before = ours.everything()
+    before = ours.read_all()
     walked = 0
-    for method, path in of_pages():
+    for method, path in page_routes():
         if not _ID.search(path):
             continue
-        here, never = with_id(path, ours.things), with_id(path, None)
+        here, never = with_id(path, ours.object_ids), with_id(path, None)
         for form in ({}, FORM):
             got, none = stranger.send(method, here, form), stranger.send(method, never, form)
             # A form without a word in it may be refused for that first
@@ -102,14 +102,14 @@ def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visito
         if method == "GET":
             assert owner.send(method, here).status in (200, 303), path
     assert walked >= 60
-    assert ours.everything() == before
+    assert ours.read_all() == before
 
 
 def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
     """Whatever B looks at or searches, no word of A is in it."""
     _, owner, stranger, _ = both
     seen = ""
-    for method, path in of_pages():
+    for method, path in page_routes():
         if method != "GET" or "<" in path:
             continue
         for query in ("", "?search=alpha", "?q=alpha"):
@@ -141,15 +141,15 @@ def test_a_form_that_names_a_thing_of_another_account_takes_nothing(
     ours, _, stranger, theirs = both
     group = theirs.api.post("/lists", {"name": "mine"}).expect(201)["id"]
     campaign = theirs.api.post("/campaigns", {"name": "mine"}).expect(201)["id"]
-    before = ours.everything()
+    before = ours.read_all()
     for act in ("people", "people/remove"):
-        stranger.send("POST", f"/lists/{group}/{act}", {"contact_ids": ours.things["contacts"]})
+        stranger.send("POST", f"/lists/{group}/{act}", {"contact_ids": ours.object_ids["contacts"]})
         assert theirs.api.get(f"/lists/{group}").json["contacts_count"] == 0
-    answer = stranger.send("POST", f"/campaigns/{campaign}/to", {"list": ours.things["lists"]})
+    answer = stranger.send("POST", f"/campaigns/{campaign}/to", {"list": ours.object_ids["lists"]})
     assert answer.status == 422
     assert theirs.api.get(f"/campaigns/{campaign}").json["trigger"]["contact_list_id"] is None
-    person = {"email": "new@example.org", "list_ids": ours.things["lists"], "opt_in": "yes"}
+    person = {"email": "new@example.org", "list_ids": ours.object_ids["lists"], "opt_in": "yes"}
     assert stranger.send("POST", "/contacts", person).status == 422
     assert all(not one["list_ids"] for one in theirs.api.all("/contacts"))
     stranger.send("POST", "/inbox/clear", {})
-    assert ours.everything() == before
+    assert ours.read_all() == before

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from tests.api.test_threats_pages import Visitor
+from tests.kit.api_users import add_user, login, user_client
 from tests.kit.client import Client, Response
-from tests.kit.persons import added, login, signed_in
 from tests.kit.server import EMAIL, Server
 from tests.ui.test_login import enable_second_factor, otp_code
 
@@ -30,7 +30,7 @@ def at_once(*asks: Callable[[], Response]) -> list[Response]:
 
 def test_an_account_keeps_an_owner(server: Server) -> None:
     """Two owners who take it from each other, and from themselves, at once: one of them is left."""
-    ann, ben = signed_in(server), added(server, "owner", name="ben")
+    ann, ben = user_client(server), add_user(server, "owner", name="ben")
     ids = {row["email"]: row["id"] for row in ann.all("/users")}
     at_once(*(
         partial(who.patch, f"/users/{number}", {"role": "viewer"})
@@ -42,7 +42,7 @@ def test_an_account_keeps_an_owner(server: Server) -> None:
 
 def test_a_code_opens_once(server: Server) -> None:
     """A recovery code, and one of the app, typed ten times at once."""
-    added(server, "viewer", name="cleo")
+    add_user(server, "viewer", name="cleo")
     key, codes = enable_second_factor(Visitor(server, "cleo@example.org"))
     for otp in (codes[0], otp_code(key, 1)):
         answers = at_once(*[partial(login, server, "cleo@example.org", otp=otp)] * 10)

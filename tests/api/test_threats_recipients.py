@@ -7,7 +7,7 @@ from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer
 from tests.kit.smtp_message import Message
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 
 def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: SmtpServer, full: bool) -> None:
@@ -18,7 +18,7 @@ def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: Sm
     group = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
     lines = ["email,first_name,last_name,mark,half"]
     lines += [f"p{one}@crowd.example,F{one}F,L{one}L,m{one}m,{'even' if one % 2 else 'odd'}" for one in range(count)]
-    done(api, upload(api, "\r\n".join(lines), list_ids=[group], consent_source="test"), timeout=300)
+    wait_for_import(api, upload(api, "\r\n".join(lines), list_ids=[group], consent_source="test"), timeout=300)
     made = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal()}).expect(201)
     api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
     finished = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=600)

@@ -8,8 +8,8 @@ from tests.api.test_approval import at, draft
 from tests.api.test_flow_rights import account_with
 from tests.api.test_flows import LETTER, STARTS
 from tests.api.test_threats_pages import Visitor
+from tests.kit.api_users import add_user, user_client
 from tests.kit.client import Client
-from tests.kit.persons import added, signed_in
 from tests.kit.server import EMAIL, Server
 
 PAST, FUTURE = "2020-01-01T09:00:00Z", "2099-01-01T09:00:00Z"
@@ -18,7 +18,7 @@ PAST, FUTURE = "2020-01-01T09:00:00Z", "2099-01-01T09:00:00Z"
 @pytest.fixture(scope="module")
 def author(server: Server) -> Client:
     """Who writes and does not send, signed in."""
-    return added(server, "author")
+    return add_user(server, "author")
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_the_words_of_a_live_flow_are_out_of_an_authors_hands(api: Client, autho
 
 def test_nobody_approves_of_what_they_wrote_with_a_token(server: Server, api: Client, crowd: int) -> None:
     """Whoever wrote the words of a campaign or a flow last is known, whatever way they wrote them."""
-    owner, admin = signed_in(server), added(server, "admin")
+    owner, admin = user_client(server), add_user(server, "admin")
     of_owner, of_admin = (
         server.client(one.post("/api_keys", {"name": "A program", "scope": "full"}).expect(201)["key"])
         for one in (owner, admin)

@@ -12,10 +12,10 @@ from appliance.core.logs import redact
 from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.routes import of_pages
+from tests.kit.openapi_document import OpenApiDocument
+from tests.kit.routes import page_routes
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
-from tests.kit.walk import Walk
 
 RELAY, TOKEN, SIGNS, HOOKS = "CANARYrelayPassword1", "CANARYtwilioToken22", "CANARYhttpSecret333", "CANARYhooksSecret44"
 TYPED = "CANARY typed wrong 55"
@@ -66,12 +66,12 @@ def lived(server: Server, owner: Visitor) -> dict[str, str]:
 def pages(server: Server, owner: Visitor) -> bytes:
     """Return all that the interface and the API show to an owner."""
     found = b""
-    for method, path in of_pages():
+    for method, path in page_routes():
         if method == "GET" and not path.startswith("/docs"):  # whose examples sign in as the tests do
             found += owner.send("GET", re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))).body
     api = server.client(validate=False)
     credential = {"Authorization": f"Bearer {api.key}"}
-    for one in Walk(api).operations():
+    for one in OpenApiDocument(api).operations():
         if one.method == "GET":
             found += api.request("GET", re.sub(r"\{\w+\}", "1", one.path), None, credential).body
     return found
@@ -92,7 +92,7 @@ def test_no_secret_is_found_again(fresh_server: FreshServer, smtp: SmtpServer) -
             "CAMPANERO_EMAIL__HOOKS__MAILGUN": HOOKS, "CAMPANERO_LOG__LEVEL": "debug",
             "CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true",
         }
-    ).give_address()  # fmt: skip
+    ).set_postal_address()  # fmt: skip
     owner = Visitor(server, EMAIL)
     answered = settled(smtp, owner)
     told = lived(server, owner)

@@ -22,8 +22,8 @@ def told(world: World, door: str, message: Any, taken: Any) -> Post:
     if door == "twilio/status":
         return world.sms.receipt(taken, "undelivered", 21610)
     if door == "twilio/message":
-        return world.sms.writing(world.server.url, message["to"], "STOP")
-    return world.sms.writing_http(world.server.url, message["to"], "STOP")
+        return world.sms.incoming_request(world.server.url, message["to"], "STOP")
+    return world.sms.incoming_http_request(world.server.url, message["to"], "STOP")
 
 
 def forged(original: Post) -> list[Post]:
@@ -113,10 +113,13 @@ def test_old_and_future_ones_are_refused(age: int, world: World) -> None:
 def test_a_replay_counts_once(world: World) -> None:
     """What was signed may come again, by a provider or a thief: it was known, and nothing is told a second time."""
     message, taken = world.handed_over()
-    receipt, words = world.sms.receipt(taken, "delivered"), world.sms.writing(world.server.url, message["to"], "STOP")
+    receipt, words = (
+        world.sms.receipt(taken, "delivered"),
+        world.sms.incoming_request(world.server.url, message["to"], "STOP"),
+    )
     for _ in range(3):
         assert post(receipt).status == post(words).status == 200
-    start = world.sms.writing(world.server.url, message["to"], "START")
+    start = world.sms.incoming_request(world.server.url, message["to"], "START")
     assert post(start).status == post(words).status == 200
     status, events, reason, subscribed = world.state(message)
     assert (status, events.count("sms_delivered"), reason, subscribed) == ("delivered", 1, None, True)

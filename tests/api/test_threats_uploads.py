@@ -14,24 +14,30 @@ from PIL import Image
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.patience import soon
-from tests.kit.pictures import SCRIPT, animation, hostile, photo, saved
+from tests.kit.pictures import SCRIPT, animation, encode_image, hostile_files, photo
+from tests.kit.process_metrics import list_process_tree, wait_until_ended
 from tests.kit.server import Server
-from tests.kit.uploads import upload_picture
-from tests.kit.vitals import family, has_ended
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import upload_image
 
 MAX_MB = 100
-CORPUS = sorted(hostile())
+CORPUS = sorted(hostile_files())
 
 
 def resident(server: Server) -> float:
     """Return the megabytes of memory that a server and its child processes have now."""
-    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in family(server.pid)) * 4096 / 1e6
+    return (
+        sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in list_process_tree(server.pid))
+        * 4096
+        / 1e6
+    )
 
 
 def decoder(server: Server) -> int:
     """Return the process that decodes a server's pictures; one picture was uploaded before."""
-    (pid,) = [one for one in family(server.pid) if b"decode-pictures" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    (pid,) = [
+        one for one in list_process_tree(server.pid) if b"decode-pictures" in Path(f"/proc/{one}/cmdline").read_bytes()
+    ]
     return pid
 
 
@@ -64,30 +70,30 @@ class Watch(threading.Thread):
 def test_what_is_no_picture_is_422_under_any_name(api: Client, name: str) -> None:
     """By its content alone: a picture's name, type and extension change nothing. The words say why."""
     for called in ("logo.png", "logo.svg", "logo.html", "logo.gif;.html"):
-        fault = upload_picture(api, hostile()[name], called).expect(422)
+        fault = upload_image(api, hostile_files()[name], called).expect(422)
         assert list(fault["validation_errors"]) == ["file"]
         assert fault["validation_errors"]["file"][0].split()[0] in ("is", "has")
 
 
 def test_an_svg_is_told_apart(api: Client) -> None:
     """Who exports from a drawing program is told what to do instead."""
-    fault = upload_picture(api, hostile()["svg"], "logo.svg").expect(422)
+    fault = upload_image(api, hostile_files()["svg"], "logo.svg").expect(422)
     assert fault["validation_errors"]["file"] == ["is an SVG, which mail programs do not show: export it as a PNG"]
 
 
 @pytest.mark.parametrize(
     ("kind", "file"),
     [
-        ("image/png", saved(photo(), "PNG") + SCRIPT),
-        ("image/jpeg", saved(photo(), "JPEG", comment=SCRIPT) + SCRIPT),
+        ("image/png", encode_image(photo(), "PNG") + SCRIPT),
+        ("image/jpeg", encode_image(photo(), "JPEG", comment=SCRIPT) + SCRIPT),
         ("image/gif", animation(comment=SCRIPT)),
-        ("image/jpeg", saved(photo(), "WEBP", exif=b"Exif\0\0" + SCRIPT)),
+        ("image/jpeg", encode_image(photo(), "WEBP", exif=b"Exif\0\0" + SCRIPT)),
     ],
 )
 def test_a_picture_that_is_a_script_as_well_is_only_a_picture(api: Client, kind: str, file: bytes) -> None:
     """What stood beside the picture is not served, and its name does not choose its type."""
     assert b"<script>" in file
-    made = upload_picture(api, file, "evil.html").expect(201)
+    made = upload_image(api, file, "evil.html").expect(201)
     answer = api.request("GET", made["url"].removeprefix(api.url), None, {"Accept": "text/html"})
 
     assert answer.headers["content-type"] == made["content_type"] == kind
@@ -96,8 +102,8 @@ def test_a_picture_that_is_a_script_as_well_is_only_a_picture(api: Client, kind:
 
 def test_nothing_is_served_as_a_document(api: Client) -> None:
     """Every picture of the corpus that is taken has one of three types; a missing one is plain text."""
-    taken = [saved(photo(), kind) for kind in ("PNG", "JPEG", "GIF", "WEBP")]
-    paths = [upload_picture(api, file, "x.svg").expect(201)["url"].removeprefix(api.url) for file in taken]
+    taken = [encode_image(photo(), kind) for kind in ("PNG", "JPEG", "GIF", "WEBP")]
+    paths = [upload_image(api, file, "x.svg").expect(201)["url"].removeprefix(api.url) for file in taken]
     kinds = {api.request("GET", path).headers["content-type"] for path in [*paths, "/m/nothing.svg", "/m/x.html"]}
     assert kinds <= {"image/png", "image/jpeg", "image/gif", "text/plain"}
 
@@ -106,17 +112,17 @@ def test_bombs_take_no_memory_and_hold_nobody_up(fresh_server: FreshServer) -> N
     """All that is hostile, four at a time: memory grows less than 100 MB, and others are answered meanwhile."""
     server = fresh_server()
     client = server.client()
-    upload_picture(client, saved(photo(), "PNG")).expect(201)  # its library is read by then
-    files = [hostile()[name] for name in CORPUS] * 3
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)  # its library is read by then
+    files = [hostile_files()[name] for name in CORPUS] * 3
 
     def attack() -> None:
         with ThreadPoolExecutor(4) as many:
-            answers = list(many.map(lambda one: upload_picture(client, one), files))
+            answers = list(many.map(lambda one: upload_image(client, one), files))
         assert {answer.status for answer in answers} == {422}
 
     watch = Watch(server, client)
     assert watch.during(attack) < MAX_MB
-    assert sorted(watch.waits)[int(len(watch.waits) * 0.99) - 1] < soon(0.2)
+    assert sorted(watch.waits)[int(len(watch.waits) * 0.99) - 1] < extend_timeout(0.2)
 
 
 def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: FreshServer) -> None:
@@ -124,12 +130,12 @@ def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: F
     server = fresh_server()
     number = server.cli("account", "add", "Elsewhere").stdout.strip()
     busy, other = server.client(), server.client(server.new_key("theirs", "--account", number))
-    picture = saved(photo(), "PNG")
-    upload_picture(other, picture).expect(201)
+    picture = encode_image(photo(), "PNG")
+    upload_image(other, picture).expect(201)
     ended: list[Client] = []
 
     def send(client: Client) -> None:
-        upload_picture(client, picture).expect(201)
+        upload_image(client, picture).expect(201)
         ended.append(client)
 
     child = decoder(server)
@@ -148,7 +154,7 @@ def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: F
 def test_pictures_are_decoded_in_a_limited_process_of_their_own(fresh_server: FreshServer) -> None:
     """It has a memory limit and is the first to go where memory is short; the service never loads the library."""
     server = fresh_server()
-    upload_picture(server.client(), saved(photo(), "PNG")).expect(201)
+    upload_image(server.client(), encode_image(photo(), "PNG")).expect(201)
     child = decoder(server)
 
     assert resource.prlimit(child, resource.RLIMIT_AS) == (768 * 1024 * 1024,) * 2
@@ -156,21 +162,21 @@ def test_pictures_are_decoded_in_a_limited_process_of_their_own(fresh_server: Fr
     assert "_imaging" not in Path(f"/proc/{server.pid}/maps").read_text()
     assert "_imaging" in Path(f"/proc/{child}/maps").read_text()
     server.stop()
-    assert has_ended(child)
+    assert wait_until_ended(child)
 
 
 def test_a_picture_that_needs_more_memory_than_there_is_is_422(fresh_server: FreshServer) -> None:
     """The system refuses the memory to the child; the file is refused in words, and the next picture is decoded."""
     server = fresh_server()
     client = server.client()
-    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)
     child = decoder(server)
     now = int(Path(f"/proc/{child}/statm").read_text().split()[0]) * 4096
     resource.prlimit(child, resource.RLIMIT_AS, (now + 20_000_000,) * 2)
 
-    fault = upload_picture(client, saved(Image.new("RGB", (4_000, 4_000)), "PNG")).expect(422)
+    fault = upload_image(client, encode_image(Image.new("RGB", (4_000, 4_000)), "PNG")).expect(422)
     assert fault["validation_errors"] == {"file": ["needs too much memory to decode: save it with fewer pixels"]}
-    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)
     assert decoder(server) != child
 
 
@@ -181,11 +187,11 @@ def test_a_decoder_that_ends_in_the_middle_is_no_fault_of_ours(
     """One that crashed cannot decode this file; one that was killed can be asked again. The next picture is decoded."""
     server = fresh_server()
     client = server.client()
-    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)
     child = decoder(server)
     os.kill(child, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as one:
-        answer = one.submit(upload_picture, client, saved(photo(), "PNG"))
+        answer = one.submit(upload_image, client, encode_image(photo(), "PNG"))
         time.sleep(0.3)
         os.kill(child, by)
         os.kill(child, signal.SIGCONT)
@@ -195,17 +201,17 @@ def test_a_decoder_that_ends_in_the_middle_is_no_fault_of_ours(
         assert answer.result().headers["retry-after"] and "upload the picture again" in body["message"]
     else:
         assert body["validation_errors"] == {"file": ["cannot be decoded"]}
-    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)
 
 
 def test_an_idle_decoder_that_was_killed_is_replaced(fresh_server: FreshServer) -> None:
     """Nobody notices: the next picture starts another."""
     server = fresh_server()
     client = server.client()
-    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)
     child = decoder(server)
     os.kill(child, signal.SIGKILL)
-    upload_picture(client, saved(photo(), "PNG")).expect(201)
+    upload_image(client, encode_image(photo(), "PNG")).expect(201)
     assert decoder(server) != child
 
 
@@ -213,13 +219,13 @@ def test_large_pictures_are_made_one_at_a_time(fresh_server: FreshServer) -> Non
     """Eight photos of a camera at once need the room of one, and give it back."""
     server = fresh_server()
     client = server.client()
-    upload_picture(client, saved(photo(), "JPEG")).expect(201)
-    file = saved(photo(5600, 4200), "JPEG", quality=80)
+    upload_image(client, encode_image(photo(), "JPEG")).expect(201)
+    file = encode_image(photo(5600, 4200), "JPEG", quality=80)
     before = resident(server)
 
     def send() -> None:
         with ThreadPoolExecutor(8) as many:
-            answers = list(many.map(lambda _: upload_picture(client, file), range(8)))
+            answers = list(many.map(lambda _: upload_image(client, file), range(8)))
         assert [answer.status for answer in answers] == [201] * 8
 
     assert Watch(server, client).during(send) < MAX_MB

@@ -6,9 +6,9 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
-from tests.kit.pictures import animation, opened, photo, saved
+from tests.kit.pictures import animation, decode_image, encode_image, photo
 from tests.kit.server import Server
-from tests.kit.uploads import form, upload_picture
+from tests.kit.uploads import multipart_form, upload_image
 
 
 def fetch(api: Client, url: str, method: str = "GET", **headers: str) -> Response:
@@ -19,7 +19,7 @@ def fetch(api: Client, url: str, method: str = "GET", **headers: str) -> Respons
 
 def test_a_picture_is_uploaded_and_served(api: Client) -> None:
     """The answer tells name, address, type and size of what is served, and it is the picture."""
-    made = upload_picture(api, saved(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
+    made = upload_image(api, encode_image(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
     answer = fetch(api, made["url"])
 
     assert set(made) == {"signed_id", "url", "content_type", "bytes", "width", "height", "filename"}
@@ -28,12 +28,12 @@ def test_a_picture_is_uploaded_and_served(api: Client) -> None:
     assert re.fullmatch(r"[0-9A-Za-z]{32}", made["signed_id"])
     assert made["url"] == f"{api.url}/m/{made['signed_id']}"
     assert (answer.status, len(answer.body)) == (200, made["bytes"])
-    assert opened(answer.body).size == (640, 400)
+    assert decode_image(answer.body).size == (640, 400)
 
 
 def test_it_is_kept_for_ever_and_is_nothing_but_a_picture(api: Client) -> None:
     """A fixed type, no guessing, nothing it may load, no cookie; caches keep it and ask no more."""
-    url = upload_picture(api, animation(), "a.gif").expect(201)["url"]
+    url = upload_image(api, animation(), "a.gif").expect(201)["url"]
     for answer in (fetch(api, url), fetch(api, url, "HEAD")):
         assert answer.status == 200
         assert answer.headers["content-type"] == "image/gif"
@@ -54,7 +54,7 @@ def test_it_is_kept_for_ever_and_is_nothing_but_a_picture(api: Client) -> None:
 
 def test_other_names_lead_nowhere(api: Client) -> None:
     """A name that is not ours is a plain 404 that nobody keeps, whatever it is; other methods are refused."""
-    made = upload_picture(api, saved(photo(), "PNG")).expect(201)
+    made = upload_image(api, encode_image(photo(), "PNG")).expect(201)
     for name in ("x", made["signed_id"][:-1], made["signed_id"].swapcase(), made["signed_id"] + "0", "..%2f..%2fetc",
                  "%00", "%0d%0aX-Injected:%201"):  # fmt: skip
         for headers in ({}, {"If-None-Match": "*"}):
@@ -67,48 +67,48 @@ def test_other_names_lead_nowhere(api: Client) -> None:
 
 def test_the_same_file_twice_is_two_pictures(api: Client) -> None:
     """Names say nothing about what is behind them."""
-    first, second = (upload_picture(api, saved(photo(), "PNG")).expect(201) for _ in range(2))
+    first, second = (upload_image(api, encode_image(photo(), "PNG")).expect(201) for _ in range(2))
     assert first["signed_id"] != second["signed_id"]
 
 
 def test_wide_pictures_are_scaled_unless_asked_otherwise(api: Client) -> None:
     """Twice the widest mail is enough for every screen; `full_size` keeps the rest."""
-    file = saved(photo(1800, 900), "JPEG")
-    assert upload_picture(api, file).expect(201)["width"] == 1440
-    assert upload_picture(api, file, full_size="true").expect(201)["width"] == 1800
-    assert list(upload_picture(api, file, full_size="perhaps").expect(422)["validation_errors"]) == ["full_size"]
+    file = encode_image(photo(1800, 900), "JPEG")
+    assert upload_image(api, file).expect(201)["width"] == 1440
+    assert upload_image(api, file, full_size="true").expect(201)["width"] == 1800
+    assert list(upload_image(api, file, full_size="perhaps").expect(422)["validation_errors"]) == ["full_size"]
 
 
 def test_what_is_asked_of_the_form(api: Client) -> None:
     """A file, in a form, of 5 MiB at most; the scope of templates."""
     key = {"Authorization": f"Bearer {api.key}"}
-    assert upload_picture(api, None).expect(422)["validation_errors"] == {"file": ["can't be blank"]}
-    assert upload_picture(api, b"").expect(422)["validation_errors"] == {"file": ["is empty"]}
-    png = saved(photo(), "PNG")
+    assert upload_image(api, None).expect(422)["validation_errors"] == {"file": ["can't be blank"]}
+    assert upload_image(api, b"").expect(422)["validation_errors"] == {"file": ["is empty"]}
+    png = encode_image(photo(), "PNG")
     assert api.request("POST", "/v1/my/uploads", png, key | {"Content-Type": "image/png"}).status == 415
-    body, kind = form(png)
+    body, kind = multipart_form(png)
     packed = key | {"Content-Type": kind, "Content-Encoding": "gzip"}
     assert api.request("POST", "/v1/my/uploads", body, packed).status == 415
     assert api.request("POST", "/v1/my/uploads", body[:-200], key | {"Content-Type": kind}).status == 400
-    assert upload_picture(api, b"x" * (5 * 1_048_576 + 1)).expect(413)["code"] == "payload_too_large"
-    assert upload_picture(api, b"x" * 20_000_000).expect(413)["code"] == "payload_too_large"
-    assert upload_picture(api, png + b"\0" * (5 * 1_048_576 - len(png))).expect(201)["bytes"] < 1_000_000
+    assert upload_image(api, b"x" * (5 * 1_048_576 + 1)).expect(413)["code"] == "payload_too_large"
+    assert upload_image(api, b"x" * 20_000_000).expect(413)["code"] == "payload_too_large"
+    assert upload_image(api, png + b"\0" * (5 * 1_048_576 - len(png))).expect(201)["bytes"] < 1_000_000
     assert api.request("POST", "/v1/my/uploads", body, {"Content-Type": kind}).status == 401
 
 
 def test_scopes(server: Server) -> None:
     """`templates:write` uploads; reading or writing something else does not."""
-    file = saved(photo(), "PNG")
-    assert upload_picture(server.client(server.new_key("t", "--scope", "templates:write")), file).status == 201
+    file = encode_image(photo(), "PNG")
+    assert upload_image(server.client(server.new_key("t", "--scope", "templates:write")), file).status == 201
     for scope in ("templates:read", "account:write", "read"):
-        refused = upload_picture(server.client(server.new_key("n", "--scope", scope)), file)
+        refused = upload_image(server.client(server.new_key("n", "--scope", scope)), file)
         assert refused.expect(403)["required_scope"] == "templates:write"
 
 
 def test_a_picture_outlives_a_restart(fresh_server: FreshServer) -> None:
     """What was answered is on the disk, and a picture goes where the account's address goes."""
     server = fresh_server()
-    made = upload_picture(server.client(), saved(photo(), "PNG")).expect(201)
+    made = upload_image(server.client(), encode_image(photo(), "PNG")).expect(201)
     server.client().put("/brand", {"logo": made["url"]}).expect(200)
     before = fetch(server.client(), made["url"]).body
     server.kill()
@@ -122,7 +122,7 @@ def test_a_picture_outlives_a_restart(fresh_server: FreshServer) -> None:
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a\\b\\c.png", "x" * 400 + ".png", "a\u202eb.png", ""])
 def test_a_files_name_is_only_a_name(api: Client, name: str) -> None:
     """Whatever a file is called, its name is one short line, and not where it is kept."""
-    found = upload_picture(api, saved(photo(), "PNG"), name)
+    found = upload_image(api, encode_image(photo(), "PNG"), name)
     if name == "":
         assert found.expect(201)["filename"] == "picture"
         return

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.api.test_threats_pages import Visitor
+from tests.kit.api_users import add_user, login, user_client
 from tests.kit.client import Client
-from tests.kit.persons import added, login, signed_in
 from tests.kit.server import EMAIL, PASSWORD, Server
 
 OTHER = "another good password"
@@ -17,13 +17,13 @@ RULED = (*PEOPLE, ("GET", "/api_keys"), ("POST", "/api_keys"), ("DELETE", "/api_
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Client:
     """The first owner, signed in."""
-    return signed_in(server)
+    return user_client(server)
 
 
 @pytest.fixture(scope="module")
 def team(server: Server, owner: Client) -> dict[str, Client]:
     """Somebody of every role, signed in."""
-    return {role: added(server, role) for role in ("admin", "editor", "author", "viewer")}
+    return {role: add_user(server, role) for role in ("admin", "editor", "author", "viewer")}
 
 
 def person(owner: Client, email: str) -> int:
@@ -36,7 +36,7 @@ def test_a_person_is_made_changed_shut_out_and_let_in_again(server: Server, owne
     made = owner.post("/users", {"email": "Ann@Example.org", "role": "editor", "name": "Ann"}).expect(201)
     assert (made["email"], made["role"], made["otp"], made["disabled_at"]) == ("ann@example.org", "editor", False, None)
     assert re.fullmatch(r"(\w{5}-){3}\w{5}", made["password"])
-    ann = signed_in(server, "ann@example.org", made["password"])
+    ann = user_client(server, "ann@example.org", made["password"])
     assert ann.get("/user").expect(200)["name"] == "Ann"
     one = f"/users/{made['id']}"
     assert "password" not in owner.get(one).expect(200)
@@ -45,13 +45,13 @@ def test_a_person_is_made_changed_shut_out_and_let_in_again(server: Server, owne
     assert ann.post("/lists", {"name": "x"}).expect(403)["required_scope"] == "contacts:write"
     owner.patch(one, {"password": OTHER}).expect(200)
     assert ann.get("/user").status == 401
-    ann = signed_in(server, "ann@example.org", OTHER)
+    ann = user_client(server, "ann@example.org", OTHER)
     assert owner.delete(one).expect(200)["disabled_at"] is not None
     assert ann.get("/user").status == 401 and login(server, "ann@example.org", OTHER).status == 401
     assert made["id"] not in [row["id"] for row in owner.all("/users")]
     assert [row["id"] for row in owner.get("/users", disabled=True).expect(200)] == [made["id"]]
     owner.patch(one, {"disabled": False}).expect(200)
-    signed_in(server, "ann@example.org", OTHER)
+    user_client(server, "ann@example.org", OTHER)
 
 
 def test_faults_are_told_all_at_once(owner: Client) -> None:
@@ -98,7 +98,7 @@ def test_rulers_alone_look_after_the_team(server: Server, owner: Client, team: d
 
 def test_everybody_looks_after_themselves(server: Server, owner: Client) -> None:
     """Name and password are one's own; another password needs the present one, and ends every sign-in."""
-    viewer = added(server, "viewer", name="vera")
+    viewer = add_user(server, "viewer", name="vera")
     assert viewer.get("/user").expect(200)["role"] == "viewer"
     assert viewer.patch("/user", {"name": "Vera", "role": "owner"}).headers["X-Ignored-Fields"] == "role"
     assert viewer.get("/user").expect(200)["name"] == "Vera"
@@ -108,11 +108,11 @@ def test_everybody_looks_after_themselves(server: Server, owner: Client) -> None
         ({"password": OTHER, "current_password": "wrong"}, {"current_password"}),
     ):
         assert set(viewer.patch("/user", body).expect(422)["validation_errors"]) == fields
-    second = signed_in(server, "vera@example.org")
+    second = user_client(server, "vera@example.org")
     viewer.patch("/user", {"password": OTHER, "current_password": PASSWORD}).expect(200)
     assert (viewer.get("/user").status, second.get("/user").status) == (401, 401)
     assert login(server, "vera@example.org").status == 401
-    again = signed_in(server, "vera@example.org", OTHER)
+    again = user_client(server, "vera@example.org", OTHER)
     # Whoever holds a token does not guess the password with it
     wrong = {"password": PASSWORD, "current_password": "wrong"}
     assert [again.patch("/user", wrong).status for _ in range(11)] == [422] * 10 + [429]
@@ -123,7 +123,7 @@ def test_everybody_looks_after_themselves(server: Server, owner: Client) -> None
 def test_accounts_do_not_see_each_other(server: Server, owner: Client) -> None:
     """People, keys and acts of another account never were; all that is listed is one's own."""
     number = int(server.cli("account", "add", "Elsewhere").stdout)
-    theirs = added(server, "owner", number, "eve")
+    theirs = add_user(server, "owner", number, "eve")
     before = [owner.get(path).expect(200) for path in ("/users", "/api_keys")]
     for method, path in (*PEOPLE[2:], ("DELETE", "/api_keys/1")):
         answer = theirs.send(method, path, {"name": "taken"} if method == "PATCH" else None)
@@ -139,7 +139,7 @@ def test_accounts_do_not_see_each_other(server: Server, owner: Client) -> None:
 
 def test_keys_outlive_who_made_them(server: Server, owner: Client) -> None:
     """A key belongs to the account: it works on while its maker is out, and says who that was."""
-    maker = added(server, "admin", name="maya")
+    maker = add_user(server, "admin", name="maya")
     made = maker.post("/api_keys", {"name": "Till"}).expect(201)
     number = person(owner, "maya@example.org")
     owner.delete(f"/users/{number}").expect(200)

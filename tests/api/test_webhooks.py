@@ -13,8 +13,8 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.dns import DnsServer
-from tests.kit.receiver import Receiver, signed_by
 from tests.kit.server import Server
+from tests.kit.webhook_receiver import Receiver, is_signed_by
 
 UNREACHED = "no answer: the address cannot be reached within 5 seconds, or is not public"
 
@@ -44,7 +44,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
 @pytest.fixture
 def hook(api: Client, receiver: Receiver, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """A webhook that listens to one event, named after the test; deleted afterwards."""
-    receiver.mood()
+    receiver.respond_with()
     name = request.node.name.partition("[")[0][:60]
     made = api.post("/webhooks", {"url": receiver.url, "events": [name]}).expect(201)
     yield made
@@ -74,11 +74,11 @@ def test_an_event_arrives_signed_and_whole(api: Client, receiver: Receiver, hook
     """What arrives is the event as the API answers it, under a name of its own, signed with the secret shown once."""
     event = happen(api, hook, data={"size": "ü"})
     found = delivery(api, hook, event, "delivered")
-    (one,) = [one for one in receiver.arrived if one.event["id"] == event["id"]]
+    (one,) = [one for one in receiver.requests if one.event["id"] == event["id"]]
     assert one.event == api.get(f"/events/{event['id']}").json
     assert one.name == name_of(found) and one.headers["content-type"] == "application/json"
-    assert signed_by(hook["secret"], one.headers, one.body)
-    assert not signed_by(hook["secret"], one.headers, one.body + b" ")
+    assert is_signed_by(hook["secret"], one.headers, one.body)
+    assert not is_signed_by(hook["secret"], one.headers, one.body + b" ")
     assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=", hook["secret"])
     assert (found["attempts"], found["response_status"], found["error"], found["event"]) == (
         1, 200, None, event["event"],
@@ -104,14 +104,14 @@ def test_rotation_lets_both_sign_for_a_while(api: Client, receiver: Receiver, ho
     assert rotated["secret"] != hook["secret"] and rotated["old_secret_until"] is not None
     event = happen(api, hook)
     delivery(api, hook, event, "delivered")
-    one = receiver.arrived[-1]
+    one = receiver.requests[-1]
     assert len(one.headers["webhook-signature"].split(" ")) == 2
-    assert all(signed_by(secret, one.headers, one.body) for secret in (hook["secret"], rotated["secret"]))
+    assert all(is_signed_by(secret, one.headers, one.body) for secret in (hook["secret"], rotated["secret"]))
 
 
 def test_only_what_was_asked_for(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """Events of other names are none of its business; nor is what happened before it was there or while it was off."""
-    before = len(receiver.arrived)
+    before = len(receiver.requests)
     api.post("/events", {"event": "something_else", "contact_email": "ann@example.org", "create_contact": True})
     happen(api, hook)
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
@@ -125,10 +125,10 @@ def test_only_what_was_asked_for(api: Client, receiver: Receiver, hook: dict[str
     delivery(api, late, final, "delivered")
     delivery(api, hook, final, "delivered")
     api.send("DELETE", f"/webhooks/{late['id']}").expect(200)
-    came = [(one.path, one.event["id"]) for one in receiver.arrived[before:]]
+    came = [(one.path, one.event["id"]) for one in receiver.requests[before:]]
     assert ("/hook/late", final["id"]) in came and len([path for path, _ in came if path == "/hook/late"]) == 1
     assert off["id"] not in [number for _, number in came]
-    assert {one.event["event"] for one in receiver.arrived[before:]} == set(hook["events"])
+    assert {one.event["event"] for one in receiver.requests[before:]} == set(hook["events"])
 
 
 def test_all_events(api: Client, receiver: Receiver) -> None:
@@ -147,14 +147,14 @@ def test_all_events(api: Client, receiver: Receiver) -> None:
 
 def test_a_trial(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """A trial says at once what was answered; it stands in no log, and works while the webhook is off."""
-    receiver.mood(418, "I am a teapot \x07")
+    receiver.respond_with(418, "I am a teapot \x07")
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
     tried = api.post(f"/webhooks/{hook['id']}/test").expect(200)
     assert (tried["ok"], tried["response_status"], tried["response_text"]) == (False, 418, "I am a teapot �")
-    one = receiver.arrived[-1]
+    one = receiver.requests[-1]
     assert one.event == tried["event"] and one.event["event"] == hook["events"][0]
-    assert one.event["test"] is True and signed_by(hook["secret"], one.headers, one.body)
-    receiver.mood()
+    assert one.event["test"] is True and is_signed_by(hook["secret"], one.headers, one.body)
+    receiver.respond_with()
     tried = api.post(f"/webhooks/{hook['id']}/test", {"event": "order_paid"}).expect(200)
     assert tried["ok"] and tried["event"]["event"] == "order_paid"
     assert api.get(f"/webhooks/{hook['id']}/deliveries").json == []
@@ -164,7 +164,7 @@ def test_a_trial(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
 
 def test_a_failure_is_tried_again_and_can_be_replayed(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """After a failure the log says what was answered and when it is tried again; a replay does it now."""
-    receiver.mood(500, "broken")
+    receiver.respond_with(500, "broken")
     event = happen(api, hook)
     path = f"/webhooks/{hook['id']}/deliveries"
     failed = api.wait(path, lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
@@ -172,14 +172,14 @@ def test_a_failure_is_tried_again_and_can_be_replayed(api: Client, receiver: Rec
     assert failed["next_attempt_at"] > failed["last_attempt_at"]
     failing = api.get(f"/webhooks/{hook['id']}").json
     assert failing["failing_since"] is not None and failing["pending_count"] == 1
-    receiver.mood()
+    receiver.respond_with()
     api.post(f"{path}/{failed['id']}/replay").expect(200)
     done = delivery(api, hook, event, "delivered")
     assert api.get(f"/webhooks/{hook['id']}").json["failing_since"] is None
     again = api.post(f"{path}/{done['id']}/replay").expect(200)
     assert again["status"] == "pending" and again["attempts"] == 0
     delivery(api, hook, event, "delivered")
-    names = [one.name for one in receiver.arrived if one.event["id"] == event["id"]]
+    names = [one.name for one in receiver.requests if one.event["id"] == event["id"]]
     assert names == [name_of(failed)] * 3
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
     assert api.post(f"{path}/{done['id']}/replay").status == 422
@@ -188,16 +188,16 @@ def test_a_failure_is_tried_again_and_can_be_replayed(api: Client, receiver: Rec
 
 def test_a_redirect_is_no_yes(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """Where a receiver points elsewhere nobody goes: it is a failure like any other."""
-    receiver.mood(302, "", Location=f"{receiver.url}/elsewhere")
+    receiver.respond_with(302, "", Location=f"{receiver.url}/elsewhere")
     event = happen(api, hook)
     found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert (found["event_id"], found["response_status"], found["status"]) == (event["id"], 302, "pending")
-    assert [one.path for one in receiver.arrived if one.event["id"] == event["id"]] == ["/hook"]
+    assert [one.path for one in receiver.requests if one.event["id"] == event["id"]] == ["/hook"]
 
 
 def test_gone_switches_off(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """Who answers 410 is asked no more, and people are told by an event."""
-    receiver.mood(410)
+    receiver.respond_with(410)
     happen(api, hook)
     off = api.wait(f"/webhooks/{hook['id']}", lambda row: not row["enabled"])
     assert off["disabled_reason"] == "gone" and off["disabled_at"] is not None
@@ -207,7 +207,7 @@ def test_gone_switches_off(api: Client, receiver: Receiver, hook: dict[str, Any]
 
 def test_a_later_moment_that_is_asked_for(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """Whoever is overrun says for how long, and is left alone so long; never longer than the last rung."""
-    receiver.mood(429, "", Retry_After="3600")
+    receiver.respond_with(429, "", Retry_After="3600")
     happen(api, hook)
     found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert found["next_attempt_at"][:13] > found["last_attempt_at"][:13]
@@ -282,9 +282,9 @@ def test_an_answer_of_a_name_counts_once(api: Client, hook: dict[str, Any], dns_
     """Between looking a name up and connecting nobody can put another address in its place (T29)."""
     dns_server.set("rebound.example", "A", "127.0.0.1")
     api.patch(f"/webhooks/{hook['id']}", {"url": "http://rebound.example/"}).expect(200)
-    before = len(dns_server.questions)
+    before = len(dns_server.queries)
     api.post(f"/webhooks/{hook['id']}/test").expect(200)
-    asked = [question[:2] for question in dns_server.questions[before:] if question[0] == "rebound.example."]
+    asked = [question[:2] for question in dns_server.queries[before:] if question[0] == "rebound.example."]
     assert sorted(asked) == [("rebound.example.", "A"), ("rebound.example.", "AAAA")]
 
 
@@ -308,7 +308,7 @@ def raw() -> Iterator[Callable[[bytes], int]]:
     """Listen, and answer every connection with these bytes; returns the port."""
     listening = socket.create_server(("127.0.0.1", 0))
 
-    def say(answer: bytes) -> int:
+    def send_raw(answer: bytes) -> int:
         def serve() -> None:
             with suppress(OSError):
                 while True:
@@ -320,7 +320,7 @@ def raw() -> Iterator[Callable[[bytes], int]]:
         threading.Thread(target=serve, daemon=True).start()
         return int(listening.getsockname()[1])
 
-    yield say
+    yield send_raw
     listening.close()
 
 

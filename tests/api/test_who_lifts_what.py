@@ -14,9 +14,9 @@ from appliance.sending.messages import links
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
-from tests.kit.forms import BEHIND, ask, letters, link, make_form, submit
+from tests.kit.forms import BEHIND_PROXY, create_form, get_link, request_as_visitor, submit_form, wait_for_system_emails
 from tests.kit.server import Server
-from tests.kit.uploads import done, results, upload
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 
 class State(NamedTuple):
@@ -112,16 +112,16 @@ def _prefer(server: Server, address: str, contact: Any) -> None:
     number = sent.json["id"] if sent.status == 201 else sent.json["message_id"]
     channel = contact["channels"][0]["id"]
     path = f"/p/{crypto.sign_token(links.PREFERENCES, number)}"
-    page = ask(server, "POST", path, {"act": "save", "channel_shown": [channel], "channel": [channel]})
+    page = request_as_visitor(server, "POST", path, {"act": "save", "channel_shown": [channel], "channel": [channel]})
     assert page.status == 200
 
 
 def _confirm(server: Server, form: Any, before: str, address: str) -> None:
     """Sign up by a form, and press the button of the mail that asks for it."""
-    submit(server, form, email=address).expect(202)
+    submit_form(server, form, email=address).expect(202)
     if before not in BOUNCES:
-        (letter,) = letters(server, address)
-        assert ask(server, "POST", link(letter), {"confirm": 1}).status == 200
+        (letter,) = wait_for_system_emails(server, address)
+        assert request_as_visitor(server, "POST", get_link(letter), {"confirm": 1}).status == 200
     assert len(server.client().get("/messages", to=address, source_type="system").json) == (before not in BOUNCES)
 
 
@@ -168,7 +168,7 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A server behind a proxy, so that each sign-up can be of another client."""
-    with Server(env=BEHIND).set_up() as running:
+    with Server(env=BEHIND_PROXY).set_up() as running:
         yield running
         running.stop()
 
@@ -185,14 +185,14 @@ def world(server: Server) -> World:
         if act is not None:
             answer = act(api, address, contacts[before, name])
             kept[address] = (answer or {}).get("kept_opt_out", [])
-    form = make_form(server, "Letter")
+    form = create_form(server, "Letter")
     for before in STATES:
         _prefer(server, address_of(before, "preferences"), contacts[before, "preferences"])
         _confirm(server, form, before, address_of(before, "confirmation"))
     for name, wanted in (("import", True), ("import without opt_in", False)):
         lines = "".join(f"{address_of(before, name)},Imported\n" for before in STATES)
-        job = done(api, upload(api, f"email,first_name\n{lines}", opt_in=wanted, consent_source="a sheet"))
-        for row in results(api, job["id"]):
+        job = wait_for_import(api, upload(api, f"email,first_name\n{lines}", opt_in=wanted, consent_source="a sheet"))
+        for row in import_results(api, job["id"]):
             kept[row["address"]] = row["kept_opt_out"].split()
     everyone = api.post("/lists", {"name": "Everyone"}).expect(201)["id"]
     people = [one["id"] for one in api.all("/contacts")]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.bare import FOREIGN, needs_mounts
-from tests.kit.debian import Debian
+from tests.kit.bare_system import FOREIGN_VARIABLES, skip_unless_mounts_allowed
+from tests.kit.debian import DebianOverlay
 from tests.kit.server import ROOT, Server
 
 PARTS = ROOT / "packaging" / "debian"
@@ -69,9 +69,9 @@ def test_lintian_accepts_the_package(packages: tuple[Path, Path]) -> None:
 
 def test_install_upgrade_remove_and_purge(packages: tuple[Path, Path], tmp_path: Path) -> None:
     """The installed service runs; an upgrade and a removal keep data and settings, a purge does not."""
-    needs_mounts()
+    skip_unless_mounts_allowed()
     (tmp_path / "system").mkdir()
-    with Debian(tmp_path / "system") as debian:
+    with DebianOverlay(tmp_path / "system") as debian:
         for package in packages:
             debian.run("sh", "-c", f"test -e {package}")  # the package is visible inside the system
         debian.run("dpkg", "--install", str(packages[0]))
@@ -96,13 +96,13 @@ def test_install_upgrade_remove_and_purge(packages: tuple[Path, Path], tmp_path:
         assert debian.run("getent", "passwd", "campanero", expect=None) == ""
 
 
-def _run(debian: Debian, name: str) -> list[str]:
+def _run(debian: DebianOverlay, name: str) -> list[str]:
     """Run the installed service as its unit does, add a list, and return the names of all lists."""
     (command,) = re.findall(r"^ExecStart=(\S+) serve", UNIT, re.MULTILINE)
     as_user = ("setpriv", "--reuid=campanero", "--regid=campanero", "--init-groups", "--no-new-privs")
-    program = debian.program(*as_user, "--bounding-set=-all", "--inh-caps=-all", command)
+    program = debian.create_wrapper(*as_user, "--bounding-set=-all", "--inh-caps=-all", command)
     server = Server(executable=program, data=Path(DATA), env={"CAMPANERO_CONFIG": CONFIG, "HOME": DATA})
-    for variable in FOREIGN:
+    for variable in FOREIGN_VARIABLES:
         server.env.pop(variable, None)
     try:
         if name == "before":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.bare import FOREIGN, BareSystem, needs_mounts, within
+from tests.kit.bare_system import FOREIGN_VARIABLES, BareSystem, run_in_mount_namespace, skip_unless_mounts_allowed
 from tests.kit.certificates import self_signed
 from tests.kit.server import ROOT, Server, relay_settings
 from tests.kit.smtp import SmtpServer
@@ -109,12 +109,12 @@ def test_replacing_the_executable_does_not_break_the_service(executable: Path, t
 
 def test_a_noexec_directory_needs_tmpdir(executable: Path, tmp_path: Path) -> None:
     """On a `noexec` directory the start fails with an error that the guide explains; TMPDIR elsewhere helps."""
-    needs_mounts()
+    skip_unless_mounts_allowed()
     forbidden, other = tmp_path / "forbidden", tmp_path / "other"
     forbidden.mkdir()
     other.mkdir()
     script = 'mount -t tmpfs -o noexec none "$1"; TMPDIR="$1" "$2" version || TMPDIR="$3" "$2" version'
-    result = within(script, forbidden, executable, other)
+    result = run_in_mount_namespace(script, forbidden, executable, other)
     assert result.returncode == 0, result.stderr
     assert re.match(r"campanero \d", result.stdout)
     message = "failed to map segment from shared object"
@@ -124,7 +124,7 @@ def test_a_noexec_directory_needs_tmpdir(executable: Path, tmp_path: Path) -> No
 
 def test_certificates_in_the_red_hat_location(executable: Path, tmp_path: Path) -> None:
     """On a system with only a C library, the executable sends with the CA certificates of `/etc/pki`."""
-    needs_mounts()
+    skip_unless_mounts_allowed()
     system = BareSystem(tmp_path / "tree", executable)
     certificate = self_signed()
     directory = system.tree / "etc" / "pki" / "tls" / "certs"
@@ -132,11 +132,11 @@ def test_certificates_in_the_red_hat_location(executable: Path, tmp_path: Path) 
     (directory / "ca-bundle.crt").write_bytes(certificate.certificate)
     with SmtpServer(starttls=True, certificate=certificate) as relay:
         env = {**relay_settings(relay.port), "CAMPANERO_EMAIL__RELAY__TLS": "starttls"}
-        server = Server(executable=system.program(), data=Path("/data"), env=env)
-        for name in FOREIGN:
+        server = Server(executable=system.create_wrapper(), data=Path("/data"), env=env)
+        for name in FOREIGN_VARIABLES:
             server.env.pop(name, None)
         try:
-            api = server.set_up().start().give_address().client()
+            api = server.set_up().start().set_postal_address().client()
             message = {"to": "anna@example.org", "subject": "Hello", "body": "<p>Hello</p>"}
             api.post("/messages", message).expect(201)
             relay.wait_for(1)
@@ -148,13 +148,13 @@ def test_certificates_in_the_red_hat_location(executable: Path, tmp_path: Path) 
 
 def test_bundled_certificates_are_the_fallback(tmp_path: Path) -> None:
     """A system without CA certificates trusts the bundled ones."""
-    needs_mounts()
+    skip_unless_mounts_allowed()
     script = (
         "import ssl; from appliance.core import executable; before = len(ssl.create_default_context().get_ca_certs());"
         "executable.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
     )
-    env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    result = within('mount -t tmpfs none /etc/ssl; exec "$@"', sys.executable, "-c", script, env=env)
+    env = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
+    result = run_in_mount_namespace('mount -t tmpfs none /etc/ssl; exec "$@"', sys.executable, "-c", script, env=env)
     before, after = map(int, result.stdout.split())
     assert before == 0
     assert after > 100

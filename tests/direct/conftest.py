@@ -7,42 +7,42 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.mail_network import MailNetwork
 from tests.kit.server import Server
-from tests.kit.world import World
 
 StartDirect = Callable[..., Server]
 CONTENT = {"subject": "Bread", "body": "<p>Fresh</p>", "from_email": "ana@bakery.example"}
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world() -> Iterator[MailNetwork]:
     """A world of mail servers, with no domain that accepts mail yet."""
-    with World() as running:
+    with MailNetwork() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def shared_world() -> Iterator[World]:
+def shared_world() -> Iterator[MailNetwork]:
     """A world shared by the tests of a module; each test uses its own domain names."""
-    with World() as running:
+    with MailNetwork() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def api(shared_world: World) -> Iterator[Client]:
+def api(shared_world: MailNetwork) -> Iterator[Client]:
     """A client of a server that delivers to `shared_world`."""
     with Server(env=shared_world.env).set_up() as server:
-        yield server.give_address().client()
+        yield server.set_postal_address().client()
         server.stop()
 
 
 @pytest.fixture
-def direct(fresh_server: FreshServer, world: World) -> StartDirect:
+def direct(fresh_server: FreshServer, world: MailNetwork) -> StartDirect:
     """Start servers that deliver to the world: `direct(connections="4")` sets `email.connections`."""
 
     def make(clock: Any = None, env: dict[str, str] | None = None, **settings: str) -> Server:
         options = {f"CAMPANERO_EMAIL__{name.upper()}": value for name, value in settings.items()}
-        return fresh_server(env=world.env | options | (env or {}), clock=clock).give_address()
+        return fresh_server(env=world.env | options | (env or {}), clock=clock).set_postal_address()
 
     return make
 

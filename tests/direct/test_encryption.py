@@ -8,9 +8,9 @@ import pytest
 from tests.direct.conftest import post, wait_for_status
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client
-from tests.kit.policies import PolicyServer
+from tests.kit.mail_network import MailNetwork
+from tests.kit.mta_sts import PolicyServer
 from tests.kit.server import Server
-from tests.kit.world import World
 
 DOMAINS = ("good.example", "clear.example", "wrong.example", "other.example", "mixed.example", "trial.example",
            "off.example", "broken.example", "moved.example", "kept.example")  # fmt: skip
@@ -25,10 +25,10 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicyServer]:
 
 
 @pytest.fixture(scope="module")
-def server(shared_world: World, rules: PolicyServer) -> Iterator[Server]:
+def server(shared_world: MailNetwork, rules: PolicyServer) -> Iterator[Server]:
     """A server that delivers to the shared world and fetches MTA-STS policies."""
     with Server(env=shared_world.env | rules.env).set_up() as running:
-        running.give_address()
+        running.set_postal_address()
         yield running
         running.stop()
 
@@ -39,7 +39,7 @@ def api(server: Server) -> Client:
     return server.client()
 
 
-def announce(world: World, domain: str, number: str = "1") -> None:
+def announce(world: MailNetwork, domain: str, number: str = "1") -> None:
     """Publish the DNS record of a domain's MTA-STS policy."""
     world.dns.set(f"_mta-sts.{domain}", "TXT", f"v=STSv1; id={number};")
 
@@ -50,14 +50,14 @@ def post_deferred(api: Client, address: str) -> Any:
 
 
 def test_an_enforced_policy_requires_a_verified_certificate(
-    api: Client, shared_world: World, rules: PolicyServer
+    api: Client, shared_world: MailNetwork, rules: PolicyServer
 ) -> None:
     """With an enforced policy, mail goes encrypted to a listed server with a matching certificate, and to no other."""
     good = shared_world.mail("mx.good.example", starttls=True, certificate=rules.certificate)
     stranger = shared_world.server("stranger.example", starttls=True)
     shared_world.mx("good.example", "stranger.example", "mx.good.example")
     announce(shared_world, "good.example")
-    rules.policy("good.example", "enforce", "*.good.example")
+    rules.set_policy("good.example", "enforce", "*.good.example")
     wait_for_status(api, post(api, "bo@good.example"), "sent")
 
     assert [message.tls for message in good.messages] == [True] and stranger.connections == 0
@@ -72,12 +72,17 @@ def test_an_enforced_policy_requires_a_verified_certificate(
     ],
 )
 def test_a_policy_violation_defers_the_message(
-    domain: str, host: str, options: dict[str, bool], reason: str, api: Client, shared_world: World, rules: PolicyServer
+    domain: str,
+    host: str,
+    options: dict[str, bool], reason: str,
+    api: Client,
+    shared_world: MailNetwork,
+    rules: PolicyServer,
 ) -> None:
     """Without STARTTLS, with a wrong certificate or an unlisted server, the message is deferred with the reason."""
     mx = shared_world.mail(host, domain, **options)
     announce(shared_world, domain)
-    rules.policy(domain, "enforce", f"mx.{domain}")
+    rules.set_policy(domain, "enforce", f"mx.{domain}")
     row = post_deferred(api, f"bo@{domain}")
 
     assert row["status"] == "queued" and reason in row["error"]["text"] and "MTA-STS" in row["error"]["text"]
@@ -88,37 +93,39 @@ def test_a_policy_violation_defers_the_message(
     ("domain", "mode"), [("trial.example", "testing"), ("off.example", "none"), ("broken.example", None)]
 )
 def test_without_an_enforced_policy_clear_text_is_used(
-    domain: str, mode: str | None, api: Client, shared_world: World, rules: PolicyServer
+    domain: str, mode: str | None, api: Client, shared_world: MailNetwork, rules: PolicyServer
 ) -> None:
     """A policy in testing mode, of mode `none` or of the wrong type does not prevent delivery in clear text."""
     mx = shared_world.mail(f"mx.{domain}", domain)
     announce(shared_world, domain)
     if mode:
-        rules.policy(domain, mode, "another.example")
+        rules.set_policy(domain, mode, "another.example")
     else:
-        rules.say(domain, "version: STSv1\nmode: enforce\nmx: another.example\nmax_age: 86400", kind="text/html")
+        rules.set_raw_policy(
+            domain, "version: STSv1\nmode: enforce\nmx: another.example\nmax_age: 86400", kind="text/html"
+        )
     wait_for_status(api, post(api, f"bo@{domain}"), "sent")
 
-    assert [message.tls for message in mx.messages] == [False] and domain in rules.asked
+    assert [message.tls for message in mx.messages] == [False] and domain in rules.requested_domains
 
 
-def test_a_policy_redirect_is_ignored(api: Client, shared_world: World, rules: PolicyServer) -> None:
+def test_a_policy_redirect_is_ignored(api: Client, shared_world: MailNetwork, rules: PolicyServer) -> None:
     """A redirect of the policy is not followed (RFC 8461, 3.3)."""
     mx = shared_world.mail("mx.moved.example", "moved.example")
     announce(shared_world, "moved.example")
-    rules.say("moved.example", "version: STSv1\nmode: enforce\nmx: x.example\nmax_age: 86400", status=301)
+    rules.set_raw_policy("moved.example", "version: STSv1\nmode: enforce\nmx: x.example\nmax_age: 86400", status=301)
     wait_for_status(api, post(api, "bo@moved.example"), "sent")
 
     assert len(mx.messages) == 1
 
 
 def test_a_cached_policy_survives_dns_loss_and_a_restart(
-    server: Server, api: Client, shared_world: World, rules: PolicyServer
+    server: Server, api: Client, shared_world: MailNetwork, rules: PolicyServer
 ) -> None:
     """A cached policy applies until it expires, also after its DNS record is removed and the service restarts."""
     mx = shared_world.mail("mx.kept.example", "kept.example", starttls=True, certificate=rules.certificate)
     announce(shared_world, "kept.example")
-    rules.policy("kept.example", "enforce", "mx.kept.example")
+    rules.set_policy("kept.example", "enforce", "mx.kept.example")
     wait_for_status(api, post(api, "bo@kept.example"), "sent")
     shared_world.dns.remove("_mta-sts.kept.example")
     mx.tls_context = None
@@ -126,15 +133,15 @@ def test_a_cached_policy_survives_dns_loss_and_a_restart(
     row = post_deferred(api, "cy@kept.example")
 
     assert "MTA-STS" in row["error"]["text"] and len(mx.messages) == 1
-    assert rules.asked.count("kept.example") == 1
+    assert rules.requested_domains.count("kept.example") == 1
 
 
-def test_a_failed_handshake_falls_back_to_clear_text(api: Client, shared_world: World) -> None:
+def test_a_failed_handshake_falls_back_to_clear_text(api: Client, shared_world: MailNetwork) -> None:
     """Without a policy, a 454 to STARTTLS or a broken handshake leads to delivery in clear text."""
     busy = shared_world.mail("mx.busy.example", "busy.example", starttls=True)
-    busy.rules.refuse("starttls", code=454, text="4.7.0 TLS not available")
+    busy.rules.reject("starttls", code=454, text="4.7.0 TLS not available")
     broken = shared_world.mail("mx.handshake.example", "handshake.example", starttls=True)
-    broken.rules.say("starttls", b"220 go\r\n250 nonsense instead of a handshake\r\n")
+    broken.rules.reply_raw("starttls", b"220 go\r\n250 nonsense instead of a handshake\r\n")
     for domain in ("busy.example", "handshake.example"):
         wait_for_status(api, post(api, f"bo@{domain}"), "sent")
 
@@ -142,7 +149,7 @@ def test_a_failed_handshake_falls_back_to_clear_text(api: Client, shared_world: 
     assert not busy.messages[0].tls and not broken.messages[0].tls
 
 
-def test_any_certificate_is_accepted_without_a_policy(api: Client, shared_world: World) -> None:
+def test_any_certificate_is_accepted_without_a_policy(api: Client, shared_world: MailNetwork) -> None:
     """Without a policy, a self-signed certificate with another name is accepted."""
     mx = shared_world.mail("mx.any.example", "any.example", starttls=True, certificate=self_signed("other.example"))
     wait_for_status(api, post(api, "bo@any.example"), "sent")

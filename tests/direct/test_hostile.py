@@ -11,7 +11,7 @@ import pytest
 
 from tests.direct.conftest import StartDirect, post, send_to, wait_for_status
 from tests.kit.client import Client
-from tests.kit.world import World
+from tests.kit.mail_network import MailNetwork
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def silent_listener(address: str, port: int) -> Iterator[list[socket.socket]]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def test_silent_servers_do_not_delay_others(direct: StartDirect, world: World) -> None:
+def test_silent_servers_do_not_delay_others(direct: StartDirect, world: MailNetwork) -> None:
     """More silent servers than connections delay neither the mail to other servers nor the stop of the service."""
     addresses = [world.host(f"mx.mute{n}.example") for n in range(12)]
     for n in range(12):
@@ -69,7 +69,7 @@ def test_silent_servers_do_not_delay_others(direct: StartDirect, world: World) -
     ids=["localhost", "address", "null-and-more", "many", "loop", "long", "underscore"],
 )  # fmt: skip
 def test_broken_mx_records(
-    records: list[str], api: Client, shared_world: World, request: pytest.FixtureRequest
+    records: list[str], api: Client, shared_world: MailNetwork, request: pytest.FixtureRequest
 ) -> None:
     """With unusable MX records a message is soon deferred or fails, with a reason."""
     domain = f"{request.node.callspec.id}.zone.example"
@@ -81,7 +81,7 @@ def test_broken_mx_records(
     assert row["status"] in ("queued", "failed") and len(row["error"]["text"]) > 10
 
 
-def test_a_damaged_policy_defers_only_its_domain(direct: StartDirect, world: World) -> None:
+def test_a_damaged_policy_defers_only_its_domain(direct: StartDirect, world: MailNetwork) -> None:
     """A damaged row of a cached policy defers the mail of its domain; other mail is sent."""
     world.mail("mx.harmed.example", "harmed.example")
     working = world.mail("mx.well.example", "well.example")
@@ -100,10 +100,10 @@ def test_a_damaged_policy_defers_only_its_domain(direct: StartDirect, world: Wor
     server.stop()
 
 
-def test_an_endless_greeting_is_cut_off(api: Client, shared_world: World) -> None:
+def test_an_endless_greeting_is_cut_off(api: Client, shared_world: MailNetwork) -> None:
     """After a greeting that is too long, the next server of the domain gets the mail."""
     loud = shared_world.server("loud.example")
-    loud.rules.say("connect", b"220-" + b"x" * 100_000)
+    loud.rules.reply_raw("connect", b"220-" + b"x" * 100_000)
     shared_world.server("quiet.example")
     shared_world.mx("noise.example", "loud.example", "quiet.example")
     wait_for_status(api, post(api, "bo@noise.example"), "sent")

@@ -13,7 +13,7 @@ from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.dns import DnsServer
-from tests.kit.world import World
+from tests.kit.mail_network import MailNetwork
 
 NAME, ADDRESS = "mail.bakery.example", "8.8.8.8"
 
@@ -69,7 +69,7 @@ def test_helo_name_faults(
 
 def test_the_doctor_checks_direct_delivery(fresh_server: FreshServer) -> None:
     """`doctor` reports whether mail servers can be reached and what the HELO name lacks."""
-    with World() as world:
+    with MailNetwork() as world:
         world.mail("gmail.example", "gmail.com")
         server = fresh_server(env=world.env, start=False)
         reached = server.cli("doctor", expect=1).stdout

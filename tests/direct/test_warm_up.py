@@ -4,12 +4,12 @@ from collections import Counter
 
 from tests.direct.conftest import StartDirect, post, send_to, wait_for_status
 from tests.kit.clock import TestClock
-from tests.kit.patience import comes_to_rest
-from tests.kit.recipients import completed
-from tests.kit.world import World
+from tests.kit.mail_network import MailNetwork
+from tests.kit.recipients import wait_until_completed
+from tests.kit.timeouts import becomes_idle
 
 
-def test_a_campaign_spreads_over_days(direct: StartDirect, world: World, clock: TestClock) -> None:
+def test_a_campaign_spreads_over_days(direct: StartDirect, world: MailNetwork, clock: TestClock) -> None:
     """The daily quota holds despite a kill, campaign and status name it, and the rest goes out the next day."""
     mx = world.mail("mx.people.example", "people.example")
     # At noon, so that midnight does not come during the test
@@ -33,13 +33,13 @@ def test_a_campaign_spreads_over_days(direct: StartDirect, world: World, clock: 
     assert status["open"] and [entry["code"] for entry in status["obstacles"]] == ["warm_up"]
     assert [(entry["domain"], entry["cap"], entry["day"]) for entry in status["warm_up"]] == [("bakery.example", 50, 1)]
     clock.advance(days=1)
-    campaign = completed(api, path)
+    campaign = wait_until_completed(api, path)
     received = Counter(message.to for message in mx.messages)
     assert campaign["stats"]["sent"] == 120 and set(addresses) <= set(received)
     assert sum(received.values()) <= 121 + 8
 
 
-def test_waiting_for_the_next_day_uses_no_cpu(direct: StartDirect, world: World) -> None:
+def test_waiting_for_the_next_day_uses_no_cpu(direct: StartDirect, world: MailNetwork) -> None:
     """While a campaign waits for the next day's quota, the process sleeps."""
     mx = world.mail("mx.patient.example", "patient.example")
     server = direct(direct__warm_up="true", connections="20")
@@ -47,4 +47,4 @@ def test_waiting_for_the_next_day_uses_no_cpu(direct: StartDirect, world: World)
     path = send_to(api, *[f"p{n}@patient.example" for n in range(700)])
     mx.wait_for(50)
     api.wait(path, lambda row: (row["waiting"] or {}).get("reason") == "warm_up")
-    assert comes_to_rest(server.pid)
+    assert becomes_idle(server.pid)

@@ -28,7 +28,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
 @pytest.fixture
 def fake(provider: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
     """Yield the provider, reset to accept everything and set in the configuration of this process."""
-    provider.behave()
+    provider.clear_rules()
     crypto.create_key(tmp_path)
     configure_sms(provider)
     yield provider

@@ -145,9 +145,9 @@ REJECTIONS = [
 def test_a_rejection_affects_only_its_message(phase: str, code: int, error_class: type, pipelining: bool) -> None:
     """One message is rejected in each phase; the others arrive on the same connection."""
     with SmtpServer(pipelining=pipelining) as smtp:
-        smtp.rules.refuse(phase, "person2@*" if phase != "mail" else "*", code=code, text="5.7.9 no", times=1)
+        smtp.rules.reject(phase, "person2@*" if phase != "mail" else "*", code=code, text="5.7.9 no", times=1)
         if phase == "mail":
-            smtp.rules.refuse(phase, code=250, text="2.1.0 ok", times=0)
+            smtp.rules.reject(phase, code=250, text="2.1.0 ok", times=0)
         results = talk(smtp.port, lambda client: send(client, 5))
         arrived = {result.to for result in smtp.messages}
         connections = smtp.connections
@@ -189,7 +189,7 @@ def test_a_silent_server_times_out() -> None:
 def test_421_closes_the_connection(phase: str) -> None:
     """After a 421 to RCPT or to a body the message is deferred and no further one is sent on this connection."""
     with SmtpServer() as smtp:
-        smtp.rules.refuse(phase, "person1@*", code=421, text="4.7.0 too many")
+        smtp.rules.reject(phase, "person1@*", code=421, text="4.7.0 too many")
         results = talk(smtp.port, lambda client: send(client, 4))
     assert [type(result) for result in results] == [Reply, Deferred] and results[1].smtp == 421
 

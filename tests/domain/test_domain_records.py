@@ -12,7 +12,7 @@ from appliance.sending.domains import dns_checks, records
 from appliance.sending.domains.records import Record
 from appliance.storage.models import SendingDomain
 from tests.domain.home import Home
-from tests.kit.dns import DnsServer, asking
+from tests.kit.dns import DnsServer, use_dns_servers
 
 KEY = "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A" + "A" * 360
 DKIM = f"v=DKIM1; k=rsa; p={KEY}"
@@ -157,7 +157,7 @@ def dns_server() -> Iterator[DnsServer]:
 def zone(dns_server: DnsServer) -> Iterator[DnsServer]:
     """Yield the empty DNS server, set as the resolver of this process."""
     dns_server.clear()
-    with asking(dns_server.address):
+    with use_dns_servers(dns_server.address):
         yield dns_server
 
 
@@ -189,7 +189,7 @@ def test_slow_dns_servers_time_out(zone: DnsServer) -> None:
     for number in range(20):
         zone.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
         zone.delay(f"n{number}.test", 0.3)
-    zone.chases = False
+    zone.follows_cnames = False
     assert dns_lookup.lookup("n0.test", "TXT", timeout_seconds=1).cause == "timeout"
 
 
@@ -201,7 +201,7 @@ def test_a_subdomain_inherits_the_dmarc_policy(zone: DnsServer) -> None:
     assert (result.valid, result.problem) == ("valid", "inherited from a.test")
     zone.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=all")
     assert dns_checks.check_records([expected], "news.a.test")[0].valid == "invalid"
-    assert zone.asked("_dmarc.test") == 0
+    assert zone.query_count("_dmarc.test") == 0
 
 
 def test_spf_term_of_the_mail_server(home: Home) -> None:

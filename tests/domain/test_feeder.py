@@ -117,7 +117,7 @@ def test_an_opt_out_before_a_reconnect_stops_the_message(home: Home, monkeypatch
         first_body = smtp.rules.hold("body", "p1@example.org", times=1)
         with run_sender(monkeypatch):
             first_body.wait_reached()
-            smtp.rules.refuse("mail", "*", code=421, text="4.3.2 enough", times=1)
+            smtp.rules.reject("mail", "*", code=421, text="4.3.2 enough", times=1)
             reconnect = smtp.rules.hold("connect", times=1)
             first_body.release()
             reconnect.wait_reached()

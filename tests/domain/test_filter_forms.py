@@ -13,7 +13,7 @@ from appliance.core.errors import Invalid
 from tests.domain.filters_people import insert_contacts
 from tests.domain.filters_random import filters
 from tests.domain.home import Home
-from tests.kit.posting import posted
+from tests.kit.html_forms import get_form_fields
 from ui import view
 from ui.forms.filter_rows import FilterRows
 from ui.widgets import filter_builder
@@ -68,7 +68,7 @@ def test_a_form_round_trip_keeps_filters(home: Home, raw_filters: list[Any]) -> 
     expected = normalize_nodes(members.parse_filters(home.account_id, raw_filters))
     rows = FilterRows.from_filters(raw_filters)
     for _ in range(2):
-        rows = FilterRows.from_form(posted(render_rows(home, rows)))
+        rows = FilterRows.from_form(get_form_fields(render_rows(home, rows)))
         assert normalize_nodes(members.parse_filters(home.account_id, rows.to_filters(), writing=True)) == expected
         assert rows.to_filters() == rows.complete_filters()
 

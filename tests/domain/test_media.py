@@ -15,7 +15,7 @@ from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Flow, Media
 from tests.domain.home import Home
-from tests.kit.pictures import hostile, photo, saved
+from tests.kit.pictures import encode_image, hostile_files, photo
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def picture(home: Home, tmp_path: Path) -> Media:
 def add_picture(home: Home, folder: Path, name: str = "bread.png", account_id: int | None = None) -> Media:
     """Upload a picture as the API and the pages do."""
     path = folder / "file"
-    path.write_bytes(saved(photo(64, 40), "PNG"))
+    path.write_bytes(encode_image(photo(64, 40), "PNG"))
     return transactions.write(media.add, account_id or home.account_id, name, media.prepare_upload(path))
 
 
@@ -41,7 +41,7 @@ def create_template(home: Home, **body: object) -> int:
 def test_a_file_that_is_not_a_picture_is_rejected(home: Home, tmp_path: Path) -> None:
     """The error is reported at `file`."""
     path = tmp_path / "file"
-    path.write_bytes(hostile()["svg"])
+    path.write_bytes(hostile_files()["svg"])
     with pytest.raises(Invalid) as error_info:
         media.prepare_upload(path)
     assert error_info.value.fields == {"file": ["is an SVG, which mail programs do not show: export it as a PNG"]}

@@ -14,11 +14,11 @@ from appliance.content.pictures import process
 from appliance.content.pictures.formats import ConvertTask, FindColoursTask, Picture, ShrinkTask, UnusablePicture
 from appliance.content.pictures.process import PictureProcess
 from appliance.core.errors import Unavailable
-from tests.kit.pictures import hostile, opened, photo, saved
+from tests.kit.pictures import decode_image, encode_image, hostile_files, photo
+from tests.kit.process_metrics import wait_until_ended
 from tests.kit.server import Server
-from tests.kit.vitals import has_ended
 
-PNG = saved(photo(), "PNG")
+PNG = encode_image(photo(), "PNG")
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def get_pid(pictures: PictureProcess) -> int:
 
 def test_one_process_serves_many_pictures(pictures: PictureProcess) -> None:
     """One child runs each kind of task, also after a rejected file."""
-    assert opened(pictures.run(ConvertTask(PNG), Picture).content).size == (640, 400)
+    assert decode_image(pictures.run(ConvertTask(PNG), Picture).content).size == (640, 400)
     child = get_pid(pictures)
     with pytest.raises(UnusablePicture, match="is an SVG"):
-        pictures.run(ConvertTask(hostile()["svg"]), Picture)
-    assert opened(pictures.run(ShrinkTask(PNG, 96), bytes)).size == (96, 60)
+        pictures.run(ConvertTask(hostile_files()["svg"]), Picture)
+    assert decode_image(pictures.run(ShrinkTask(PNG, 96), bytes)).size == (96, 60)
     assert pictures.run(FindColoursTask(PNG), tuple[str, ...])
     assert get_pid(pictures) == child
 
@@ -90,8 +90,10 @@ def test_a_process_that_fails_to_start_is_unavailable(
 def test_the_process_ends_with_its_parent() -> None:
     """After a `kill -9` of the parent the child ends."""
     script = (
-        "import sys, time; from appliance.content.pictures import process; from tests.kit.pictures import photo, saved;"
-        "process.convert(saved(photo(), 'PNG')); print(process._process._running[0].pid, flush=True); time.sleep(60)"
+        "import sys, time; from appliance.content.pictures import process;"
+        "from tests.kit.pictures import encode_image, photo;"
+        "process.convert(encode_image(photo(), 'PNG'));"
+        "print(process._process._running[0].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], env=Server().env, stdout=subprocess.PIPE, text=True
@@ -100,4 +102,4 @@ def test_the_process_ends_with_its_parent() -> None:
         child = int(parent.stdout.readline())
         parent.kill()
         parent.wait()
-    assert has_ended(child)
+    assert wait_until_ended(child)

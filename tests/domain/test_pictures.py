@@ -10,7 +10,7 @@ from PIL import Image, ImageChops, ImageCms, ImageSequence, PngImagePlugin
 
 from appliance.content.pictures.formats import MAX_PIXELS, UnusablePicture
 from appliance.content.pictures.worker import MAX_WIDTH, convert
-from tests.kit.pictures import SCRIPT, animation, hostile, opened, photo, png, saved
+from tests.kit.pictures import SCRIPT, animation, decode_image, encode_image, hostile_files, photo, png
 
 
 def mean_difference(first: Image.Image, second: Image.Image) -> float:
@@ -29,7 +29,7 @@ def read_frames(content: bytes) -> list[tuple[bytes, int]]:
     """Return (RGBA bytes, duration in ms) of each frame of an animation."""
     return [
         (frame.convert("RGBA").tobytes(), int(frame.info.get("duration", 0)))
-        for frame in ImageSequence.Iterator(opened(content))
+        for frame in ImageSequence.Iterator(decode_image(content))
     ]
 
 
@@ -37,15 +37,15 @@ def test_a_jpeg_loses_its_metadata() -> None:
     """Exif data, comments and trailing bytes are removed; the picture is the same and progressive."""
     exif = Image.Exif()
     exif[0x010F], exif[0x8825] = "Camera" + SCRIPT.decode(), {1: "N", 2: (51.0, 22.0, 0.0)}
-    source = saved(photo(), "JPEG", quality=92, exif=exif, comment=SCRIPT) + SCRIPT
+    source = encode_image(photo(), "JPEG", quality=92, exif=exif, comment=SCRIPT) + SCRIPT
     converted = convert(source)
 
     assert (converted.content_type, converted.width, converted.height) == ("image/jpeg", 640, 400)
     assert (
         b"script" not in converted.content and b"Exif" not in converted.content and b"Camera" not in converted.content
     )
-    assert opened(converted.content).info.get("progressive")
-    assert mean_difference(opened(converted.content), photo()) < 4
+    assert decode_image(converted.content).info.get("progressive")
+    assert mean_difference(decode_image(converted.content), photo()) < 4
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -63,10 +63,10 @@ def test_exif_orientation_is_applied(orientation: int) -> None:
     }
     exif = Image.Exif()
     exif[0x0112] = orientation
-    converted = convert(saved(transforms[orientation](photo(2000, 1250)), "JPEG", exif=exif))
+    converted = convert(encode_image(transforms[orientation](photo(2000, 1250)), "JPEG", exif=exif))
 
     assert (converted.width, converted.height) == (MAX_WIDTH, 900)
-    pixel = opened(converted.content).convert("RGB").getpixel((20, 20))
+    pixel = decode_image(converted.content).convert("RGB").getpixel((20, 20))
     assert isinstance(pixel, tuple)
     red, green, blue = pixel
     assert red > 200 and green < 60 and blue < 60
@@ -80,11 +80,11 @@ def test_a_png_keeps_transparency_and_loses_text() -> None:
     transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
     paletted = photo().quantize(16)
     for picture, options in ((transparent, {}), (paletted, {"transparency": 3}), (photo().convert("L"), {})):
-        converted = convert(saved(picture, "PNG", pnginfo=info, **options) + SCRIPT)
+        converted = convert(encode_image(picture, "PNG", pnginfo=info, **options) + SCRIPT)
 
         assert (converted.content_type, converted.width, converted.height) == ("image/png", 640, 400)
         assert b"script" not in converted.content and b"tEXt" not in converted.content
-        before, after = opened(saved(picture, "PNG", **options)), opened(converted.content)
+        before, after = decode_image(encode_image(picture, "PNG", **options)), decode_image(converted.content)
         assert (after.mode, after.convert("RGBA").tobytes()) == (before.mode, before.convert("RGBA").tobytes())
 
 
@@ -94,24 +94,24 @@ def test_wide_pictures_are_scaled() -> None:
     transparent = wide.convert("RGBA")
     transparent.putalpha(Image.linear_gradient("L").resize(transparent.size))
     for picture, max_difference in ((wide, 0.01), (transparent, 0.01), (reduce_colours(wide), 3)):
-        converted = opened(convert(saved(picture, "PNG")).content)
+        converted = decode_image(convert(encode_image(picture, "PNG")).content)
         assert converted.size == (MAX_WIDTH, 900)
         expected = picture.convert(picture.mode.replace("P", "RGB")).resize(converted.size, Image.Resampling.LANCZOS)
         assert mean_difference(converted, expected) < max_difference
     assert converted.mode == "P"
-    assert opened(convert(saved(wide, "PNG"), full_size=True).content).size == (1760, 1100)
+    assert decode_image(convert(encode_image(wide, "PNG"), full_size=True).content).size == (1760, 1100)
 
 
 def test_webp_is_converted() -> None:
     """Lossy WebP becomes JPEG, lossless or transparent becomes PNG; animated WebP and PNG are rejected."""
     transparent = photo().convert("RGBA")
     transparent.putalpha(128)
-    assert convert(saved(photo(), "WEBP", quality=90)).content_type == "image/jpeg"
-    assert convert(saved(photo(), "WEBP", lossless=True)).content_type == "image/png"
-    assert opened(convert(saved(transparent, "WEBP", quality=90)).content).mode == "RGBA"
+    assert convert(encode_image(photo(), "WEBP", quality=90)).content_type == "image/jpeg"
+    assert convert(encode_image(photo(), "WEBP", lossless=True)).content_type == "image/png"
+    assert decode_image(convert(encode_image(transparent, "WEBP", quality=90)).content).mode == "RGBA"
     for kind in ("WEBP", "PNG"):
         with pytest.raises(UnusablePicture, match="save it as a GIF"):
-            convert(saved(photo(), kind, save_all=True, append_images=[photo(seed=2)]))
+            convert(encode_image(photo(), kind, save_all=True, append_images=[photo(seed=2)]))
 
 
 @pytest.mark.parametrize("disposal", [0, 1, 2])
@@ -122,18 +122,20 @@ def test_animations_are_unchanged(disposal: int) -> None:
 
     assert (converted.content_type, converted.width, converted.height) == ("image/gif", 120, 80)
     assert read_frames(converted.content) == read_frames(source) and len(read_frames(converted.content)) == 12
-    assert opened(converted.content).info["loop"] == 0 and b"script" not in converted.content
+    assert decode_image(converted.content).info["loop"] == 0 and b"script" not in converted.content
 
 
 def test_a_gif_keeps_the_colours_of_each_frame() -> None:
     """Frames with their own palettes are unchanged; a wide GIF of one frame becomes PNG."""
     pictures = [photo(200, 120, seed).quantize(256) for seed in range(4)]
-    source = saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], duration=[20, 40, 60, 80], loop=3)
+    source = encode_image(
+        pictures[0], "GIF", save_all=True, append_images=pictures[1:], duration=[20, 40, 60, 80], loop=3
+    )
     converted = convert(source)
 
     assert read_frames(converted.content) == read_frames(source)
-    assert opened(converted.content).info["loop"] == 3
-    assert convert(saved(reduce_colours(photo(1760, 1100)), "GIF")).content_type == "image/png"
+    assert decode_image(converted.content).info["loop"] == 3
+    assert convert(encode_image(reduce_colours(photo(1760, 1100)), "GIF")).content_type == "image/png"
 
 
 def test_animations_are_limited() -> None:
@@ -151,25 +153,25 @@ def test_animations_are_limited() -> None:
 def test_colour_profiles_are_applied_and_removed() -> None:
     """A colour profile is applied and removed; an invalid one is only removed."""
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert mean_difference(opened(convert(saved(photo(), "JPEG", icc_profile=profile)).content), photo()) < 4
-    converted = convert(saved(photo(), "PNG", icc_profile=b"nonsense"))
-    assert opened(converted.content).tobytes() == photo().tobytes() and b"iCCP" not in converted.content
+    assert mean_difference(decode_image(convert(encode_image(photo(), "JPEG", icc_profile=profile)).content), photo()) < 4
+    converted = convert(encode_image(photo(), "PNG", icc_profile=b"nonsense"))
+    assert decode_image(converted.content).tobytes() == photo().tobytes() and b"iCCP" not in converted.content
 
 
 def test_16_bit_grey_and_cmyk_are_converted() -> None:
     """Grey of 16 bits is scaled to 8, and CMYK becomes RGB."""
     grey = Image.new("I;16", (4, 4), 0x8000)
-    assert opened(convert(saved(grey, "PNG")).content).convert("L").getpixel((1, 1)) == 128
-    converted = convert(saved(photo().convert("CMYK"), "JPEG", quality=92))
-    assert opened(converted.content).mode == "RGB"
-    assert mean_difference(opened(converted.content), photo()) < 5
+    assert decode_image(convert(encode_image(grey, "PNG")).content).convert("L").getpixel((1, 1)) == 128
+    converted = convert(encode_image(photo().convert("CMYK"), "JPEG", quality=92))
+    assert decode_image(converted.content).mode == "RGB"
+    assert mean_difference(decode_image(converted.content), photo()) < 5
 
 
-@pytest.mark.parametrize("name", sorted(hostile()))
+@pytest.mark.parametrize("name", sorted(hostile_files()))
 def test_files_that_are_not_pictures_are_rejected(name: str) -> None:
     """Each hostile file raises UnusablePicture with a readable reason."""
     with pytest.raises(UnusablePicture) as error_info:
-        convert(hostile()[name])
+        convert(hostile_files()[name])
     assert str(error_info.value).split()[0] in ("is", "has")
 
 
@@ -182,8 +184,9 @@ def test_the_number_of_pixels_is_limited() -> None:
 
 
 _SEEDS = [
-    saved(photo(60, 40), "PNG"), saved(photo(60, 40), "JPEG"), animation(3, 30, 20), saved(photo(60, 40), "WEBP"),
-    saved(photo(60, 40), "WEBP", lossless=True), saved(photo(60, 40).quantize(8), "PNG", transparency=1),
+    encode_image(photo(60, 40), "PNG"), encode_image(photo(60, 40), "JPEG"), animation(3, 30, 20),
+    encode_image(photo(60, 40), "WEBP"),
+    encode_image(photo(60, 40), "WEBP", lossless=True), encode_image(photo(60, 40).quantize(8), "PNG", transparency=1),
 ]  # fmt: skip
 
 
@@ -198,4 +201,4 @@ def test_damaged_files_are_converted_or_rejected(seed: bytes, hits: list[tuple[i
         converted = convert(bytes(damaged))
     except UnusablePicture:
         return
-    assert opened(converted.content).size == (converted.width, converted.height)
+    assert decode_image(converted.content).size == (converted.width, converted.height)

@@ -15,8 +15,8 @@ from appliance.inbound.smtp_servers import ConnectionLimiter, InboundHandler, Sm
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import links
 from appliance.settings import config
-from tests.kit.bounces import FOLDER, MEANS, Marks, bombs, sample
-from tests.kit.patience import soon
+from tests.kit.bounces import EXPECTED_CLASSES, SAMPLES, Placeholders, hostile_emails, sample
+from tests.kit.timeouts import extend_timeout
 
 NUMBER = 4711
 RECIPIENT = "reader@example.org"
@@ -29,9 +29,9 @@ def installation(tmp_path: Path) -> None:
     config.set_current(config.load({"data_dir": str(tmp_path)}, {}).config)
 
 
-def build_marks(number: int = NUMBER) -> Marks:
+def build_marks(number: int = NUMBER) -> Placeholders:
     """Return the signed addresses and ids of a message."""
-    return Marks(
+    return Placeholders(
         RECIPIENT, links.build_return_path(number, "example.com"), links.build_message_id(number, "example.com"),
         links.build_unsubscribe_url(number), links.build_unsubscribe_address(number, "bounce.example.com"),
     )  # fmt: skip
@@ -51,17 +51,17 @@ def classify_facts(facts: list[list[DeliveryReport]]) -> str:
     return bounce_class.name
 
 
-@pytest.mark.parametrize("name", sorted(MEANS))
+@pytest.mark.parametrize("name", sorted(EXPECTED_CLASSES))
 def test_each_sample_is_classified(name: str) -> None:
     """Each sample is a bounce of the expected class, a delivery, a complaint, or nothing."""
     message_id = NUMBER if not name.startswith("arf") else None
-    assert classify_facts(bounce_mail.parse_reports(sample(name, build_marks()), message_id)) == MEANS[name]
+    assert classify_facts(bounce_mail.parse_reports(sample(name, build_marks()), message_id)) == EXPECTED_CLASSES[name]
 
 
 def test_the_samples_cover_all_classes() -> None:
     """There are at least 40 bounces and 6 complaints, each in the table, and every email class except one."""
-    assert {path.stem for path in FOLDER.glob("*.eml")} == set(MEANS)
-    kinds = list(MEANS.values())
+    assert {path.stem for path in SAMPLES.glob("*.eml")} == set(EXPECTED_CLASSES)
+    kinds = list(EXPECTED_CLASSES.values())
     assert sum(kind in bounce_classes.CLASSES_BY_NAME for kind in kinds) >= 40 and kinds.count("complaint") >= 6
     sms_classes = {
         bounce_class.name
@@ -296,16 +296,16 @@ def test_a_complaint_with_conflicting_signatures_is_ignored() -> None:
     )), None) == []  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(bombs()))
+@pytest.mark.parametrize("name", sorted(hostile_emails()))
 def test_hostile_mail_is_parsed_quickly(name: str) -> None:
     """Hostile mail raises no error, takes less than a second, and is at most an unclassified rejection."""
     started = time.perf_counter()
-    facts = bounce_mail.parse_reports(bombs()[name], NUMBER)
-    assert time.perf_counter() - started < soon(1)
+    facts = bounce_mail.parse_reports(hostile_emails()[name], NUMBER)
+    assert time.perf_counter() - started < extend_timeout(1)
     assert classify_facts(facts) in ("nothing", "refused")
 
 
-@pytest.mark.parametrize("name", sorted(MEANS)[::6])
+@pytest.mark.parametrize("name", sorted(EXPECTED_CLASSES)[::6])
 def test_truncated_samples_raise_no_error(name: str) -> None:
     """A sample that is cut at any place, or has a damaged byte, raises no error."""
     raw = sample(name, build_marks())
@@ -328,7 +328,7 @@ STRANGE = (
 def test_mutated_samples_raise_no_error() -> None:
     """Samples with bytes changed, cut, doubled or replaced by unusual values raise no error."""
     rng = random.Random(11)
-    samples = [sample(name, build_marks()) for name in sorted(MEANS)]
+    samples = [sample(name, build_marks()) for name in sorted(EXPECTED_CLASSES)]
     for _ in range(1_000):
         raw = rng.choice(samples)
         for _ in range(rng.randrange(1, 10)):

@@ -145,10 +145,10 @@ def test_names_with_private_addresses_are_rejected(
             send_request(f"http://rebound.example:{web.server_port}/", servers=(dns.address,))
         with pytest.raises(RequestFailed):
             send_request(f"http://nowhere.example:{web.server_port}/", servers=(dns.address,))
-        assert sorted(question[:2] for question in dns.questions[:2]) == [
+        assert sorted(question[:2] for question in dns.queries[:2]) == [
             ("rebound.example.", "A"), ("rebound.example.", "AAAA"),
         ]  # fmt: skip
-        assert len(dns.questions) == 4 and web.requests == []
+        assert len(dns.queries) == 4 and web.requests == []
 
 
 def test_pooled_connections_are_checked_each_time(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_concurrent_checks_are_shared(home: Home, dns: DnsServer) -> None:
     futures = [store.start_check(check) for _ in range(5)]
     for future in futures:
         future.result()
-    assert dns.asked("_campanero.bakery.example", "TXT") == 1
+    assert dns.query_count("_campanero.bakery.example", "TXT") == 1
     assert SendingDomain.get_by_id(domain.id).failed_checks == 1
     assert store._running == {}
 

@@ -84,9 +84,9 @@ def test_a_lookup_accepts_several_time_formats(fake: FakeSms) -> None:
 
 def test_a_failed_lookup_is_an_error(fake: FakeSms) -> None:
     """An error of the provider is never returned as an empty result."""
-    fake.look_ups_fail(503, times=1)
-    fake.look_ups_fail(429, times=1)
-    fake.look_ups_fail(401, times=1)
+    fake.fail_look_ups(503, times=1)
+    fake.fail_look_ups(429, times=1)
+    fake.fail_look_ups(401, times=1)
     for raw in ("", "[]", '{"messages": 1}', '{"messages": [{}]}'):
         fake.control(rules=[{"look_ups": True, "times": 1, "status": 200, "raw": raw}])
     types = [type(error) for error in run_calls(*[lambda: TWILIO.find_accepted(build_sms(), 0)] * 7)]

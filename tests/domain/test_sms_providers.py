@@ -58,7 +58,7 @@ def test_sending_through_an_http_gateway(fake: FakeSms) -> None:
         "callback_url": build_sms(7).callback_url,
     }
     assert result == AcceptedSms(request.sid, "sent")
-    fake.answer(202, times=1, raw="taken")
+    fake.respond(202, times=1, raw="taken")
     assert send_all(build_sms(8), by=HTTP) == [AcceptedSms("8", "sent")]
 
 
@@ -96,7 +96,7 @@ def test_error_codes_of_twilio(
     fake: FakeSms, code: int, status: int, kind: type, bounce_class: bounce_classes.BounceClass
 ) -> None:
     """Each code is an error of its type, with the code at the start of its text and its bounce class."""
-    fake.refuse(code, status=status, times=1)
+    fake.reject(code, status=status, times=1)
     [error] = send_all(build_sms())
     assert type(error) is kind
     assert error.text.startswith(str(code))
@@ -121,7 +121,7 @@ def test_describe_code() -> None:
 def test_responses_without_a_code(fake: FakeSms) -> None:
     """The HTTP status decides: a login error is ours, 5xx is uncertain, a redirect is not followed."""
     for status in (302, 403, 404, 418, 502):
-        fake.answer(status, times=1, raw="<html>sorry</html>", Location=f"{fake.url}/elsewhere")
+        fake.respond(status, times=1, raw="<html>sorry</html>", Location=f"{fake.url}/elsewhere")
     assert [type(result) for result in send_all(*[build_sms()] * 5)] == [
         ClientRejected,
         ClientRejected,
@@ -129,16 +129,16 @@ def test_responses_without_a_code(fake: FakeSms) -> None:
         RecipientRejected,
         Uncertain,
     ]
-    fake.answer(400, times=1, raw='{"code": "21211", "message": "no such number"}')
-    fake.answer(400, times=1, raw='{"code": true}')
-    fake.answer(201, times=1, raw='{"sid": "SM1", "status": "Failed", "error_code": "30005"}')
+    fake.respond(400, times=1, raw='{"code": "21211", "message": "no such number"}')
+    fake.respond(400, times=1, raw='{"code": true}')
+    fake.respond(201, times=1, raw='{"sid": "SM1", "status": "Failed", "error_code": "30005"}')
     assert [error_codes.classify_failure(result) for result in send_all(*[build_sms()] * 3)] == [
         bounce_classes.HARD,
         bounce_classes.REFUSED,
         bounce_classes.HARD,
     ]
     for status in (302, 401, 404, 422, 500):
-        fake.answer(status, times=1, raw='{"error": "no"}')
+        fake.respond(status, times=1, raw='{"error": "no"}')
     results = send_all(*[build_sms()] * 5, by=HTTP)
     assert [type(result) for result in results] == [
         ClientRejected,
@@ -148,8 +148,8 @@ def test_responses_without_a_code(fake: FakeSms) -> None:
         Uncertain,
     ]
     assert results[3].text == "no (HTTP 422)"
-    fake.answer(400, times=1, raw='{"error": {"code": "opted_out", "message": "left"}}')
-    fake.answer(400, times=1, raw='{"error": "21614: no mobile"}')
+    fake.respond(400, times=1, raw='{"error": {"code": "opted_out", "message": "left"}}')
+    fake.respond(400, times=1, raw='{"error": "21614: no mobile"}')
     assert [error_codes.classify_failure(result) for result in send_all(build_sms(), build_sms(), by=HTTP)] == [
         bounce_classes.OPTED_OUT,
         bounce_classes.HARD,
@@ -160,7 +160,7 @@ def test_retry_after_of_rate_limits(fake: FakeSms) -> None:
     """`Retry-After` in seconds or as a date, limited to between one second and one hour."""
     for seconds in (7, 0, 99_999, None, "soon"):
         fake.throttle(seconds, times=1)
-    fake.answer(429, times=1, Retry_After="Fri, 31 Dec 2100 23:59:59 GMT")
+    fake.respond(429, times=1, Retry_After="Fri, 31 Dec 2100 23:59:59 GMT")
     results = send_all(*[build_sms()] * 6)
     assert {type(result) for result in results} == {RateLimited}
     assert [result.seconds for result in results] == [7, 1, 3600, 1, 1, 3600]
@@ -173,7 +173,7 @@ def test_lost_responses_are_uncertain(fake: FakeSms) -> None:
     fake.accept_then_cut(times=1)
     fake.accept_then_fail(times=1)
     fake.reset(times=1)
-    fake.say("queued", times=1)
+    fake.accept_with_status("queued", times=1)
     results = send_all(*[build_sms()] * 5)
     assert [type(result) for result in results] == [Uncertain] * 4 + [AcceptedSms]
     assert len(fake.accepted) - count_before == 4
@@ -307,7 +307,7 @@ def test_connections_are_not_leaked(fake: FakeSms) -> None:
         for misbehave in (fake.accept_then_reset, fake.accept_then_cut, fake.fail):
             misbehave(times=8)
         fake.delay(5, times=4)
-        fake.answer(201, times=8, raw='{"sid": "1"}', Connection="close")
+        fake.respond(201, times=8, raw='{"sid": "1"}', Connection="close")
         configure_sms(fake, sms__request_timeout="1s")
         for _ in range(10):
             await asyncio.gather(*(TWILIO.send(build_sms()) for _ in range(4)), return_exceptions=True)
@@ -320,12 +320,12 @@ def test_connections_are_not_leaked(fake: FakeSms) -> None:
 
 def test_statuses_in_the_response(fake: FakeSms) -> None:
     """A status `failed` in a 201 response is a rejection with its code; `delivered` is kept."""
-    fake.say("failed", times=1, code=30005)
-    fake.say("delivered", times=1)
-    fake.say("unheard-of", times=1)
+    fake.accept_with_status("failed", times=1, code=30005)
+    fake.accept_with_status("delivered", times=1)
+    fake.accept_with_status("unheard-of", times=1)
     failed, delivered, unknown = send_all(build_sms(), build_sms(), build_sms())
     assert isinstance(failed, RecipientRejected)
     assert error_codes.classify_failure(failed) is bounce_classes.HARD
     assert [delivered.status, unknown.status] == ["delivered", "sent"]
-    fake.answer(201, times=1, raw="{}")
+    fake.respond(201, times=1, raw="{}")
     assert isinstance(send_all(build_sms())[0], Uncertain)

@@ -17,7 +17,7 @@ from appliance.storage.disk_guard import StorageError
 from appliance.storage.transactions import Writer
 from tests.domain.home import Home
 from tests.domain.test_work import PATIENCE, VerbFailed, get_result, insert_note, list_notes, submit_together
-from tests.kit.patience import soon
+from tests.kit.timeouts import extend_timeout
 
 _MUCH = 12_000_000  # more bytes than the write-ahead log may have before a checkpoint
 
@@ -195,4 +195,4 @@ def test_stopping_waits_for_a_lock_once(notes_home: Home) -> None:
     other.close()
     with pytest.raises(StorageError):
         waiting[0].result(0)
-    assert seconds < soon(2) and list_notes() == ["a"]
+    assert seconds < extend_timeout(2) and list_notes() == ["a"]

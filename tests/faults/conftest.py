@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.books import Books
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import FakeSms
-from tests.kit.recipients import UNLIMITED
+from tests.kit.recipients import NO_RATE_LIMITS
+from tests.kit.reconciliation import Reconciliation
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -35,7 +35,7 @@ class Figures:
         """Add figures by name."""
         self._figures |= figures
 
-    def books(self, books: Books, **figures: Any) -> None:
+    def books(self, books: Reconciliation, **figures: Any) -> None:
         """Add the figures of a campaign; counts add up over several campaigns."""
         for name, value in (("size", books.audience), ("copies", books.copies), ("missing", books.missing)):
             self._figures[name] = self._figures.get(name, 0) + value
@@ -81,7 +81,7 @@ def relayed(fresh_server: FreshServer, smtp_server: SmtpServer) -> StartRelayed:
 
     def make(clock: Any = None, **settings: str) -> Server:
         env = {f"CAMPANERO_EMAIL__{name.upper()}": value for name, value in settings.items()}
-        return fresh_server(relay=smtp_server.port, env=UNLIMITED | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"} | env,
+        return fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"} | env,
                             clock=clock)  # fmt: skip
 
     return make
@@ -100,8 +100,8 @@ def texting(fresh_server: FreshServer, fake_sms: FakeSms, clock: TestClock) -> S
     def make(env: dict[str, str] | None = None, **settings: str) -> Server:
         variables = {f"CAMPANERO_SMS__{name.upper()}": value for name, value in settings.items()}
         defaults = {"CAMPANERO_SMS__PROBE_AFTER": "1s", "CAMPANERO_SMS__RETRY_AFTER": "1,1,1"}
-        server = fresh_server(env=UNLIMITED | defaults | (env or fake_sms.env) | variables, clock=clock)
-        server.give_address()
+        server = fresh_server(env=NO_RATE_LIMITS | defaults | (env or fake_sms.env) | variables, clock=clock)
+        server.set_postal_address()
         server.client().patch("/account", {"sms_opt_out_hint": "Reply STOP to opt out"}).expect(200)
         return server
 

@@ -16,10 +16,10 @@ import apsw
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.patience import soon
-from tests.kit.recipients import crowd
+from tests.kit.recipients import create_list
 from tests.kit.server import Server, free_port
-from tests.kit.uploads import done, upload
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import upload, wait_for_import
 
 MANIFEST, SUMS = "campanero-backup.json", "SHA256SUMS"
 HUGE, MEMORY = 700_000_000, 600_000_000
@@ -179,7 +179,7 @@ def test_restoring_a_hostile_archive_is_bounded(
         check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )  # fmt: skip
     assert result.returncode == 1 and result.stderr.count("\n") == 1 and str(bad) in result.stderr, result.stderr
-    assert time.monotonic() - started < soon(10)
+    assert time.monotonic() - started < extend_timeout(10)
     assert sorted(path.name for path in other.data.iterdir()) == ["secret.key", "serve.lock"]
 
 
@@ -264,7 +264,7 @@ def test_all_files_are_private_whatever_the_umask(fresh_server: FreshServer, tmp
         assert _accessible_to_others(server.data)
         server.start()
         api = server.client()
-        job = done(api, upload(api, "email\nann@example.org\n"))
+        job = wait_for_import(api, upload(api, "email\nann@example.org\n"))
         contact_id = api.post("/contacts", {"email": "leaves@example.org"}).expect(201)["id"]
         api.delete(f"/contacts/{contact_id}?erase=true").expect(200)
         server.cli("backup", str(tmp_path / "copy.tar.gz"))
@@ -291,7 +291,7 @@ def test_a_killed_backup_leaves_no_partial_file(
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     # Kill it once it has a file open there, with or without a name
-    end = time.monotonic() + soon(20)
+    end = time.monotonic() + extend_timeout(20)
     while process.poll() is None and not _has_open(process.pid, target.parent):
         assert time.monotonic() < end
     time.sleep(0.004 * turn)
@@ -320,5 +320,5 @@ def test_the_lock_survives_removal_of_its_file(fresh_server: FreshServer) -> Non
     for command in (("serve", "--listen", f"127.0.0.1:{free_port()}"), ("restore", str(copy), "--force")):
         assert "another service runs" in server.cli(*command, expect=1, timeout=20).stderr
     assert f"runs as process {server.pid}" in server.cli("doctor", expect=None).stdout
-    crowd(server.client(), 10)
+    create_list(server.client(), 10)
     server.stop()

@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.patience import soon
-from tests.kit.recipients import crowd
+from tests.kit.recipients import create_list
 from tests.kit.server import Server, free_port
+from tests.kit.timeouts import extend_timeout
 
 COMMANDS = (
     ("serve",), ("setup", "--email", "new@example.com"), ("user", "add", "--email", "new@example.com"),
@@ -181,11 +181,11 @@ def test_the_wal_of_another_database_is_rejected(fresh_server: FreshServer) -> N
     """
     server, other = fresh_server(start=False), fresh_server(set_up=False, start=False)
     other.set_up(account="Elsewhere").start()
-    crowd(other.client(), 1_000, "first")
+    create_list(other.client(), 1_000, "first")
     connection = apsw.Connection(str(other.data / "campanero.db"))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.close()
-    crowd(other.client(), 300, "then")
+    create_list(other.client(), 300, "then")
     log = other.data / "campanero.db-wal"
     assert log.stat().st_size > 100_000
     path = server.data / "campanero.db"
@@ -224,14 +224,14 @@ def test_health_reports_damage_found_by_a_request(fresh_server: FreshServer) -> 
     """Health turns to 503 with the reason, sending stops, and requests for intact data still work."""
     server = fresh_server()
     api = server.client(validate=False)
-    crowd(api, 300)
+    create_list(api, 300)
     server.restart()
     assert api.get("/healthz").status == 200
     _damage_pages(server)
     while api.get("/contacts?page=1").status == 200:  # pages that were read before are cached
         server.client(validate=False).get("/contacts?search=zzz")
         time.sleep(0.05)
-    end = time.monotonic() + soon(10)
+    end = time.monotonic() + extend_timeout(10)
     while (health := api.get("/healthz")).status == 200:
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -245,7 +245,7 @@ def test_health_reports_damage_found_by_a_request(fresh_server: FreshServer) -> 
 def test_damage_is_found_after_a_start(fresh_server: FreshServer) -> None:
     """The whole database is checked once after each start, so that damage is found without a request."""
     server = fresh_server()
-    crowd(server.client(), 300)
+    create_list(server.client(), 300)
     server.stop()
     _damage_pages(server)
     server.start()

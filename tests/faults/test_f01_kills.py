@@ -9,9 +9,9 @@ import time
 from http.client import HTTPException
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import Books, balance, identity
 from tests.kit.client import Client
-from tests.kit.recipients import completed, crowd, send
+from tests.kit.recipients import create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import Reconciliation, check_sum_of_stats, reconcile
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -31,7 +31,7 @@ class Watch:
         while not self._stop.wait(0.05):
             try:
                 row = self._api.get(self._path).expect(200)
-                identity(row["stats"])
+                check_sum_of_stats(row["stats"])
                 assert row["status"] == "active" or row["stats"]["pending"] == 0, row
                 self.checks += 1
             except (OSError, HTTPException):
@@ -46,19 +46,19 @@ class Watch:
         assert self.checks > 3 and not self._faults, self._faults[:3]
 
 
-def send_with_kills(server: Server, sink: SmtpServer, count: int, kills: int, rng: random.Random) -> Books:
+def send_with_kills(server: Server, sink: SmtpServer, count: int, kills: int, rng: random.Random) -> Reconciliation:
     """Send a campaign, kill the server at random moments, and return the result once it is completed."""
     api = server.client(validate=False)
-    path = send(api, crowd(api, count))
+    path = send_campaign(api, create_list(api, count))
     watch = Watch(api, path)
     for sent_count in sorted(rng.sample(range(count // 50, count * 19 // 20), kills)):
         sink.wait_for(sent_count, timeout=120)
         time.sleep(rng.uniform(0, 0.05))
         server.kill()
         server.start()
-    completed(api, path, timeout=300)
+    wait_until_completed(api, path, timeout=300)
     watch.end()
-    return balance(api, path, sink.messages)
+    return reconcile(api, path, sink.messages)
 
 
 def test_kills_lose_no_message(

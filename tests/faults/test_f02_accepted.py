@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.client import Client
-from tests.kit.recipients import address, completed, crowd, draft
+from tests.kit.recipients import create_campaign, create_list, recipient_address, wait_until_completed
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -35,7 +35,12 @@ class PendingRequests:
 
 def message_body(number: int) -> dict[str, str]:
     """Return the body of a single message."""
-    return {"to": address(number), "subject": f"Letter {number}", "body": "b", "from_email": "ana@bakery.example"}
+    return {
+        "to": recipient_address(number),
+        "subject": f"Letter {number}",
+        "body": "b",
+        "from_email": "ana@bakery.example",
+    }
 
 
 def kill_during_requests(
@@ -94,7 +99,7 @@ def test_acknowledged_messages_survive_a_kill(
     figures.note(size=count, kills=rounds, copies=arrived.total() - len(arrived), missing=count - len(arrived),
                  answered=survived, repeated=repeated)  # fmt: skip
 
-    assert arrived == {address(number): 1 for number in range(count)}
+    assert arrived == {recipient_address(number): 1 for number in range(count)}
 
 
 def test_a_repeated_send_after_a_kill_is_one_campaign(
@@ -104,10 +109,10 @@ def test_a_repeated_send_after_a_kill_is_one_campaign(
     gate = smtp_server.rules.hold("connect")
     server, rng = relayed(), random.Random(2)
     count, rounds, answered = 200, 25 if full else 3, 0
-    list_id = crowd(server.client(), count)
+    list_id = create_list(server.client(), count)
     paths = []
     for round_number in range(rounds):
-        path = draft(server.client(validate=False), list_id, subject=f"Turn {round_number}")
+        path = create_campaign(server.client(validate=False), list_id, subject=f"Turn {round_number}")
         responses = kill_during_requests(server, {round_number: (f"{path}/send", {})}, rng.choice((0, 0.005)))
         answered += round_number in responses
         repeated = server.client(validate=False).post(f"{path}/send", {}, {"Idempotency-Key": f"key-{round_number}"})
@@ -115,7 +120,7 @@ def test_a_repeated_send_after_a_kill_is_one_campaign(
         paths.append(path)
     for round_number in range(rounds):
         # Kill while the request is on its way or being processed
-        path = draft(server.client(validate=False), list_id, subject=f"Turn {rounds + round_number}")
+        path = create_campaign(server.client(validate=False), list_id, subject=f"Turn {rounds + round_number}")
         pending = PendingRequests()
         thread = threading.Thread(
             target=pending.send, args=(server.client(validate=False), 1000 + round_number, f"{path}/send", {})
@@ -133,9 +138,9 @@ def test_a_repeated_send_after_a_kill_is_one_campaign(
         paths.append(path)
     gate.release()
     for path in paths:
-        assert completed(server.client(validate=False), path)["stats"]["sent"] == count
+        assert wait_until_completed(server.client(validate=False), path)["stats"]["sent"] == count
     expected = {
-        (address(index), f"Turn {round_number}"): 1 for index in range(count) for round_number in range(2 * rounds)
+        (recipient_address(index), f"Turn {round_number}"): 1 for index in range(count) for round_number in range(2 * rounds)
     }
     arrived = Counter((message.to, message.subject) for message in smtp_server.messages)
     figures.note(size=len(expected), kills=2 * rounds, copies=arrived.total() - len(arrived),

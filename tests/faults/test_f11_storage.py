@@ -17,9 +17,9 @@ from tests.faults.trouble import (
     unsubscribe_link,
     wait_for_recovery,
 )
-from tests.kit.books import balance
-from tests.kit.disk import CannotMount, fill, free_bytes, small_disk
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.disk import CannotMount, fill_disk, free_bytes, small_disk
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import SmtpServer
 
 
@@ -37,16 +37,16 @@ def test_a_full_disk_stops_sending(
     fresh_server: FreshServer, smtp_server: SmtpServer, disk: Path, figures: Figures
 ) -> None:
     """On a full disk only open messages leave and writes return 503; with space again sending resumes."""
-    server = fresh_server(relay=smtp_server.port, data=disk / "data", env=UNLIMITED)
+    server = fresh_server(relay=smtp_server.port, data=disk / "data", env=NO_RATE_LIMITS)
     path = start_sending(server, smtp_server, 1_000, 200)
-    filler = fill(disk)
+    filler = fill_disk(disk)
     sent_later = count_late_messages(smtp_server)
     check_writes_fail(server, path, unsubscribe_link(smtp_server))
     filler.unlink()
     seconds = wait_for_recovery(server, smtp_server, unsubscribe_link(smtp_server))
     api = server.client(validate=False)
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, left_after_full=sent_later, recovered_after=f"{seconds:.1f} s")
     server.stop()
 
@@ -64,27 +64,27 @@ def test_the_reserve_records_messages_in_flight(
     The service also starts on the full disk, read-only, and resumes once there is space.
     """
     gate = smtp_server.rules.store_then_hold()
-    server = fresh_server(relay=smtp_server.port, data=disk / "data", env=UNLIMITED)
-    path = send(server.client(validate=False), crowd(server.client(validate=False), 100))
+    server = fresh_server(relay=smtp_server.port, data=disk / "data", env=NO_RATE_LIMITS)
+    path = send_campaign(server.client(validate=False), create_list(server.client(validate=False), 100))
     smtp_server.wait_for(CONNECTIONS)
     reserve = disk / "data" / "reserve"
     assert reserve.stat().st_size == 16 * 1_048_576
-    filler = fill(disk)
+    filler = fill_disk(disk)
     server.wait_for_line("sending stopped: .* full")
     assert not reserve.exists()
-    fill(disk, leave=900_000)
+    fill_disk(disk, leave=900_000)
     gate.release()
     api = server.client(validate=False)
     api.wait(path, lambda row: row["stats"]["sent"] == CONNECTIONS)
     check_writes_fail(server, path, unsubscribe_link(smtp_server))
     server.kill()
-    fill(disk)
+    fill_disk(disk)
     smtp_server.rules.clear()
     api = server.start().client(validate=False)
     check_writes_fail(server, path, unsubscribe_link(smtp_server))
     filler.unlink()
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, kills=1)
 
     assert (books.accepted, books.copies, books.missing) == (100, 0, 0)
@@ -95,9 +95,9 @@ def test_a_nearly_full_disk_stops_only_sending(
     fresh_server: FreshServer, smtp_server: SmtpServer, disk: Path, figures: Figures
 ) -> None:
     """Below 5 % of free space nothing is sent, but opt-outs are stored; above it sending resumes."""
-    server = fresh_server(relay=smtp_server.port, data=disk / "data", env=UNLIMITED)
+    server = fresh_server(relay=smtp_server.port, data=disk / "data", env=NO_RATE_LIMITS)
     path = start_sending(server, smtp_server, 600, 100)
-    filler = fill(disk, leave=9_500_000)
+    filler = fill_disk(disk, leave=9_500_000)
     sent_later = count_late_messages(smtp_server)
     api = server.client(validate=False)
     assert free_bytes(disk) > 1_048_576
@@ -105,8 +105,8 @@ def test_a_nearly_full_disk_stops_only_sending(
     assert api.get("/healthz").status == 200
     filler.unlink()
     smtp_server.rules.clear()
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, left_after_low=sent_later)
 
     assert (books.accepted, books.copies, books.missing) == (600, 0, 0)
@@ -116,9 +116,12 @@ def test_the_minimum_of_free_space_is_a_setting(
     fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures
 ) -> None:
     """With a minimum above the free space nothing is sent and the campaign says why; with a lower one it is sent."""
-    env = UNLIMITED | {"CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100", "CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000"}
+    env = NO_RATE_LIMITS | {
+        "CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100",
+        "CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000",
+    }
     server = fresh_server(relay=smtp_server.port, env=env)
-    path = send(server.client(), crowd(server.client(), 20))
+    path = send_campaign(server.client(), create_list(server.client(), 20))
     server.wait_for_line("sending stopped: less than")
     assert count_late_messages(smtp_server, 1.2) == 0
     waiting, status = (
@@ -129,5 +132,5 @@ def test_the_minimum_of_free_space_is_a_setting(
     server.stop()
     server.env["CAMPANERO_STORAGE__LEAST_FREE_PERCENT"] = "0"
     api = server.start().client()
-    completed(api, path)
-    figures.books(balance(api, path, smtp_server.messages))
+    wait_until_completed(api, path)
+    figures.books(reconcile(api, path, smtp_server.messages))

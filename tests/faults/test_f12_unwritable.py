@@ -16,13 +16,13 @@ from tests.faults.trouble import (
     unsubscribe_link,
     wait_for_recovery,
 )
-from tests.kit.books import balance
 from tests.kit.clock import TestClock
 from tests.kit.disk import unwritable
-from tests.kit.patience import soon
-from tests.kit.recipients import completed, crowd, send
+from tests.kit.recipients import create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.server import EMAIL, PASSWORD
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import extend_timeout
 
 
 def test_an_unwritable_disk_stops_sending(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
@@ -34,8 +34,8 @@ def test_an_unwritable_disk_stops_sending(relayed: StartRelayed, smtp_server: Sm
         check_writes_fail(server, path, unsubscribe_link(smtp_server))
     seconds = wait_for_recovery(server, smtp_server, unsubscribe_link(smtp_server))
     api = server.client(validate=False)
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, left_after_fault=sent_later, recovered_after=f"{seconds:.1f} s")
 
     assert sent_later <= CONNECTIONS
@@ -48,8 +48,8 @@ def test_reads_work_while_the_disk_is_read_only(
     """On a disk that cannot be written, pages and lists return 200, and saving a form returns 503 with the reason."""
     server = relayed(clock)
     api = server.client(validate=False)
-    path = send(api, crowd(api, 20))
-    completed(api, path)
+    path = send_campaign(api, create_list(api, 20))
+    wait_until_completed(api, path)
     form = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}".encode()
     signed_in = api.request("POST", "/login", form, FORM | {"Origin": server.url})
     headers = FORM | {"Cookie": signed_in.headers["set-cookie"].partition(";")[0], "Origin": server.url}
@@ -81,8 +81,8 @@ def test_stopping_on_an_unwritable_disk(
         seconds = time.monotonic() - started
     smtp_server.rules.clear()
     api = server.start().client(validate=False)
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, stopped_after=f"{seconds:.1f} s")
 
     assert seconds < 30
@@ -108,8 +108,8 @@ def test_stopping_while_the_database_is_locked(
     thread.join(10)
     smtp_server.rules.clear()
     api = server.start().client(validate=False)
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, stopped_after=f"{seconds:.1f} s")
 
     assert seconds < 30
@@ -131,8 +131,8 @@ def test_a_short_lock_delays_writes(
         thread.start()
         time.sleep(8 if full else 3)
     thread.join(10)
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books)
 
     assert statuses == [201] and "sending stopped" not in server.output
@@ -156,10 +156,10 @@ def test_a_long_lock_stops_sending(
         assert api.get(path).status == 200
         time.sleep(max(0.0, (30 if full else 12) - (time.monotonic() - started)))
     wait_for_recovery(server, smtp_server, unsubscribe_link(smtp_server))
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, refused_after=f"{waited:.1f} s")
 
-    assert 9 < waited < soon(12)
+    assert 9 < waited < extend_timeout(12)
     assert api.get(f"/contacts/{contact_id}").status == 200
     assert (books.accepted, books.copies, books.missing) == (500, 0, 0)

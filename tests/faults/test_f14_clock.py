@@ -4,9 +4,9 @@ import re
 from urllib.parse import urlsplit
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import balance
 from tests.kit.clock import TestClock
-from tests.kit.recipients import address, completed, crowd, send
+from tests.kit.recipients import create_list, recipient_address, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import SmtpServer
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -19,19 +19,22 @@ def test_clock_steps_during_a_send(
     """After steps backwards and forwards each message is sent once, retries end, and links still work."""
     count = 800
     smtp_server.rules.delay("body", 0.01)
-    delayed, rejected = address(50), address(51)  # both are attempted before the first step
-    smtp_server.rules.refuse("rcpt", delayed, code=451, text="4.3.0 later", times=1)
-    smtp_server.rules.refuse("rcpt", rejected, code=451, text="4.3.0 never")
+    delayed, rejected = (
+        recipient_address(50),
+        recipient_address(51),
+    )  # both are attempted before the first step
+    smtp_server.rules.reject("rcpt", delayed, code=451, text="4.3.0 later", times=1)
+    smtp_server.rules.reject("rcpt", rejected, code=451, text="4.3.0 never")
     server = relayed(clock)
     api = server.client(validate=False)
-    path = send(api, crowd(api, count))
+    path = send_campaign(api, create_list(api, count))
     for recipient in (delayed, rejected):
         smtp_server.wait_for_phase("rcpt", recipient)
     for step, sent_count in zip(STEPS, (100, 300, 500), strict=True):
         smtp_server.wait_for(sent_count)
         clock.advance(hours=step)
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     failed = api.get("/messages", campaign_id=path.rpartition("/")[2], status="failed").expect(200)
     figures.books(books, steps=" h, ".join(f"{step:+d}" for step in STEPS) + " h")
     link = re.search("<(.+)>", smtp_server.messages[0].header("List-Unsubscribe") or "")

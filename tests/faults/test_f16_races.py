@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import balance
-from tests.kit.patience import soon
-from tests.kit.recipients import address, completed, crowd, draft, send
+from tests.kit.recipients import create_campaign, create_list, recipient_address, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import extend_timeout
 
 # Maximum seconds without progress of one campaign while another is sent
 MAX_STALL_SECONDS = 60
@@ -19,11 +19,11 @@ def test_concurrent_sends_are_one(relayed: StartRelayed, smtp_server: SmtpServer
     """Twenty simultaneous `send` requests get the same response, and each recipient gets the mail once."""
     count = 20_000 if full else 500
     api = relayed().client(validate=False)
-    path = draft(api, crowd(api, count))
+    path = create_campaign(api, create_list(api, count))
     with ThreadPoolExecutor(20) as pool:
         responses = list(pool.map(lambda _: api.post(f"{path}/send"), range(20)))
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, sends=20)
 
     assert {response.status for response in responses} == {200}
@@ -39,13 +39,13 @@ def test_two_campaigns_are_sent_in_turns(
     """Two simultaneous campaigns to the same list both complete, and neither stalls while the other is sent."""
     count = 10_000 if full else 600
     api = relayed().client(validate=False)
-    list_id = crowd(api, count)
-    paths = [draft(api, list_id, subject=name) for name in ("First", "Second")]
+    list_id = create_list(api, count)
+    paths = [create_campaign(api, list_id, subject=name) for name in ("First", "Second")]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda path: api.post(f"{path}/send").expect(200), paths))
     for path, name in zip(paths, ("First", "Second"), strict=True):
-        completed(api, path, timeout=300)
-        figures.books(balance(api, path, (message for message in smtp_server.messages if message.subject == name)))
+        wait_until_completed(api, path, timeout=300)
+        figures.books(reconcile(api, path, (message for message in smtp_server.messages if message.subject == name)))
     order = [message.subject for message in smtp_server.messages]
     last_index = len(order) - 1 - min(order[::-1].index(name) for name in ("First", "Second"))
     longest_stall = max_stall(
@@ -73,16 +73,16 @@ def test_a_second_process_is_rejected_during_a_send(
     smtp_server.rules.delay("body", 0.01)
     server = relayed()
     api = server.client(validate=False)
-    path = send(api, crowd(api, 500))
+    path = send_campaign(api, create_list(api, 500))
     smtp_server.wait_for(50)
     started = time.monotonic()
     result = server.cli("serve", "--listen", "127.0.0.1:1", expect=1)
     seconds = time.monotonic() - started
     assert api.get(path).expect(200)["stats"]["pending"] > 0
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, refused_after=f"{seconds:.1f} s")
 
-    assert seconds < soon(2) and "another service runs on" in result.stderr
+    assert seconds < extend_timeout(2) and "another service runs on" in result.stderr
     assert (books.accepted, books.copies, books.missing) == (500, 0, 0)
-    assert {message.to for message in smtp_server.messages} == {address(index) for index in range(500)}
+    assert {message.to for message in smtp_server.messages} == {recipient_address(index) for index in range(500)}

@@ -4,8 +4,8 @@ import random
 import time
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import balance, identity
-from tests.kit.recipients import completed, crowd, send
+from tests.kit.recipients import create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import check_sum_of_stats, reconcile
 from tests.kit.smtp import SmtpServer
 
 CONNECTIONS = 4
@@ -18,17 +18,17 @@ def test_pauses_act_at_once_and_lose_no_message(
     count, pauses = (20_000, 50) if full else (1_500, 12)
     smtp_server.rules.delay("body", 0.005)
     api, rng, max_after_pause = relayed().client(validate=False), random.Random(19), 0
-    path = send(api, crowd(api, count))
+    path = send_campaign(api, create_list(api, count))
     for number in range(pauses):
         smtp_server.wait_for(number * count // (pauses + 2) + 1)
         time.sleep(rng.uniform(0, 0.02))
-        identity(api.post(f"{path}/pause").expect(200)["stats"])
+        check_sum_of_stats(api.post(f"{path}/pause").expect(200)["stats"])
         before = len(smtp_server.messages)
         time.sleep(0.3)
         max_after_pause = max(max_after_pause, len(smtp_server.messages) - before)
         assert api.post(f"{path}/resume").expect(200)["status"] == "active"
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, pauses=pauses, most_after_one=max_after_pause)
 
     assert max_after_pause <= CONNECTIONS
@@ -39,14 +39,14 @@ def test_a_pause_lasts(relayed: StartRelayed, smtp_server: SmtpServer, full: boo
     """After a pause nothing more leaves, whatever wakes the sender."""
     smtp_server.rules.delay("body", 0.01)
     api = relayed().client(validate=False)
-    path = send(api, crowd(api, 400))
+    path = send_campaign(api, create_list(api, 400))
     smtp_server.wait_for(50)
     api.post(f"{path}/pause").expect(200)
     time.sleep(0.3)
     before = len(smtp_server.messages)
     time.sleep(10 if full else 2.5)
     after = len(smtp_server.messages)
-    figures.books(balance(api, path, smtp_server.messages), silence=f"{10 if full else 2.5} s")
+    figures.books(reconcile(api, path, smtp_server.messages), silence=f"{10 if full else 2.5} s")
 
     assert before == after
 
@@ -59,7 +59,7 @@ def test_a_cancelled_campaign_stays_cancelled(
     smtp_server.rules.delay("body", 0.005)
     server = relayed()
     api = server.client(validate=False)
-    path = send(api, crowd(api, count))
+    path = send_campaign(api, create_list(api, count))
     smtp_server.wait_for(count * 7 // 10, timeout=300)
     response = api.post(f"{path}/cancel").expect(200)
     before = len(smtp_server.messages)
@@ -69,7 +69,7 @@ def test_a_cancelled_campaign_stays_cancelled(
     server.kill()
     api = server.start().client(validate=False)
     time.sleep(1.5)
-    books = balance(api, path, smtp_server.messages)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, kills=1, after_the_answer=sent_later, cancelled=books.stats["cancelled"])
 
     assert response["status"] == "completed" and response["phase"] == "cancelled"
@@ -86,7 +86,7 @@ def test_stopping_leaves_no_uncertain_message(relayed: StartRelayed, smtp_server
     smtp_server.rules.delay("body", 0.02)
     server = relayed(in_doubt="hold")
     api = server.client(validate=False)
-    path, longest_stop = send(api, crowd(api, 500)), 0.0
+    path, longest_stop = send_campaign(api, create_list(api, 500)), 0.0
     for sent_count in (100, 300):
         smtp_server.wait_for(sent_count)
         started = time.monotonic()
@@ -94,8 +94,8 @@ def test_stopping_leaves_no_uncertain_message(relayed: StartRelayed, smtp_server
         longest_stop = max(longest_stop, time.monotonic() - started)
         api = server.start().client(validate=False)
         assert "being sent when the service last stopped" not in server.output
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, kills=0, stops=2, longest=f"{longest_stop:.1f} s")
 
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (500, 0, 0, 0)
@@ -111,7 +111,7 @@ def test_hanging_servers_do_not_delay_stopping(
     smtp_server.rules.hold("data", times=2)
     smtp_server.rules.store_then_hold(times=2)
     server = relayed(command_timeout="600s", reply_timeout="600s", in_doubt="hold")
-    path = send(server.client(), crowd(server.client(), 40))
+    path = send_campaign(server.client(), create_list(server.client(), 40))
     smtp_server.wait_for_phase("data", count=4)
     smtp_server.wait_for(2)
     started = time.monotonic()
@@ -119,8 +119,8 @@ def test_hanging_servers_do_not_delay_stopping(
     seconds = time.monotonic() - started
     smtp_server.rules.clear()
     api = server.start().client()
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, uncertain=books.uncertain, stopped_after=f"{seconds:.1f} s")
 
     assert seconds < 30

@@ -5,11 +5,11 @@ import time
 from urllib.parse import urlsplit
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import balance
 from tests.kit.client import Client
-from tests.kit.patience import soon
-from tests.kit.recipients import address, completed, crowd, draft, send
+from tests.kit.recipients import create_campaign, create_list, recipient_address, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import extend_timeout
 
 CONNECTIONS = 4
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -49,13 +49,13 @@ def test_opt_outs_apply_during_a_send(
     """After the response to a one-click opt-out, an edit or a suppression no message to that address is started."""
     count, leaving = (20_000, 2_000) if full else (1_200, 240)
     api = relayed().client(validate=False, keep_alive=True)
-    list_id = crowd(api, count)
-    completed(api, send(api, list_id, subject="First"), timeout=300)
+    list_id = create_list(api, count)
+    wait_until_completed(api, send_campaign(api, list_id, subject="First"), timeout=300)
     paths = unsubscribe_paths(smtp_server)
     ids = contact_ids(api, list_id)
-    smtp_server.forget()
+    smtp_server.clear()
     smtp_server.rules.delay("body", 0.015)
-    path = send(api, list_id, subject="Second")
+    path = send_campaign(api, list_id, subject="Second")
     smtp_server.wait_for(20)
     opted_out_at: dict[str, float] = {}
     slowest = 0.0
@@ -70,14 +70,14 @@ def test_opt_outs_apply_during_a_send(
                 assert api.request("POST", paths[recipient], b"List-Unsubscribe=One-Click", FORM).status == 200
         opted_out_at[recipient] = time.time()
         slowest = max(slowest, opted_out_at[recipient] - started)
-    completed(api, path, timeout=300)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path, timeout=300)
+    books = reconcile(api, path, smtp_server.messages)
     late = [message for message in smtp_server.messages if message.time > opted_out_at.get(message.to, message.time)]
     skipped = skip_reasons(api, path)
     figures.books(books, left=leaving, skipped=len(skipped), after_their_answer=len(late), slowest=f"{slowest:.2f} s")
 
     assert all(message.time - opted_out_at[message.to] < IN_FLIGHT_SECONDS for message in late)
-    assert len(late) <= CONNECTIONS and slowest < soon(1)
+    assert len(late) <= CONNECTIONS and slowest < extend_timeout(1)
     assert (
         skipped.keys() | {message.to for message in smtp_server.messages if message.to in opted_out_at}
         == opted_out_at.keys()
@@ -93,8 +93,8 @@ def test_edits_during_a_send_change_nothing(relayed: StartRelayed, smtp_server: 
     count = 600
     smtp_server.rules.delay("body", 0.01)
     api = relayed().client(validate=False)
-    list_id = crowd(api, count)
-    path = draft(api, list_id)
+    list_id = create_list(api, count)
+    path = create_campaign(api, list_id)
     sent = api.post(f"{path}/send").expect(200)
     smtp_server.wait_for(20)
     ids = contact_ids(api, list_id)
@@ -102,19 +102,19 @@ def test_edits_during_a_send_change_nothing(relayed: StartRelayed, smtp_server: 
     campaign = api.patch(path, {"template_attributes": {"body": "<p>Changed</p>"}})
     api.put("/brand", {"company_name": "Changed", "physical_address": "2 New Road, Bristol"}).expect(200)
     api.post("/contacts", {"email": "added@crowd.example", "list_ids": [list_id]}).expect(201)
-    removed, moved, deleted = address(count - 1), address(count - 2), address(count - 3)
+    removed, moved, deleted = recipient_address(count - 1), recipient_address(count - 2), recipient_address(count - 3)
     api.post(f"/lists/{list_id}/remove_contacts", {"contact_ids": [ids[removed]]})
     api.patch(f"/contacts/{ids[moved]}", {"email": "moved@crowd.example"}).expect(200)
     api.delete(f"/contacts/{ids[deleted]}").expect(200)
     assert api.get(path).expect(200)["stats"]["pending"] > 0
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     arrived = {message.to for message in smtp_server.messages}
     figures.books(books, skipped=books.stats["skipped"])
 
     assert (template.status, campaign.status) == (422, 422)
     assert campaign.json["reason"] == "campaign_locked"
-    assert arrived == {address(index) for index in range(count)} - {moved, deleted}
+    assert arrived == {recipient_address(index) for index in range(count)} - {moved, deleted}
     assert (books.accepted, books.stats["skipped"], books.copies, books.missing) == (count - 2, 2, 0, 0)
     for message in smtp_server.messages:
         html = message.html() or ""

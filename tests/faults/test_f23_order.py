@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import balance
-from tests.kit.recipients import completed, crowd, draft, send
+from tests.kit.recipients import create_campaign, create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -72,12 +72,12 @@ def test_responses_come_after_a_sync(
     """The log is synced before each response to a message, a send and an opt-out, and rarely for reads."""
     server = relayed()
     api = server.client(validate=False)
-    list_id = crowd(api, 1)
-    completed(api, send(api, list_id))
+    list_id = create_list(api, 1)
+    wait_until_completed(api, send_campaign(api, list_id))
     link = re.search("<(.+)>", smtp_server.messages[0].header("List-Unsubscribe") or "")
     assert link
     smtp_server.rules.hold("connect")
-    path = draft(api, list_id)
+    path = create_campaign(api, list_id)
     message = {"to": "a@b.example", "subject": "s", "body": "b", "from_email": "ana@bakery.example"}
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     with traced(server, tmp_path / "calls") as trace:
@@ -104,15 +104,15 @@ def test_claims_are_synced_before_the_message_leaves(
     """On one connection the log is synced between two messages: the outcome of one and the claim of the next."""
     server = relayed(connections="1")
     api = server.client(validate=False)
-    list_id = crowd(api, 100)
+    list_id = create_list(api, 100)
     smtp_server.rules.hold("connect")
-    path = send(api, list_id)
+    path = send_campaign(api, list_id)
     smtp_server.wait_for_phase("connect")
     with traced(server, tmp_path / "calls") as trace:
         smtp_server.rules.clear()
-        completed(api, path)
+        wait_until_completed(api, path)
     word = trace.word(M="Message-ID: <")
-    figures.books(balance(api, path, smtp_server.messages), syncs=word.count("S"))
+    figures.books(reconcile(api, path, smtp_server.messages), syncs=word.count("S"))
 
     assert word.count("M") == 100
     assert all("S" in between for between in word.split("M")[:100]), word

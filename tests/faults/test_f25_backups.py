@@ -19,8 +19,8 @@ from tests.conftest import FreshServer
 from tests.faults.conftest import Figures, StartRelayed
 from tests.faults.test_f21_changes import FORM, contact_ids, unsubscribe_paths
 from tests.faults.trouble import count_late_messages, start_sending
-from tests.kit.books import balance, identity
-from tests.kit.recipients import completed, crowd
+from tests.kit.recipients import create_list, wait_until_completed
+from tests.kit.reconciliation import check_sum_of_stats, reconcile
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -52,8 +52,8 @@ def test_a_backup_during_a_send(
     output = server.cli("backup", str(copy)).stdout
     seconds = time.monotonic() - started
     assert "verified" in output and "secret.key" in output
-    completed(api, path, timeout=300)
-    balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path, timeout=300)
+    reconcile(api, path, smtp_server.messages)
     figures.note(size=count, backup_seconds=f"{seconds:.2f}", bytes=copy.stat().st_size)
 
     inside = unpack(copy, tmp_path / "inside")
@@ -68,7 +68,7 @@ def test_a_backup_during_a_send(
         assert api.request("POST", paths[recipient], b"List-Unsubscribe=One-Click", FORM).status == 200
     for recipient in leaving_addresses[leaving:]:
         api.delete(f"/contacts/{ids[recipient]}?erase=true").expect(200)
-    smtp_server.forget()
+    smtp_server.clear()
     server.stop()
     error = server.cli("restore", str(copy), expect=1).stderr
     assert "--force" in error
@@ -80,15 +80,15 @@ def test_a_backup_during_a_send(
     account = api.get("/account").expect(200)
     assert (account["sending_stopped"], account["stop_reason"]) == (True, "restored")
     stats = api.get(path).expect(200)["stats"]
-    identity(stats)
+    check_sum_of_stats(stats)
     assert stats["pending"] > 0
     for recipient in leaving_addresses[:leaving]:
         assert api.get(f"/contacts/{ids[recipient]}").expect(200)["subscribed_email"] is False
     assert all(api.get(f"/contacts/{ids[recipient]}").status == 404 for recipient in leaving_addresses[leaving:])
     api.patch("/account", {"sending_stopped": False}).expect(200)
-    completed(api, path, timeout=300)
+    wait_until_completed(api, path, timeout=300)
     stats = api.get(path).expect(200)["stats"]
-    identity(stats)
+    check_sum_of_stats(stats)
     assert not {message.to for message in smtp_server.messages} & set(leaving_addresses)
     assert len(smtp_server.messages) > 0
 
@@ -102,7 +102,7 @@ def _check_counts(database: Path, count: int) -> None:
 def test_writes_do_not_restart_a_backup(server: Server) -> None:
     """A backup completes while other requests keep writing."""
     api = server.client(validate=False, keep_alive=True)
-    crowd(api, 2_000, "busy")
+    create_list(api, 2_000, "busy")
     target = server.data.parent / "busy.tar.gz"
     process = subprocess.Popen(
         [*server._command("backup", str(target))], env=server.env, cwd=server.home, stdout=subprocess.PIPE
@@ -195,10 +195,10 @@ def test_a_killed_restore(fresh_server: FreshServer, tmp_path: Path, turn: int) 
     """After a kill either the old or the restored state is complete, and a second restore succeeds."""
     server = fresh_server()
     api = server.client(validate=False)
-    crowd(api, 800, "then")
+    create_list(api, 800, "then")
     copy = tmp_path / "then.tar.gz"
     server.cli("backup", str(copy))
-    crowd(api, 200, "now")
+    create_list(api, 200, "now")
     server.stop()
     process = subprocess.Popen([*server._command("restore", str(copy), "--force")], env=server.env, cwd=server.home,
                              stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
-from tests.kit.books import balance
 from tests.kit.certificates import expired, self_signed
 from tests.kit.client import Client
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -32,8 +32,8 @@ def check_resume(server: Server, path: str, sink: SmtpServer, figures: Figures, 
     """Resume the campaign and check that each recipient gets the mail once."""
     api = server.client()
     api.post(f"{path}/resume").expect(200)
-    completed(api, path)
-    books = balance(api, path, sink.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, sink.messages)
     figures.books(books, refusals=refusals)
     assert (books.accepted, books.copies, books.missing) == (60, 0, 0)
 
@@ -41,9 +41,9 @@ def check_resume(server: Server, path: str, sink: SmtpServer, figures: Figures, 
 def test_a_wrong_relay_password_pauses_the_campaign(fresh_server: FreshServer, figures: Figures) -> None:
     """About twenty failed logins pause the campaign; with the right password it can be resumed."""
     with SmtpServer(users={"ana": "right"}) as sink:
-        env = UNLIMITED | SHORT_TIMEOUTS | {f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "wrong"}
+        env = NO_RATE_LIMITS | SHORT_TIMEOUTS | {f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "wrong"}
         server = fresh_server(relay=sink.port, env=env)
-        path = send(server.client(), crowd(server.client(), 60))
+        path = send_campaign(server.client(), create_list(server.client(), 60))
         reason = wait_for_transport_pause(server.client(), path)
         logins = len(sink.phases("auth"))
         server.stop()
@@ -63,10 +63,10 @@ def test_an_expired_relay_certificate_pauses_the_campaign(
     expired_pair = expired(valid_pair)
     trusted.write_bytes(expired_pair.certificate)
     login = {f"{RELAY}USERNAME": "ana", f"{RELAY}PASSWORD": "right"}
-    env = UNLIMITED | SHORT_TIMEOUTS | login | {f"{RELAY}TLS": "starttls", "SSL_CERT_FILE": str(trusted)}
+    env = NO_RATE_LIMITS | SHORT_TIMEOUTS | login | {f"{RELAY}TLS": "starttls", "SSL_CERT_FILE": str(trusted)}
     with SmtpServer(starttls=True, certificate=expired_pair, users={"ana": "right"}) as sink:
         server = fresh_server(relay=sink.port, env=env)
-        path = send(server.client(), crowd(server.client(), 60))
+        path = send_campaign(server.client(), create_list(server.client(), 60))
         reason = wait_for_transport_pause(server.client(), path)
         handshakes = len(sink.phases("starttls"))
         assert not sink.phases("auth") and not sink.phases("mail")
@@ -81,17 +81,17 @@ def test_an_expired_relay_certificate_pauses_the_campaign(
 
 def test_an_unresolvable_relay_is_probed(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
     """A relay host that does not resolve counts no attempt and pauses nothing; once it resolves, sending resumes."""
-    env = UNLIMITED | SHORT_TIMEOUTS | {f"{RELAY}HOST": "relay.nowhere.invalid"}
+    env = NO_RATE_LIMITS | SHORT_TIMEOUTS | {f"{RELAY}HOST": "relay.nowhere.invalid"}
     server = fresh_server(relay=smtp_server.port, env=env)
     api = server.client()
-    path = send(api, crowd(api, 60))
+    path = send_campaign(api, create_list(api, 60))
     api.wait("/messages", lambda rows: any(row["error"] for row in rows), limit=100)
     row = api.get(path).expect(200)
     assert (row["status"], row["stats"]["pending"]) == ("active", 60)
     server.stop()
     server.env[f"{RELAY}HOST"] = "127.0.0.1"
     api = server.start().client()
-    completed(api, path)
-    figures.books(balance(api, path, smtp_server.messages))
+    wait_until_completed(api, path)
+    figures.books(reconcile(api, path, smtp_server.messages))
 
     assert {message["attempts"] for message in api.all("/messages")} == {1}

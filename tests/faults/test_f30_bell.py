@@ -6,8 +6,15 @@ import time
 
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures
-from tests.kit.books import balance
-from tests.kit.recipients import UNLIMITED, address, completed, crowd, draft, send
+from tests.kit.recipients import (
+    NO_RATE_LIMITS,
+    create_campaign,
+    create_list,
+    recipient_address,
+    send_campaign,
+    wait_until_completed,
+)
+from tests.kit.reconciliation import reconcile
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -20,13 +27,13 @@ def toggle_lost_wake_ups(server: Server, state: str) -> None:
 
 def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
     """Campaigns, single messages and retries are sent once, though nearly every wake-up is lost."""
-    smtp_server.rules.refuse("rcpt", address(3), code=450, times=1)
-    server = fresh_server(relay=smtp_server.port, env=UNLIMITED, module="tests.kit.emptied_bell")
+    smtp_server.rules.reject("rcpt", recipient_address(3), code=450, times=1)
+    server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS, module="tests.kit.lost_wake_ups")
     api = server.client()
-    list_id = crowd(api, 300)
-    scheduled_path = draft(api, list_id, subject="Later")
+    list_id = create_list(api, 300)
+    scheduled_path = create_campaign(api, list_id, subject="Later")
     toggle_lost_wake_ups(server, "emptied")
-    path = send(api, list_id, subject="Now")
+    path = send_campaign(api, list_id, subject="Now")
     due = time.time() + 5
     scheduled_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due))
     api.patch(scheduled_path, {"scheduled_at": scheduled_at}).expect(200)
@@ -37,8 +44,8 @@ def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: S
     toggle_lost_wake_ups(server, "left alone")
     api.wait(f"/messages/{single}", lambda row: row["status"] == "sent")
     for campaign_path, subject in ((path, "Now"), (scheduled_path, "Later")):
-        completed(api, campaign_path)
-        books = balance(api, campaign_path, (message for message in smtp_server.messages if message.subject == subject))
+        wait_until_completed(api, campaign_path)
+        books = reconcile(api, campaign_path, (message for message in smtp_server.messages if message.subject == subject))
         figures.books(books)
         assert (books.accepted, books.copies, books.missing) == (300, 0, 0)
 
@@ -46,15 +53,15 @@ def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: S
 def test_a_restart_needs_no_wake_up(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:
     """After a kill without wake-ups the next process finds all due messages."""
     smtp_server.rules.delay("body", 0.01)
-    server = fresh_server(relay=smtp_server.port, env=UNLIMITED, module="tests.kit.emptied_bell")
+    server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS, module="tests.kit.lost_wake_ups")
     api = server.client()
-    path = send(api, crowd(api, 300))
+    path = send_campaign(api, create_list(api, 300))
     smtp_server.wait_for(50)
     toggle_lost_wake_ups(server, "emptied")
     server.kill()
     api = server.start().client()
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, kills=1)
 
     assert (books.accepted, books.missing) == (300, 0) and books.copies <= 4

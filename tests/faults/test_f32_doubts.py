@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.faults.test_f32_sms import Bakery, open_bakery, send_sms, wait_until_settled
-from tests.kit import sms_crowd
+from tests.kit import sms_recipients
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import post
 
@@ -59,7 +59,7 @@ def test_hanging_look_ups_delay_no_other_sms(stall: Bakery) -> None:
         send_sms(api, f"+1212555033{n}")
     sms.wait(lambda accepted: sum(sms_message.to.startswith("+1212555033") for sms_message in accepted) == 8, 30)
     assert time.monotonic() - started < 14, "they wait for a question of 15 s"
-    sms.behave()
+    sms.clear_rules()
     sms.release("never")
     rows = wait_until_settled(api, clock, *uncertain)
     assert {row["status"] for row in rows} == {"uncertain"}
@@ -110,9 +110,9 @@ def test_a_changed_sender_leaves_the_sms_uncertain(stall: Bakery) -> None:
     api, sms, _, server = stall
     api.patch("/account", {"sms_quiet_hours": None}).expect(200)
     sms.hold("dead", times=1)
-    path = sms_crowd.send(api, sms_crowd.crowd(api, 1, "s", 360))
+    path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 1, "s", 360))
     sms.wait_reached("dead")
-    to, [row] = sms_crowd.phone(360), api.get("/messages", campaign_id=int(path.rpartition("/")[2])).expect(200)
+    to, [row] = sms_recipients.phone(360), api.get("/messages", campaign_id=int(path.rpartition("/")[2])).expect(200)
     message_id = row["id"]
     server.kill()
     server.env["CAMPANERO_SMS__TWILIO__FROM"] = "+15550008888"
@@ -128,7 +128,7 @@ def test_missing_provider_settings_pause_the_campaign(stall: Bakery) -> None:
     """A campaign whose provider settings are removed pauses with the reason, and no message fails."""
     api, sms, _, server = stall
     sms.hold("gone", times=4)
-    path = sms_crowd.send(api, sms_crowd.crowd(api, 6, "g", 370))
+    path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 6, "g", 370))
     sms.wait_reached("gone", 4)
     server.kill()
     for name in sms.env:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.kit import sms_crowd
+from tests.kit import sms_recipients
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import NUMBER, FakeSms
-from tests.kit.recipients import UNLIMITED
+from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.server import Server
 
 GERMAN = "+4930123456"
@@ -51,9 +51,9 @@ def open_bakery(home: Path, **settings: str) -> Iterator[Bakery]:
     """Start a service with these SMS settings."""
     clock = TestClock(home / "clock")
     with FakeSms(home) as sms:
-        env = sms.env | UNLIMITED | {f"CAMPANERO_SMS__{name.upper()}": value for name, value in settings.items()}
+        env = sms.env | NO_RATE_LIMITS | {f"CAMPANERO_SMS__{name.upper()}": value for name, value in settings.items()}
         with Server(env=env, clock=clock).set_up() as server:
-            server.give_address()
+            server.set_postal_address()
             server.client().patch("/account", {"sms_opt_out_hint": "Reply STOP to opt out"}).expect(200)
             yield Bakery(server.client(validate=False), sms, clock, server)
             server.stop()
@@ -110,7 +110,7 @@ def test_a_throttled_sender_waits_alone(bakery: Bakery) -> None:
     sms.wait_for(accepted_before + 20, 20)
 
     assert throttled["sender"] == NUMBER and "Too Many" in throttled["text"]
-    sms.behave()
+    sms.clear_rules()
     taken = sms.wait_for(accepted_before + 22, 30)[accepted_before:]
     assert {sms_message.sender for sms_message in taken[:20]} == {GERMAN}
     assert min(sms_message.at for sms_message in taken[20:]) - started >= 2
@@ -122,20 +122,20 @@ def test_a_failing_provider_leaves_few_uncertain(kiosk: Bakery) -> None:
     """A few 5xx in a row close the provider; an unreachable provider leaves no SMS uncertain."""
     api, sms, clock, _ = kiosk
     sms.fail(503)
-    path = sms_crowd.send(api, sms_crowd.crowd(api, 60))
+    path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 60))
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
     waiting = api.get(path).expect(200)["waiting"]
     assert waiting["reason"] == "unreachable" and "provider of SMS" in waiting["text"]
     api.wait("/delivery/status", lambda row: row["sms"]["open"], 20)
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
-    sms.behave()
+    sms.clear_rules()
     wait_for_look_ups(api, clock, path)
-    books = sms_crowd.balance(api, path, sms.accepted)
+    books = sms_recipients.reconcile(api, path, sms.accepted)
     assert books.accepted + books.uncertain == 60 and books.copies == books.missing == 0
     assert 3 <= books.uncertain < 30, books
 
     sms.down()
-    path = sms_crowd.send(api, sms_crowd.crowd(api, 30, "q", 100))
+    path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 30, "q", 100))
     api.wait("/delivery/status", lambda row: not row["sms"]["open"], 20)
     sms.up()
     api.wait(path, lambda row: row["status"] == "completed", 30)
@@ -157,10 +157,10 @@ def wait_for_look_ups(api: Client, clock: TestClock, path: str) -> None:
 def test_pause_stop_file_opt_out_and_sigterm(kiosk: Bakery) -> None:
     """After each of them only SMS in flight leave; later all others are sent once, except the opted-out one."""
     api, sms, _, server = kiosk
-    sms.behave()
+    sms.clear_rules()
     sms.hold("first", times=2)
     accepted_before = len(sms.accepted)
-    path = sms_crowd.send(api, sms_crowd.crowd(api, 12, "r", 200))
+    path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, 12, "r", 200))
     campaign_id = int(path.rpartition("/")[2])
     sms.wait_reached("first", 2)
     api.post(f"{path}/pause").expect(200)
@@ -187,7 +187,7 @@ def test_pause_stop_file_opt_out_and_sigterm(kiosk: Bakery) -> None:
     assert len(sms.accepted) == accepted_before + 4, "only the SMS in flight were sent"
     server.start()
     api.wait(path, lambda row: row["status"] == "completed", 30)
-    books = sms_crowd.balance(api, path, sms.accepted[accepted_before:])
+    books = sms_recipients.reconcile(api, path, sms.accepted[accepted_before:])
     assert (books.accepted, books.copies, books.missing, books.uncertain) == (11, 0, 0, 0)
     assert not sms.to(opted_out["to"])
     assert api.get(f"/messages/{opted_out['id']}").expect(200)["skip_reason"] == "unsubscribed"

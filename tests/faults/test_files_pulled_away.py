@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.patience import soon
-from tests.kit.uploads import done, upload
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import upload, wait_for_import
 
 
 def _remove(path: Path) -> None:
@@ -53,7 +53,7 @@ def test_opt_outs_follow_a_replaced_journal(fresh_server: FreshServer) -> None:
 
 
 def _wait_for_health(api: Client, status: int, text: str = "") -> None:
-    end = time.monotonic() + soon(10)
+    end = time.monotonic() + extend_timeout(10)
     while (health := api.get("/healthz")).status != status or text not in health.text:
         assert time.monotonic() < end, health.text
         time.sleep(0.1)
@@ -107,7 +107,7 @@ def test_an_import_with_a_replaced_key_keeps_erasures(fresh_server: FreshServer)
     api.delete(f"/contacts/{person}?erase=true").expect(200)
     (server.data / "secret.key").write_text("ab" * 32 + "\n")
     rows = "".join(f"p{number}@example.org,{'x' * 2_000}\n" for number in range(400))
-    job = done(api, upload(api, f"email,note\nerased@example.org,\n{rows}"))
+    job = wait_for_import(api, upload(api, f"email,note\nerased@example.org,\n{rows}"))
     assert job["created"] + job["updated"] + job["restored"] >= 400
     (contact,) = api.get("/contacts", search="erased@example.org").json
     assert contact["subscribed_email"] is False

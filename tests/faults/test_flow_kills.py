@@ -7,7 +7,7 @@ import apsw
 
 from tests.faults.conftest import Figures, StartRelayed
 from tests.kit.clock import TestClock
-from tests.kit.recipients import crowd
+from tests.kit.recipients import create_list
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -58,7 +58,7 @@ def test_kills_during_due_runs(
     count, kills = (5_000, 10) if full else (500, 3)
     server = relayed(clock=clock)
     api, rows = server.client(validate=False), Rows(server, clock)
-    list_id = crowd(api, count)
+    list_id = create_list(api, count)
     segment = api.post("/segments", {"name": "All", "filters": [
         {"name": "contact_list", "predicate": "eq", "value": list_id}]}).expect(201)["id"]  # fmt: skip
     flow = api.post("/flows", {"name": "Due", "trigger": {"event": "started"}, "steps": STEPS}).expect(201)["id"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tests.faults.conftest import StartRelayed
 from tests.kit.client import Client
-from tests.kit.recipients import crowd
+from tests.kit.recipients import create_list
 from tests.kit.smtp import SmtpServer
 
 PEOPLE, CONNECTIONS = 40, 4
@@ -12,7 +12,7 @@ PEOPLE, CONNECTIONS = 40, 4
 
 def start_flow(api: Client) -> int:
     """Create an active flow with two messages, and enroll all contacts."""
-    list_id = crowd(api, PEOPLE)
+    list_id = create_list(api, PEOPLE)
     steps = [{"subject": "One", "body": "one"}, {"subject": "Two", "body": "two"}]
     flow = api.post("/flows", {"trigger": {"event": "begin"}, "steps": steps, "status": "active"}).expect(201)["id"]
     members = [contact["id"] for contact in api.all("/contacts", list_id=list_id)]
@@ -54,7 +54,7 @@ def test_deleting_a_flow_cancels_its_messages(relayed: StartRelayed, smtp_server
     gate.wait_reached()
     api.delete(f"/flows/{flow}").expect(200)
     smtp_server.rules.clear()
-    smtp_server.rules.refuse("body", code=452, text="4.2.2 full")
+    smtp_server.rules.reject("body", code=452, text="4.2.2 full")
     gate.release()
     api.wait("/messages", lambda rows: not rows, flow_id=flow, status="sending")
     for status in ("queued", "held"):

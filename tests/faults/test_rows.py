@@ -5,8 +5,8 @@ import time
 import apsw
 
 from tests.faults.conftest import Figures, StartRelayed
-from tests.kit.books import balance
-from tests.kit.recipients import address, completed, crowd, send
+from tests.kit.recipients import create_list, recipient_address, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.smtp import SmtpServer
 
 
@@ -15,39 +15,39 @@ def test_an_unwritable_row_affects_no_other(relayed: StartRelayed, smtp_server: 
     count = 300
     server = relayed()
     api = server.client()
-    list_id = crowd(api, count)
+    list_id = create_list(api, count)
     connection = apsw.Connection(str(server.data / "campanero.db"))
     connection.set_busy_timeout(5000)
     connection.execute(
         f"CREATE TRIGGER poison BEFORE UPDATE OF status ON message WHEN new.status = 'sent' "
-        f"AND new.recipient = '{address(150)}' BEGIN SELECT raise(ABORT, 'not this one'); END"
+        f"AND new.recipient = '{recipient_address(150)}' BEGIN SELECT raise(ABORT, 'not this one'); END"
     ).fetchall()
-    path = send(api, list_id)
+    path = send_campaign(api, list_id)
     api.wait(path, lambda row: row["stats"]["sent"] == count - 1)
     smtp_server.wait_for(count)
     assert api.get(path).expect(200)["stats"]["pending"] == 1
     connection.execute("DROP TRIGGER poison").fetchall()
     connection.close()
     api = server.restart().client()
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books)
 
     assert (books.accepted, books.missing, books.copies) == (count, 0, 1)
-    assert len(smtp_server.to(address(150))) == 2
+    assert len(smtp_server.to(recipient_address(150))) == 2
 
 
 def test_a_slow_greeting_delays_no_message(relayed: StartRelayed, smtp_server: SmtpServer, figures: Figures) -> None:
     """A message that is waiting for a connection with a slow greeting is sent over another connection."""
     smtp_server.rules.delay("connect", 40, times=1)
     api = relayed(connections="2").client()
-    list_id = crowd(api, 40)
+    list_id = create_list(api, 40)
     started = time.monotonic()
-    path = send(api, list_id)
+    path = send_campaign(api, list_id)
     smtp_server.wait_for(40, timeout=30)
     seconds = time.monotonic() - started
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     figures.books(books, all_had_it_after=f"{seconds:.1f} s")
 
     assert seconds < 40

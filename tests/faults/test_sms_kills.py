@@ -5,11 +5,11 @@ import time
 
 from tests.faults.conftest import Figures, StartSms
 from tests.faults.test_f01_kills import Watch
-from tests.kit import sms_crowd
-from tests.kit.books import Books
+from tests.kit import sms_recipients
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import FakeSms
+from tests.kit.reconciliation import Reconciliation
 from tests.kit.server import Server
 
 CONNECTIONS = 16
@@ -28,10 +28,10 @@ def wait_until_completed(api: Client, clock: TestClock, path: str, timeout: floa
 
 def send_with_kills(
     server: Server, sms: FakeSms, clock: TestClock, count: int, kills: int, rng: random.Random
-) -> Books:
+) -> Reconciliation:
     """Send an SMS campaign, kill the server at random moments, and return the result once it is completed."""
     api = server.client(validate=False)
-    path = sms_crowd.send(api, sms_crowd.crowd(api, count))
+    path = sms_recipients.send_campaign(api, sms_recipients.create_list(api, count))
     watch = Watch(api, path)
     for accepted_count in sorted(rng.sample(range(count // 50, count * 17 // 20), kills)):
         sms.wait_for(accepted_count, timeout=240)
@@ -40,7 +40,7 @@ def send_with_kills(
         server.start()
     wait_until_completed(api, clock, path, timeout=600)
     watch.end()
-    return sms_crowd.balance(api, path, sms.accepted)
+    return sms_recipients.reconcile(api, path, sms.accepted)
 
 
 def test_kills_lose_and_copy_no_sms(
@@ -61,5 +61,5 @@ def test_kills_lose_and_copy_no_sms(
         api.post(f"/messages/{row['id']}/retry").expect(200)
     fake_sms.wait_for(count, timeout=60)
     api.wait(path, lambda row: row["stats"]["pending"] == 0, 60)
-    books = sms_crowd.balance(api, path, fake_sms.accepted)
+    books = sms_recipients.reconcile(api, path, fake_sms.accepted)
     assert (books.accepted, books.missing, books.copies, books.uncertain) == (count, 0, 0, 0)

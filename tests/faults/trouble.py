@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import apsw
 
 from tests.kit.client import Client, Response
-from tests.kit.recipients import crowd, send
+from tests.kit.recipients import create_list, send_campaign
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.uploads import upload
@@ -75,7 +75,7 @@ def unsubscribe_link(sink: SmtpServer) -> str:
 def start_sending(server: Server, sink: SmtpServer, count: int, at: int) -> str:
     """Send a campaign, wait until `at` messages have arrived, and return the path of the campaign."""
     sink.rules.delay("body", 0.02)
-    path = send(server.client(validate=False), crowd(server.client(validate=False), count))
+    path = send_campaign(server.client(validate=False), create_list(server.client(validate=False), count))
     sink.wait_for(at)
     return path
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.crowd import fill
+from tests.kit.bulk_contacts import insert_contacts
 from tests.kit.server import Server
 
 CONTACTS, SENDABLE_SHARE = 30_000, 0.002
@@ -20,8 +20,8 @@ def large_server(fresh_server: FreshServer) -> StartLarge:
 
     def make(contacts: int = CONTACTS, share: float = SENDABLE_SHARE, **options: Any) -> Server:
         server = fresh_server(start=False, **options)
-        fill(server.data / "campanero.db", contacts, share)
+        insert_contacts(server.data / "campanero.db", contacts, share)
         server.start()
-        return server.give_address() if options.get("relay") else server
+        return server.set_postal_address() if options.get("relay") else server
 
     return make

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.conftest import FreshServer
+from tests.kit.bulk_contacts import insert_contacts
 from tests.kit.client import Client
-from tests.kit.crowd import fill
 from tests.kit.smtp import SmtpServer
 
 CONTENT = {"subject": "s", "body": "<p>Hi</p>", "from_email": "ana@bakery.example"}
@@ -24,15 +24,15 @@ def send(api: Client) -> str:
 def start_server(fresh_server: FreshServer, smtp_server: SmtpServer) -> Client:
     """Start a server with one connection whose contacts may all be mailed."""
     server = fresh_server(start=False, relay=smtp_server.port, env={"CAMPANERO_EMAIL__CONNECTIONS": "1"})
-    fill(server.data / "campanero.db", PEOPLE, 1.0)
+    insert_contacts(server.data / "campanero.db", PEOPLE, 1.0)
     server.start()
-    return server.give_address().client()
+    return server.set_postal_address().client()
 
 
 def test_a_high_bounce_rate_pauses_the_campaign(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Over 5 % of unknown addresses pause the campaign after 100 messages; it can be resumed to its end."""
     for number in (*range(1, 7), 104, 170, 175):
-        smtp_server.rules.refuse("rcpt", f"person{number}@*", code=550, text=NO_SUCH_USER)
+        smtp_server.rules.reject("rcpt", f"person{number}@*", code=550, text=NO_SUCH_USER)
     smtp_server.rules.delay("body", 0.02)
     api = start_server(fresh_server, smtp_server)
     path = send(api)
@@ -63,7 +63,7 @@ def test_rejections_that_pause_no_campaign(
 ) -> None:
     """Exactly 5 %, rejections that are not about the address, and few among many do not pause a campaign."""
     for number in numbers:
-        smtp_server.rules.refuse("rcpt", f"person{number}@*", code=550, text=text)
+        smtp_server.rules.reject("rcpt", f"person{number}@*", code=550, text=text)
     api = start_server(fresh_server, smtp_server)
     path = send(api)
     ended = api.wait(path, lambda row: row["status"] in ("completed", "paused"))
@@ -74,7 +74,7 @@ def test_rejections_that_pause_no_campaign(
 def test_dkim_rejections_pause_the_campaign(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Rejections for missing DKIM pause the campaign with the DNS record to add, and no message fails."""
     for number in (2, 5, 9, 14):
-        smtp_server.rules.refuse("body", f"person{number}@*", code=550, text="5.7.30 DKIM does not pass", times=1)
+        smtp_server.rules.reject("body", f"person{number}@*", code=550, text="5.7.30 DKIM does not pass", times=1)
     smtp_server.rules.delay("body", 0.05)
     api = start_server(fresh_server, smtp_server)
     path = send(api)

@@ -13,9 +13,9 @@ import pytest
 from benchmarks.bench_backup import grow
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
-from tests.kit.patience import soon
-from tests.kit.recipients import crowd
+from tests.kit.recipients import create_list
 from tests.kit.server import Server
+from tests.kit.timeouts import extend_timeout
 
 DAILY = {"CAMPANERO_BACKUP__EVERY": "24h", "CAMPANERO_BACKUP__KEEP": "2"}
 
@@ -27,7 +27,7 @@ def backups(server: Server) -> list[str]:
 
 def wait_for_backups(server: Server, count: int) -> list[str]:
     """Wait until there are `count` backups and no partial file."""
-    end = time.monotonic() + soon(10)
+    end = time.monotonic() + extend_timeout(10)
     while len(backups(server)) != count or list((server.data / "backups").glob(".*")):
         assert time.monotonic() < end, (backups(server), server.output)
         time.sleep(0.1)
@@ -45,7 +45,7 @@ def test_daily_backups_keep_the_newest(fresh_server: FreshServer, clock: TestClo
     server.restart()
     for _ in range(2):
         clock.advance(hours=25)
-        end = time.monotonic() + soon(10)
+        end = time.monotonic() + extend_timeout(10)
         before = backups(server)
         while backups(server)[-1:] == before[-1:]:
             assert time.monotonic() < end, server.output
@@ -71,7 +71,7 @@ def first_schema(fresh_server: FreshServer, full: bool) -> Server:
     """A data directory of the first schema; with `--full`, one of two gigabytes."""
     server = fresh_server()
     api = server.client(validate=False)
-    crowd(api, 300)
+    create_list(api, 300)
     server.stop()
     database = server.data / "campanero.db"
     if full:

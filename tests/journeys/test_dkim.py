@@ -12,9 +12,9 @@ import pytest
 from tests.journeys.test_sending import completed, create_list
 from tests.kit import dkim as kit
 from tests.kit.client import Client
-from tests.kit.dkim import NotSigned
+from tests.kit.dkim import VerificationFailed
 from tests.kit.dns import DnsServer
-from tests.kit.sending_domains import publish, text_of, verified
+from tests.kit.sending_domains import add_verified_domain, lookup_txt, publish_records
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.smtp_message import Message
@@ -43,7 +43,7 @@ def world() -> Iterator[World]:
         own = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "false", "CAMPANERO_EMAIL__DKIM_ED25519": "true"}
         name = {"CAMPANERO_EMAIL__DIRECT__HELO": "mail.us.example"}  # the host that receives bounces
         with Server(relay=sink.port, env=dns.env | own | name).set_up() as server:
-            yield World(server.give_address(), sink, dns)
+            yield World(server.set_postal_address(), sink, dns)
 
 
 def verifiers(dns: DnsServer) -> Iterator[Verifier]:
@@ -52,15 +52,15 @@ def verifiers(dns: DnsServer) -> Iterator[Verifier]:
     def by_dkimpy(raw: bytes) -> bool:
         try:
             return bool(
-                dkimpy.verify(raw, dnsfunc=lambda name, timeout=5: "".join(text_of(dns, name.decode())).encode())
+                dkimpy.verify(raw, dnsfunc=lambda name, timeout=5: "".join(lookup_txt(dns, name.decode())).encode())
             )
         except dkimpy.DKIMException:
             return False
 
     def by_the_test_kit(raw: bytes) -> bool:
         try:
-            return bool(kit.verify(raw, lambda name: text_of(dns, name)))
-        except NotSigned:
+            return bool(kit.verify(raw, lambda name: lookup_txt(dns, name)))
+        except VerificationFailed:
             return False
 
     yield by_dkimpy
@@ -109,8 +109,8 @@ def is_aligned(message: Message, dns: DnsServer) -> bool:
     """Return whether From, signature and return path have the same domain, and DMARC and SPF records exist."""
     (author,) = message.parsed["From"].addresses
     signature, _ = kit.signatures(message.raw)
-    (policy,) = text_of(dns, f"_dmarc.{organisation(author.addr_spec)}")
-    sources = [text for text in text_of(dns, message.mail_from.rpartition("@")[2]) if text.startswith("v=spf1 ")]
+    (policy,) = lookup_txt(dns, f"_dmarc.{organisation(author.addr_spec)}")
+    sources = [text for text in lookup_txt(dns, message.mail_from.rpartition("@")[2]) if text.startswith("v=spf1 ")]
     domains = {organisation(address) for address in (author.addr_spec, signature.domain, message.mail_from)}
     return len(domains) == 1 and policy.startswith("v=DMARC1;") and len(sources) == 1
 
@@ -118,7 +118,7 @@ def is_aligned(message: Message, dns: DnsServer) -> bool:
 def test_every_kind_of_mail_is_signed_and_aligned(world: World) -> None:
     """Campaign, transactional, test and confirmation mail verifies, and fails with an added header."""
     api, dns = world.api, world.dns
-    verified(api, dns, "bakery.example")
+    add_verified_domain(api, dns, "bakery.example")
     completed(api, campaign(api, create_list(api, 2, "Kinds"), "bakery.example"))
     send_message(api, "ann@kinds.example", "bakery.example")
     template = post(api, "/templates", name="T", from_email="ana@bakery.example", **LETTER)
@@ -153,11 +153,11 @@ def test_every_kind_of_mail_is_signed_and_aligned(world: World) -> None:
 def test_a_rotated_key_signs_later_messages(world: World) -> None:
     """The next key signs nothing until its DNS record is found, and all messages from then on."""
     api, dns = world.api, world.dns
-    domain = verified(api, dns, "next.example")
+    domain = add_verified_domain(api, dns, "next.example")
     rotated = api.post(f"/domains/{domain['id']}/rotate_key").expect(200)
     send_message(api, "ann@later.example", "next.example")
     wait_for_messages(world, "later.example", 1)
-    publish(dns, rotated)
+    publish_records(dns, rotated)
     api.post(f"/domains/{domain['id']}/verify").expect(200)
     send_message(api, "ann@later.example", "next.example")
     messages = wait_for_messages(world, "later.example", 2)
@@ -169,11 +169,11 @@ def test_a_rotated_key_signs_later_messages(world: World) -> None:
 def test_a_resend_after_a_kill_has_the_same_bytes(world: World) -> None:
     """An uncertain message is resent with the same bytes, though the key was rotated meanwhile."""
     api, dns = world.api, world.dns
-    domain = verified(api, dns, "again.example")
+    domain = add_verified_domain(api, dns, "again.example")
     gate = world.sink.rules.store_then_hold("p1@doubt.example", times=1)
     sent = campaign(api, create_list(api, 3, "Doubt"), "again.example")
     gate.wait_reached()
-    publish(dns, api.post(f"/domains/{domain['id']}/rotate_key").expect(200))
+    publish_records(dns, api.post(f"/domains/{domain['id']}/rotate_key").expect(200))
     rotated = api.post(f"/domains/{domain['id']}/verify").expect(200)
     assert [record["name"][:3] for record in rotated["dns_records"] if record["purpose"] == "dkim"] == ["c2-"]
     world.server.kill()
@@ -187,7 +187,7 @@ def test_a_resend_after_a_kill_has_the_same_bytes(world: World) -> None:
 
 def test_an_unreadable_key_pauses_the_campaign(world: World) -> None:
     """With a DKIM key that cannot be decrypted nothing leaves, the campaign says why, and no attempt is counted."""
-    domain = verified(world.api, world.dns, "unreadable.example")
+    domain = add_verified_domain(world.api, world.dns, "unreadable.example")
     list_id = create_list(world.api, 24, "Crowd")
     connection = apsw.Connection(str(world.server.data / "campanero.db"))
     connection.set_busy_timeout(10_000)

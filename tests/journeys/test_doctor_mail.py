@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.dns import DnsServer
-from tests.kit.sending_domains import verified
+from tests.kit.sending_domains import add_verified_domain
 from tests.kit.server import Server, free_port
 from tests.kit.smtp import SmtpServer
 
@@ -39,7 +39,7 @@ def bakery(fresh_server: FreshServer, dns: DnsServer) -> tuple[Server, DnsServer
     """An installation that sends from a verified domain."""
     server = fresh_server(env={**dns.env, "CAMPANERO_BASE_URL": "https://mail.bakery.example:9"})
     api = server.client()
-    verified(api, dns, "bakery.example")
+    add_verified_domain(api, dns, "bakery.example")
     api.patch("/account", {"email_from_email": "ana@bakery.example"}).expect(200)
     return server, dns
 

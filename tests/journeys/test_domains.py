@@ -32,7 +32,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         DnsServer() as dns, SmtpServer() as smtp,
         Server(relay=smtp.port, clock=clock, env=dns.env | STRICT).set_up() as server,
     ):  # fmt: skip
-        yield Installation(server, server.give_address().client(), dns, smtp, clock)
+        yield Installation(server, server.set_postal_address().client(), dns, smtp, clock)
         server.stop()
 
 
@@ -102,7 +102,7 @@ def test_removed_records_stop_sending_within_a_day(installation: Installation) -
     dns.publish(domain)
     assert api.post(f"{path}/verify").expect(200)["status"] == "verified"
     campaign_path = create_campaign(api, f"us@{name}")
-    installation.smtp.rules.refuse("rcpt", code=451, text="4.3.0 later")
+    installation.smtp.rules.reject("rcpt", code=451, text="4.3.0 later")
     api.post(f"{campaign_path}/send").expect(200)
     rejection = api.delete(path).expect(422)
     assert (rejection["reason"], [f"/campaigns/{entry['campaign_id']}" for entry in rejection["used_by"]]) == (
@@ -120,7 +120,7 @@ def test_removed_records_stop_sending_within_a_day(installation: Installation) -
     for _ in range(3):  # a failing resolver says nothing about the records
         row = api.post(f"{path}/verify").expect(200)
         assert (row["status"], row["attention_since"]) == ("verified", first)
-    dns.heal(f"_campanero.{name}")
+    dns.clear_faults(f"_campanero.{name}")
     assert advance_until_checked(api, clock, path, hours=6, minutes=1)["status"] == "verified"
     row = advance_until_checked(api, clock, path, hours=6, minutes=1)
     assert (row["status"], row["attention_since"]) == ("failed", first)
@@ -160,7 +160,7 @@ def test_verification_expires_after_three_days(installation: Installation) -> No
     assert (owner["valid"], owner["problem"]) == ("unknown", "the DNS server answered SERVFAIL")
     assert "form a loop" in rows[2]["attention"]
     dns.remove("_campanero.broken.example")
-    dns.heal(next(entry["name"] for entry in broken["dns_records"] if entry["purpose"] == "dkim"))
+    dns.clear_faults(next(entry["name"] for entry in broken["dns_records"] if entry["purpose"] == "dkim"))
     for entry in (empty, broken):
         dns.publish(entry)
         assert api.post(f"{paths[entry['name']]}/verify").expect(200)["status"] == "verified"

@@ -15,9 +15,9 @@ import pytest
 from tests.conftest import FreshServer
 from tests.kit import certificates
 from tests.kit.certificates import Certificate
-from tests.kit.https import Files, ask, connect, shown, trusting, wait_until
-from tests.kit.patience import soon
+from tests.kit.https_clients import CertificateFiles, connect, fetch, served_certificate, trust_only, wait_until
 from tests.kit.server import EMAIL, PASSWORD, Server, free_port
+from tests.kit.timeouts import extend_timeout
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +33,16 @@ def second() -> Certificate:
 
 
 @pytest.fixture
-def files(tmp_path: Path, first: Certificate) -> Files:
+def files(tmp_path: Path, first: Certificate) -> CertificateFiles:
     """The certificate and key files, with the first pair."""
-    pair_files = Files(tmp_path)
+    pair_files = CertificateFiles(tmp_path)
     pair_files.write(first)
     return pair_files
 
 
-def test_a_certificate_enables_https(fresh_server: FreshServer, files: Files, first: Certificate) -> None:
+def test_a_certificate_enables_https(
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate
+) -> None:
     """Links and cookies are for https; the doctor reports the validity and reaches the service."""
     server = fresh_server(start=False, set_up=False, env=files.env)
     server.start()
@@ -48,7 +50,7 @@ def test_a_certificate_enables_https(fresh_server: FreshServer, files: Files, fi
     server.stop()
 
     server.set_up().start()
-    with closing(connect(server, trusting(first))) as connection:
+    with closing(connect(server, trust_only(first))) as connection:
         body = f"email={EMAIL}&password={PASSWORD.replace(' ', '+')}"
         headers = {"Origin": f"https://127.0.0.1:{server.port}", "Content-Type": "application/x-www-form-urlencoded"}
         connection.request("POST", "/login", body, headers)
@@ -65,11 +67,13 @@ def test_a_certificate_enables_https(fresh_server: FreshServer, files: Files, fi
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_hsts_header(fresh_server: FreshServer, files: Files, first: Certificate, own: bool) -> None:
+def test_hsts_header(
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate, own: bool
+) -> None:
     """With an https base URL responses have `Strict-Transport-Security`, with our certificate or behind a proxy."""
     env = {"CAMPANERO_BASE_URL": "https://mail.example.com"} | (files.env if own else {})
     server = fresh_server(env=env)
-    connection = connect(server, trusting(first)) if own else http.client.HTTPConnection("127.0.0.1", server.port)
+    connection = connect(server, trust_only(first)) if own else http.client.HTTPConnection("127.0.0.1", server.port)
     with closing(connection):
         for path in ("/login", "/v1/my/contacts", "/u/nothing"):
             connection.request("GET", path)
@@ -79,17 +83,17 @@ def test_hsts_header(fresh_server: FreshServer, files: Files, first: Certificate
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_tls_versions_and_ciphers(fresh_server: FreshServer, files: Files, first: Certificate) -> None:
+def test_tls_versions_and_ciphers(fresh_server: FreshServer, files: CertificateFiles, first: Certificate) -> None:
     """Only TLS 1.2 and 1.3 with forward secrecy are accepted, and HTTP/1.1 is negotiated."""
     server = fresh_server(set_up=False, env=files.env)
 
     def handshake(version: ssl.TLSVersion, ciphers: str = "ALL:@SECLEVEL=0") -> tuple[str | None, str, str | None]:
-        context = trusting(first)
+        context = trust_only(first)
         context.set_ciphers(ciphers)
         context.minimum_version = context.maximum_version = version
         context.set_alpn_protocols(["h2", "http/1.1"])
         with (
-            socket.create_connection(("127.0.0.1", server.port), soon(5)) as plain,
+            socket.create_connection(("127.0.0.1", server.port), extend_timeout(5)) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as safe,
         ):
             return safe.version(), (safe.cipher() or ("",))[0], safe.selected_alpn_protocol()
@@ -104,33 +108,35 @@ def test_tls_versions_and_ciphers(fresh_server: FreshServer, files: Files, first
             handshake(ssl.TLSVersion.TLSv1_2, f"{weak}:@SECLEVEL=0")
 
 
-def test_plain_requests_and_slow_handshakes(fresh_server: FreshServer, files: Files, first: Certificate) -> None:
+def test_plain_requests_and_slow_handshakes(
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate
+) -> None:
     """Plain requests end at once without a log entry; unfinished handshakes do not block other clients."""
     server = fresh_server(set_up=False, env=files.env)
     stuck = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
     for connection in stuck[100:]:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01")
-    assert ask(server, trusting(first)).status == 200
+    assert fetch(server, trust_only(first)).status == 200
 
     for payload in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"EHLO x\r\n", b"\0" * 4000):
-        with socket.create_connection(("127.0.0.1", server.port), soon(5)) as plain:
+        with socket.create_connection(("127.0.0.1", server.port), extend_timeout(5)) as plain:
             plain.sendall(payload)
             # A TLS alert or nothing, then the end
             reply = plain.recv(100)
             assert not reply or (reply[0] == 21 and plain.recv(100) == b"")
-    assert ask(server, trusting(first)).status == 200
+    assert fetch(server, trust_only(first)).status == 200
     assert "Traceback" not in server.output and "error" not in server.output
     server.stop()
     for connection in stuck:
         connection.close()
 
 
-def test_the_doctor_checks_the_certificate(fresh_server: FreshServer, files: Files, tmp_path: Path) -> None:
+def test_the_doctor_checks_the_certificate(fresh_server: FreshServer, files: CertificateFiles, tmp_path: Path) -> None:
     """A valid certificate is ok; one for another name, or other than the one in use, is a warning."""
     files.write(certificates.self_signed(days=90))
     server = fresh_server(env=files.env)
     assert "ok    tls.certificate: valid for 89 days" in server.cli("doctor", expect=None).stdout
-    other = Files(tmp_path / "other")
+    other = CertificateFiles(tmp_path / "other")
     server.env |= other.env
     for pair, text in (
         (certificates.self_signed(days=90), "but the service uses a different one"),
@@ -148,7 +154,7 @@ def encrypted_key(pair: Certificate, directory: Path) -> bytes:
 
 
 def test_invalid_certificates_prevent_the_start(
-    fresh_server: FreshServer, files: Files, first: Certificate, second: Certificate, tmp_path: Path
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate, second: Certificate, tmp_path: Path
 ) -> None:
     """A wrong, expired, encrypted or invalid pair is reported in one line, by `serve` and by the doctor."""
     expired = certificates.expired(first)
@@ -204,12 +210,14 @@ class Clients:
 
 
 @pytest.fixture
-def busy(fresh_server: FreshServer, files: Files, first: Certificate, second: Certificate) -> Iterator[Server]:
+def busy(
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate, second: Certificate
+) -> Iterator[Server]:
     """A server under traffic from clients that trust both certificates; at the end no request may have failed."""
     inbound = {"LISTEN": f"127.0.0.1:{free_port()}", "TLS_CERTIFICATE": files.certificate, "TLS_KEY": files.key}
     env = {f"CAMPANERO_INBOUND__{name}": str(value) for name, value in inbound.items()}
     server = fresh_server(env=files.env | env)
-    with Clients(server, trusting(first, second)) as traffic:
+    with Clients(server, trust_only(first, second)) as traffic:
         yield server
     assert traffic.faults == [] and traffic.responses > 10
 
@@ -217,40 +225,44 @@ def busy(fresh_server: FreshServer, files: Files, first: Certificate, second: Ce
 def check_smtp_certificate(server: Server, trusted: Certificate) -> None:
     """Connect to the inbound SMTP server with STARTTLS, trusting only this certificate."""
     _, _, port = server.env["CAMPANERO_INBOUND__LISTEN"].rpartition(":")
-    with smtplib.SMTP("127.0.0.1", int(port), timeout=soon(5)) as mail:
-        mail.starttls(context=trusting(trusted))
+    with smtplib.SMTP("127.0.0.1", int(port), timeout=extend_timeout(5)) as mail:
+        mail.starttls(context=trust_only(trusted))
         assert mail.noop()[0] == 250
 
 
 def test_a_renewed_certificate_is_loaded_without_a_restart(
-    busy: Server, files: Files, first: Certificate, second: Certificate
+    busy: Server, files: CertificateFiles, first: Certificate, second: Certificate
 ) -> None:
     """An incomplete pair is logged and ignored; a complete one is used by HTTP and SMTP, and no request fails."""
     check_smtp_certificate(busy, first)
-    before = shown(busy)
+    before = served_certificate(busy)
     files.certificate.write_bytes(second.certificate[: len(second.certificate) // 2])
-    busy.wait_for_line("still serving the previous certificate: .*cert.pem is not a certificate", soon(10))
+    busy.wait_for_line("still serving the previous certificate: .*cert.pem is not a certificate", extend_timeout(10))
     files.certificate.write_bytes(second.certificate)
-    busy.wait_for_line("still serving the previous certificate: .*cert.pem does not belong to its key", soon(10))
-    assert shown(busy) == before == first.certificate.strip()
+    busy.wait_for_line(
+        "still serving the previous certificate: .*cert.pem does not belong to its key", extend_timeout(10)
+    )
+    assert served_certificate(busy) == before == first.certificate.strip()
     report = busy.cli("doctor", expect=1).stdout
     assert "fail  tls.certificate: " in report and "does not belong to its key" in report
 
     files.key.write_bytes(second.key)
-    busy.wait_for_line(r"certificates: reloaded setting=tls\.certificate days_left=\d+", soon(10))
-    assert shown(busy) == second.certificate.strip()
-    busy.wait_for_line(r"certificates: reloaded setting=inbound\.tls_certificate", soon(10))
+    busy.wait_for_line(r"certificates: reloaded setting=tls\.certificate days_left=\d+", extend_timeout(10))
+    assert served_certificate(busy) == second.certificate.strip()
+    busy.wait_for_line(r"certificates: reloaded setting=inbound\.tls_certificate", extend_timeout(10))
     check_smtp_certificate(busy, second)
     expired = certificates.expired(second)
     files.certificate.write_bytes(expired.certificate)
-    busy.wait_for_line("still serving the previous certificate: tls.certificate: .*it expired on 2020-01-02", soon(10))
-    assert shown(busy) == second.certificate.strip()
+    busy.wait_for_line(
+        "still serving the previous certificate: tls.certificate: .*it expired on 2020-01-02", extend_timeout(10)
+    )
+    assert served_certificate(busy) == second.certificate.strip()
     assert busy.output.count("does not belong to its key") <= 2, "each server logs it at most once"
     assert "Traceback" not in busy.output
 
 
 def test_a_replaced_symlink_reloads_the_certificate(
-    fresh_server: FreshServer, files: Files, first: Certificate, second: Certificate, tmp_path: Path
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate, second: Certificate, tmp_path: Path
 ) -> None:
     """A symlink that is switched to another file with certificate and key, like certbot does, reloads it."""
     for name, pair in (("one", first), ("two", second)):
@@ -258,8 +270,8 @@ def test_a_replaced_symlink_reloads_the_certificate(
     link = tmp_path / "live.pem"
     link.symlink_to(tmp_path / "one")
     server = fresh_server(set_up=False, env={"CAMPANERO_TLS__CERTIFICATE": str(link)})
-    assert ask(server, trusting(first)).status == 200
+    assert fetch(server, trust_only(first)).status == 200
     (tmp_path / "fresh").symlink_to(tmp_path / "two")
     (tmp_path / "fresh").replace(link)
-    wait_until(lambda: shown(server) == second.certificate.strip())
-    assert ask(server, trusting(second)).status == 200
+    wait_until(lambda: served_certificate(server) == second.certificate.strip())
+    assert fetch(server, trust_only(second)).status == 200

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 from tests.conftest import FreshServer
 from tests.journeys.test_tracking import wait_until
 from tests.kit.clock import TestClock
-from tests.kit.readers import Reader, read
-from tests.kit.recipients import UNLIMITED
+from tests.kit.openapi_client import OpenApiClient, open_api_client
+from tests.kit.readers import Reader, parse_mail
+from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.smtp import SmtpServer
-from tests.kit.spoken import Spoken, speak
 
 LETTER = {"from_email": "ana@bakery.example", "from_name": "Ana"}
 CLICKED = {"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}
@@ -38,7 +38,7 @@ def steps(newcomers: int, readers: int) -> list[dict[str, Any]]:
 class Journey:
     """Four contacts in the flow, their mail and the clock."""
 
-    def __init__(self, api: Spoken, sink: SmtpServer, clock: TestClock) -> None:
+    def __init__(self, api: OpenApiClient, sink: SmtpServer, clock: TestClock) -> None:
         self.api, self.sink, self.clock = api, sink, clock
         newcomers, self.readers = (api.lists.create({"name": name})["id"] for name in ("New", "Readers"))
         self.people = {
@@ -85,8 +85,8 @@ def _all_steps(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_a_flow_with_every_kind_of_step(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> None:
     """A click decides the branch, an opt-out leaves only transactional mail, and the goal ends a run."""
-    server = fresh_server(relay=smtp_server.port, clock=clock, env=UNLIMITED)
-    journey = Journey(speak(server.client()), smtp_server, clock)
+    server = fresh_server(relay=smtp_server.port, clock=clock, env=NO_RATE_LIMITS)
+    journey = Journey(open_api_client(server.client()), smtp_server, clock)
     for name in journey.people:
         journey.record_event(name, "checkout", bread="rye & spelt")
     journey.record_event("ann", "checkout")  # does not match the trigger's filter
@@ -112,9 +112,9 @@ def test_a_flow_with_every_kind_of_step(fresh_server: FreshServer, smtp_server: 
 
 def act_as_recipients(journey: Journey, reader: Reader) -> None:
     """Ann opens and clicks, Bob opts out, Cid reaches the goal."""
-    mail = read(journey.sink.to("ann@example.org")[0])
-    reader.opens(mail)
-    assert reader.follows(mail.doors[0]) == "https://bakery.example/bread"
+    mail = parse_mail(journey.sink.to("ann@example.org")[0])
+    reader.open(mail)
+    assert reader.follow(mail.tracked_paths[0]) == "https://bakery.example/bread"
     leaving = journey.sink.to("bob@example.org")[0].header("List-Unsubscribe") or ""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     path = urlsplit(leaving.strip("<>")).path

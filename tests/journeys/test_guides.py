@@ -57,7 +57,7 @@ def guide_sources() -> str:
 def test_guide_examples_run(ground: Ground, tmp_path: Path, name: str, language: str) -> None:
     """Each example of a served guide runs and returns the response that the guide shows."""
     blocks = guides.blocks(page_of(ground.server, name))
-    script = guides.program(blocks, language).replace("9123", str(free_port()))
+    script = guides.join_blocks(blocks, language).replace("9123", str(free_port()))
     if not script:
         assert not any(block.mark for block in blocks), "a guide has its examples in both languages, or in none"
         return
@@ -66,9 +66,9 @@ def test_guide_examples_run(ground: Ground, tmp_path: Path, name: str, language:
         COMMAND[language], input=script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=90
     )
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
-    outputs = guides.said(result.stdout)
+    outputs = guides.split_output(result.stdout)
     differences = {
-        number: found_differences for number, shown in guides.promises(blocks) if blocks[number].language == language
+        number: found_differences for number, shown in guides.expected_results(blocks) if blocks[number].language == language
         and (found_differences := guides.differences(shown, guides.last_value(outputs[number])))
     }  # fmt: skip
     assert differences == {}

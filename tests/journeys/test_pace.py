@@ -11,10 +11,10 @@ from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, send
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
-from tests.kit.patience import soon
-from tests.kit.recipients import crowd
+from tests.kit.recipients import create_list
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import extend_timeout
 
 SINGLE = {"subject": "Receipt", "body": "<p>Thanks</p>", "from_email": "ana@bakery.example"}
 RATE_REPLY = "4.7.28 an unusual rate of mail"
@@ -73,7 +73,7 @@ def test_a_single_message_overtakes_a_campaign(
     smtp_server.rules.delay("body", 0.02)
     server = start_limited(fresh_server, smtp_server, rate_per_second=rate)
     api = server.client()
-    send(api, crowd(api, 100_000 if full else 800))
+    send(api, create_list(api, 100_000 if full else 800))
     smtp_server.wait_for(2)
     started = time.time()
     api.post("/messages", {"to": "bo@single.example", **SINGLE}).expect(201)
@@ -103,7 +103,7 @@ def test_an_hourly_limit_survives_a_restart(
     stats = api.get(f"/campaigns/{campaign['id']}").json["stats"]
 
     assert (len(smtp_server.messages), stats["pending"], stats["failed"]) == (5, 7, 0)
-    assert stopped < soon(2), "waiting for a limit delays the stop"
+    assert stopped < extend_timeout(2), "waiting for a limit delays the stop"
     clock.advance(hours=1, minutes=1)
     smtp_server.wait_for(10)
     time.sleep(1)
@@ -139,7 +139,7 @@ def test_limits_of_senders_and_recipients(fresh_server: FreshServer, smtp_server
 
 def test_a_421_throttles_the_recipient_group(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """After a 421 the recipient group pauses while others are sent; then it continues without counted attempts."""
-    rule = smtp_server.rules.refuse("rcpt", "*@gmail.com", code=421, text="4.7.0 try again later, too much")
+    rule = smtp_server.rules.reject("rcpt", "*@gmail.com", code=421, text="4.7.0 try again later, too much")
     server = start_limited(fresh_server, smtp_server, slow_down="2s")
     api = server.client()
     addresses = [f"g{n}@gmail.com" for n in range(300)] + [f"o{n}@other.example" for n in range(60)]
@@ -160,7 +160,7 @@ def test_a_421_throttles_the_recipient_group(fresh_server: FreshServer, smtp_ser
 
 def _wait_for_rejection(api: Client, campaign_id: int) -> dict[str, Any]:
     """Return the only rejected queued message, once its rejection is stored."""
-    deadline = time.monotonic() + soon(10)
+    deadline = time.monotonic() + extend_timeout(10)
     while True:
         rejected = [row for row in api.all("/messages", campaign_id=campaign_id, status="queued") if row["error"]]
         if rejected or time.monotonic() > deadline:
@@ -173,7 +173,7 @@ def test_an_unusual_rate_reply_pauses_the_group(
     fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock
 ) -> None:
     """After 4.7.28 the group gets nothing for ten minutes, then one connection; the rejected message says when."""
-    rule = smtp_server.rules.refuse("body", "*@gmail.com", code=421, text=RATE_REPLY, times=1)
+    rule = smtp_server.rules.reject("body", "*@gmail.com", code=421, text=RATE_REPLY, times=1)
     smtp_server.rules.delay("body", 0.05)
     server = start_limited(fresh_server, smtp_server, clock)
     api = server.client()
@@ -216,7 +216,7 @@ def test_a_421_to_mail_opens_a_new_connection(fresh_server: FreshServer, pipelin
         campaign = send(api, list_id)
         for count in (10, 20):
             smtp.wait_for(count)
-            rule = smtp.rules.refuse("mail", code=421, text="4.7.0 too many messages", times=1)
+            rule = smtp.rules.reject("mail", code=421, text="4.7.0 too many messages", times=1)
         completed_row = completed(api, campaign, 20)
 
     rows: list[dict[str, Any]] = api.all("/messages", campaign_id=campaign["id"])
@@ -226,7 +226,7 @@ def test_a_421_to_mail_opens_a_new_connection(fresh_server: FreshServer, pipelin
 
 def test_a_throttling_relay(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """After a 454 to the data all messages wait, no attempt is counted, and then all are sent."""
-    rule = smtp_server.rules.refuse("body", code=454, text="Throttling failure: Maximum sending rate exceeded", times=6)
+    rule = smtp_server.rules.reject("body", code=454, text="Throttling failure: Maximum sending rate exceeded", times=6)
     server = start_limited(fresh_server, smtp_server, slow_down="1s")
     api: Client = server.client()
     campaign = send(api, create_address_list(server, *[f"p{n}@d{n}.example" for n in range(20)]))
@@ -255,7 +255,7 @@ def test_combined_limits_send_one_copy_each(fresh_server: FreshServer, smtp_serv
         ("body", "*@outlook.com", 451, "4.7.650 rate limited", 2),
         ("rcpt", "*@one.example", 450, "4.2.0 greylisted", 3),
     ):  # fmt: skip
-        smtp_server.rules.refuse(phase, recipient, code=code, text=text, times=times)
+        smtp_server.rules.reject(phase, recipient, code=code, text=text, times=times)
         time.sleep(0.3)
         (server.data / "STOP").touch()
         time.sleep(0.2)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Response
-from tests.kit.forms import ask, contact, events, letters, link
+from tests.kit.forms import find_contact, get_events, get_link, request_as_visitor, wait_for_system_emails
 from tests.kit.server import Server
 
 
@@ -42,7 +42,7 @@ def get_contact(server: Server, contact_row: dict[str, Any]) -> dict[str, Any]:
 
 def save(server: Server, path: str, **form: Any) -> Response:
     """Save the preferences page with these values."""
-    return ask(server, "POST", path, {"act": "save", **form})
+    return request_as_visitor(server, "POST", path, {"act": "save", **form})
 
 
 def test_the_preferences_page(server: Server) -> None:
@@ -51,9 +51,9 @@ def test_the_preferences_page(server: Server) -> None:
     hidden = server.client().post("/lists", {"name": "Hidden"}).expect(201)["id"]
     server.client().patch(f"/contacts/{contact_row['id']}", {"list_ids": [list_id, hidden]}).expect(200)
     before = get_contact(server, contact_row)
-    page = ask(server, "GET", path)
+    page = request_as_visitor(server, "GET", path)
     for method in ("GET", "HEAD", "OPTIONS"):
-        ask(server, method, path)
+        request_as_visitor(server, method, path)
 
     assert page.status == 200 and "r…r@e…e.org" in page.text and "+44…18" in page.text
     assert "reader@example.org" not in page.text and "+442079460018" not in page.text
@@ -64,7 +64,10 @@ def test_the_preferences_page(server: Server) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy and "script-src" not in policy
     assert (page.headers["Referrer-Policy"], page.headers["X-Robots-Tag"]) == ("no-referrer", "noindex")
     assert "Set-Cookie" not in page.headers and get_contact(server, contact_row) == before
-    wrong = [ask(server, "POST", path, body).status for body in ({}, {"act": "x"}, {"List-Unsubscribe": "One-Click"})]
+    wrong = [
+        request_as_visitor(server, "POST", path, body).status
+        for body in ({}, {"act": "x"}, {"List-Unsubscribe": "One-Click"})
+    ]
     assert wrong == [400] * 3 and get_contact(server, contact_row) == before
 
 
@@ -102,7 +105,7 @@ def test_saving_preferences(server: Server) -> None:
 def test_an_outdated_page_changes_nothing_back(server: Server) -> None:
     """Saving a page that was loaded before other changes keeps those changes."""
     contact_row, path, list_id = send_marketing(server, "Sleeper")
-    page = ask(server, "GET", path).text
+    page = request_as_visitor(server, "GET", path).text
     boxes = re.findall(r'<input type="(checkbox|hidden|radio)" name="(\w+)" value="([^"]*)"( checked)?', page)
     form: dict[str, list[str]] = {}
     for kind, name, value, checked in boxes:
@@ -151,13 +154,13 @@ def test_undoing_an_opt_out(server: Server) -> None:
     message = server.client().get(f"/messages/{server.client().get('/messages', to='back@example.org').json[0]['id']}")
     unsubscribe = re.search(r"/u/[\w-]+", message.json["html"])
     assert unsubscribe is not None
-    response = ask(server, "POST", unsubscribe[0], {"confirm": 1})
+    response = request_as_visitor(server, "POST", unsubscribe[0], {"confirm": 1})
     assert f'action="{path}"' in response.text and not get_contact(server, contact_row)["subscribed_email"]
     for _ in range(2):
-        page = ask(server, "POST", path, {"act": "undo"})
+        page = request_as_visitor(server, "POST", path, {"act": "undo"})
         assert page.status == 200 and "subscribed again" in page.text
     assert get_contact(server, contact_row)["subscribed_email"]
-    assert len(events(server, "opt_in", contact_id=contact_row["id"])) == 2
+    assert len(get_events(server, "opt_in", contact_id=contact_row["id"])) == 2
 
 
 def test_a_complaint_is_not_undone(server: Server) -> None:
@@ -166,43 +169,43 @@ def test_a_complaint_is_not_undone(server: Server) -> None:
     server.client().post("/suppressions", {"address": "angry@example.org", "reason": "complaint"}).expect(201)
     number = contact_row["channels"][0]["id"]
     save(server, path, channel_shown=[number], channel=[number])
-    page = ask(server, "POST", path, {"act": "undo"})
+    page = request_as_visitor(server, "POST", path, {"act": "undo"})
     assert "reported a message" in page.text and not get_contact(server, contact_row)["subscribed_email"]
 
 
 def test_a_confirmed_erasure_request(server: Server) -> None:
     """An erasure is requested on the page and confirmed by a POST from an email; only the suppression remains."""
     contact_row, path, _ = send_marketing(server, "Forgetme", first_name="Zacharias")
-    responses = [ask(server, "POST", path, {"act": "erase"}) for _ in range(2)]
+    responses = [request_as_visitor(server, "POST", path, {"act": "erase"}) for _ in range(2)]
     assert [response.status for response in responses] == [200, 200] and "Check your inbox" in responses[0].text
-    (email,) = letters(server, "forgetme@example.org")
+    (email,) = wait_for_system_emails(server, "forgetme@example.org")
     assert get_contact(server, contact_row)["first_name"] == "Zacharias"
-    assert len(events(server, "erase_requested", contact_id=contact_row["id"])) == 1
-    confirm_path = link(email)
+    assert len(get_events(server, "erase_requested", contact_id=contact_row["id"])) == 1
+    confirm_path = get_link(email)
     for method in ("GET", "HEAD", "OPTIONS"):
-        ask(server, method, confirm_path)
+        request_as_visitor(server, method, confirm_path)
     assert get_contact(server, contact_row)["first_name"] == "Zacharias"
-    confirmations = [ask(server, "POST", confirm_path, {"confirm": 1}) for _ in range(2)]
+    confirmations = [request_as_visitor(server, "POST", confirm_path, {"confirm": 1}) for _ in range(2)]
     assert [response.status for response in confirmations] == [200, 200] and "Everything is deleted" in confirmations[
         1
     ].text
-    assert contact(server, "forgetme@example.org") is None
+    assert find_contact(server, "forgetme@example.org") is None
     assert server.client().get(f"/contacts/{contact_row['id']}").status == 404
     recreated = server.client().post("/contacts", {"email": "forgetme@example.org"}).expect(201)
     assert recreated["channels"][0]["suppression_reason"] == "erased" and not recreated["subscribed_email"]
-    assert ask(server, "GET", path).status == 200, "the link of a mail never breaks"
+    assert request_as_visitor(server, "GET", path).status == 200, "the link of a mail never breaks"
 
 
 def test_an_erasure_request_without_email_waits_for_the_team(server: Server) -> None:
     """For a suppressed address the request is recorded as an event, no email is sent, and nothing is erased."""
     contact_row, path, _ = send_marketing(server, "Bounced")
     server.client().post("/suppressions", {"address": "bounced@example.org", "reason": "hard_bounce"}).expect(201)
-    before = ask(server, "GET", path).text
+    before = request_as_visitor(server, "GET", path).text
     assert "as soon as somebody there has read" in before and "We first send you an email" not in before
-    page = ask(server, "POST", path, {"act": "erase"})
+    page = request_as_visitor(server, "POST", path, {"act": "erase"})
     assert "request is noted" in page.text and get_contact(server, contact_row)["id"] == contact_row["id"]
     assert server.client().get("/messages", to="bounced@example.org", source_type="system").json == []
-    assert len(events(server, "erase_requested", contact_id=contact_row["id"])) == 1
+    assert len(get_events(server, "erase_requested", contact_id=contact_row["id"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -214,7 +217,7 @@ def test_the_language_of_the_preferences_page(locale: str, heading: str, server:
     """The page is in the account's language where translated, else in English; the evidence has that text."""
     server.client().patch("/account", {"locale": locale}).expect(200)
     contact_row, path, list_id = send_marketing(server, f"Speaks{locale[:2]}")
-    page = ask(server, "GET", path)
+    page = request_as_visitor(server, "GET", path)
     assert heading in page.text and f'<html lang="{locale[:2] if locale != "fi" else "en"}"' in page.text
     save(server, path, list_shown=[list_id])
     rows = server.client().get(f"/contacts/{contact_row['id']}/consents").expect(200)
@@ -236,6 +239,6 @@ def test_tokens_of_other_pages_are_rejected(server: Server) -> None:
             if kind == "u" and guess in others:
                 continue
             for form in (None, {"act": "undo", "confirm": 1}):
-                response = ask(server, "POST" if form else "GET", f"/{kind}/{guess}", form)
+                response = request_as_visitor(server, "POST" if form else "GET", f"/{kind}/{guess}", form)
                 assert response.status == 404, (kind, guess)
     assert get_contact(server, contact_row) == before

@@ -20,12 +20,12 @@ from playwright.sync_api import Browser, expect
 from tests.kit import certificates, guides, proxies
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.emails import design_of, make, settled
-from tests.kit.https import trusting
-from tests.kit.patience import soon
+from tests.kit.editor import create_template, get_design, wait_until_saved
+from tests.kit.https_clients import trust_only
 from tests.kit.proxies import Proxy
 from tests.kit.server import EMAIL, Server
-from tests.kit.uploads import done, form, upload
+from tests.kit.timeouts import extend_timeout
+from tests.kit.uploads import multipart_form, upload, wait_for_import
 
 
 class Ground(NamedTuple):
@@ -49,7 +49,7 @@ def ground(request: pytest.FixtureRequest, full: bool) -> Iterator[Ground]:
     """The service behind a proxy, configured as the guide says."""
     if not full:
         pytest.skip("runs with --full")
-    if proxies.find(request.param) is None:
+    if proxies.find_proxy(request.param) is None:
         pytest.skip(f"{request.param} is not installed, and apt-get cannot fetch it")
     pair = certificates.self_signed()
     with Server(env={"CAMPANERO_NETWORK__TRUSTED_PROXIES": "127.0.0.1"}).set_up() as server:
@@ -57,14 +57,14 @@ def ground(request: pytest.FixtureRequest, full: bool) -> Iterator[Ground]:
             server.stop()
             server.env["CAMPANERO_BASE_URL"] = proxy.url
             server.start()
-            yield Ground(proxy, server, Client(proxy.url, server.key), trusting(pair))
+            yield Ground(proxy, server, Client(proxy.url, server.key), trust_only(pair))
         assert "Traceback" not in server.output
 
 
 def connect_through(ground: Ground, source: str = "127.0.0.1") -> http.client.HTTPSConnection:
     """Return a connection to the proxy from an address of this machine."""
     return http.client.HTTPSConnection(
-        "127.0.0.1", ground.proxy.port, timeout=soon(10), context=ground.trust, source_address=(source, 0)
+        "127.0.0.1", ground.proxy.port, timeout=extend_timeout(10), context=ground.trust, source_address=(source, 0)
     )
 
 
@@ -78,7 +78,7 @@ def test_a_large_import(ground: Ground) -> None:
     """A file of nearly 200 MB is imported; a larger one is rejected by the service."""
     file = csv_file(6_500, 30_000)
     assert 190_000_000 < len(file) < 200_000_000
-    job = done(ground.api, upload(ground.api, file, dry_run=True, opt_in=True), timeout=300)
+    job = wait_for_import(ground.api, upload(ground.api, file, dry_run=True, opt_in=True), timeout=300)
     assert (job["status"], job["total"]) == ("complete", 6_500)
     try:
         rejection = upload(ground.api, file + b"x" * 18_000_000)
@@ -112,7 +112,7 @@ def test_kept_connections(ground: Ground) -> None:
 
 def test_slow_clients_delay_no_other(ground: Ground) -> None:
     """While two hundred clients send a byte now and then, other requests are fast."""
-    body, content_type = form(csv_file(10, 200), resource="contacts", options="{}")
+    body, content_type = multipart_form(csv_file(10, 200), resource="contacts", options="{}")
     head = (
         f"POST /v1/my/imports HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {ground.server.key}\r\n"
         f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -140,7 +140,7 @@ def test_slow_clients_delay_no_other(ground: Ground) -> None:
         for _ in range(50):
             started = time.monotonic()
             ground.api.get("/contacts").expect(200)
-            assert time.monotonic() - started < soon(1)
+            assert time.monotonic() - started < extend_timeout(1)
     finally:
         ending.set()
         thread.join()
@@ -183,7 +183,7 @@ def test_the_client_address(ground: Ground) -> None:
 def test_the_editor_works(ground: Ground, browser: Browser, browser_problems: Problems) -> None:
     """Signing in and editing a template work without console errors, and the change is saved."""
     direct = ground.server.client()
-    template_id = make(direct)
+    template_id = create_template(direct)
     page = new_page(browser, ground.proxy.url, browser_problems)
     sign_in(page)
     (cookie,) = [template_id for template_id in page.context.cookies() if template_id["name"].endswith("campanero")]
@@ -191,17 +191,19 @@ def test_the_editor_works(ground: Ground, browser: Browser, browser_problems: Pr
     page.goto(f"/templates/{template_id}/edit")
     page.locator("#o-press").click()
     page.get_by_label("Text", exact=True).fill("Through the proxy")
-    settled(page)
+    wait_until_saved(page)
     expect(page.locator("#saved")).to_contain_text("Saved")
     expect(page.frame_locator("#canvas").get_by_text("Through the proxy")).to_be_visible()
-    assert "Through the proxy" in json.dumps(design_of(direct, template_id))
+    assert "Through the proxy" in json.dumps(get_design(direct, template_id))
     page.context.close()
     assert not browser_problems.found
 
 
 def test_http_redirects_to_https(ground: Ground) -> None:
     """A plain request to the proxy is redirected to the same path over https."""
-    with closing(http.client.HTTPConnection("127.0.0.1", ground.proxy.plain_port, timeout=soon(5))) as connection:
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", ground.proxy.plain_port, timeout=extend_timeout(5))
+    ) as connection:
         try:
             connection.request("GET", "/u/x?y=1", headers={"Host": "127.0.0.1"})
         except ConnectionRefusedError:

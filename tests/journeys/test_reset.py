@@ -28,7 +28,7 @@ def server(sink: SmtpServer) -> Iterator[Server]:
     """A server that sends through the sink, with a viewer beside the owner."""
     settings = {"CAMPANERO_EMAIL__ALLOW_UNVERIFIED_DOMAINS": "true"}
     with Server(relay=sink.port, env=settings).set_up() as running:
-        running.give_address()
+        running.set_postal_address()
         running.client().patch("/account", {"email_from_email": "team@example.com"}).expect(200)
         running.cli("user", "add", "--email", "eye@example.org", "--role", "viewer", stdin=PASSWORD + "\n")
         yield running

@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 import pytest
 
 from appliance.sending.delivery import bounce_classes
-from tests.kit.bounces import MEANS, Marks, bombs, sample
+from tests.kit.bounces import EXPECTED_CLASSES, Placeholders, hostile_emails, sample
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client
 from tests.kit.dns import DnsServer
-from tests.kit.patience import soon
-from tests.kit.post import Post
-from tests.kit.recipients import UNLIMITED, address, completed, crowd, send
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, recipient_address, send_campaign, wait_until_completed
 from tests.kit.server import Server, free_port
 from tests.kit.smtp import Message, SmtpServer
+from tests.kit.smtp_client import SmtpClient
+from tests.kit.timeouts import extend_timeout
 
 DOMAIN = "bakery.example"
-SAMPLES = sorted(MEANS)
-GENUINE = [name for name in SAMPLES if MEANS[name] != "nothing"]
-FORGED = [name for name in SAMPLES if MEANS[name] == "nothing"]
+SAMPLES = sorted(EXPECTED_CLASSES)
+GENUINE = [name for name in SAMPLES if EXPECTED_CLASSES[name] != "nothing"]
+FORGED = [name for name in SAMPLES if EXPECTED_CLASSES[name] == "nothing"]
 COUNT = len(SAMPLES) + 20
-BOMBS = bombs()
+BOMBS = hostile_emails()
 FEEDBACK = f"fbl@bounce.{DOMAIN}"
 
 
@@ -34,18 +34,18 @@ class World(NamedTuple):
     """A server that has sent a campaign, and the way to return mail to it."""
 
     api: Client
-    post: Post
+    post: SmtpClient
     path: str
     mail: dict[str, Message]
     relay: SmtpServer
     server: Server
 
-    def marks(self, index: int) -> Marks:
+    def marks(self, index: int) -> Placeholders:
         """Return the identifiers of the message to the contact with this index."""
-        message = self.mail[address(index)]
+        message = self.mail[recipient_address(index)]
         assert message.mail_from is not None
-        return Marks(
-            address(index), message.mail_from, (message.header("Message-ID") or "").strip("<>"),
+        return Placeholders(
+            recipient_address(index), message.mail_from, (message.header("Message-ID") or "").strip("<>"),
             (message.header("List-Unsubscribe") or "").partition(">")[0].strip("<"),
             (message.header("List-Unsubscribe") or "").partition("<mailto:")[2].partition(">")[0],
         )  # fmt: skip
@@ -80,17 +80,17 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A completed campaign to more contacts than there are samples."""
-    post, certificate = Post(free_port()), self_signed()
+    post, certificate = SmtpClient(free_port()), self_signed()
     pem = tmp_path_factory.mktemp("tls") / "both.pem"
     pem.write_bytes(certificate.certificate + certificate.key)
     with SmtpServer() as relay, DnsServer() as dns:
         settings = {"CAMPANERO_EMAIL__DIRECT__HELO": f"mail.{DOMAIN}", "CAMPANERO_INBOUND__TLS_CERTIFICATE": str(pem)}
-        with Server(relay=relay.port, env={**post.env, **dns.env, **settings, **UNLIMITED}).set_up() as server:
-            server.give_address()
+        with Server(relay=relay.port, env={**post.env, **dns.env, **settings, **NO_RATE_LIMITS}).set_up() as server:
+            server.set_postal_address()
             api = server.client()
             verified(api, dns)
-            path = send(api, crowd(api, COUNT))
-            completed(api, path)
+            path = send_campaign(api, create_list(api, COUNT))
+            wait_until_completed(api, path)
             yield World(api, post, path, {message.to: message for message in relay.messages}, relay, server)
             server.stop()
 
@@ -103,7 +103,7 @@ def test_each_sample_has_its_effect(world: World) -> None:
         assert marks.return_path.endswith(f"@bounce.{DOMAIN}")
         if name in GENUINE:
             to = FEEDBACK if name.startswith("arf") else marks.return_path
-            assert world.post.bring(sample(name, marks), to) == [250], name
+            assert world.post.deliver(sample(name, marks), to) == [250], name
     rows = world.rows()
     reasons = {row["address"]: row["reason"] for row in world.api.all("/suppressions")}
     events: dict[str, list[str]] = {}
@@ -111,21 +111,21 @@ def test_each_sample_has_its_effect(world: World) -> None:
         if event["event"] not in ("email_sent", "contact_add", "list_add", "opt_in"):
             events.setdefault(event["resource_uid"] or "", []).append(event["event"])
     for index, name in enumerate(SAMPLES):
-        row, kind = rows[address(index)], MEANS[name]
+        row, kind = rows[recipient_address(index)], EXPECTED_CLASSES[name]
         message_events = events.get(f"message:{row['id']}", [])
         if kind == "nothing":
-            assert (row["status"], message_events, reasons.get(address(index))) == ("sent", [], None), name
+            assert (row["status"], message_events, reasons.get(recipient_address(index))) == ("sent", [], None), name
         elif kind in ("delivered", "complaint"):
             complained = kind == "complaint"
             assert row["status"] == ("complained" if complained else "delivered"), name
             assert sorted(message_events) == (["email_complained", "opt_out"] if complained else ["email_delivered"]), (
                 name
             )
-            assert reasons.get(address(index)) == ("complaint" if complained else None), name
+            assert reasons.get(recipient_address(index)) == ("complaint" if complained else None), name
         else:
             bounce_class = bounce_classes.CLASSES_BY_NAME[kind]
             assert (row["status"], message_events) == ("bounced", [bounce_class.get_event_name]), name
-            assert reasons.get(address(index)) == ("hard_bounce" if kind == "hard" else None), name
+            assert reasons.get(recipient_address(index)) == ("hard_bounce" if kind == "hard" else None), name
             assert row["error"]["text"] and row["bounced_at"], name
 
 
@@ -139,14 +139,14 @@ def test_forged_returns_change_nothing(world: World) -> None:
     token = first.return_path.split("@")[0].removeprefix("b+")
     flipped = token[:-1] + ("0" if token[-1] != "0" else "1")
     for wrong_token in (flipped, f"{(int(token[:12], 16) + 5000):012x}{token[12:]}", "0" * 28, "", token[:12]):
-        assert world.post.bring(hard, f"b+{wrong_token}@bounce.{DOMAIN}") == [550]
-    assert world.post.bring(hard, second.return_path) == [250], "taken, and not believed"
+        assert world.post.deliver(hard, f"b+{wrong_token}@bounce.{DOMAIN}") == [550]
+    assert world.post.deliver(hard, second.return_path) == [250], "taken, and not believed"
     for name in FORGED:
         to = FEEDBACK if name.startswith("arf") else first.return_path
-        assert world.post.bring(sample(name, first), to, sender="somebody@example.org") == [250]
-    assert world.post.bring(sample("gmail_not_found", first), FEEDBACK) == [250], "a bounce belongs to a return path"
+        assert world.post.deliver(sample(name, first), to, sender="somebody@example.org") == [250]
+    assert world.post.deliver(sample("gmail_not_found", first), FEEDBACK) == [250], "a bounce belongs to a return path"
     repeated_sample = sample(SAMPLES[repeated], world.marks(repeated))
-    assert world.post.bring(repeated_sample, world.marks(repeated).return_path, times=100) == [250] * 100
+    assert world.post.deliver(repeated_sample, world.marks(repeated).return_path, times=100) == [250] * 100
     assert world.state() == before
     assert len(world.relay.messages) == COUNT, "nothing was passed on"
 
@@ -156,19 +156,22 @@ def test_a_report_to_two_return_paths(world: World) -> None:
     index = len(SAMPLES) + 2
     marks, other = world.marks(index), world.marks(index + 1)
     raw = sample("qmail_no_mailbox", marks)
-    assert world.post.bring(raw, marks.return_path.upper(), other.return_path) == [250]
+    assert world.post.deliver(raw, marks.return_path.upper(), other.return_path) == [250]
     rows = world.rows()
-    assert (rows[address(index)]["status"], rows[address(index + 1)]["status"]) == ("bounced", "sent")
+    assert (rows[recipient_address(index)]["status"], rows[recipient_address(index + 1)]["status"]) == (
+        "bounced",
+        "sent",
+    )
 
 
 def test_an_unsubscribe_email_opts_out(world: World) -> None:
     """Any mail to the List-Unsubscribe address opts out its recipient once, and no one else (RFC 2369)."""
     index = len(SAMPLES) + 10
-    recipient, other = address(index), address(index + 1)
+    recipient, other = recipient_address(index), recipient_address(index + 1)
     (to,) = re.findall(r"<mailto:([^>?]+)", world.mail[recipient].header("List-Unsubscribe") or "")
     raw = b"From: reader@example.org\r\nSubject: unsubscribe\r\n\r\n"
-    assert world.post.bring(raw, to, sender=recipient, times=2) == [250, 250]
-    assert world.post.bring(raw, to.replace("+", "+0")) == world.post.bring(raw, to.replace("@", "0@")) == [550]
+    assert world.post.deliver(raw, to, sender=recipient, times=2) == [250, 250]
+    assert world.post.deliver(raw, to.replace("+", "+0")) == world.post.deliver(raw, to.replace("@", "0@")) == [550]
     (contact,), (other_contact,) = (
         world.api.get("/contacts/search", q=address_of_contact).expect(200) for address_of_contact in (recipient, other)
     )
@@ -210,7 +213,7 @@ def test_smtp_smuggling_is_rejected(world: World, end: bytes) -> None:
     first, second = (world.marks(len(SAMPLES) + number) for number in (5, 6))
     inner = sample("postfix_user_unknown", second)
     smuggled = b"MAIL FROM:<>\r\nRCPT TO:<%s>\r\nDATA\r\n%s" % (second.return_path.encode(), inner)
-    replies = world.post.say(
+    replies = world.post.send_raw(
         b"EHLO mx.example.net\r\n", b"MAIL FROM:<>\r\n", f"RCPT TO:<{first.return_path}>\r\n".encode(), b"DATA\r\n",
         sample("postfix_user_unknown", first).rstrip() + end + smuggled + b"\r\n.\r\n", b"QUIT\r\n",
     )  # fmt: skip
@@ -222,8 +225,8 @@ def test_smtp_smuggling_is_rejected(world: World, end: bytes) -> None:
 
 def test_commands_end_in_cr_lf(world: World) -> None:
     """A command that ends in LF alone ends the connection."""
-    assert world.post.say(b"EHLO a\nMAIL FROM:<>\n").partition("\r\n")[2].startswith("554")
-    replies = world.post.say(b"EHLO a\r\n", b"\nMAIL FROM:<>\r\n").splitlines()
+    assert world.post.send_raw(b"EHLO a\nMAIL FROM:<>\n").partition("\r\n")[2].startswith("554")
+    replies = world.post.send_raw(b"EHLO a\r\n", b"\nMAIL FROM:<>\r\n").splitlines()
     assert replies[-1].startswith("554"), replies
     with socket.create_connection(("127.0.0.1", world.post.port), timeout=5) as connection:
         connection.recv(1000)
@@ -236,17 +239,17 @@ def test_commands_end_in_cr_lf(world: World) -> None:
 def test_inbound_size_limits(world: World) -> None:
     """Messages over a megabyte, endless lines and decompression bombs are rejected (T35)."""
     path = world.marks(len(SAMPLES) + 7).return_path
-    assert world.post.bring(b"Subject: x\r\n\r\n" + (b"y" * 70 + b"\r\n") * 20_000, path) == [552]
+    assert world.post.deliver(b"Subject: x\r\n\r\n" + (b"y" * 70 + b"\r\n") * 20_000, path) == [552]
     with world.post.connect() as smtp:
         smtp.ehlo()
         assert smtp.docmd("MAIL", "FROM:<> SIZE=99999999")[0] == 552
     commands = [b"EHLO a\r\n", b"MAIL FROM:<>\r\n", f"RCPT TO:<{path}>\r\n".encode(), b"DATA\r\n"]
-    replies = world.post.say(*commands, b"z" * 8_000_000, timeout=60)
+    replies = world.post.send_raw(*commands, b"z" * 8_000_000, timeout=60)
     assert "354 " in replies and "250 2.0.0" not in replies, (
         "disconnected; whether the 421 still arrives depends on the network"
     )
     for raw in BOMBS.values():
-        assert set(world.post.bring(raw, path)) <= {250, 500, 552, 554}
+        assert set(world.post.deliver(raw, path)) <= {250, 500, 552, 554}
 
 
 def test_many_connections_of_one_address(world: World, full: bool) -> None:
@@ -261,13 +264,13 @@ def test_many_connections_of_one_address(world: World, full: bool) -> None:
             if number % 20 == 0:
                 started = time.perf_counter()
                 world.api.get("/account").expect(200)
-                assert time.perf_counter() - started < soon(1)
+                assert time.perf_counter() - started < extend_timeout(1)
     finally:
         for connection in connections:
             connection.close()
     assert greetings.count(b"220") <= 5 and set(greetings) == {b"220", b"421"}
     marks = world.marks(len(SAMPLES) + 8)
-    wait_until(lambda: world.post.bring(sample("exim_text_quota", marks), marks.return_path) == [250])
+    wait_until(lambda: world.post.deliver(sample("exim_text_quota", marks), marks.return_path) == [250])
     row = world.rows()[marks.recipient]
     assert (row["status"], row["error"]["enhanced"]) == ("bounced", "5.2.2")
 
@@ -288,13 +291,13 @@ def test_acknowledged_bounces_survive_a_kill(world: World) -> None:
     numbers = range(len(SAMPLES) + 12, COUNT)
     accepted: list[str] = []
 
-    def bring() -> None:
+    def deliver() -> None:
         for number in numbers:
             marks = world.marks(number)
-            if world.post.bring(sample("zimbra_quota", marks), marks.return_path) == [250]:
+            if world.post.deliver(sample("zimbra_quota", marks), marks.return_path) == [250]:
                 accepted.append(marks.recipient)
 
-    thread = threading.Thread(target=bring)
+    thread = threading.Thread(target=deliver)
     thread.start()
     wait_until(lambda: len(accepted) >= 2)
     world.server.kill()
@@ -303,8 +306,8 @@ def test_acknowledged_bounces_survive_a_kill(world: World) -> None:
     thread.join()
     rows = world.rows()
     assert {rows[recipient]["status"] for recipient in accepted_before} == {"bounced"}
-    bring()
+    deliver()
     rows = world.rows()
-    assert {rows[address(number)]["status"] for number in numbers} == {"bounced"}
+    assert {rows[recipient_address(number)]["status"] for number in numbers} == {"bounced"}
     stats = world.api.get(world.path).expect(200)["stats"]
     assert stats["audience"] == stats["accepted"] == COUNT

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 
 from tests.kit.browser import Problems, new_page
 from tests.kit.client import Client
-from tests.kit.forms import ask, letters, link, make_form, submit
+from tests.kit.forms import create_form, get_link, request_as_visitor, submit_form, wait_for_system_emails
 from tests.kit.server import Server
 
 AGENTS = (
@@ -54,9 +54,9 @@ def paths(message: dict[str, Any]) -> set[str]:
 @pytest.fixture(scope="module")
 def mails(server: Server, full: bool) -> list[dict[str, Any]]:
     """Delivered marketing, and one confirmation email."""
-    form = make_form(server, "Asked")
-    submit(server, form, email="asked@example.org").expect(202)
-    return [*letters(server, "asked@example.org"), *campaign(server.client(), 200 if full else 4)]
+    form = create_form(server, "Asked")
+    submit_form(server, form, email="asked@example.org").expect(202)
+    return [*wait_for_system_emails(server, "asked@example.org"), *campaign(server.client(), 200 if full else 4)]
 
 
 def test_link_scanners_change_nothing(server: Server, mails: list[dict[str, Any]], full: bool) -> None:
@@ -108,13 +108,13 @@ def test_one_click_and_the_button_opt_out(server: Server, mails: list[dict[str, 
         row["id"]: next(path for path in paths(row) if path.startswith("/u/")) for row in (first, second)
     }
     for _ in range(2):
-        response = ask(server, "POST", unsubscribe_paths[first["id"]], {"List-Unsubscribe": "One-Click"})
+        response = request_as_visitor(server, "POST", unsubscribe_paths[first["id"]], {"List-Unsubscribe": "One-Click"})
         assert response.status == 200 and "Location" not in response.headers and "Set-Cookie" not in response.headers
     page = new_page(browser, server.url, Problems())
     page.goto(unsubscribe_paths[second["id"]])
     page.get_by_role("button", name="Unsubscribe").click()
     page.get_by_role("heading", name="You are unsubscribed").wait_for()
-    page.goto(link(confirmation))
+    page.goto(get_link(confirmation))
     page.get_by_role("button", name="Yes, subscribe me").click()
     page.get_by_role("heading", name="Thank you, you are subscribed").wait_for()
     page.context.close()

@@ -82,8 +82,8 @@ def test_personalised_messages(relay: Server, smtp_server: SmtpServer) -> None:
 
 def test_rejections_affect_only_their_message(relay: Server, smtp_server: SmtpServer) -> None:
     """A rejected recipient fails with the server's text, one with a render error is skipped, and others are sent."""
-    smtp_server.rules.refuse("rcpt", "p1@*", code=550, text="5.1.1 no such person")
-    smtp_server.rules.refuse("body", "p2@*", code=554, text="5.7.1 looks like spam")
+    smtp_server.rules.reject("rcpt", "p1@*", code=550, text="5.1.1 no such person")
+    smtp_server.rules.reject("body", "p2@*", code=554, text="5.7.1 looks like spam")
     api = relay.client()
     list_id = create_list(api, 5)
     contact = api.get("/contacts", search="p3@people.example").json[0]
@@ -114,8 +114,8 @@ def test_rejections_affect_only_their_message(relay: Server, smtp_server: SmtpSe
 
 def test_deferred_messages_are_retried(relay: Server, smtp_server: SmtpServer) -> None:
     """After a 450 and a 421 each message is sent once."""
-    smtp_server.rules.refuse("rcpt", "p0@*", code=450, text="4.2.1 try later", times=2)
-    smtp_server.rules.refuse("mail", "*", code=421, text="4.7.0 busy", times=1)
+    smtp_server.rules.reject("rcpt", "p0@*", code=450, text="4.2.1 try later", times=2)
+    smtp_server.rules.reject("mail", "*", code=421, text="4.7.0 busy", times=1)
     api = relay.client()
     campaign = send(api, create_list(api, 3))
     completed_campaign = completed(api, campaign)
@@ -225,7 +225,7 @@ def test_an_unreachable_relay_counts_no_attempt(fresh_server: FreshServer, smtp_
 
 def test_twenty_sender_rejections_pause_the_campaign(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Rejections that are not about a recipient fail no message, and pause the campaign after about twenty (P7)."""
-    rule = smtp_server.rules.refuse("mail", code=530, text="5.7.0 authentication required")
+    rule = smtp_server.rules.reject("mail", code=530, text="5.7.0 authentication required")
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
     api = server.client()
     path = f"/campaigns/{send(api, create_list(api, 40))['id']}"

@@ -7,7 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.kit.clock import TestClock
-from tests.kit.forms import BEHIND, FORM, ask, contact, events, letters, link, make_form, stranger, submit
+from tests.kit.forms import (
+    BEHIND_PROXY,
+    FORM_HEADERS,
+    anonymous_client,
+    create_form,
+    find_contact,
+    get_events,
+    get_link,
+    request_as_visitor,
+    submit_form,
+    wait_for_system_emails,
+)
 from tests.kit.server import Server
 
 
@@ -20,7 +31,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
 @pytest.fixture(scope="module")
 def server(clock: TestClock) -> Iterator[Server]:
     """A server behind a proxy, so that each request can have its own client address."""
-    with Server(clock=clock, env=BEHIND).set_up() as running:
+    with Server(clock=clock, env=BEHIND_PROXY).set_up() as running:
         yield running
         running.stop()
 
@@ -30,16 +41,16 @@ SCANNERS = ("BarracudaCentral", "Mozilla/5.0 (compatible; SafeLinks)", "curl/8",
 
 def test_double_opt_in(server: Server) -> None:
     """A submission creates no contact until its link is confirmed; then contact, consent and events exist."""
-    form = make_form(server, "Letter", fields=["email", "first_name", "data.city"], consent_text="Yes, news please")
+    form = create_form(server, "Letter", fields=["email", "first_name", "data.city"], consent_text="Yes, news please")
     submission = {"email": "new@example.org", "first_name": "Ana", "data": {"city": "Bath", "other": "x"}, "extra": 1}
-    assert submit(server, form, **submission).expect(202) == {"accepted": True}
-    (email,) = letters(server, "new@example.org")
-    assert contact(server, "new@example.org") is None
-    page = ask(server, "GET", link(email))
+    assert submit_form(server, form, **submission).expect(202) == {"accepted": True}
+    (email,) = wait_for_system_emails(server, "new@example.org")
+    assert find_contact(server, "new@example.org") is None
+    page = request_as_visitor(server, "GET", get_link(email))
     assert "n…w@e…e.org" in page.text and "Letter list" in page.text and "new@example.org" not in page.text
 
-    assert ask(server, "POST", link(email), {"confirm": 1}).status == 200
-    created = contact(server, "new@example.org")
+    assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
+    created = find_contact(server, "new@example.org")
     assert created is not None
     (channel,) = created["channels"]
     assert (created["first_name"], created["data"], created["list_ids"]) == ("Ana", {"city": "Bath"}, form["list_ids"])
@@ -51,9 +62,9 @@ def test_double_opt_in(server: Server) -> None:
     assert (acts["opt_in"]["by"], acts["opt_in"]["source"]) == ("recipient", "double_opt_in")
     assert "n…w@e…e.org" in acts["opt_in"]["text"] and acts["opt_in"]["ip"] == "127.0.0.0"
     assert acts["list_joined"]["list_id"] == form["list_ids"][0]
-    (confirmed,) = events(server, "double_opt_in_confirmed", contact_id=created["id"])
+    (confirmed,) = get_events(server, "double_opt_in_confirmed", contact_id=created["id"])
     assert (confirmed["data"]["form_id"], confirmed["resource_name"]) == (form["id"], "Letter")
-    (submitted,) = [row for row in events(server, "form_submitted") if row["data"]["form_id"] == form["id"]]
+    (submitted,) = [row for row in get_events(server, "form_submitted") if row["data"]["form_id"] == form["id"]]
     assert (submitted["contact_id"], submitted["resource_name"], submitted["ip"], submitted["user_agent"]) == (
         None,
         "Letter",
@@ -67,41 +78,42 @@ def test_double_opt_in(server: Server) -> None:
 def test_the_submission_event_has_network_and_browser(server: Server) -> None:
     """The event of a known contact has the truncated IP address and the browser."""
     agent = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0"
-    form = make_form(server, "Seen")
+    form = create_form(server, "Seen")
     contact_id = server.client().post("/contacts", {"email": "known-here@example.org"}).expect(201)["id"]
-    submit(server, form, {"User-Agent": agent, "X-Forwarded-For": "198.51.100.77"}, email="known-here@example.org")
-    (submitted,) = events(server, "form_submitted", contact_id=contact_id)
+    submit_form(server, form, {"User-Agent": agent, "X-Forwarded-For": "198.51.100.77"}, email="known-here@example.org")
+    (submitted,) = get_events(server, "form_submitted", contact_id=contact_id)
     assert (submitted["ip"], submitted["user_agent"]) == ("198.51.100.0", agent)
     assert (submitted["browser"], submitted["os"], submitted["device_type"]) == ("Firefox", "Linux", "desktop")
 
 
 def test_only_a_post_confirms(server: Server) -> None:
     """GET, HEAD, OPTIONS and other bodies confirm nothing; repeated POSTs confirm once (T25)."""
-    form = make_form(server, "Scanned")
-    submit(server, form, email="scanned@example.org").expect(202)
-    (email,) = letters(server, "scanned@example.org")
-    path = link(email)
+    form = create_form(server, "Scanned")
+    submit_form(server, form, email="scanned@example.org").expect(202)
+    (email,) = wait_for_system_emails(server, "scanned@example.org")
+    path = get_link(email)
     for method in ("GET", "HEAD", "OPTIONS"):
         for agent in SCANNERS * 5:
-            ask(server, method, path, **{"User-Agent": agent})
+            request_as_visitor(server, method, path, **{"User-Agent": agent})
     wrong = [
-        ask(server, "POST", path, body).status for body in ({}, {"confirm": "0"}, {"List-Unsubscribe": "One-Click"})
+        request_as_visitor(server, "POST", path, body).status
+        for body in ({}, {"confirm": "0"}, {"List-Unsubscribe": "One-Click"})
     ]
-    assert wrong == [400] * 3 and contact(server, "scanned@example.org") is None
-    responses = [ask(server, "POST", path, {"confirm": 1}) for _ in range(3)]
+    assert wrong == [400] * 3 and find_contact(server, "scanned@example.org") is None
+    responses = [request_as_visitor(server, "POST", path, {"confirm": 1}) for _ in range(3)]
     assert [response.status for response in responses] == [200] * 3
     assert all("Set-Cookie" not in response.headers and "Location" not in response.headers for response in responses)
-    created = contact(server, "scanned@example.org")
-    assert created is not None and len(events(server, "double_opt_in_confirmed", contact_id=created["id"])) == 1
-    assert len(letters(server, "scanned@example.org")) == 1
+    created = find_contact(server, "scanned@example.org")
+    assert created is not None and len(get_events(server, "double_opt_in_confirmed", contact_id=created["id"])) == 1
+    assert len(wait_for_system_emails(server, "scanned@example.org")) == 1
 
 
 def test_the_confirmation_email_contains_no_submitted_text(server: Server) -> None:
     """The confirmation email has no submitted text and no list headers, and is marked as auto-generated (T36, D01)."""
-    form = make_form(server, "Quiet", fields=["email", "first_name", "data.note"])
+    form = create_form(server, "Quiet", fields=["email", "first_name", "data.note"])
     spam = "Buy cheap https://spam.example now"
-    submit(server, form, email="quiet@example.org", first_name=spam, data={"note": spam}).expect(202)
-    (email,) = letters(server, "quiet@example.org")
+    submit_form(server, form, email="quiet@example.org", first_name=spam, data={"note": spam}).expect(202)
+    (email,) = wait_for_system_emails(server, "quiet@example.org")
     raw = server.client().get(f"/messages/{email['id']}").text
     assert "spam.example" not in raw and "cheap" not in raw
     assert (email["source_type"], email["transactional"], email["campaign_id"]) == ("system", True, None)
@@ -113,56 +125,58 @@ def test_the_confirmation_email_contains_no_submitted_text(server: Server) -> No
 
 def test_one_confirmation_email_a_day(server: Server, clock: TestClock) -> None:
     """However often an address is submitted, it gets one email in 24 hours; its link confirms all forms."""
-    first, second = make_form(server, "One"), make_form(server, "Two")
+    first, second = create_form(server, "One"), create_form(server, "Two")
     statuses = []
     for number in range(30):
         client = {"X-Forwarded-For": f"203.0.113.{number}"}
-        statuses.append(submit(server, second if number % 2 else first, client, email="flood@example.org").status)
+        statuses.append(submit_form(server, second if number % 2 else first, client, email="flood@example.org").status)
     assert statuses[:10] == [202] * 10 and set(statuses[10:]) == {429}
     clock.advance(3600)
-    submit(server, second, {"X-Forwarded-For": "198.51.100.1"}, email="Flood@Example.org").expect(202)
-    (email,) = letters(server, "flood@example.org")
-    page = ask(server, "GET", link(email))
+    submit_form(server, second, {"X-Forwarded-For": "198.51.100.1"}, email="Flood@Example.org").expect(202)
+    (email,) = wait_for_system_emails(server, "flood@example.org")
+    page = request_as_visitor(server, "GET", get_link(email))
     assert "One list" in page.text and "Two list" in page.text
-    assert ask(server, "POST", link(email), {"confirm": 1}).status == 200
-    created = contact(server, "flood@example.org")
+    assert request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status == 200
+    created = find_contact(server, "flood@example.org")
     assert created is not None and created["list_ids"] == sorted(first["list_ids"] + second["list_ids"])
     clock.advance(24 * 3600)
-    submit(server, first, email="flood@example.org").expect(202)
-    assert len(letters(server, "flood@example.org", 2)) == 2
+    submit_form(server, first, email="flood@example.org").expect(202)
+    assert len(wait_for_system_emails(server, "flood@example.org", 2)) == 2
 
 
 def test_three_confirmation_emails_an_hour_for_a_client(server: Server, clock: TestClock) -> None:
     """Further addresses that a client submits get no email until the hour is over; other clients are not affected."""
-    form, api = make_form(server, "Client"), server.client()
+    form, api = create_form(server, "Client"), server.client()
     for number in range(6):
-        submit(server, form, {"X-Forwarded-For": "203.0.113.7"}, email=f"p{number}@example.org").expect(202)
-    submit(server, form, {"X-Forwarded-For": "9.9.9.9, 203.0.113.8"}, email="other@example.org").expect(202)
+        submit_form(server, form, {"X-Forwarded-For": "203.0.113.7"}, email=f"p{number}@example.org").expect(202)
+    submit_form(server, form, {"X-Forwarded-For": "9.9.9.9, 203.0.113.8"}, email="other@example.org").expect(202)
     addresses = [*(f"p{number}@example.org" for number in range(6)), "other@example.org"]
     mailed = [address for address in addresses if api.get("/messages", source_type="system", to=address).json]
     assert mailed == ["p0@example.org", "p1@example.org", "p2@example.org", "other@example.org"]
     clock.advance(3601)
-    submit(server, form, {"X-Forwarded-For": "203.0.113.7"}, email="p5@example.org").expect(202)
-    assert len(letters(server, "p5@example.org")) == 1
+    submit_form(server, form, {"X-Forwarded-For": "203.0.113.7"}, email="p5@example.org").expect(202)
+    assert len(wait_for_system_emails(server, "p5@example.org")) == 1
 
 
 def test_a_confirmation_link_expires_after_seven_days(server: Server, clock: TestClock) -> None:
     """An expired link returns 404 and confirms nothing; a new submission creates a new link."""
-    form = make_form(server, "Late")
-    submit(server, form, email="late@example.org").expect(202)
-    path = link(letters(server, "late@example.org")[0])
+    form = create_form(server, "Late")
+    submit_form(server, form, email="late@example.org").expect(202)
+    path = get_link(wait_for_system_emails(server, "late@example.org")[0])
     clock.advance(7 * 86_400 + 60)
-    for response in (ask(server, "GET", path), ask(server, "POST", path, {"confirm": 1})):
+    for response in (request_as_visitor(server, "GET", path), request_as_visitor(server, "POST", path, {"confirm": 1})):
         assert response.status == 404 and "expired" in response.text
-    assert contact(server, "late@example.org") is None
-    submit(server, form, email="late@example.org").expect(202)
-    ask(server, "POST", link(letters(server, "late@example.org", 2)[0]), {"confirm": 1})
-    assert contact(server, "late@example.org") is not None
+    assert find_contact(server, "late@example.org") is None
+    submit_form(server, form, email="late@example.org").expect(202)
+    request_as_visitor(
+        server, "POST", get_link(wait_for_system_emails(server, "late@example.org", 2)[0]), {"confirm": 1}
+    )
+    assert find_contact(server, "late@example.org") is not None
 
 
 def test_opted_out_contacts_must_confirm(server: Server) -> None:
     """A form without double opt-in still asks opted-out and complained addresses, and emails no bounced ones."""
-    form = make_form(server, "Direct", double_opt_in=False)
+    form = create_form(server, "Direct", double_opt_in=False)
     api = server.client()
     opted_out, complained, bounced = (
         api.post("/contacts", {"email": f"{name}@example.org", "first_name": name}).expect(201)["id"]
@@ -172,15 +186,17 @@ def test_opted_out_contacts_must_confirm(server: Server) -> None:
     for name, reason in (("angry", "complaint"), ("bounced", "hard_bounce")):
         api.post("/suppressions", {"address": f"{name}@example.org", "reason": reason}).expect(201)
     for name in ("gone", "angry", "bounced", "fresh"):
-        submit(server, form, email=f"{name}@example.org", first_name="Mallory").expect(202)
+        submit_form(server, form, email=f"{name}@example.org", first_name="Mallory").expect(202)
 
-    fresh = contact(server, "fresh@example.org")
+    fresh = find_contact(server, "fresh@example.org")
     assert fresh is not None and fresh["subscribed_email"] and fresh["list_ids"] == form["list_ids"]
     for contact_id in (opted_out, complained):
         assert not api.get(f"/contacts/{contact_id}").json["subscribed_email"]
     assert api.get("/messages", to="bounced@example.org", source_type="system").json == []
     for name, contact_id in (("gone", opted_out), ("angry", complained)):
-        ask(server, "POST", link(letters(server, f"{name}@example.org")[0]), {"confirm": 1})
+        request_as_visitor(
+            server, "POST", get_link(wait_for_system_emails(server, f"{name}@example.org")[0]), {"confirm": 1}
+        )
         contact_row = api.get(f"/contacts/{contact_id}").json
         assert contact_row["sendable_email"] and contact_row["list_ids"] == form["list_ids"], name
     assert api.get(f"/contacts/{bounced}").json["channels"][0]["suppression_reason"] == "hard_bounce"
@@ -188,13 +204,13 @@ def test_opted_out_contacts_must_confirm(server: Server) -> None:
 
 def test_a_submission_overwrites_no_field(server: Server) -> None:
     """Without confirmation a form fills empty fields of a known contact and overwrites none."""
-    form = make_form(server, "Fill", double_opt_in=False, fields=["email", "first_name", "last_name", "data.city"])
+    form = create_form(server, "Fill", double_opt_in=False, fields=["email", "first_name", "last_name", "data.city"])
     api = server.client()
     known = {"email": "known@example.org", "first_name": "Ana", "data": {"city": "Bath"}}
     contact_id = api.post("/contacts", known).expect(201)["id"]
-    submit(server, form, email="known@example.org", first_name="Eve", last_name="Lee", data={"city": "Hull"}).expect(
-        202
-    )
+    submit_form(
+        server, form, email="known@example.org", first_name="Eve", last_name="Lee", data={"city": "Hull"}
+    ).expect(202)
     after = api.get(f"/contacts/{contact_id}").json
     assert (after["first_name"], after["last_name"], after["data"]) == ("Ana", "Lee", {"city": "Bath"})
     assert after["list_ids"] == form["list_ids"]
@@ -202,27 +218,27 @@ def test_a_submission_overwrites_no_field(server: Server) -> None:
 
 def test_bots_and_invalid_submissions(server: Server) -> None:
     """A filled honeypot is accepted and dropped; invalid input returns an error and writes no log entry."""
-    form = make_form(server, "Trap")
-    assert submit(server, form, email="bot@example.org", website="https://x").expect(202) == {"accepted": True}
-    errors = submit(server, form, email="no address").expect(422)["validation_errors"]
+    form = create_form(server, "Trap")
+    assert submit_form(server, form, email="bot@example.org", website="https://x").expect(202) == {"accepted": True}
+    errors = submit_form(server, form, email="no address").expect(422)["validation_errors"]
     assert errors == {"email": ["is invalid"]}
-    assert submit(server, form).expect(422)["validation_errors"] == {"email": ["can't be blank"]}
-    assert submit(server, form, email="a@example.org", first_name="x\x00").expect(422)["validation_errors"]
+    assert submit_form(server, form).expect(422)["validation_errors"] == {"email": ["can't be blank"]}
+    assert submit_form(server, form, email="a@example.org", first_name="x\x00").expect(422)["validation_errors"]
     path = f"/v1/public/forms/{form['public_key']}"
     for body, content_type, status in (
         (b"{", "application/json", 400), (b"[]", "application/json", 400), (b"x", "text/plain", 415),
-        (b"\xff=1", FORM["Content-Type"], 400), (b"email=" + b"x" * 70_000, FORM["Content-Type"], 413),
-        (b"&".join(b"a%d=1" % n for n in range(300)), FORM["Content-Type"], 400),
+        (b"\xff=1", FORM_HEADERS["Content-Type"], 400), (b"email=" + b"x" * 70_000, FORM_HEADERS["Content-Type"], 413),
+        (b"&".join(b"a%d=1" % n for n in range(300)), FORM_HEADERS["Content-Type"], 400),
     ):  # fmt: skip
-        response = stranger(server).request("POST", path, body, {"Content-Type": content_type})
+        response = anonymous_client(server).request("POST", path, body, {"Content-Type": content_type})
         assert response.status == status, (body[:20], response.text)
     for key in ("camp_pub_" + "x" * 36, "nothing", form["public_key"][:-1]):
-        assert submit(server, {"public_key": key}, email="a@example.org").status == 404
-        assert ask(server, "GET", f"/f/{key}").status == 404
-    for body, content_type in ((b"\x9d\xff", FORM["Content-Type"]), (b"--x\r\n\xdd", "multipart/form-data; boundary=x"),
+        assert submit_form(server, {"public_key": key}, email="a@example.org").status == 404
+        assert request_as_visitor(server, "GET", f"/f/{key}").status == 404
+    for body, content_type in ((b"\x9d\xff", FORM_HEADERS["Content-Type"]), (b"--x\r\n\xdd", "multipart/form-data; boundary=x"),
                        (b"x", "multipart/form-data")):  # fmt: skip
         assert (
-            stranger(server).request("POST", f"/f/{form['public_key']}", body, {"Content-Type": content_type}).status
+            anonymous_client(server).request("POST", f"/f/{form['public_key']}", body, {"Content-Type": content_type}).status
             == 422
         )
     assert "Traceback" not in server.output, "an anonymous request was logged as an error"
@@ -233,14 +249,14 @@ def test_bots_and_invalid_submissions(server: Server) -> None:
 def test_an_empty_form_names_the_required_field(server: Server) -> None:
     """A form with one address requires it; a form with email and phone requires one of them."""
     for fields, message in ((["email"], "Please fill this in."), (["email", "phone"], "an email address or a phone")):
-        form = make_form(server, f"Asks for {len(fields)}", fields=fields)
-        response = ask(server, "POST", f"/f/{form['public_key']}", {"email": ""})
+        form = create_form(server, f"Asks for {len(fields)}", fields=fields)
+        response = request_as_visitor(server, "POST", f"/f/{form['public_key']}", {"email": ""})
         assert response.status == 422 and message in response.text
 
 
 def test_a_public_key_has_no_api_access(server: Server) -> None:
     """Every API request with a form's public key returns 403 (docs/decisions.md#2)."""
-    form = make_form(server, "Key")
+    form = create_form(server, "Key")
     api = server.client(form["public_key"])
     for path in ("/contacts", "/forms", f"/forms/{form['id']}", "/account"):
         assert api.get(path).expect(403)["code"] == "forbidden"
@@ -250,37 +266,39 @@ def test_a_public_key_has_no_api_access(server: Server) -> None:
 def test_internationalised_origins_and_redirects(server: Server) -> None:
     """Origins and redirects with `müller.example` appear in headers in the ASCII form that browsers compare."""
     origins = ["https://Müller.example:443", "http://a.example:8080"]
-    form = make_form(server, "Names", origins=origins, redirect_url="https://müller.example/schön?a=1")
+    form = create_form(server, "Names", origins=origins, redirect_url="https://müller.example/schön?a=1")
     origin = "https://xn--mller-kva.example"
     assert form["origins"] == [origin, "http://a.example:8080"]
     assert form["redirect_url"] == "https://müller.example/schön?a=1"
-    allowed = submit(server, form, {"Origin": origin}, email="origin@example.org").headers
+    allowed = submit_form(server, form, {"Origin": origin}, email="origin@example.org").headers
     assert allowed["Access-Control-Allow-Origin"] == origin
-    policy = ask(server, "GET", f"/f/{form['public_key']}").headers["Content-Security-Policy"]
+    policy = request_as_visitor(server, "GET", f"/f/{form['public_key']}").headers["Content-Security-Policy"]
     assert f"form-action 'self' {origin};" in policy
     assert policy.endswith(f"frame-ancestors {origin} http://a.example:8080")
     for form_path in ("/f/", "/v1/public/forms/"):
-        response = ask(server, "POST", f"{form_path}{form['public_key']}", {"email": f"d{len(form_path)}@example.org"})
+        response = request_as_visitor(
+            server, "POST", f"{form_path}{form['public_key']}", {"email": f"d{len(form_path)}@example.org"}
+        )
         assert (response.status, response.headers["Location"]) == (303, f"{origin}/sch%C3%B6n?a=1")
 
 
 def test_cors_of_a_form(server: Server) -> None:
     """Only the form's origins may read the response, on this path alone; a browser's form is redirected."""
-    form = make_form(server, "Cors", origins=["https://Shop.example/"], redirect_url="https://shop.example/thanks")
+    form = create_form(server, "Cors", origins=["https://Shop.example/"], redirect_url="https://shop.example/thanks")
     assert form["origins"] == ["https://shop.example"]
     path = f"/v1/public/forms/{form['public_key']}"
     for origin, allowed in (("https://shop.example", True), ("https://evil.example", False), ("null", False)):
         headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-        preflight = stranger(server).request("OPTIONS", path, None, headers)
-        posted = submit(server, form, {"Origin": origin}, email="cors@example.org")
-        wrong = submit(server, form, {"Origin": origin}, email="?")
+        preflight = anonymous_client(server).request("OPTIONS", path, None, headers)
+        posted = submit_form(server, form, {"Origin": origin}, email="cors@example.org")
+        wrong = submit_form(server, form, {"Origin": origin}, email="?")
         assert (preflight.status, posted.status, wrong.status) == (204, 202, 422)
         for response in (preflight, posted, wrong):
             assert response.headers["Access-Control-Allow-Origin"] == (origin if allowed else None)
             assert "Access-Control-Allow-Credentials" not in response.headers
-    other = stranger(server).request("GET", "/v1/my/contacts", None, {"Origin": "https://shop.example"})
+    other = anonymous_client(server).request("GET", "/v1/my/contacts", None, {"Origin": "https://shop.example"})
     assert other.headers["Access-Control-Allow-Origin"] is None
-    sent = ask(server, "POST", path, {"email": "cors@example.org", "data[x]": "1"})
+    sent = request_as_visitor(server, "POST", path, {"email": "cors@example.org", "data[x]": "1"})
     assert (sent.status, sent.headers["Location"]) == (303, "https://shop.example/thanks")
 
 
@@ -290,8 +308,8 @@ def test_a_list_with_double_opt_in(server: Server) -> None:
     list_id = api.post("/lists", {"name": "Careful", "double_opt_in": True}).expect(201)["id"]
     form = api.post("/forms", {"name": "Careful", "list_ids": [list_id], "double_opt_in": False}).expect(201)
     api.post("/contacts", {"email": "unsure@example.org", "list_ids": [list_id]}).expect(201)
-    submit(server, form, email="sure@example.org").expect(202)
-    ask(server, "POST", link(letters(server, "sure@example.org")[0]), {"confirm": 1})
+    submit_form(server, form, email="sure@example.org").expect(202)
+    request_as_visitor(server, "POST", get_link(wait_for_system_emails(server, "sure@example.org")[0]), {"confirm": 1})
     assert api.get(f"/lists/{list_id}").expect(200)["sendable_count"] == {"email": 1, "sms": 0}
     campaign = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "s", "body": "<p>b</p>"}}).json
     api.post(f"/campaigns/{campaign['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
@@ -322,16 +340,18 @@ def test_forms_over_the_api(server: Server) -> None:
     """Fields are returned as sent, PATCH keeps absent fields, and a deleted list disappears from forms."""
     api = server.client()
     fields = ["email", {"name": "data.city", "label": "Town", "required": True}]
-    form = make_form(server, "Kept", fields=fields)
+    form = create_form(server, "Kept", fields=fields)
     assert form["fields"] == fields and form["double_opt_in"] is True and form["public_key"].startswith("camp_pub_")
     patched = api.patch(f"/forms/{form['id']}", {"name": "Other", "redirect_url": None}).expect(200)
     assert patched == form | {"name": "Other", "updated_at": patched["updated_at"]}
     api.delete(f"/lists/{form['list_ids'][0]}").expect(200)
     assert api.get(f"/forms/{form['id']}").json["list_ids"] == []
-    errors = submit(server, form, email="town@example.org").expect(422)["validation_errors"]
+    errors = submit_form(server, form, email="town@example.org").expect(422)["validation_errors"]
     assert errors == {"data.city": ["can't be blank"]}
     assert api.delete(f"/forms/{form['id']}").expect(200)["name"] == "Other"
-    assert api.get(f"/forms/{form['id']}").status == 404 and submit(server, form, email="a@example.org").status == 404
+    assert (
+        api.get(f"/forms/{form['id']}").status == 404 and submit_form(server, form, email="a@example.org").status == 404
+    )
 
 
 def test_an_unsubscribe_link_works_for_years(server: Server, clock: TestClock) -> None:
@@ -353,21 +373,23 @@ def test_an_unsubscribe_link_works_for_years(server: Server, clock: TestClock) -
     assert match is not None
     api.delete(f"/campaigns/{first['campaign_id']}").expect(200)
     clock.advance(3 * 365 * 86_400)
-    response = ask(server, "POST", match[0], {"List-Unsubscribe": "One-Click"})
+    response = request_as_visitor(server, "POST", match[0], {"List-Unsubscribe": "One-Click"})
     assert response.status == 200 and not api.get(f"/contacts/{contact_id}").json["subscribed_email"]
     assert send()["skip_reason"] == "unsubscribed"
 
 
 def test_concurrent_submissions_and_confirmations(server: Server) -> None:
     """Ten simultaneous submissions of an address lead to one email, and ten confirmations count once."""
-    form = make_form(server, "Crowd")
+    form = create_form(server, "Crowd")
     with ThreadPoolExecutor(10) as pool:
-        sent = list(pool.map(lambda _: submit(server, form, email="crowd@example.org").status, range(10)))
-        (email,) = letters(server, "crowd@example.org")
-        statuses = list(pool.map(lambda _: ask(server, "POST", link(email), {"confirm": 1}).status, range(10)))
+        sent = list(pool.map(lambda _: submit_form(server, form, email="crowd@example.org").status, range(10)))
+        (email,) = wait_for_system_emails(server, "crowd@example.org")
+        statuses = list(
+            pool.map(lambda _: request_as_visitor(server, "POST", get_link(email), {"confirm": 1}).status, range(10))
+        )
     assert sent == [202] * 10 and statuses == [200] * 10
-    created = contact(server, "crowd@example.org")
+    created = find_contact(server, "crowd@example.org")
     assert created is not None and created["list_ids"] == form["list_ids"]
     # One event for the email's submission, one for the latest, both confirmed at once
-    confirmed = events(server, "double_opt_in_confirmed", contact_id=created["id"])
-    assert len(confirmed) == 2 and len(events(server, "opt_in", contact_id=created["id"])) == 1
+    confirmed = get_events(server, "double_opt_in_confirmed", contact_id=created["id"])
+    assert len(confirmed) == 2 and len(get_events(server, "opt_in", contact_id=created["id"])) == 1

@@ -116,12 +116,12 @@ def _check_report(bakery: Bakery, campaign: int, phones: list[str], taken: dict[
     """Report receipts, a click and a STOP, and check the campaign's report."""
     api, provider = bakery.api, bakery.provider
     for phone in phones[:4]:
-        assert provider.report(taken[phone], "delivered").status < 300
-    assert provider.report(taken[phones[4]], "undelivered", 30005).status < 300
+        assert provider.send_receipt(taken[phone], "delivered").status < 300
+    assert provider.send_receipt(taken[phones[4]], "undelivered", 30005).status < 300
     bakery.clock.advance(60)
     (link,) = re.findall(r"http\S+", taken[phones[1]].body)
-    assert Reader(bakery.server).follows(link.removeprefix(bakery.server.url)) == "https://bakery.example/menu?a=1&b=2"
-    assert provider.write(bakery.server.url, phones[0], "Stop.").status == 200
+    assert Reader(bakery.server).follow(link.removeprefix(bakery.server.url)) == "https://bakery.example/menu?a=1&b=2"
+    assert provider.send_incoming(bakery.server.url, phones[0], "Stop.").status == 200
     bakery.clock.advance(5)
 
     def is_counted(report: Any) -> bool:
@@ -196,7 +196,7 @@ def test_undo_pause_and_cancel(bakery: Bakery) -> None:
     provider.wait_reached("slow")
     assert api.post(f"/campaigns/{campaign_id}/pause").expect(200)["phase"] == "paused"
     provider.release("slow")
-    provider.behave()
+    provider.clear_rules()
     # SMS in flight are completed; the rest waits
     api.wait("/messages", lambda rows: not rows, campaign_id=campaign_id, status="sending")
     sent_before_pause = {sms.to for sms in provider.accepted if sms.to in phones}
@@ -275,7 +275,7 @@ def test_a_rejected_sms_can_be_resent(bakery: Bakery) -> None:
     """The report explains a rejection without the number, and a user can send the message again."""
     api, provider = bakery.api, bakery.provider
     list_id, phones = bakery.create_list("Refused", 2)
-    provider.refuse(21408, phones[0], times=1, text="Permission to send to this region is not enabled: " + phones[0])
+    provider.reject(21408, phones[0], times=1, text="Permission to send to this region is not enabled: " + phones[0])
     completed = bakery.send_and_wait(list_id)
     problems = api.get(f"/campaigns/{completed['id']}/report").expect(200)["problems"]
 

@@ -8,7 +8,7 @@ from tests.journeys.test_tracking import wait_until
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import FakeSms
 from tests.kit.readers import Reader
-from tests.kit.recipients import UNLIMITED
+from tests.kit.recipients import NO_RATE_LIMITS
 from tests.kit.server import Server
 
 FROM = "+447700900999"
@@ -60,9 +60,9 @@ class Journey:
 def test_a_flow_of_sms(fresh_server: FreshServer, fake_sms: FakeSms, clock: TestClock) -> None:
     """A click decides the branch, a STOP gets one reply and ends all SMS, and marketing waits for the morning."""
     clock.advance(datetime.fromisoformat(START).timestamp() - clock.now())
-    fake_sms.refuse(21211, PEOPLE["dee"])
-    fake_sms.tells("sent", "delivered")
-    server = fresh_server(env=fake_sms.env | UNLIMITED, clock=clock)
+    fake_sms.reject(21211, PEOPLE["dee"])
+    fake_sms.send_receipts_for_all("sent", "delivered")
+    server = fresh_server(env=fake_sms.env | NO_RATE_LIMITS, clock=clock)
     journey = Journey(server, fake_sms, clock)
     for contact_id in journey.people.values():
         journey.api.post("/events", {"event": "checkout", "contact_id": contact_id, "data": {"bread": "rye"}}).expect(
@@ -86,9 +86,9 @@ def evening(journey: Journey) -> dict[str, Any]:
     assert to_ann.body.endswith(" Reply STOP to end")
     link = to_ann.body.partition(journey.server.url)[2].split()[0]
     journey.clock.advance(seconds=30)
-    assert Reader(journey.server).follows(link) == "https://bakery.example/bread"
+    assert Reader(journey.server).follow(link) == "https://bakery.example/bread"
     wait_until(lambda: "sms_clicked" in journey.events("ann"))
-    assert journey.sms.write(journey.server.url, PEOPLE["bob"], "Stop.", FROM).status == 200
+    assert journey.sms.send_incoming(journey.server.url, PEOPLE["bob"], "Stop.", FROM).status == 200
     journey.sms.wait(lambda _: len(journey.texts("bob")) == 2)
     assert journey.api.get(f"/contacts/{journey.people['dee']}").json["sendable_phone"] is False
     message: dict[str, Any] = journey.api.get("/messages", to=PEOPLE["ann"]).json[0]

@@ -66,10 +66,10 @@ def test_stop_keywords(server: Server, api: Client, sms: FakeSms) -> None:
     opted_out = [(*create_contact(api), text) for text in STOP]
     for number, _, text in opted_out:
         for _ in range(3):
-            assert sms.write(server.url, number, text).status == 200
+            assert sms.send_incoming(server.url, number, text).status == 200
     others = [(*create_contact(api), text) for text in NOISE]
     for number, _, text in others:
-        assert sms.write(server.url, number, text).status == 200
+        assert sms.send_incoming(server.url, number, text).status == 200
     for _, contact_id, text in opted_out:
         assert phone_state(api, contact_id) == (False, "stop_keyword"), text
     for _, contact_id, text in others:
@@ -87,17 +87,17 @@ def test_start_and_help_keywords(server: Server, api: Client, sms: FakeSms, cloc
     """START, UNSTOP and a YES after a STOP subscribe again; HELP is answered once an hour."""
     for word in ("START", "unstop.", "Yes"):
         number, contact_id = create_contact(api)
-        sms.write(server.url, number, "STOP")
-        sms.write(server.url, number, word)
+        sms.send_incoming(server.url, number, "STOP")
+        sms.send_incoming(server.url, number, word)
         wait_for_replies(sms, [number], 2)
         assert phone_state(api, contact_id) == (True, None)
         assert "subscribed again" in sms.to(number)[1].body
     number, contact_id = create_contact(api)
     for word in ("STOP", "HELP", "info?", "help"):
-        sms.write(server.url, number, word)
+        sms.send_incoming(server.url, number, word)
     wait_for_replies(sms, [number], 2)
     clock.advance(3601)
-    sms.write(server.url, number, "Info")
+    sms.send_incoming(server.url, number, "Info")
     wait_for_replies(sms, [number], 3)
     assert "STOP" in sms.to(number)[1].body and phone_state(api, contact_id) == (False, "stop_keyword")
 
@@ -105,9 +105,9 @@ def test_start_and_help_keywords(server: Server, api: Client, sms: FakeSms, cloc
 def test_a_stop_that_the_provider_answered(server: Server, api: Client, sms: FakeSms) -> None:
     """If the provider says that it handled a STOP, the opt-out counts and no reply is sent."""
     number, contact_id = create_contact(api)
-    assert sms.write(server.url, number, "STOP", OptOutType="STOP").status == 200
+    assert sms.send_incoming(server.url, number, "STOP", OptOutType="STOP").status == 200
     other, _ = create_contact(api)
-    sms.write(server.url, other, "STOP")
+    sms.send_incoming(server.url, other, "STOP")
     wait_for_replies(sms, [other], 1)
     assert (sms.to(number), phone_state(api, contact_id)) == ([], (False, "stop_keyword"))
 
@@ -115,7 +115,7 @@ def test_a_stop_that_the_provider_answered(server: Server, api: Client, sms: Fak
 def test_forged_incoming_sms_are_rejected(server: Server, api: Client, sms: FakeSms) -> None:
     """Missing, empty and wrong signatures, other URLs and added fields return 403."""
     number, contact_id = create_contact(api)
-    good = sms.writing(server.url, number, "STOP")
+    good = sms.incoming_request(server.url, number, "STOP")
     fields = {"From": number, "To": NUMBER, "Body": "STOP", "MessageSid": "SM1"}
     wrong = twilio_form("another token", good.url, fields)
     elsewhere = twilio_form("a-token-of-twilio", good.url, fields, signed="http://elsewhere.example/hooks")
@@ -125,14 +125,14 @@ def test_forged_incoming_sms_are_rejected(server: Server, api: Client, sms: Fake
         good._replace(body=good.body + b"&OptOutType=STOP"),
     ):  # fmt: skip
         assert post(forged).status == 403
-    assert post(sms.writing_http(server.url, number, "STOP")).status == 404, "the generic provider has no secret"
+    assert post(sms.incoming_http_request(server.url, number, "STOP")).status == 404, "the generic provider has no secret"
     assert (phone_state(api, contact_id), api.get("/incoming", contact_id=contact_id).json) == ((True, None), [])
 
 
 def test_a_repeated_callback_counts_once(server: Server, api: Client, sms: FakeSms) -> None:
     """A message that the provider delivers again is stored once."""
     number, contact_id = create_contact(api)
-    again = sms.writing(server.url, number, "hello", sid="SM" + "7" * 32)
+    again = sms.incoming_request(server.url, number, "hello", sid="SM" + "7" * 32)
     assert [post(again).status for _ in range(3)] == [200] * 3
     assert len(api.get("/incoming", contact_id=contact_id).json) == 1
 
@@ -144,7 +144,7 @@ def test_a_stop_applies_to_all_senders(server: Server, api: Client, sms: FakeSms
     campaign = {"name": "Spring", "channel": "sms", "template_attributes": {"body": "Hello"},
                 "trigger_attributes": {"contact_list_id": list_id}}  # fmt: skip
     campaign_id = api.post("/campaigns", campaign).expect(201)["id"]
-    sms.write(server.url, number, "STOP", to="+15550008888")
+    sms.send_incoming(server.url, number, "STOP", to="+15550008888")
     api.post(f"/campaigns/{campaign_id}/send").expect(200)
     [row] = api.wait("/messages", lambda rows: bool(rows), campaign_id=campaign_id)
     assert (row["status"], row["skip_reason"]) == ("skipped", "suppressed_stop_keyword")
@@ -161,7 +161,7 @@ def test_a_stop_counts_for_its_campaign(server: Server, api: Client, sms: FakeSm
     campaign_id = api.post("/campaigns", campaign).expect(201)["id"]
     api.post(f"/campaigns/{campaign_id}/send").expect(200)
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
-    sms.write(server.url, number, "STOP")
+    sms.send_incoming(server.url, number, "STOP")
     assert api.get(f"/campaigns/{campaign_id}/report").json["unsubscribes"]["count"] == 1
     [reply] = api.get("/incoming", contact_id=contact_id).json
     assert api.get(f"/messages/{reply['answered_message_id']}").json["campaign_id"] == campaign_id
@@ -173,7 +173,7 @@ def test_a_keyword_starts_a_flow(server: Server, api: Client, sms: FakeSms) -> N
     trigger = {"event": "keyword", "data": {"keywords": ["JOIN"]}}
     steps = [{"body": "Welcome, {{ contact.first_name }}: you wrote {{ event.body }}"}]
     flow = api.post("/flows", {"name": "Joining", "trigger": trigger, "steps": steps, "status": "active"}).expect(201)
-    sms.write(server.url, number, "Join, please")
+    sms.send_incoming(server.url, number, "Join, please")
     [reply] = sms.wait(lambda accepted: bool(sms.to(number))) and sms.to(number)
     assert reply.body.startswith("Welcome, Ann: you wrote Join, please")
     conversation = api.wait(
@@ -208,7 +208,7 @@ def test_the_unsubscribe_link_of_an_sms(server: Server, api: Client, sms: FakeSm
     assert "Email to a" in preferences_page and "Text messages to +14" in preferences_page
     back = browser.request("POST", preferences, b"act=undo", form).text
     assert "gets SMS from" in back and phone_state(api, contact_id) == (True, None)
-    sms.write(server.url, number, "STOP")
+    sms.send_incoming(server.url, number, "STOP")
     assert (
         'type="checkbox"' in (preferences_page := browser.request("GET", preferences).text)
         and preferences_page.count("checked>") == 2

@@ -86,7 +86,7 @@ def test_names_hint_and_links_of_a_campaign(provider: FakeSms, server: Server, a
             rf"Hi {name or 'friend'}: {base}(/c/[\w-]{{19}}-1)\. See you Bakery: reply STOP to end", arrived[to]
         )
         assert match is not None, arrived[to]
-        assert Reader(server).follows(match[1]) == f"https://example.org/sale?for={contact}"
+        assert Reader(server).follow(match[1]) == f"https://example.org/sale?for={contact}"
     rows = api.get("/messages", campaign_id=campaign).expect(200)
     assert {row["to"]: row["segments"] for row in rows} == {people[0][0]: 2, people[1][0]: 1}
     events = api.wait("/events", lambda match: len(match) == 2, event="sms_clicked")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import FreshServer
-from tests.kit import vitals
+from tests.kit import process_metrics
 from tests.kit.clock import TestClock
-from tests.kit.pictures import photo, saved
+from tests.kit.pictures import encode_image, photo
+from tests.kit.process_metrics import ProcessMetrics
 from tests.kit.server import EMAIL, Server
-from tests.kit.uploads import done, upload, upload_picture
-from tests.kit.vitals import Vitals
+from tests.kit.uploads import upload, upload_image, wait_for_import
 from tests.ui.test_roles import session_cookie
 
 _MB = 1_000_000
@@ -55,8 +55,8 @@ class Week:
         lines = "".join(f"p{number}-{index}@example.org,Name{index},{index}\n" for index in range(self.people))
         file = f"email,first_name,about\n{lines}"
         dry = upload(self.api, file, dry_run=True, opt_in=True)
-        assert done(self.api, dry)["status"] == "complete"
-        job = done(self.api, upload(self.api, file, opt_in=True, list_ids=[list_id]))
+        assert wait_for_import(self.api, dry)["status"] == "complete"
+        job = wait_for_import(self.api, upload(self.api, file, opt_in=True, list_ids=[list_id]))
         assert (job["status"], job["created"]) == ("complete", self.people)
 
     def _campaign(self, number: int, list_id: int) -> None:
@@ -85,7 +85,7 @@ class Week:
             body = {"email": f"q{number}-{index}@example.org", "data": {"n": index}}
             self.api.post("/contacts", body, headers={"Idempotency-Key": f"{number}-{index}"}).expect(201)
             self.api.post("/contacts", {"email": "no"}, headers={"Idempotency-Key": f"x{number}-{index}"}).expect(422)
-        upload_picture(self.api, saved(photo(400 + number, 300), "PNG")).expect(201)
+        upload_image(self.api, encode_image(photo(400 + number, 300), "PNG")).expect(201)
 
     def _visit_pages(self) -> None:
         cookie = session_cookie(self.server, EMAIL)
@@ -105,12 +105,12 @@ class Week:
         self.api.wait("/messages", lambda waiting: not waiting, timeout=300, status="queued", limit=1)
 
 
-def check_bounds(days: list[Vitals]) -> None:
+def check_bounds(days: list[ProcessMetrics]) -> None:
     """Check the last days against the first ones, when everything had been used once."""
     early, late = days[1:3], days[-2:]
-    table = vitals.told(days)
+    table = process_metrics.format_table(days)
     # Mapped database pages do not count as own memory
-    early_memory, late_memory = max(vitals_row.own for vitals_row in early), min(vitals_row.own for vitals_row in late)
+    early_memory, late_memory = max(vitals_row.anonymous_memory for vitals_row in early), min(vitals_row.anonymous_memory for vitals_row in late)
     assert late_memory < 1.1 * early_memory + 8 * _MB, table
     assert min(vitals_row.handles for vitals_row in late) <= max(vitals_row.handles for vitals_row in early) + 5, table
     assert min(vitals_row.threads for vitals_row in late) <= max(vitals_row.threads for vitals_row in early) + 3, table
@@ -127,13 +127,13 @@ def test_a_week_of_use_leaks_nothing(
     temporary.mkdir()
     env = {"TMPDIR": str(temporary), "CAMPANERO_EVENTS__KEEP": "30d"}
     server = fresh_server(clock=clock, cold=True, env=env)
-    week, days = Week(server, clock, people, hours), [vitals.look(server, temporary)]
+    week, days = Week(server, clock, people, hours), [process_metrics.measure(server, temporary)]
     for number in range(count):
         week.day(number)
-        days.append(vitals.look(server, temporary))
+        days.append(process_metrics.measure(server, temporary))
     if full:
         with capsys.disabled():
-            print(f"\n{vitals.told(days)}")
+            print(f"\n{process_metrics.format_table(days)}")
     check_bounds(days)
     assert "Traceback" not in server.output, server.output[-3000:]
     assert server.client().get("/contacts", limit=1).status == 200

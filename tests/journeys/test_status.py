@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.recipients import UNLIMITED, crowd, send
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -33,13 +33,13 @@ def start_blocked_send(server: Server, smtp: SmtpServer) -> None:
     api = server.client()
     message_count = len(smtp.messages) + 10
     smtp.rules.delay("body", 0.05)
-    send(api, crowd(api, 400))
+    send_campaign(api, create_list(api, 400))
     smtp.wait_for(message_count)
 
 
 def test_status_of_a_running_service(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Shows a send with its rate and time left, the queue and today's counts, as text and as JSON."""
-    server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
+    server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS)
     start_blocked_send(server, smtp_server)
     report = read_status(server)
     assert report["service"] == {
@@ -58,7 +58,7 @@ def test_status_of_a_running_service(fresh_server: FreshServer, smtp_server: Smt
 
 def test_status_without_a_service(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """After a kill the same tasks are shown without a rate; without an installation it says how to start."""
-    server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
+    server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS)
     start_blocked_send(server, smtp_server)
     server.kill()
     report = read_status(server)
@@ -89,7 +89,7 @@ def test_status_shows_a_running_export(fresh_server: FreshServer) -> None:
     """An export that a client reads slowly is shown with its rows, and disappears when the client is gone."""
     server = fresh_server()
     api = server.client()
-    crowd(api, 800)
+    create_list(api, 800)
     server.stop()
     with closing(sqlite3.connect(server.data / "campanero.db")) as connection:
         # More than the socket buffers hold
@@ -156,7 +156,7 @@ class Terminal:
 
 def test_watch_on_a_terminal(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Frames replace each other and fit the screen; SIGINT ends with exit code 0."""
-    server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
+    server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS)
     start_blocked_send(server, smtp_server)
     for lines in (24, 8):
         terminal = Terminal(server, "status", "--watch", columns=60, lines=lines)

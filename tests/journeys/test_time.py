@@ -184,7 +184,7 @@ def test_hold_seconds(fresh_server: FreshServer, smtp_server: SmtpServer, clock:
 
 def test_retries_end_after_three_days(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> None:
     """A recipient whose server keeps replying 450 fails as `expired`, with the last reply (P6)."""
-    smtp_server.rules.refuse("rcpt", code=450, text="4.2.2 mailbox full")
+    smtp_server.rules.reject("rcpt", code=450, text="4.2.2 mailbox full")
     server = fresh_server(relay=smtp_server.port, clock=clock, env={"CAMPANERO_EMAIL__RETRY_AFTER": "3600"})
     api = server.client()
     path = schedule_campaign(server, clock, 60)

@@ -14,8 +14,8 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.disk import unwritable
-from tests.kit.readers import Mail, Reader, read
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.readers import Reader, ReceivedMail, parse_mail
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -33,12 +33,12 @@ class TrackingServer:
         self.server, self.sink, self.clock = server, sink, clock
         self.api: Client = server.client()
 
-    def send_campaign(self, name: str, people: int = 1) -> list[Mail]:
+    def send_campaign(self, name: str, people: int = 1) -> list[ReceivedMail]:
         """Send a campaign to `people` contacts, advance the clock by a minute, and return the mails."""
         before = len(self.sink.messages)
-        completed(self.api, send(self.api, crowd(self.api, people, name), body=BODY))
+        wait_until_completed(self.api, send_campaign(self.api, create_list(self.api, people, name), body=BODY))
         self.clock.advance(60)
-        return [read(message) for message in self.sink.messages[before:]]
+        return [parse_mail(message) for message in self.sink.messages[before:]]
 
     def wait_until_judged(self) -> None:
         """Wait until all hits are judged."""
@@ -69,8 +69,8 @@ def wait_until(condition: Callable[[], object], timeout: float = 30) -> None:
 def post(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackingServer]:
     """A service for the tests of this module."""
     clock = TestClock(Path(tmp_path_factory.mktemp("post")) / "clock")
-    with SmtpServer() as sink, Server(relay=sink.port, clock=clock, env=UNLIMITED).set_up() as server:
-        yield TrackingServer(server.give_address(), sink, clock)
+    with SmtpServer() as sink, Server(relay=sink.port, clock=clock, env=NO_RATE_LIMITS).set_up() as server:
+        yield TrackingServer(server.set_postal_address(), sink, clock)
         server.stop()
 
 
@@ -78,10 +78,10 @@ def test_tracking_links_redirect_to_their_target(post: TrackingServer) -> None:
     """Query and headers do not change the target; mailto and tel links stay; the redirect sends no referrer."""
     (mail,) = post.send_campaign("Written")
     reader = Reader(post.server)
-    assert len(mail.doors) == len(TARGETS) and "mailto:ann@shop.example" in mail.links
+    assert len(mail.tracked_paths) == len(TARGETS) and "mailto:ann@shop.example" in mail.links
     assert "tel:+441225000000" in mail.links and any("/u/" in link for link in mail.links)
     hostile_url = "https://evil.example/"
-    for door, target in zip(mail.doors, TARGETS, strict=True):
+    for door, target in zip(mail.tracked_paths, TARGETS, strict=True):
         for suffix in (
             "",
             f"?url={hostile_url}",
@@ -89,7 +89,7 @@ def test_tracking_links_redirect_to_their_target(post: TrackingServer) -> None:
             f"?redirect={hostile_url}&next={hostile_url}",
             "?",
         ):
-            assert reader.follows(door + suffix) == target
+            assert reader.follow(door + suffix) == target
         headers = {
             "Host": "evil.example",
             "X-Forwarded-Host": "evil.example",
@@ -103,20 +103,20 @@ def test_tracking_links_redirect_to_their_target(post: TrackingServer) -> None:
                 response.headers["Referrer-Policy"] == "no-referrer" and response.headers["X-Robots-Tag"] == "noindex"
             )
             assert response.headers["Cache-Control"] == "no-store" and response.body == b""
-    assert [reader.get(mail.doors[0], method).status for method in ("POST", "PUT", "DELETE")] == [404] * 3
+    assert [reader.get(mail.tracked_paths[0], method).status for method in ("POST", "PUT", "DELETE")] == [404] * 3
 
 
 def test_forged_tracking_links_return_404(post: TrackingServer) -> None:
     """Changed tokens, other numbers and tokens of other purposes return 404 without a redirect."""
     first, other = post.send_campaign("Guess", 2)
     reader = Reader(post.server)
-    door = first.doors[0]
+    door = first.tracked_paths[0]
     token, number = door.removeprefix("/c/")[:19], door[-1]
     wrong = [f"/c/{token}", f"/c/{token}-", f"/c/{token}-0", f"/c/{token}-01", f"/c/{token}-99", f"/c/{token}-6",
              f"/c/{token}--1", f"/c/{token}-{number}x", f"/c/{token}-{'9' * 30}", f"/c/{token}-%31%00",
              f"/c/{token}-１", "/c/https://evil.example/", "/c/", f"/c/{token.upper()}-1", f"/o/{token}.gif",
-             f"/u/{token}", f"/v/{token}", f"/c/{first.picture.removeprefix('/o/')[:19]}-1",
-             f"/c/{other.doors[0].removeprefix('/c/')[:10]}{token[10:]}-1"]  # fmt: skip
+             f"/u/{token}", f"/v/{token}", f"/c/{first.pixel_path.removeprefix('/o/')[:19]}-1",
+             f"/c/{other.tracked_paths[0].removeprefix('/c/')[:10]}{token[10:]}-1"]  # fmt: skip
     for position, character in itertools.product(range(19), ("A", "b", "_", "=")):
         changed = token[:position] + (character if character != token[position] else "z") + token[position + 1 :]
         wrong.append(f"/c/{changed}-{number}")
@@ -126,7 +126,7 @@ def test_forged_tracking_links_return_404(post: TrackingServer) -> None:
         assert "evil" not in response.text
     page = reader.get(f"/c/{token}-99")
     assert "text/html" in page.headers["Content-Type"] and page.headers["X-Robots-Tag"] == "noindex"
-    assert [reader.get(f"{first.picture}{tail}").status for tail in ("x", "/x", ".gif")] == [404] * 3
+    assert [reader.get(f"{first.pixel_path}{tail}").status for tail in ("x", "/x", ".gif")] == [404] * 3
 
 
 def test_scanner_clicks_are_not_counted(post: TrackingServer, full: bool) -> None:
@@ -138,15 +138,15 @@ def test_scanner_clicks_are_not_counted(post: TrackingServer, full: bool) -> Non
         post.server, "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/120.0 Safari/537.36"
     )
     for mail in mails:
-        for door in mail.doors:
+        for door in mail.tracked_paths:
             assert scanner.get(door, "HEAD").status == 302
-            scanner.follows(door)
+            scanner.follow(door)
     post.clock.advance(60)
     reader = Reader(post.server)
     for index, mail in enumerate(people):
         for _ in range(50 if index == 0 else 1):
-            reader.opens(mail)
-        reader.follows(mail.doors[index % 2])
+            reader.open(mail)
+        reader.follow(mail.tracked_paths[index % 2])
     post.wait_until_judged()
     for event in before:
         assert post.event_count(event, "human") - before[event] == len(people)
@@ -182,7 +182,7 @@ def test_answered_clicks_survive_a_kill(post: TrackingServer) -> None:
             if mail is None:
                 return
             try:
-                reader.follows(mail.doors[0])
+                reader.follow(mail.tracked_paths[0])
             except OSError:
                 return
             with lock:
@@ -213,8 +213,8 @@ def test_redirects_do_not_wait_for_a_locked_database(post: TrackingServer) -> No
     connection = apsw.Connection(str(post.server.data / "campanero.db"))
     connection.execute("BEGIN IMMEDIATE")
     try:
-        assert reader.follows(mail.doors[1]) == TARGETS[1]
-        reader.opens(mail)
+        assert reader.follow(mail.tracked_paths[1]) == TARGETS[1]
+        reader.open(mail)
     finally:
         connection.execute("ROLLBACK")
         connection.close()
@@ -231,11 +231,11 @@ def test_redirects_work_on_an_unwritable_disk(post: TrackingServer) -> None:
     (mail,) = post.send_campaign("Full")
     reader = Reader(post.server)
     with unwritable(post.server.process.pid):
-        assert reader.follows(mail.doors[0]) == TARGETS[0]
-        reader.opens(mail)
+        assert reader.follow(mail.tracked_paths[0]) == TARGETS[0]
+        reader.open(mail)
         post.server.wait_for_line(r"unrecorded=[1-9]")
     # Repeated until the hit can be recorded
     message_id = post.api.get("/messages", to=mail.to).expect(200)[0]["id"]
     wait_until(
-        lambda: reader.follows(mail.doors[1]) and post.query(f"SELECT 1 FROM hit WHERE message_id = {message_id}")
+        lambda: reader.follow(mail.tracked_paths[1]) and post.query(f"SELECT 1 FROM hit WHERE message_id = {message_id}")
     )

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Response
+from tests.kit.openapi_client import OpenApiClient, open_api_client
 from tests.kit.server import Server
-from tests.kit.spoken import Spoken, speak
 
 ONE_CLICK = b"List-Unsubscribe=One-Click"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -16,7 +16,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 def send_campaign(server: Server, name: str) -> tuple[dict[str, Any], str]:
     """Send a campaign to a new contact; return the contact and the path of its unsubscribe link."""
-    api = speak(server.client())
+    api = open_api_client(server.client())
     list_id = api.lists.create({"name": name})["id"]
     contact = api.contacts.create({"email": f"{name.lower()}@example.org", "list_ids": [list_id]})
     campaign = api.campaigns.create({"name": name, "template_attributes": {"subject": "s", "body": "<p>b</p>"}})
@@ -36,7 +36,7 @@ def request(server: Server, method: str, path: str, body: bytes | None = None, *
 
 def is_subscribed(server: Server, contact: dict[str, Any]) -> bool:
     """Return whether a contact is subscribed to email."""
-    subscribed: bool = speak(server.client()).contacts.get(contact["id"])["subscribed_email"]
+    subscribed: bool = open_api_client(server.client()).contacts.get(contact["id"])["subscribed_email"]
     return subscribed
 
 
@@ -54,7 +54,7 @@ def test_reading_the_page_changes_nothing(server: Server) -> None:
     assert is_subscribed(server, contact)
     assert page.status == 200 and "Nothing changes until you press" in page.text
     assert [response.status for response in wrong] == [400] * 4
-    assert speak(server.client()).events.list(event="opt_out", contact_id=contact["id"]) == []
+    assert open_api_client(server.client()).events.list(event="opt_out", contact_id=contact["id"]) == []
     assert "reader@example.org" not in page.text and "r…r@e…e.org" in page.text
     assert (page.headers["Referrer-Policy"], page.headers["X-Robots-Tag"]) == ("no-referrer", "noindex")
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
@@ -65,7 +65,7 @@ def test_repeated_posts_opt_out_once(server: Server, body: bytes, source: str) -
     """Each POST returns 200 without cookie or redirect; there is one opt-out event with its source."""
     contact, path = send_campaign(server, f"Leaver-{source}")
     responses = [request(server, "POST", path, body) for _ in range(3)]
-    api = speak(server.client())
+    api = open_api_client(server.client())
     channel = api.contacts.get(contact["id"])["channels"][0]
     events = api.events.list(event="opt_out", contact_id=contact["id"])
 
@@ -111,7 +111,7 @@ def test_writes_keep_an_opt_out(server: Server) -> None:
     """Creating or updating the contact keeps the opt-out and says so; an explicit `opt_in` lifts it."""
     contact, path = send_campaign(server, "Keeper")
     request(server, "POST", path, ONE_CLICK)
-    api = speak(server.client())
+    api = open_api_client(server.client())
     response = api.contacts.create.response({"email": "keeper@example.org"})
     patched = api.contacts.update(contact["id"], {"email": "Keeper@example.org"})
     explicit = api.contacts.create({"email": "keeper@example.org", "opt_in": True})
@@ -126,7 +126,7 @@ def test_writes_keep_an_opt_out(server: Server) -> None:
 def test_an_opt_out_survives_deleting_the_contact(server: Server) -> None:
     """Unsubscribing after the contact was deleted applies when the address is added again."""
     contact, path = send_campaign(server, "Phoenix")
-    api = speak(server.client())
+    api = open_api_client(server.client())
     api.contacts.delete(contact["id"])
     assert request(server, "POST", path, ONE_CLICK).status == 200
     recreated = api.contacts.create.response({"email": "phoenix@example.org"}).expect(201)
@@ -138,7 +138,7 @@ def test_forged_tokens_return_404(server: Server) -> None:
     """Changed tokens and tokens of other purposes return 404 and change nothing."""
     contact, path = send_campaign(server, "Guess")
     token = path.removeprefix("/u/")
-    text = speak(server.client()).messages.list(contact_id=contact["id"])[0]["internet_message_id"]
+    text = open_api_client(server.client()).messages.list(contact_id=contact["id"])[0]["internet_message_id"]
     wrong = [token[:-1], token + "A", "x", text.split("@")[0]]
     wrong += [token[:index] + ("A" if token[index] != "A" else "B") + token[index + 1 :] for index in range(len(token))]
     for guess in wrong:
@@ -152,7 +152,7 @@ def test_forged_tokens_return_404(server: Server) -> None:
 def test_the_browser_view_of_a_message(fresh_server: FreshServer) -> None:
     """`view_url` shows the personalised message without scripts."""
     server = fresh_server()
-    api: Spoken = speak(server.client())
+    api: OpenApiClient = open_api_client(server.client())
     list_id = api.lists.create({"name": "View"})["id"]
     api.contacts.create({"email": "view@example.org", "first_name": "Vera", "list_ids": [list_id]})
     content = {"subject": "s", "body": "<p>Hi {{ first_name }} <a href='{{ view_url }}'>view</a><script>1</script></p>"}

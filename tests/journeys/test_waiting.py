@@ -13,8 +13,8 @@ from tests.journeys.test_pace import create_address_list, start_limited
 from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.patience import comes_to_rest
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import becomes_idle
 
 
 def wait_for_reason(api: Client, campaign: dict[str, Any], reason: str, timeout: float = 15) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_waiting_for_an_unreachable_relay(rate: str, fresh_server: FreshServer, 
     assert "cannot be reached" in waiting["text"] and 0 < seconds_until(waiting["until"]) <= 3
     assert obstacle["code"] == "unreachable" and "relay" in obstacle["text"]
     assert -60 < seconds_until(obstacle["since"]) <= 0 < seconds_until(obstacle["until"])
-    assert comes_to_rest(server.pid), "the relay is probed too often"
+    assert becomes_idle(server.pid), "the relay is probed too often"
     smtp_server.start()
     assert completed(api, campaign)["waiting"] is None
     status = api.get("/delivery/status").expect(200)
@@ -121,8 +121,8 @@ def test_waiting_for_an_unreachable_relay(rate: str, fresh_server: FreshServer, 
 
 def test_waiting_for_a_group_and_for_retries(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """A throttled group is shown with the server's text; if only retries are left, the next one is shown."""
-    smtp_server.rules.refuse("rcpt", "*@gmail.com", code=421, text="4.7.0 too much from you")
-    smtp_server.rules.refuse("rcpt", "*@later.example", code=450, text="4.2.0 come back")
+    smtp_server.rules.reject("rcpt", "*@gmail.com", code=421, text="4.7.0 too much from you")
+    smtp_server.rules.reject("rcpt", "*@later.example", code=450, text="4.2.0 come back")
     server = start_limited(fresh_server, smtp_server, slow_down="60s", retry_after="90")
     api = server.client()
     throttled_campaign = send(

@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
-from tests.kit.receiver import Receiver, signed_by
+from tests.kit.openapi_client import OpenApiClient, open_api_client
 from tests.kit.server import EMAIL, Server
-from tests.kit.spoken import Spoken, speak
+from tests.kit.webhook_receiver import Receiver, is_signed_by
 
 ALLOWED = {"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", "CAMPANERO_LIMITS__MESSAGES_PER_MINUTE": "0"}
 # The first retry delays of docs/decisions.md#13, in seconds
@@ -31,20 +31,20 @@ def timed(fresh_server: FreshServer, clock: TestClock) -> Server:
     return fresh_server(env=ALLOWED, clock=clock)
 
 
-def create_webhook(api: Spoken, receiver: Receiver, *events: str) -> dict[str, Any]:
+def create_webhook(api: OpenApiClient, receiver: Receiver, *events: str) -> dict[str, Any]:
     """Create a webhook to the receiver."""
     webhook: dict[str, Any] = api.webhooks.create({"url": receiver.url, "events": list(events)})
     return webhook
 
 
-def record_event(api: Spoken, name: str, number: int = 0) -> int:
+def record_event(api: OpenApiClient, name: str, number: int = 0) -> int:
     """Record an event and return its id."""
     body = {"event": name, "contact_email": "ann@example.org", "create_contact": True, "data": {"number": number}}
     event_id: int = api.events.create(body)["id"]
     return event_id
 
 
-def wait_for_attempts(api: Spoken, hook: dict[str, Any], event_id: int, attempts: int) -> dict[str, Any]:
+def wait_for_attempts(api: OpenApiClient, hook: dict[str, Any], event_id: int, attempts: int) -> dict[str, Any]:
     """Wait until the delivery of an event has this number of attempts, and return it."""
     rows = api.webhooks.deliveries.wait(
         hook["id"], until=lambda rows: bool(rows) and rows[0]["attempts"] == attempts, event_id=event_id
@@ -67,7 +67,7 @@ def parse_seconds(moment: str) -> float:
 
 def test_deliveries_are_retried_until_the_receiver_is_back(timed: Server, clock: TestClock, receiver: Receiver) -> None:
     """While the receiver is down each event is retried after the documented delays; later all arrive."""
-    api = speak(timed.client())
+    api = open_api_client(timed.client())
     webhook = create_webhook(api, receiver, "thing_seen")
     first = record_event(api, "thing_seen")
     receiver.wait(lambda delivery_row: len(delivery_row) == 1)
@@ -91,16 +91,16 @@ def test_deliveries_are_retried_until_the_receiver_is_back(timed: Server, clock:
         clock.advance(delay)
     arrived = receiver.wait(lambda delivery_row: len(delivery_row) == 6)
     assert sorted(delivery.event["id"] for delivery in arrived) == [first, *lost_ids]
-    assert all(signed_by(webhook["secret"], delivery.headers, delivery.body) for delivery in arrived)
+    assert all(is_signed_by(webhook["secret"], delivery.headers, delivery.body) for delivery in arrived)
     webhook_row = api.webhooks.get.wait(webhook["id"], until=lambda row: row["pending_count"] == 0)
     assert webhook_row["failing_since"] is None and webhook_row["enabled"]
 
 
 def test_three_days_of_failure_disable_a_webhook(timed: Server, clock: TestClock, receiver: Receiver) -> None:
     """The webhook is disabled; an event, an email to the owner and its row say so and since when."""
-    api = speak(timed.client())
+    api = open_api_client(timed.client())
     webhook = create_webhook(api, receiver, "thing_seen")
-    receiver.mood(500)
+    receiver.respond_with(500)
     first = wait_for_attempts(api, webhook, record_event(api, "thing_seen"), 1)
     since = first["last_attempt_at"]
     for day in range(1, 3):
@@ -119,22 +119,22 @@ def test_three_days_of_failure_disable_a_webhook(timed: Server, clock: TestClock
     assert email["to"] == EMAIL and "webhook" in email["subject"]
     text = api.capture.get(email["id"])["text"]
     assert "127.0.0.1" in text and since in text and "/hook" not in text
-    arrived_before = len(receiver.arrived)
+    arrived_before = len(receiver.requests)
     record_event(api, "thing_seen", 9)
-    receiver.mood()
+    receiver.respond_with()
     waiting = api.webhooks.get(webhook["id"])["pending_count"]
     assert waiting > 0
     assert api.webhooks.update(webhook["id"], {"enabled": True})["failing_since"] is None
     clock.advance(days=1)
     api.webhooks.get.wait(webhook["id"], until=lambda row: row["pending_count"] == 0)
-    assert [entry.event["data"]["number"] for entry in receiver.arrived[arrived_before:]].count(9) == 0
+    assert [entry.event["data"]["number"] for entry in receiver.requests[arrived_before:]].count(9) == 0
 
 
 def test_a_hanging_receiver_delays_no_other(fresh_server: FreshServer, receiver: Receiver, tmp_path: Path) -> None:
     """Webhooks of a hanging receiver do not delay those of another."""
     with Receiver(tmp_path) as slow:
-        api = speak(fresh_server(env=ALLOWED).client())
-        slow.mood(seconds=60)
+        api = open_api_client(fresh_server(env=ALLOWED).client())
+        slow.respond_with(seconds=60)
         for _ in range(3):
             create_webhook(api, slow, "thing_seen")
         create_webhook(api, receiver, "thing_seen", "thing_done")
@@ -143,21 +143,21 @@ def test_a_hanging_receiver_delays_no_other(fresh_server: FreshServer, receiver:
         receiver.wait(lambda arrived: len(arrived) == 20)
         record_event(api, "thing_done")
         receiver.wait(lambda arrived: len(arrived) == 21)
-        assert slow.arrived == []
+        assert slow.requests == []
 
 
 def test_a_kill_loses_no_delivery(fresh_server: FreshServer, receiver: Receiver) -> None:
     """After a kill each event arrives; a repeated delivery has the same id."""
     server = fresh_server(env=ALLOWED)
-    api = speak(server.client())
+    api = open_api_client(server.client())
     create_webhook(api, receiver, "thing_seen")
-    receiver.mood(seconds=0.1)
+    receiver.respond_with(seconds=0.1)
     sent = [record_event(api, "thing_seen", number) for number in range(60)]
     receiver.wait(lambda arrived: len(arrived) >= 10)
     server.kill()
     server.start()
     receiver.wait(lambda arrived: set(sent) == {delivery.event["id"] for delivery in arrived})
-    deliveries = receiver.arrived
+    deliveries = receiver.requests
     names = {(delivery.name, delivery.event["id"]) for delivery in deliveries}
     assert len(names) == len(sent) == 60
     repeats = Counter(delivery.name for delivery in deliveries)

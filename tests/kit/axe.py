@@ -22,7 +22,7 @@ def _source() -> str:
     return _SCRIPT.read_text(encoding="utf-8")
 
 
-def faults(page: Page, rule: str | None = None) -> list[str]:
+def find_violations(page: Page, rule: str | None = None) -> list[str]:
     """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason."""
     page.wait_for_load_state()  # with its style sheets, or every target is too small
     if not page.evaluate("typeof axe === 'object'"):
@@ -31,12 +31,12 @@ def faults(page: Page, rule: str | None = None) -> list[str]:
     return [str(violation) for violation in violations]
 
 
-def faults_in_both_looks(page: Page) -> list[str]:
+def find_violations_in_light_and_dark(page: Page) -> list[str]:
     """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored."""
     # Colours on their way from one look to the other are neither.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    violations = faults(page)
+    violations = find_violations(page)
     page.emulate_media(color_scheme="dark")
-    violations += [f"dark: {violation}" for violation in faults(page, "color-contrast")]
+    violations += [f"dark: {violation}" for violation in find_violations(page, "color-contrast")]
     page.emulate_media(color_scheme="light")
     return violations

@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).parent.parent / "samples" / "bounces"
+SAMPLES = Path(__file__).parent.parent / "samples" / "bounces"
 _ENCODED = re.compile(r"%BASE64%\n(.*?)%/BASE64%\n", re.DOTALL)
 
 
-class Marks(NamedTuple):
+class Placeholders(NamedTuple):
     """The values for the placeholders of a sample."""
 
     recipient: str
@@ -23,7 +23,7 @@ class Marks(NamedTuple):
 
 
 # The class of each; `delivered` and `complaint` are no bounces, `nothing` is to be left alone
-MEANS = {
+EXPECTED_CLASSES = {
     "arf_forged_token": "nothing",
     "arf_fraud": "complaint",
     "arf_headers_only": "complaint",
@@ -118,9 +118,9 @@ MEANS = {
 }
 
 
-def sample(name: str, marks: Marks) -> bytes:
+def sample(name: str, marks: Placeholders) -> bytes:
     """Return a sample for one message, as it goes over the wire."""
-    text = (FOLDER / f"{name}.eml").read_text(encoding="utf-8")
+    text = (SAMPLES / f"{name}.eml").read_text(encoding="utf-8")
     for mark, value in (("%RCPT%", marks.recipient), ("%VERP%", marks.return_path), ("%MSGID%", marks.message_id),
                         ("%UNSUB%", marks.unsubscribe), ("%LEAVE%", marks.leave)):  # fmt: skip
         text = text.replace(mark, value)
@@ -128,7 +128,7 @@ def sample(name: str, marks: Marks) -> bytes:
     return text.replace("\n", "\r\n").encode()
 
 
-def bombs() -> dict[str, bytes]:
+def hostile_emails() -> dict[str, bytes]:
     """Return emails that are made to crash or slow down a parser."""
     report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
     deep = b"".join(

@@ -27,43 +27,47 @@ _EXPECTED = [
     r"page error: Transition was aborted because of invalid state",
 ]
 # Nobody is as quick as to touch a page before its scripts hear it, and a test must not be on a machine that is slow
-_ACTS = ("click", "fill", "press", "press_sequentially", "check", "uncheck", "select_option", "drag_to")
-_DEAF = "[...document.querySelectorAll(':is([hx-get], [hx-post]):not([data-htmx-powered])')].map(one => one.outerHTML)"
-_HEARS = f"performance.getEntriesByType('navigation')[0]?.domContentLoadedEventEnd > 0 && !{_DEAF}.length"
-_WITHIN_SECONDS = 30.0
-_scripted: WeakSet[BrowserContext] = WeakSet()
+_ACTIONS = ("click", "fill", "press", "press_sequentially", "check", "uncheck", "select_option", "drag_to")
+_UNBOUND_ELEMENTS = (
+    "[...document.querySelectorAll(':is([hx-get], [hx-post]):not([data-htmx-powered])')].map(one => one.outerHTML)"
+)
+_ALL_ELEMENTS_BOUND = (
+    f"performance.getEntriesByType('navigation')[0]?.domContentLoadedEventEnd > 0 && !{_UNBOUND_ELEMENTS}.length"
+)
+_TIMEOUT_SECONDS = 30.0
+_contexts_with_scripts: WeakSet[BrowserContext] = WeakSet()
 
 
-def hears(page: Page) -> None:
+def wait_until_scripts_listen(page: Page) -> None:
     """Wait until the scripts of a page handle events of its elements."""
-    until = time.monotonic() + _WITHIN_SECONDS
-    while not _asked(page):
-        assert time.monotonic() < until, f"the scripts of {page.url} never listen to {_DEAF}"
+    until = time.monotonic() + _TIMEOUT_SECONDS
+    while not _scripts_listen(page):
+        assert time.monotonic() < until, f"the scripts of {page.url} never listen to {_UNBOUND_ELEMENTS}"
         page.wait_for_timeout(10)
 
 
-def _asked(page: Page) -> bool:
+def _scripts_listen(page: Page) -> bool:
     try:
-        return bool(page.evaluate(_HEARS))
+        return bool(page.evaluate(_ALL_ELEMENTS_BOUND))
     except Error as error:
         if "context was destroyed" in str(error) or "navigation" in str(error):
             return False  # another page comes, and is the one to ask
         raise
 
 
-def _as_a_person(act: Callable[..., Any]) -> Callable[..., Any]:
+def _wait_for_scripts(act: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(act)
     def acted(locator: Locator, *args: Any, **options: Any) -> Any:
-        if locator.page.context in _scripted:
+        if locator.page.context in _contexts_with_scripts:
             locator.wait_for(state="attached")
-            hears(locator.page)
+            wait_until_scripts_listen(locator.page)
         return act(locator, *args, **options)
 
     return acted
 
 
-for _name in _ACTS:
-    setattr(Locator, _name, _as_a_person(getattr(Locator, _name)))
+for _name in _ACTIONS:
+    setattr(Locator, _name, _wait_for_scripts(getattr(Locator, _name)))
 
 
 def find_browser() -> str | None:
@@ -122,7 +126,7 @@ def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int 
     )
     context.set_default_timeout(30_000)
     problems.watch(context)
-    _scripted.add(context)
+    _contexts_with_scripts.add(context)
     return context.new_page()
 
 
@@ -136,7 +140,7 @@ def sign_in(page: Page, email: str = EMAIL, password: str = PASSWORD) -> Page:
     return page
 
 
-def shoot(page: Page, name: str) -> None:
+def save_screenshot(page: Page, name: str) -> None:
     """Save a screenshot of the whole page to $CAMPANERO_SHOTS; do nothing without that variable."""
     directory = os.environ.get("CAMPANERO_SHOTS")
     if directory:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_ALIKE = ["-nodes", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-_NAMED = ["-nodes", "-subj", "/CN=kit", "-addext"]
+_FOR_LOOPBACK = ["-nodes", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+_FOR_NAMES = ["-nodes", "-subj", "/CN=kit", "-addext"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Certificate:
 
 def self_signed(*names: str, days: int = 2) -> Certificate:
     """Make a self-signed certificate for 127.0.0.1 or for these names."""
-    alike = [*_NAMED, f"subjectAltName={','.join(f'DNS:{name}' for name in names)}"] if names else _ALIKE
+    alike = [*_FOR_NAMES, f"subjectAltName={','.join(f'DNS:{name}' for name in names)}"] if names else _FOR_LOOPBACK
     with tempfile.TemporaryDirectory() as directory:
         key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
         command: list[Any] = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
@@ -49,7 +49,7 @@ def expired(like: Certificate) -> Certificate:
             "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n"
             "rand_serial=yes\ncopy_extensions=copy\n[p]\ncommonName=supplied\n"
         )
-        _run(directory, "openssl", "req", "-new", "-key", "key.pem", *_ALIKE[1:], "-out", "wish.pem")
+        _run(directory, "openssl", "req", "-new", "-key", "key.pem", *_FOR_LOOPBACK[1:], "-out", "wish.pem")
         _run(
             directory, "openssl", "ca", "-batch", "-selfsign", "-config", "ca.conf", "-keyfile", "key.pem",
             "-in", "wish.pem", "-out", "cert.pem", "-notext",

@@ -139,7 +139,7 @@ class Client:
         global _contract
         with _loading:
             if _contract is None:
-                _contract = Contract.of(self._exchange("GET", "/openapi.yaml", None, {}).text)
+                _contract = Contract.from_yaml(self._exchange("GET", "/openapi.yaml", None, {}).text)
             return _contract
 
     def all(self, path: str, **query: Any) -> list[Any]:

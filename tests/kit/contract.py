@@ -24,14 +24,14 @@ class Contract:
         # A status written as a number is a number in YAML, but a pointer can only name strings.
         self.document = document = json.loads(json.dumps(document, default=str))
         self._registry = Registry().with_resource(_HOME, DRAFT202012.create_resource(document))
-        templates = sorted(document["paths"], key=_literal_first)
+        templates = sorted(document["paths"], key=_fewest_placeholders_first)
         self._paths = [(self._pattern(template), template) for template in templates]
         self._validator = cache(self._make_validator)
         self._known = jsonschema_rs.Registry([(_HOME, document)], draft=jsonschema_rs.Draft202012)
         self._quick = cache(self._make_quick)
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def from_yaml(cls, text: str) -> Self:
         """Read the document from YAML."""
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         return cls(yaml.load(text, loader))
@@ -71,7 +71,7 @@ class Contract:
         if kind.endswith("json") and "schema" in content[kind]:
             self._check_schema(where, f"{pointer}/content/{_escape(kind)}/schema", body)
 
-    def fits(self, name: str, value: Any) -> bool:
+    def matches(self, name: str, value: Any) -> bool:
         """Return whether a value matches a named schema of the document, as a request body must."""
         pointer = f"#/components/schemas/{name}"
         return self._quick(pointer).is_valid(value) or bool(self._validator(pointer).is_valid(value))
@@ -81,22 +81,22 @@ class Contract:
         error = best_match(self._validator(pointer).iter_errors(value))
         return None if error is None else f"{error.json_path}: {error.message[:800]}"
 
-    def is_shaped(self, pointer: str, value: Any) -> bool:
+    def matches_ignoring_formats(self, pointer: str, value: Any) -> bool:
         """Return whether a value matches the schema at a pointer, ignoring formats."""
         return bool(self._validator(pointer).evolve(format_checker=None).is_valid(value))
 
-    def follow(self, node: Any) -> Any:
+    def resolve(self, node: Any) -> Any:
         """Return the target of a node that is a reference, or the node itself."""
         while isinstance(node, dict) and "$ref" in node:
             node = self._follow(node["$ref"])
         return node
 
     @staticmethod
-    def place(*names: str) -> str:
+    def pointer_to(*names: str) -> str:
         """Return the pointer to a node of the document."""
         return "#/" + "/".join(map(_escape, names))
 
-    def faults_of(self, way: Sequence[str], value: Any) -> list[str]:
+    def errors_at(self, way: Sequence[str], value: Any) -> list[str]:
         """Return what is wrong with a value, given the names that lead to its schema in the document."""
         pointer = "#/" + "/".join(_escape(name) for name in way)
         return [f"{error.json_path}: {error.message[:300]}" for error in self._validator(pointer).iter_errors(value)]
@@ -150,5 +150,5 @@ def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1").replace("{", "%7B").replace("}", "%7D")
 
 
-def _literal_first(template: str) -> tuple[int, str]:
+def _fewest_placeholders_first(template: str) -> tuple[int, str]:
     return template.count("{"), template

@@ -18,7 +18,7 @@ exec sleep 100000
 """
 
 
-class Debian:
+class DebianOverlay:
     """A view of this system that can be changed; use it as a context manager."""
 
     def __init__(self, place: Path) -> None:
@@ -45,7 +45,7 @@ class Debian:
         assert expect is None or process.returncode == expect, (command, process.stdout, process.stderr)
         return process.stdout + process.stderr
 
-    def program(self, *command: str) -> Path:
+    def create_wrapper(self, *command: str) -> Path:
         """Return a program outside that runs a command inside with the given arguments."""
         assert self._keeper is not None
         script = self._place.with_name("enter.sh")

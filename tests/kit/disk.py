@@ -28,7 +28,7 @@ def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(at)], check=True, capture_output=True)
 
 
-def fill(directory: Path, leave: int = 0) -> Path:
+def fill_disk(directory: Path, leave: int = 0) -> Path:
     """Fill the disk of a directory except for some bytes; return the file to delete afterwards.
 
     An existing filler stays: without it a process that checks the disk would see free space for a moment.

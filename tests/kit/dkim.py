@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-TextOf = Callable[[str], list[str]]
+TxtLookup = Callable[[str], list[str]]
 
 
-class NotSigned(Exception):
+class VerificationFailed(Exception):
     """A signature is invalid; the text tells why."""
 
 
@@ -47,11 +47,11 @@ def signatures(message: bytes) -> list[Signature]:
     return [Signature(tag_list(value), name, value) for name, value in fields if name.lower() == "dkim-signature"]
 
 
-def verify(message: bytes, text_of: TextOf) -> list[Signature]:
+def verify(message: bytes, text_of: TxtLookup) -> list[Signature]:
     """Verify all signatures of a message with the keys that `text_of` finds; at least one is required."""
     dkim_signatures = signatures(message)
     if not dkim_signatures:
-        raise NotSigned("no DKIM-Signature")
+        raise VerificationFailed("no DKIM-Signature")
     for dkim_signature in dkim_signatures:
         _verify(message, dkim_signature, text_of)
     return dkim_signatures
@@ -67,26 +67,26 @@ def tag_list(text: str) -> dict[str, str]:
         name, sign, value = part.partition("=")
         name = name.strip(" \t\r\n")
         if not sign or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in tags:
-            raise NotSigned(f"not a tag list: {part!r}")
+            raise VerificationFailed(f"not a tag list: {part!r}")
         tags[name] = value.strip(" \t\r\n")
     return tags
 
 
-def _verify(message: bytes, signature: Signature, text_of: TextOf) -> None:
+def _verify(message: bytes, signature: Signature, text_of: TxtLookup) -> None:
     tags = signature.tags
     for name in ("v", "a", "b", "bh", "d", "h", "s"):
         if name not in tags:
-            raise NotSigned(f"{name}= is missing")
+            raise VerificationFailed(f"{name}= is missing")
     if tags["v"] != "1" or tags["a"] not in ("rsa-sha256", "ed25519-sha256") or "l" in tags:
-        raise NotSigned("not a signature that may be accepted today")
+        raise VerificationFailed("not a signature that may be accepted today")
     if "from" not in signature.headers:
-        raise NotSigned("From is not signed")
+        raise VerificationFailed("From is not signed")
     fields, body = _parts(message)
     how = (tags.get("c", "simple/simple") + "/simple").split("/")
     if how[:2] != ["relaxed", "relaxed"]:
-        raise NotSigned(f"canonicalization {tags.get('c')} is not what we make")
+        raise VerificationFailed(f"canonicalization {tags.get('c')} is not what we make")
     if hashlib.sha256(_relaxed_body(body)).digest() != _base64(tags["bh"]):
-        raise NotSigned("the body has changed")
+        raise VerificationFailed("the body has changed")
     _check(_public_key(tags, text_of), _signed_data(fields, signature), _base64(tags["b"]))
 
 
@@ -130,26 +130,26 @@ def _parts(message: bytes) -> tuple[list[tuple[str, str]], bytes]:
         else:
             name, colon, value = line.partition(":")
             if not colon:
-                raise NotSigned(f"not a header: {line!r}")
+                raise VerificationFailed(f"not a header: {line!r}")
             fields.append((name, value))
     return fields, body
 
 
-def _public_key(tags: dict[str, str], text_of: TextOf) -> RSAPublicKey | Ed25519PublicKey:
+def _public_key(tags: dict[str, str], text_of: TxtLookup) -> RSAPublicKey | Ed25519PublicKey:
     name = f"{tags['s']}._domainkey.{tags['d']}"
     records = text_of(name)
     if len(records) != 1:
-        raise NotSigned(f"{len(records)} keys at {name}")
+        raise VerificationFailed(f"{len(records)} keys at {name}")
     found = tag_list(records[0])
     kind = tags["a"].partition("-")[0]
     if found.get("v", "DKIM1") != "DKIM1" or found.get("k", "rsa") != kind or not found.get("p"):
-        raise NotSigned(f"no key for {tags['a']} at {name}: {records[0]!r}")
+        raise VerificationFailed(f"no key for {tags['a']} at {name}: {records[0]!r}")
     raw = _base64(found["p"])
     if kind == "ed25519":
         return Ed25519PublicKey.from_public_bytes(raw)
     key = serialization.load_der_public_key(raw)
     if not isinstance(key, RSAPublicKey) or key.key_size < 1024:
-        raise NotSigned("not an RSA key of 1024 bits or more (RFC 8301)")
+        raise VerificationFailed("not an RSA key of 1024 bits or more (RFC 8301)")
     return key
 
 
@@ -160,7 +160,7 @@ def _check(key: RSAPublicKey | Ed25519PublicKey, data: bytes, signature: bytes) 
         else:
             key.verify(signature, data, padding.PKCS1v15(), hashes.SHA256())
     except InvalidSignature:
-        raise NotSigned("the signature does not hold: a signed header has changed") from None
+        raise VerificationFailed("the signature does not hold: a signed header has changed") from None
 
 
 def _base64(text: str) -> bytes:

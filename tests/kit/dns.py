@@ -43,16 +43,16 @@ class DnsServer:
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
-        self.questions: list[tuple[str, str, str]] = []  # name, kind, "udp" or "tcp"
+        self.queries: list[tuple[str, str, str]] = []  # name, kind, "udp" or "tcp"
         self._answers: dict[tuple[str, str], list[Values]] = {}
         self._rcodes: dict[str, str] = {}
         self._delays: dict[str, float] = {}
         self._silent: set[str] = set()
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self.chases = True  # whether a CNAME is answered with its whole chain, or with its first link
+        self.follows_cnames = True  # whether a CNAME is answered with its whole chain, or with its first link
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._udp, self._tcp = _pair(family, host, self)
+        self._udp, self._tcp = _bind_udp_and_tcp(family, host, self)
         self.port: int = self._udp.server_address[1]
 
     @property
@@ -72,9 +72,9 @@ class DnsServer:
 
         The text of a TXT longer than 255 octets is split; a tuple of strings is split as given. MX reads `10 host`.
         """
-        self.sequence(name, kind, values)
+        self.set_sequence(name, kind, values)
 
-    def sequence(self, name: str, kind: str, *answers: Values) -> None:
+    def set_sequence(self, name: str, kind: str, *answers: Values) -> None:
         """Return the next tuple of values for each query of a name; the last one is repeated."""
         with self._lock:
             self._answers[_key(name), kind] = list(answers)
@@ -94,20 +94,20 @@ class DnsServer:
             for known in [one for one in self._answers if one[0] == _key(name) and kind in (None, one[1])]:
                 del self._answers[known]
             if kind is None:
-                self._forget(name)
+                self._clear_faults(name)
 
     def clear(self) -> None:
         """Remove all names, faults and recorded queries."""
         with self._lock:
             self._answers, self._rcodes, self._delays = {}, {}, {}
-            self._silent, self.questions, self.chases = set(), [], True
+            self._silent, self.queries, self.follows_cnames = set(), [], True
 
-    def heal(self, name: str) -> None:
+    def clear_faults(self, name: str) -> None:
         """Remove the faults of a name."""
         with self._lock:
-            self._forget(name)
+            self._clear_faults(name)
 
-    def _forget(self, name: str) -> None:
+    def _clear_faults(self, name: str) -> None:
         self._rcodes.pop(_key(name), None)
         self._delays.pop(_key(name), None)
         self._silent.discard(_key(name))
@@ -127,17 +127,17 @@ class DnsServer:
         with self._lock:
             self._silent.add(_key(name))
 
-    def asked(self, name: str | None = None, kind: str | None = None) -> int:
+    def query_count(self, name: str | None = None, kind: str | None = None) -> int:
         """Return the number of queries so far, optionally of a name and type."""
         with self._lock:
             return sum(
-                n for (one, of, _), n in Counter(self.questions).items()
+                n for (one, of, _), n in Counter(self.queries).items()
                 if (name is None or one == _key(name)) and kind in (None, of)
             )  # fmt: skip
 
     # -- answering ------------------------------------------------------------------------------------------------
 
-    def answer(self, wire: bytes, over: str) -> bytes | None:
+    def respond(self, wire: bytes, over: str) -> bytes | None:
         """Return the response to a query, or None to stay silent."""
         try:
             query = dns.message.from_wire(wire)
@@ -146,14 +146,14 @@ class DnsServer:
         question = query.question[0]
         name, kind = _key(question.name.to_text()), dns.rdatatype.to_text(question.rdtype)
         with self._lock:
-            self.questions.append((name, kind, over))
+            self.queries.append((name, kind, over))
             wait, silent = self._delays.get(name, 0), name in self._silent
         if silent or self._ended.wait(wait):
             return None
         response = dns.message.make_response(query, recursion_available=True, our_payload=1232)
         with self._lock:
             self._fill(response, name, kind)
-        return _fitting(query, response) if over == "udp" else response.to_wire(max_size=_MAX_BYTES)
+        return _to_udp_wire(query, response) if over == "udp" else response.to_wire(max_size=_MAX_BYTES)
 
     def _fill(self, response: dns.message.Message, name: str, kind: str) -> None:
         met: set[str] = set()
@@ -162,15 +162,15 @@ class DnsServer:
             if name in self._rcodes:
                 response.set_rcode(dns.rcode.from_text(self._rcodes[name]))
                 return
-            if self._give(response, name, kind) or not (target := self._give(response, name, "CNAME")):
+            if self._add_records(response, name, kind) or not (target := self._add_records(response, name, "CNAME")):
                 break
-            if not self.chases or kind == "CNAME":
+            if not self.follows_cnames or kind == "CNAME":
                 return
             name = _key(target)
         if not any(one == name or one.endswith(f".{name}") for one, _ in self._answers):
             response.set_rcode(dns.rcode.NXDOMAIN)
 
-    def _give(self, response: dns.message.Message, name: str, kind: str) -> str:
+    def _add_records(self, response: dns.message.Message, name: str, kind: str) -> str:
         """Add the records of a name to the response; return the last of them, or an empty text."""
         answers = self._answers.get((name, kind))
         values = () if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
@@ -193,7 +193,7 @@ class DnsServer:
 
 
 @contextmanager
-def asking(*servers: str) -> Iterator[None]:
+def use_dns_servers(*servers: str) -> Iterator[None]:
     """Make this process use these DNS servers for a while."""
     before = config._current
     config.set_current(Config(network=Network(dns_servers=list(servers))))
@@ -218,7 +218,7 @@ def _key(name: str) -> str:
 def _rdata(kind: str, value: str | tuple[str, ...]) -> dns.rdata.Rdata:
     """Build a record from the value in a test."""
     if kind == "TXT":
-        strings = value if isinstance(value, tuple) else _split(value)
+        strings = value if isinstance(value, tuple) else _split_text(value)
         value = " ".join('"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in strings)
     elif isinstance(value, tuple):
         raise TypeError("only a TXT has several strings")
@@ -227,11 +227,11 @@ def _rdata(kind: str, value: str | tuple[str, ...]) -> dns.rdata.Rdata:
     )
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_text(text: str) -> tuple[str, ...]:
     return tuple(text[at : at + _MAX_STRING_BYTES] for at in range(0, max(len(text), 1), _MAX_STRING_BYTES))
 
 
-def _fitting(query: dns.message.Message, response: dns.message.Message) -> bytes:
+def _to_udp_wire(query: dns.message.Message, response: dns.message.Message) -> bytes:
     """Return a response for UDP, truncated and marked as such if it is too long."""
     limit = query.payload if query.edns >= 0 else _PLAIN_UDP
     try:
@@ -256,7 +256,7 @@ class _UdpHandler(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         wire, sock = self.request
-        answer = self.dns.answer(wire, "udp")
+        answer = self.dns.respond(wire, "udp")
         if answer is not None:
             sock.sendto(answer, self.client_address)
 
@@ -266,7 +266,7 @@ class _TcpHandler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         while len(head := self.rfile.read(2)) == 2:
-            answer = self.dns.answer(self.rfile.read(int.from_bytes(head)), "tcp")
+            answer = self.dns.respond(self.rfile.read(int.from_bytes(head)), "tcp")
             if answer is None:
                 return
             self.wfile.write(len(answer).to_bytes(2) + answer)
@@ -275,7 +275,7 @@ class _TcpHandler(socketserver.StreamRequestHandler):
 _Kind = TypeVar("_Kind", _Udp, _Tcp)
 
 
-def _server(
+def _bind(
     kind: type[_Kind],
     handler: type[_UdpHandler] | type[_TcpHandler],
     family: socket.AddressFamily,
@@ -288,12 +288,12 @@ def _server(
     return server_class((host, port), type(handler.__name__, (handler,), {"dns": stub}))
 
 
-def _pair(family: socket.AddressFamily, host: str, stub: DnsServer) -> tuple[_Udp, _Tcp]:
+def _bind_udp_and_tcp(family: socket.AddressFamily, host: str, stub: DnsServer) -> tuple[_Udp, _Tcp]:
     """Bind both servers to one port, which must be free for UDP and TCP."""
     for _ in range(50):
-        tcp = _server(_Tcp, _TcpHandler, family, host, 0, stub)
+        tcp = _bind(_Tcp, _TcpHandler, family, host, 0, stub)
         try:
-            return _server(_Udp, _UdpHandler, family, host, tcp.server_address[1], stub), tcp
+            return _bind(_Udp, _UdpHandler, family, host, tcp.server_address[1], stub), tcp
         except OSError:
             tcp.server_close()
     raise AssertionError("no port is free for both UDP and TCP")

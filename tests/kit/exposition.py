@@ -41,40 +41,40 @@ def parse(text: str) -> dict[str, Family]:
     family: Family | None = None
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
-            name, words = _whole(_HELP, line)
+            name, words = _match_line(_HELP, line)
             assert name not in families, f"{name} stands in two places"
             assert not re.search(r"(?<!\\)(?:\\\\)*\\[^\\n]", words), f"a stray backslash: {line}"
             family = families[name] = Family(name, words)
         elif line.startswith("# TYPE "):
-            name, kind = _whole(_TYPE, line)
+            name, kind = _match_line(_TYPE, line)
             assert family is not None and family.name == name and not family.kind and not family.samples, line
             assert kind in KINDS, line
             family.kind = kind
         else:
-            _sample(family, line)
+            _parse_sample(family, line)
     for family_ in families.values():
-        _check(family_)
+        _check_family(family_)
     return families
 
 
-def _whole(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
+def _match_line(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
     match = pattern.fullmatch(line)
     assert match, f"not as it has to be: {line!r}"
     return tuple(part or "" for part in match.groups())
 
 
-def _sample(family: Family | None, line: str) -> None:
-    name, labels, number = _whole(_SAMPLE, line)
+def _parse_sample(family: Family | None, line: str) -> None:
+    name, labels, number = _match_line(_SAMPLE, line)
     assert family is not None and family.kind and name.startswith(family.name), f"of no family: {line!r}"
     suffix = name.removeprefix(family.name)
     assert suffix in (("_bucket", "_sum", "_count") if family.kind == "histogram" else ("",)), line
     assert _NUMBER.fullmatch(number), line
-    key = (suffix, _labels(labels, line))
+    key = (suffix, _parse_labels(labels, line))
     assert key not in family.samples, f"told twice: {line}"
     family.samples[key] = float(number)
 
 
-def _labels(text: str, line: str) -> Labels:
+def _parse_labels(text: str, line: str) -> Labels:
     pairs: list[tuple[str, str]] = []
     at = 0
     while at < len(text):
@@ -88,7 +88,7 @@ def _labels(text: str, line: str) -> Labels:
     return tuple(pairs)
 
 
-def _check(family: Family) -> None:
+def _check_family(family: Family) -> None:
     assert family.kind and family.samples, f"{family.name} says nothing"
     if family.kind == "counter":
         assert family.name.endswith("_total") and all(value >= 0 for value in family.samples.values()), family.name

@@ -24,16 +24,16 @@ from urllib.parse import urlsplit
 
 from tests.kit.clock import TestClock
 from tests.kit.server import ROOT, free_port
-from tests.kit.sms_postman import receipt
-from tests.kit.sms_rules import Scripts
-from tests.kit.sms_shapes import Sms
+from tests.kit.sms_messages import Sms
+from tests.kit.sms_receipts import receipt
+from tests.kit.sms_rules import RuleMethods
 from tests.kit.sms_signing import Post, generic, twilio_form
 
-__all__ = ["Answered", "FakeSms", "Sms", "post"]
+__all__ = ["FakeSms", "Sms", "WebhookResponse", "post"]
 SID, TOKEN, SECRET, NUMBER = "AC" + "0" * 32, "a-token-of-twilio", "whsec_c2VjcmV0LW9mLXRoZS1raXQ=", "+15550009999"
 
 
-class Answered(NamedTuple):
+class WebhookResponse(NamedTuple):
     """The response of a webhook."""
 
     status: int
@@ -41,7 +41,7 @@ class Answered(NamedTuple):
     body: bytes
 
 
-def post(request: Post) -> Answered:
+def post(request: Post) -> WebhookResponse:
     """Send a request to a webhook."""
     parts = urlsplit(request.url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=30)
@@ -49,12 +49,14 @@ def post(request: Post) -> Answered:
     try:
         connection.request("POST", target, request.body, request.headers)
         answer = connection.getresponse()
-        return Answered(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        return WebhookResponse(
+            answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        )
     finally:
         connection.close()
 
 
-class FakeSms(Scripts):
+class FakeSms(RuleMethods):
     """The provider process: `up()`, `down()`, and its faults; use it as a context manager."""
 
     def __init__(self, directory: Path, clock: TestClock | None = None) -> None:
@@ -120,7 +122,7 @@ class FakeSms(Scripts):
         state: dict[str, Any] = json.loads(answer.body)
         return state
 
-    def behave(self) -> None:
+    def clear_rules(self) -> None:
         """Remove all rules."""
         self.control(forget=True)
 
@@ -132,11 +134,11 @@ class FakeSms(Scripts):
         """Wait until so many requests wait at a gate."""
         self._until(lambda: self.control()["reached"].get(gate, 0) >= count, f"{count} at {gate}", timeout)
 
-    def tells(self, *statuses: str, **plan: Any) -> None:
+    def send_receipts_for_all(self, *statuses: str, **plan: Any) -> None:
         """Make the provider send receipts with these statuses for every message; `plan` as in `sms_postman`."""
         self.control(tell={"statuses": statuses, **plan} if statuses else None)
 
-    def wait_told(self, timeout: float = 60) -> list[dict[str, Any]]:
+    def wait_for_receipts(self, timeout: float = 60) -> list[dict[str, Any]]:
         """Wait until all planned receipts are sent, and return them with the status of each response."""
         self._until(lambda: self.control()["to_tell"] == 0, "everything to be told", timeout)
         return [json.loads(line) for line in self._told.read_text().splitlines()]
@@ -185,12 +187,12 @@ class FakeSms(Scripts):
         """Return a signed receipt for a message, to be sent with `post`."""
         return receipt(TOKEN, SECRET, sms, status, code, self.now())
 
-    def report(self, sms: Sms, status: str, code: int | None = None) -> Answered:
+    def send_receipt(self, sms: Sms, status: str, code: int | None = None) -> WebhookResponse:
         """Send a receipt for a message and return the response."""
         self.control(sid=sms.sid, status=status, code=code)
         return post(self.receipt(sms, status, code))
 
-    def writing(
+    def incoming_request(
         self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None, **more: str
     ) -> Post:
         """Return the signed request of an incoming SMS; `OptOutType="STOP"` if the provider answered it."""
@@ -202,15 +204,19 @@ class FakeSms(Scripts):
         }  # fmt: skip
         return twilio_form(TOKEN, f"{base_url}/hooks/twilio/message", fields)
 
-    def write(self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any) -> Answered:
+    def send_incoming(self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any) -> WebhookResponse:
         """Send an incoming SMS as Twilio does."""
-        return post(self.writing(base_url, sender, body, to, **more))
+        return post(self.incoming_request(base_url, sender, body, to, **more))
 
-    def writing_http(self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None) -> Post:
+    def incoming_http_request(
+        self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None
+    ) -> Post:
         """Return the request of an incoming SMS as the provider `http` sends it."""
         said = {"type": "message", "id": sid or secrets.token_hex(16), "from": sender, "to": to, "body": body}
         return generic(SECRET, f"{base_url}/hooks/sms", said, self.now())
 
-    def write_http(self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any) -> Answered:
+    def send_incoming_http(
+        self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any
+    ) -> WebhookResponse:
         """Send an incoming SMS as the provider `http` does."""
-        return post(self.writing_http(base_url, sender, body, to, **more))
+        return post(self.incoming_http_request(base_url, sender, body, to, **more))

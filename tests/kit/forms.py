@@ -9,21 +9,23 @@ from urllib.parse import urlencode
 from tests.kit.client import Client, Response
 from tests.kit.server import Server
 
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}
 # A server that is asked through a proxy, and the clients behind it
-BEHIND = {"CAMPANERO_NETWORK__TRUSTED_PROXIES": "127.0.0.1"}
+BEHIND_PROXY = {"CAMPANERO_NETWORK__TRUSTED_PROXIES": "127.0.0.1"}
 _clients = count(1)
 
 
-def stranger(server: Server) -> Client:
+def anonymous_client(server: Server) -> Client:
     """Return a client without a key."""
     return server.client(None, validate=False)
 
 
-def ask(server: Server, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
+def request_as_visitor(
+    server: Server, method: str, path: str, form: dict[str, Any] | None = None, **headers: str
+) -> Response:
     """Request a page as a stranger, or post a form to it."""
     body = urlencode(form, doseq=True).encode() if form is not None else None
-    return stranger(server).request(method, path, body, (FORM if form is not None else {}) | headers)
+    return anonymous_client(server).request(method, path, body, (FORM_HEADERS if form is not None else {}) | headers)
 
 
 @cache
@@ -32,7 +34,7 @@ def _client(url: str) -> Client:
     return Client(url)
 
 
-def make_form(server: Server, name: str, **body: Any) -> dict[str, Any]:
+def create_form(server: Server, name: str, **body: Any) -> dict[str, Any]:
     """Create a form with a list of its own."""
     api = server.client()
     group = api.post("/lists", {"name": f"{name} list"}).expect(201)["id"]
@@ -40,14 +42,14 @@ def make_form(server: Server, name: str, **body: Any) -> dict[str, Any]:
     return form
 
 
-def submit(server: Server, form: dict[str, Any], headers: dict[str, str] | None = None, **values: Any) -> Response:
+def submit_form(server: Server, form: dict[str, Any], headers: dict[str, str] | None = None, **values: Any) -> Response:
     """Submit a form as JSON from a new client IP each time, and check the response against OpenAPI."""
     number = next(_clients)
     client = {"X-Forwarded-For": f"198.18.{number // 256}.{number % 256}"}
     return _client(server.url).post(f"/v1/public/forms/{form['public_key']}", values, client | (headers or {}))
 
 
-def letters(server: Server, address: str, count: int = 1) -> list[dict[str, Any]]:
+def wait_for_system_emails(server: Server, address: str, count: int = 1) -> list[dict[str, Any]]:
     """Return the system emails to an address, once so many are sent."""
     api = server.client()
     messages = api.wait(
@@ -57,14 +59,14 @@ def letters(server: Server, address: str, count: int = 1) -> list[dict[str, Any]
     return [api.get(f"/messages/{message['id']}").expect(200) for message in messages]
 
 
-def link(letter: dict[str, Any], kind: str = "d") -> str:
+def get_link(letter: dict[str, Any], kind: str = "d") -> str:
     """Return the path of a link in an email, which must be in both of its parts."""
     paths = re.findall(rf"http://[^/]+(/{kind}/[\w-]+)", letter["text"])
     assert len(set(paths)) == 1 and paths[0] in letter["html"], letter["text"]
     return str(paths[0])
 
 
-def contact(server: Server, address: str) -> dict[str, Any] | None:
+def find_contact(server: Server, address: str) -> dict[str, Any] | None:
     """Return the contact of an address, or None."""
     rows = [
         row for row in server.client().get("/contacts", search=address).expect(200)
@@ -73,7 +75,7 @@ def contact(server: Server, address: str) -> dict[str, Any] | None:
     return rows[0] if rows else None
 
 
-def events(server: Server, name: str, **query: Any) -> list[dict[str, Any]]:
+def get_events(server: Server, name: str, **query: Any) -> list[dict[str, Any]]:
     """Return the events with a name, newest first."""
     rows: list[dict[str, Any]] = server.client().get("/events", event=name, **query).expect(200)
     return rows

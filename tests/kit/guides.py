@@ -26,7 +26,7 @@ def blocks(page: str) -> list[Block]:
     return [Block(language, mark or "", html.unescape(text)) for language, mark, text in _CODE.findall(page)]
 
 
-def program(some: list[Block], language: str) -> str:
+def join_blocks(some: list[Block], language: str) -> str:
     """Return a program of all blocks of a language, which prints a separator before each."""
     say = {"sh": "printf '\\n%s%s\\n' '{}' {}\n", "python": "print('\\n' + '{}' + '{}')\n"}[language]
     parts = (
@@ -36,13 +36,13 @@ def program(some: list[Block], language: str) -> str:
     return "".join(parts)
 
 
-def said(output: str) -> dict[int, str]:
+def split_output(output: str) -> dict[int, str]:
     """Return the output of each block, by its number."""
     parts = re.split(rf"^{_MARK}(\d+)\n", output, flags=re.MULTILINE)[1:]
     return {int(number): text for number, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def promises(some: list[Block]) -> Iterator[tuple[int, Any]]:
+def expected_results(some: list[Block]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each block that is run, with the expected result below it."""
     waiting: list[int] = []
     for number, one in enumerate(some):

@@ -27,7 +27,7 @@ class Page(NamedTuple):
         return method == self.method and re.fullmatch(pattern, path) is not None
 
 
-def declared() -> Iterator[Page]:
+def list_pages() -> Iterator[Page]:
     """Yield every page of the web interface, once for each method."""
     for name in pages.NAMES:
         blueprint = import_module(f"ui.pages.{name}").pages
@@ -38,9 +38,9 @@ def declared() -> Iterator[Page]:
                 yield Page(method, path or "/", getattr(route.handler, "needs", None), is_open)
 
 
-def allows(role: str, method: str, path: str) -> bool:
+def role_allows(role: str, method: str, path: str) -> bool:
     """Return whether a role may send a request to a path. Raises LookupError if there is no page."""
-    matching = [page for page in declared() if page.matches(method, path.rstrip("/") or "/")]
+    matching = [page for page in list_pages() if page.matches(method, path.rstrip("/") or "/")]
     if not matching:
         raise LookupError(f"{method} {path}")
     # A fixed path goes before one with a placeholder, as the router has it.

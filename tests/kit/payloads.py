@@ -12,8 +12,8 @@ PAYLOADS = (
     "</textarea></title><script>alert(1)</script>", '" hx-get="/x" hx-trigger="load',
     "' onfocus='alert(1)' autofocus='",
 )  # fmt: skip
-ALL = MARK + "".join(PAYLOADS)
-LIVELY = f"<p>Mail {MARK} <a href='{{{{ view_url }}}}'>view</a></p>" + "".join(PAYLOADS) + (
+ALL_PAYLOADS = MARK + "".join(PAYLOADS)
+ACTIVE_HTML = f"<p>Mail {MARK} <a href='{{{{ view_url }}}}'>view</a></p>" + "".join(PAYLOADS) + (
     '<iframe src="javascript:alert(1)"></iframe><form action="/x"><input autofocus onfocus="alert(1)"></form>'
     '<a href="javascript:alert(1)">x</a><meta http-equiv="refresh" content="0;url=/x"><base href="https://x.example/">'
     '<object data="/x"></object><style>@import "/x";</style><math><mtext></style><img src=x onerror=alert(1)>'
@@ -22,14 +22,14 @@ _SCHEMES = ("javascript", "vbscript", "data")
 _ADDRESSES = ("href", "src", "action", "formaction", "data", "poster", "background")
 
 
-class Reader(HTMLParser):
+class ActiveContentParser(HTMLParser):
     """Parses a page as a browser does and records what could act in it."""
 
     def __init__(self, answer: Response) -> None:
         super().__init__()
-        self.acts: list[str] = []
+        self.active_content: list[str] = []
         self.links: set[str] = set()
-        self.words = ""
+        self.text = ""
         self.frames: list[dict[str, str | None]] = []
         self._raw = ""
         self.feed(answer.text)
@@ -42,26 +42,26 @@ class Reader(HTMLParser):
         if tag in ("script", "object", "embed", "base", "math", "applet") and not (
             tag == "script" and (attributes.get("src") or "").startswith("/static/")
         ):
-            self.acts.append(f"<{tag}>")
+            self.active_content.append(f"<{tag}>")
         if tag == "iframe":
             self.frames.append(attributes)
         for name, value in attrs:
             value = (value or "").strip()
             scheme = re.sub(r"[\s\x00-\x20]", "", value.partition(":")[0]).lower()
             if name.startswith("on") or name == "srcdoc":
-                self.acts.append(f"{tag} {name}={value}")
+                self.active_content.append(f"{tag} {name}={value}")
             if name in _ADDRESSES and scheme in _SCHEMES and ":" in value and not value.startswith("data:image/"):
-                self.acts.append(f"{tag} {name}={value}")
+                self.active_content.append(f"{tag} {name}={value}")
             if name.startswith("hx-") and (value == "/x" or MARK in value):
-                self.acts.append(f"{tag} {name}={value}")
+                self.active_content.append(f"{tag} {name}={value}")
             if MARK in name:
-                self.acts.append(f"{tag} {name}")
+                self.active_content.append(f"{tag} {name}")
             if name in ("src", "href", "data", "action") and value in ("/x", "https://x.example/"):
-                self.acts.append(f"{tag} {name}={value}")
+                self.active_content.append(f"{tag} {name}={value}")
             if name == "href" and tag == "a" and value.startswith("/"):
                 self.links.add(value)
             if MARK in value:
-                self.words += value
+                self.text += value
 
     def handle_endtag(self, tag: str) -> None:
         """Leave raw text."""
@@ -70,23 +70,26 @@ class Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Collect the visible text of the page."""
         if not self._raw:
-            self.words += data
+            self.text += data
 
 
 def hostile_design() -> dict[str, Any]:
     """Return a design with a payload in every text of every section kind, and unknown sections too."""
-    texts = {"text": ALL, "title": ALL, "subtitle": ALL, "content": LIVELY, "alt": ALL, "caption": ALL, "name": ALL,
-             "code": ALL, "price": ALL, "author": ALL, "role": ALL, "wordmark_text": ALL, "logo_alt": ALL,
-             "cta_text": ALL, "html": LIVELY, "unsubscribe_text": ALL, "color": ALL, "background_color": ALL,
-             "note": ALL, "mystery": ALL}  # fmt: skip
+    names = ("text", "title", "subtitle", "content", "alt", "caption", "name", "code", "price", "author", "role",
+             "wordmark_text", "logo_alt", "cta_text", "html", "unsubscribe_text", "color", "background_color", "note",
+             "mystery")  # fmt: skip
+    texts = dict.fromkeys(names, ALL_PAYLOADS) | {"content": ACTIVE_HTML, "html": ACTIVE_HTML}
     kinds = ("header", "hero", "heading", "text", "quote", "button", "image", "split", "product", "coupon", "video",
              "divider", "spacer", "footer", "html", "nobody_knows")  # fmt: skip
     sections: list[dict[str, Any]] = [
-        {"type": kind, "props": {**texts, "src": "https://x.example/a.png"}, "styles": {"padding": ALL}}
+        {"type": kind, "props": {**texts, "src": "https://x.example/a.png"}, "styles": {"padding": ALL_PAYLOADS}}
         for kind in kinds
     ]
-    items = [{**texts, "text": LIVELY, "src": "https://x.example/a.png"}] * 2
+    items = [{**texts, "text": ACTIVE_HTML, "src": "https://x.example/a.png"}] * 2
     sections += [{"type": kind, "props": {"items": items}} for kind in ("list", "gallery", "product_grid")]
-    inner = [{"sections": [{"type": "text", "props": {"content": LIVELY}}]}] * 2
+    inner = [{"sections": [{"type": "text", "props": {"content": ACTIVE_HTML}}]}] * 2
     sections.append({"type": "columns", "props": {"columns": inner}})
-    return {"sections": sections, "theme": {"font_body": ALL, "brand_color": ALL, "logo_url": ALL}}
+    return {
+        "sections": sections,
+        "theme": {"font_body": ALL_PAYLOADS, "brand_color": ALL_PAYLOADS, "logo_url": ALL_PAYLOADS},
+    }

@@ -12,14 +12,14 @@ from PIL import Image, ImageDraw
 SCRIPT = b"<script>alert(document.domain)</script>"
 
 
-def saved(picture: Image.Image, kind: str, **options: Any) -> bytes:
+def encode_image(picture: Image.Image, kind: str, **options: Any) -> bytes:
     """Return an image as a file."""
     into = BytesIO()
     picture.save(into, kind, **options)
     return into.getvalue()
 
 
-def opened(content: bytes) -> Image.Image:
+def decode_image(content: bytes) -> Image.Image:
     """Return the decoded content of a file."""
     picture = Image.open(BytesIO(content))
     picture.load()
@@ -43,7 +43,7 @@ def animation(frames: int = 6, width: int = 120, height: int = 80, **options: An
         ImageDraw.Draw(picture).rectangle((number * 9, 10, number * 9 + 20, 40), 1 + number % 3)
         pictures.append(picture)
     options_ = {"duration": 70, "loop": 0, **options}
-    return saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], **options_)
+    return encode_image(pictures[0], "GIF", save_all=True, append_images=pictures[1:], **options_)
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
@@ -67,12 +67,12 @@ def webp_head(width: int, height: int) -> bytes:
 
 
 @cache
-def hostile() -> dict[str, bytes]:
+def hostile_files() -> dict[str, bytes]:
     """Return files that must be rejected, by name."""
-    gif, jpeg = animation(), saved(photo(), "JPEG")
+    gif, jpeg = animation(), encode_image(photo(), "JPEG")
     bomb = zlib.compress(b"\0" * 60_000_000, 9)
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
-    scans = saved(Image.new("L", (5_000, 5_000), 128), "JPEG", progressive=True)
+    scans = encode_image(Image.new("L", (5_000, 5_000), 128), "JPEG", progressive=True)
     wide = struct.pack("<HH", int.from_bytes(b"/*", "little"), 2)
     return {
         "svg": svg,
@@ -99,11 +99,11 @@ def hostile() -> dict[str, bytes]:
         "PNG of no size": png(0, 10, zlib.compress(b"\0")),
         "PNG that is all zeros for ever": png(6_000, 6_000, bomb),
         "PNG with a bomb for a text": png(1, 1, zlib.compress(b"\0\0"), chunk(b"zTXt", b"a\0\0" + bomb)),
-        "PNG that ends in the middle": saved(photo(), "PNG")[:-5_000],
+        "PNG that ends in the middle": encode_image(photo(), "PNG")[:-5_000],
         "WebP of 16,000 by 16,000": webp_head(16_000, 16_000),
-        "WebP that ends in the middle": saved(photo(), "WEBP")[:1_000],
+        "WebP that ends in the middle": encode_image(photo(), "WEBP")[:1_000],
         "WebP of its first bytes": b"RIFF\0\0\0\0WEBPVP8X",
         "PDF": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
-        "BMP": saved(photo(), "BMP"),
+        "BMP": encode_image(photo(), "BMP"),
         "nothing": b"",
     }

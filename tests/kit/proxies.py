@@ -14,12 +14,12 @@ from tests.kit.certificates import Certificate
 from tests.kit.server import free_port
 
 # What the examples are written with
-_HERE, _NAME = "127.0.0.1:8080", "mail.example.com"
-_LETSENCRYPT = f"/etc/letsencrypt/live/{_NAME}/"
+_EXAMPLE_ADDRESS, _EXAMPLE_DOMAIN = "127.0.0.1:8080", "mail.example.com"
+_LETSENCRYPT = f"/etc/letsencrypt/live/{_EXAMPLE_DOMAIN}/"
 
 
 @cache
-def find(name: str) -> str | None:
+def find_proxy(name: str) -> str | None:
     """Return the path of a proxy, installed or unpacked from Debian's package, or None if there is neither.
 
     The package is unpacked and not installed, because an installed proxy would listen on ports of this machine.
@@ -48,12 +48,12 @@ class Proxy:
         self.url = f"https://127.0.0.1:{self.port}"
         (self.home / "fullchain.pem").write_bytes(pair.certificate)
         (self.home / "privkey.pem").write_bytes(pair.key)
-        assert _HERE in example and _NAME in example
-        example = example.replace(_HERE, f"127.0.0.1:{to}")
-        self._command = {"nginx": self._nginx, "caddy": self._caddy}[name](str(find(name)), example)
+        assert _EXAMPLE_ADDRESS in example and _EXAMPLE_DOMAIN in example
+        example = example.replace(_EXAMPLE_ADDRESS, f"127.0.0.1:{to}")
+        self._command = {"nginx": self._nginx, "caddy": self._caddy}[name](str(find_proxy(name)), example)
 
     def _nginx(self, program: str, example: str) -> list[str]:
-        example = example.replace(_LETSENCRYPT, f"{self.home}/").replace(_NAME, "127.0.0.1")
+        example = example.replace(_LETSENCRYPT, f"{self.home}/").replace(_EXAMPLE_DOMAIN, "127.0.0.1")
         for usual, port in ((80, self.plain_port), (443, self.port)):
             example = example.replace(f"[::]:{usual}", f"[::1]:{port}" if _has_ipv6() else f"127.0.0.9:{port}")
             example = example.replace(f"listen {usual}", f"listen 127.0.0.1:{port}")
@@ -70,7 +70,7 @@ class Proxy:
 
     def _caddy(self, program: str, example: str) -> list[str]:
         own = f"tls {self.home}/fullchain.pem {self.home}/privkey.pem"
-        example = example.replace(f"{_NAME} {{", f"{self.url} {{\n\t{own}")
+        example = example.replace(f"{_EXAMPLE_DOMAIN} {{", f"{self.url} {{\n\t{own}")
         (self.home / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\n{example}\n")
         return [program, "run", "--config", f"{self.home}/Caddyfile"]
 
@@ -82,7 +82,7 @@ class Proxy:
             )
         end = time.monotonic() + 30
         while not self._listens():
-            assert self._process.poll() is None and time.monotonic() < end, self.said
+            assert self._process.poll() is None and time.monotonic() < end, self.output
             time.sleep(0.05)
         return self
 
@@ -91,7 +91,7 @@ class Proxy:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Return its output and its log."""
         texts = [path.read_text(errors="replace") for name in ("said", "log") if (path := self.home / name).exists()]
         return "\n".join(texts)

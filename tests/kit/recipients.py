@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.kit.client import Client
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 CONTENT = {
     "subject": "News for {{ first_name }}",
@@ -12,25 +12,25 @@ CONTENT = {
     "from_email": "ana@bakery.example",
 }
 # Tests ask often
-UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
+NO_RATE_LIMITS = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
 
 
-def address(index: int, name: str = "p") -> str:
+def recipient_address(index: int, name: str = "p") -> str:
     """Return the address of a contact by its number."""
     return f"{name}{index}@crowd.example"
 
 
-def crowd(api: Client, count: int, name: str = "p", more: Sequence[str] = ()) -> int:
+def create_list(api: Client, count: int, name: str = "p", more: Sequence[str] = ()) -> int:
     """Create a list of so many contacts, plus contacts with given addresses, and return its id."""
     group: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
-    lines = [f"{address(index, name)},N{index}" for index in range(count)]
+    lines = [f"{recipient_address(index, name)},N{index}" for index in range(count)]
     lines += [f"{address_},Nobody" for address_ in more]
-    import_ = done(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
+    import_ = wait_for_import(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
     assert (import_["status"], import_["created"]) == ("complete", len(lines)), import_
     return group
 
 
-def draft(api: Client, group: int, **content: Any) -> str:
+def create_campaign(api: Client, group: int, **content: Any) -> str:
     """Create a campaign to a list and return its path."""
     body = {
         "name": "Letter", "trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT | content,
@@ -38,13 +38,13 @@ def draft(api: Client, group: int, **content: Any) -> str:
     return f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
 
 
-def send(api: Client, group: int, **content: Any) -> str:
+def send_campaign(api: Client, group: int, **content: Any) -> str:
     """Send a campaign to a list and return its path."""
-    path = draft(api, group, **content)
+    path = create_campaign(api, group, **content)
     api.post(f"{path}/send").expect(200)
     return path
 
 
-def completed(api: Client, path: str, timeout: float = 120) -> Any:
+def wait_until_completed(api: Client, path: str, timeout: float = 120) -> Any:
     """Wait until a campaign is completed and return it."""
     return api.wait(path, lambda row: row["status"] == "completed", timeout)

@@ -24,11 +24,11 @@ def _routes() -> list[tuple[str, str, list[str]]]:
     return [(name, path, methods) for name, path, methods in json.loads(process.stdout)]
 
 
-def declared() -> list[tuple[str, list[str]]]:
+def list_routes() -> list[tuple[str, list[str]]]:
     """Return path and methods of every route of the service."""
     return [(path, methods) for _, path, methods in _routes()]
 
 
-def of_pages() -> list[tuple[str, str]]:
+def page_routes() -> list[tuple[str, str]]:
     """Return every (method, path) of the web interface."""
     return sorted((method, path) for name, path, methods in _routes() for method in methods if ".ui_" in name)

@@ -10,24 +10,24 @@ from tests.kit.dns import DnsServer
 Domain = dict[str, Any]
 
 
-def verified(api: Client, dns: DnsServer, name: str, *, without: tuple[str, ...] = ()) -> Domain:
+def add_verified_domain(api: Client, dns: DnsServer, name: str, *, without: tuple[str, ...] = ()) -> Domain:
     """Add a domain and publish its records, except those of some purposes; return the verified domain."""
     domain = api.post("/domains", {"domain": {"name": name}}).expect(201)
-    publish(dns, domain, without=without)
+    publish_records(dns, domain, without=without)
     verified_domain: Domain = api.post(f"/domains/{domain['id']}/verify").expect(200)
     if verified_domain["status"] != "verified":
         raise AssertionError(verified_domain)
     return verified_domain
 
 
-def publish(dns: DnsServer, domain: Domain, *, without: tuple[str, ...] = ()) -> None:
+def publish_records(dns: DnsServer, domain: Domain, *, without: tuple[str, ...] = ()) -> None:
     """Publish the records that a domain requires."""
     for record in domain["dns_records"]:
         if record["value"] and record["purpose"] not in without:
             dns.set(record["name"], record["record_type"], f"{record['priority']} {record['value']}".strip())
 
 
-def text_of(dns: DnsServer, name: str) -> list[str]:
+def lookup_txt(dns: DnsServer, name: str) -> list[str]:
     """Return the TXT records of a name, each joined, as a verifier does; empty if the name does not exist."""
     resolver = dns_resolver.Resolver(configure=False)
     resolver.nameservers, resolver.port, resolver.lifetime = [dns.host], dns.port, 10

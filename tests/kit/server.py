@@ -17,14 +17,14 @@ from typing import IO, Self
 
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
-from tests.kit.nursery import Child, nursery
+from tests.kit.fork_server import Child, fork_server
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = re.compile(r"is ready on (https?://\S+)")
 SETUP = re.compile(r"(https?://\S+/setup/\S+)")
 RATES = ("REQUESTS", "MESSAGES", "SENDS", "RENDERS")
 EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
-_made: dict[tuple[str, str, str], tuple[Path, str]] = {}  # directories that were set up, and their keys
+_prepared_directories: dict[tuple[str, str, str], tuple[Path, str]] = {}  # directories that were set up, and their keys
 
 
 def free_port() -> int:
@@ -71,11 +71,11 @@ class Server:
         self.executable, self.module = executable, module
         # By the command that people use, or as a child of what has read the modules (`nursery`)
         self._cold = cold or executable is not None or module != "appliance"
-        self._like_any_other = executable is None and config is None and (clock is None or clock.offset == 0)
+        self._has_default_setup = executable is None and config is None and (clock is None or clock.offset == 0)
         self.lines: list[str] = []
         self.process: subprocess.Popen[str] | Child | None = None
         self._pumps: list[threading.Thread] = []
-        self._said = threading.Condition()
+        self._output_changed = threading.Condition()
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
         self.env |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         # Some machines forbid it: every start would compile the whole program anew, a second each
@@ -96,12 +96,12 @@ class Server:
 
     # -- the process ----------------------------------------------------------------------------------------------
 
-    def _words(self, *arguments: str) -> list[str]:
+    def _arguments(self, *arguments: str) -> list[str]:
         return [*arguments, "--data", str(self.data), *self._config]
 
     def _command(self, *arguments: str) -> list[str]:
         program = [str(self.executable)] if self.executable else [sys.executable, "-P", "-m", self.module]
-        return [*program, *self._words(*arguments)]
+        return [*program, *self._arguments(*arguments)]
 
     def start(self, *options: str, timeout: float = 60) -> Self:
         """Run `serve` and return when it is ready."""
@@ -113,7 +113,7 @@ class Server:
         self.process = subprocess.Popen(
             self._command(*arguments), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) if self._cold else nursery().start(self._words(*arguments), self.env, self.home)  # fmt: skip
+        ) if self._cold else fork_server().start(self._arguments(*arguments), self.env, self.home)  # fmt: skip
         streams = (self.process.stdout, self.process.stderr)
         self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
         for pump in self._pumps:
@@ -123,17 +123,17 @@ class Server:
 
     def _pump(self, stream: IO[str]) -> None:
         for line in stream:
-            with self._said:
+            with self._output_changed:
                 self.lines.append(line.rstrip("\n"))
-                self._said.notify_all()
+                self._output_changed.notify_all()
         stream.close()
-        with self._said:
-            self._said.notify_all()
+        with self._output_changed:
+            self._output_changed.notify_all()
 
     def wait_for_line(self, pattern: str | re.Pattern[str], timeout: float = 30) -> re.Match[str]:
         """Wait for a line of the output (stdout and stderr) that matches, and return the match."""
         end = time.monotonic() + timeout
-        with self._said:
+        with self._output_changed:
             while True:
                 match = next((m for line in self.lines if (m := re.search(pattern, line))), None)
                 if match:
@@ -142,7 +142,7 @@ class Server:
                 if gone or time.monotonic() > end:
                     why = "ended" if gone else f"did not say it within {timeout} s"
                     raise AssertionError(f"no line like {pattern!r}: the server {why}; it said:\n{self.output}")
-                self._said.wait(0.1)
+                self._output_changed.wait(0.1)
 
     @property
     def output(self) -> str:
@@ -170,7 +170,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"still running {timeout} s after {sign.name}; it said:\n{self.output}") from None
-        self._gone()
+        self._join_pumps()
         if expect is not None and code != expect:
             raise AssertionError(f"exit code {code}, not {expect}; it said:\n{self.output}")
         return code
@@ -182,7 +182,7 @@ class Server:
             with contextlib.suppress(ProcessLookupError):  # it ended in this moment
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        self._gone()
+        self._join_pumps()
 
     def restart(self, *options: str, timeout: float = 60) -> Self:
         """Start again on the same data and port; a running process is stopped first."""
@@ -195,7 +195,7 @@ class Server:
             raise AssertionError("the server is not running")
         return self.process
 
-    def _gone(self) -> None:
+    def _join_pumps(self) -> None:
         for pump in self._pumps:
             pump.join(5)
         self.process = None
@@ -216,10 +216,13 @@ class Server:
 
     def cli(self, *arguments: str, stdin: str = "", expect: int | None = 0, timeout: float = 60) -> "Completed":
         """Run a command on this data directory; its exit code must be `expect` (None: any)."""
-        process = subprocess.run(
-            self._command(*arguments), input=stdin, env=self.env, cwd=self.home, text=True,
-            capture_output=True, timeout=timeout,
-        ) if self._cold else nursery().run(self._words(*arguments), self.env, self.home, stdin, timeout)  # fmt: skip
+        if self._cold:
+            process = subprocess.run(
+                self._command(*arguments), input=stdin, env=self.env, cwd=self.home, text=True, capture_output=True,
+                timeout=timeout,
+            )  # fmt: skip
+        else:
+            process = fork_server().run(self._arguments(*arguments), self.env, self.home, stdin, timeout)
         if expect is not None and process.returncode != expect:
             raise AssertionError(
                 f"{arguments}: exit code {process.returncode}, not {expect}\n{process.stdout}\n{process.stderr}"
@@ -233,17 +236,17 @@ class Server:
         server.
         """
         known = (email, password, account)
-        if not self._like_any_other or self.data.exists():
+        if not self._has_default_setup or self.data.exists():
             self.key = self._set_up(*known)
             return self
-        if known not in _made:
+        if known not in _prepared_directories:
             self.key = self._set_up(*known)
             kept = Path(tempfile.mkdtemp(prefix="campanero-test-"))
             atexit.register(shutil.rmtree, kept, ignore_errors=True)
             shutil.copytree(self.data, kept / "data")
-            _made[known] = kept / "data", self.key
+            _prepared_directories[known] = kept / "data", self.key
             return self
-        data, self.key = _made[known]
+        data, self.key = _prepared_directories[known]
         shutil.copytree(data, self.data)
         return self
 
@@ -255,7 +258,7 @@ class Server:
         """Create a key on the command line and return it; options such as `--scope` and `--test`."""
         return self.cli("key", "create", name, *options).stdout.strip()
 
-    def give_address(self) -> Self:
+    def set_postal_address(self) -> Self:
         """Set the postal address of the brand, which real transports require; the server must run."""
         self.client().put("/brand", {"company_name": "Bakery", "physical_address": "1 Mill Lane, Bath"}).expect(200)
         return self

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.kit.sms_postman import Postman
+from tests.kit.sms_messages import Sms, error_json, message_json, page_json
+from tests.kit.sms_receipts import ReceiptSender
 from tests.kit.sms_rules import Rule
-from tests.kit.sms_shapes import Sms, error, listing, resource
 from tests.kit.sms_signing import generic_headers
 
 _NO_RULE = Rule()
-Answer = tuple[int, Any, dict[str, str]]
+Response = tuple[int, Any, dict[str, str]]
 
 
 class Provider:
@@ -45,14 +45,14 @@ class Provider:
         self.gates: dict[str, asyncio.Event] = {}
         self.reached: dict[str, int] = {}
         self.hidden: dict[str, float] = {}
-        self.asked = {"send": 0, "look_up": 0, "open": 0, "peak": 0, "connections": 0}
+        self.counters = {"send": 0, "look_up": 0, "open": 0, "peak": 0, "connections": 0}
         self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self.postman = Postman(self.token, self.secret, options.clock, options.told)
+        self.postman = ReceiptSender(self.token, self.secret, options.clock, options.told)
 
     def rule(self, look_up: bool, to: str, sender: str) -> Rule:
         """Return and count the first rule that matches."""
         for one in self.rules:
-            if one.fits(look_up, to, sender):
+            if one.matches(look_up, to, sender):
                 one.used += 1
                 return one
         return _NO_RULE
@@ -67,7 +67,7 @@ class Provider:
         self.by_pair.setdefault(sms.to, []).append(sms)
         if rule.hidden:
             self.hidden[sms.sid] = time.time() + rule.hidden
-        self.postman.took(sms)
+        self.postman.plan_receipts(sms)
 
     async def wait(self, rule: Rule) -> None:
         """Wait as a rule demands."""
@@ -79,7 +79,7 @@ class Provider:
 
     # -- its doors ------------------------------------------------------------------------------------------------
 
-    async def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
+    async def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[Rule, Response]:
         """Return the response to a request, and the rule that applies to it."""
         path, _, query = target.partition("?")
         if path == "/control":
@@ -87,9 +87,9 @@ class Provider:
         if path == "/send" and method == "POST":
             return await self._generic(json.loads(body), headers, body)
         if not path.startswith("/2010-04-01/Accounts/"):
-            return _NO_RULE, (404, error(20404, 404, f"no {path}"), {})
+            return _NO_RULE, (404, error_json(20404, 404, f"no {path}"), {})
         if headers.get("authorization") != self.basic or path.split("/")[3].removesuffix(".json") != self.sid:
-            return _NO_RULE, (401, error(20003, 401, "Authenticate"), {})
+            return _NO_RULE, (401, error_json(20003, 401, "Authenticate"), {})
         if path.endswith("/Messages.json") and method == "POST":
             return await self._twilio(dict(parse_qsl(body.decode(), keep_blank_values=True)))
         if path.endswith("/Messages.json"):
@@ -97,22 +97,22 @@ class Provider:
         if path.endswith(f"/{self.sid}.json"):
             return _NO_RULE, (200, {"sid": self.sid, "status": "active", "type": "Full"}, {})
         found = self.by_sid.get(path.rpartition("/")[2].removesuffix(".json"))
-        return _NO_RULE, (200, resource(found), {}) if found else (404, error(20404, 404, "not found"), {})
+        return _NO_RULE, (200, message_json(found), {}) if found else (404, error_json(20404, 404, "not found"), {})
 
-    async def _twilio(self, form: dict[str, str]) -> tuple[Rule, Answer]:
-        self.asked["send"] += 1
+    async def _twilio(self, form: dict[str, str]) -> tuple[Rule, Response]:
+        self.counters["send"] += 1
         sender = form.get("From") or form.get("MessagingServiceSid", "")
         for name, code in (("To", 21604), ("Body", 21602)):
             if not form.get(name):
-                return _NO_RULE, (400, error(code, 400, f"{name} is required"), {})
+                return _NO_RULE, (400, error_json(code, 400, f"{name} is required"), {})
         if not sender or len(form["Body"]) > 1600:
-            return _NO_RULE, (400, error(21617 if sender else 21603, 400, "no sender, or too long a body"), {})
+            return _NO_RULE, (400, error_json(21617 if sender else 21603, 400, "no sender, or too long a body"), {})
         sms = Sms.new("twilio", form["To"], sender, form["Body"], form.get("StatusCallback", ""), fields=form)
         sms.account = self.sid
-        return await self._send(sms, lambda: (201, resource(sms), {}))
+        return await self._send(sms, lambda: (201, message_json(sms), {}))
 
-    async def _generic(self, body_: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
-        self.asked["send"] += 1
+    async def _generic(self, body_: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Response]:
+        self.counters["send"] += 1
         name, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         right = generic_headers(self.secret, name, sent, body)["webhook-signature"]
         if right not in headers.get("webhook-signature", "").split(" "):
@@ -120,7 +120,7 @@ class Provider:
         sms = Sms.new("http", body_["to"], body_["from"], body_["body"], body_["callback_url"], fields=body_)
         return await self._send(sms, lambda: (200, {"id": sms.sid}, {}))
 
-    async def _send(self, sms: Sms, taken: Any) -> tuple[Rule, Answer]:
+    async def _send(self, sms: Sms, taken: Any) -> tuple[Rule, Response]:
         rule = self.rule(False, sms.to, sms.sender)
         if rule is _NO_RULE or rule.accept or rule.cut:
             self.take(sms, rule)
@@ -130,25 +130,25 @@ class Provider:
             await self.wait(rule)
             if rule.status is None and not rule.reset:
                 self.take(sms, rule)
-        return rule, self._refusal(rule) if rule.status is not None else taken()
+        return rule, self._error_response(rule) if rule.status is not None else taken()
 
-    def _refusal(self, rule: Rule) -> Answer:
+    def _error_response(self, rule: Rule) -> Response:
         status = rule.status or 500
-        body = rule.raw if rule.raw or rule.code is None else error(rule.code, status, rule.text)
+        body = rule.raw if rule.raw or rule.code is None else error_json(rule.code, status, rule.text)
         return status, body, rule.headers or {}
 
-    async def _listing(self, target: str, query: dict[str, str]) -> tuple[Rule, Answer]:
-        self.asked["look_up"] += 1
+    async def _listing(self, target: str, query: dict[str, str]) -> tuple[Rule, Response]:
+        self.counters["look_up"] += 1
         rule = self.rule(True, query.get("To", ""), query.get("From", ""))
         await self.wait(rule)
         if rule.status is not None:
-            return rule, self._refusal(rule)
+            return rule, self._error_response(rule)
         now = time.time()
         messages = self.by_pair.get(query["To"], []) if "To" in query else self.taken
         visible = [
             message for message in messages if self.hidden.get(message.sid, 0) <= now and message.provider == "twilio"
         ]
-        return rule, (200, listing(visible, urlsplit(target).path, query), {})
+        return rule, (200, page_json(visible, urlsplit(target).path, query), {})
 
     def _control(self, order: dict[str, Any]) -> dict[str, Any]:
         """Apply an order of a test, and return the state."""
@@ -163,12 +163,12 @@ class Provider:
             sms = self.by_sid[order["sid"]]
             sms.status, sms.code = order["status"], order.get("code")
         return {
-            **self.asked, "taken": len(self.taken), "reached": self.reached, "to_tell": self.postman.waiting,
+            **self.counters, "taken": len(self.taken), "reached": self.reached, "to_tell": self.postman.waiting,
             "used": [one.used for one in self.rules],
         }  # fmt: skip
 
 
-class Door(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """A kept connection that serves one request after the other."""
 
     def __init__(self, provider: Provider) -> None:
@@ -177,14 +177,14 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection."""
-        self.transport, asked = transport, self.provider.asked
+        self.transport, asked = transport, self.provider.counters
         asked["connections"] += 1
         asked["open"] += 1
         asked["peak"] = max(asked["peak"], asked["open"])
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the connection; messages that it accepted are stored."""
-        self.provider.asked["open"] -= 1
+        self.provider.counters["open"] -= 1
 
     def data_received(self, data: bytes) -> None:
         """Serve each complete request."""
@@ -206,9 +206,9 @@ class Door(asyncio.Protocol):
         self.task = asyncio.ensure_future(self._serve(method, target, headers, rest[:length]))
 
     async def _serve(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
-        rule, (status, said, more) = await self.provider.answer(method, target, headers, body)
+        rule, (status, said, more) = await self.provider.respond(method, target, headers, body)
         if rule.reset:
-            self._break()
+            self._reset_connection()
             return
         content = said.encode() if isinstance(said, str) else json.dumps(said).encode()
         lines = [
@@ -219,7 +219,7 @@ class Door(asyncio.Protocol):
         whole = "\r\n".join(lines).encode() + b"\r\n\r\n" + content
         if rule.cut:
             self.transport.write(whole[: len(whole) - len(content) // 2])
-            asyncio.get_running_loop().call_later(0.05, self._break)
+            asyncio.get_running_loop().call_later(0.05, self._reset_connection)
             return
         self.transport.write(whole)
         self.busy = False
@@ -227,7 +227,7 @@ class Door(asyncio.Protocol):
             self.transport.close()
         self._next()
 
-    def _break(self) -> None:
+    def _reset_connection(self) -> None:
         """Reset the connection, as a crashed machine does."""
         with suppress(OSError):
             self.transport.get_extra_info("socket").setsockopt(
@@ -244,7 +244,7 @@ async def serve(options: argparse.Namespace) -> None:
     """Serve until killed."""
     provider = Provider(options)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Door(provider), "127.0.0.1", options.port, backlog=512)
+    server = await loop.create_server(lambda: Connection(provider), "127.0.0.1", options.port, backlog=512)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # whoever started it is gone
 

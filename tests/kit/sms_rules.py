@@ -30,7 +30,7 @@ class Rule:
     raw: str = ""  # the answer's body, whatever it may be
     used: int = 0
 
-    def fits(self, look_up: bool, to: str, sender: str) -> bool:
+    def matches(self, look_up: bool, to: str, sender: str) -> bool:
         """Return whether the rule matches a request and is not used up."""
         return (
             look_up == self.look_ups
@@ -40,7 +40,7 @@ class Rule:
         )
 
 
-class Scripts:
+class RuleMethods:
     """Methods that add rules; subclasses apply them in `_set`."""
 
     def _set(self, rule: dict[str, Any]) -> None:
@@ -49,11 +49,11 @@ class Scripts:
     def _rule(self, rule: Rule) -> None:
         self._set(asdict(rule))
 
-    def refuse(self, code: int, to: str = "*", *, times: int | None = None, status: int = 0, text: str = "") -> None:
+    def reject(self, code: int, to: str = "*", *, times: int | None = None, status: int = 0, text: str = "") -> None:
         """Respond with an error of Twilio (for the provider `http`: with its status)."""
         self._rule(Rule(to, times=times, status=status or STATUS.get(code, 400), code=code, text=text or f"E{code}"))
 
-    def answer(self, status: int, to: str = "*", *, times: int | None = None, raw: str = "", **headers: str) -> None:
+    def respond(self, status: int, to: str = "*", *, times: int | None = None, raw: str = "", **headers: str) -> None:
         """Respond with a status, a body and headers (`Location="..."`), without accepting the message."""
         self._rule(Rule(to, times=times, status=status, raw=raw, headers=headers))
 
@@ -92,7 +92,9 @@ class Scripts:
         """Respond after `release(gate)`; the message is accepted at once or then."""
         self._rule(Rule(to, times=times, gate=gate, accept=accept))
 
-    def say(self, status: str, to: str = "*", *, times: int | None = None, code: int | None = None) -> None:
+    def accept_with_status(
+        self, status: str, to: str = "*", *, times: int | None = None, code: int | None = None
+    ) -> None:
         """Accept the message and respond with this first status, such as `sent` or `failed`."""
         self._rule(Rule(to, times=times, accept=True, said=status, code=code))
 
@@ -100,6 +102,6 @@ class Scripts:
         """Accept the message and reset the connection; look-ups find it only after so many seconds."""
         self._rule(Rule(to, times=times, accept=True, reset=True, hidden=seconds))
 
-    def look_ups_fail(self, status: int = 503, *, times: int | None = None) -> None:
+    def fail_look_ups(self, status: int = 503, *, times: int | None = None) -> None:
         """Respond to look-ups with an error."""
         self._rule(Rule(times=times, look_ups=True, status=status, code=20503, text="Service Unavailable"))

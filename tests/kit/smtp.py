@@ -103,7 +103,7 @@ class SmtpServer:
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(
-            self._talk,
+            self._serve_connection,
             sock=self._listener(),
             limit=MAX_MESSAGE_BYTES,
             ssl=self.tls_context if self.implicit_tls else None,
@@ -126,7 +126,7 @@ class SmtpServer:
         socket_.bind((self.host, self.port))
         return socket_
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.open_now += 1
         self.open_peak = max(self.open_peak, self.open_now)
@@ -140,14 +140,14 @@ class SmtpServer:
 
     # -- what sessions ask and tell -------------------------------------------------------------------------------
 
-    def offers(self, *, tls: bool) -> list[str]:
+    def ehlo_lines(self, *, tls: bool) -> list[str]:
         """Return the lines of the EHLO reply."""
         lines = [f"SIZE {self.size_limit}" if self.size_limit else "SIZE", "ENHANCEDSTATUSCODES"]
         lines += ["PIPELINING"] * self.pipelining + ["8BITMIME"] * self.eight_bit + ["SMTPUTF8"] * self.smtputf8
         lines += ["STARTTLS"] * (self.tls_context is not None and not tls)
         return lines + ["AUTH PLAIN LOGIN"] * (self.users is not None)
 
-    def parameter_refusal(self, address: str, params: list[str]) -> str | None:
+    def reject_parameters(self, address: str, params: list[str]) -> str | None:
         """Return the reply to a MAIL command whose parameters are not offered or too large, else None."""
         names = {name.upper(): value for name, _, value in (p.partition("=") for p in params)}
         offered = {"SIZE", *(["BODY"] * self.eight_bit), *(["SMTPUTF8"] * self.smtputf8), "AUTH"}
@@ -159,20 +159,20 @@ class SmtpServer:
             return "553 5.6.7 Address needs SMTPUTF8"
         return None
 
-    def note(self, entry: Phase) -> None:
+    def record_phase(self, entry: Phase) -> None:
         """Record a phase, in the log file too, before its reply."""
         if self._log_file:
             self._log_file.write(json.dumps(asdict(entry)) + "\n")
             self._log_file.flush()
         self.log.append(entry)
-        self._tell()
+        self._notify()
 
     def store(self, message: Message) -> None:
         """Store a message before the 250 reply."""
         self.messages.append(message)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -211,7 +211,7 @@ class SmtpServer:
         """Return the messages to one recipient."""
         return [message for message in list(self.messages) if recipient in message.rcpt_to]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Clear messages, log and rules for the next test."""
         self.rules.clear()
         self.messages.clear()

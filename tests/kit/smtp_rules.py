@@ -27,7 +27,7 @@ class Gate:
         """Open the gate for waiting and future sessions."""
         self.opened.set()
 
-    async def passed(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait, on the server's event loop, until the gate is open."""
         self.reached.set()
         while not self.opened.is_set():
@@ -58,7 +58,7 @@ class Rule:
         if self.phase not in PHASES:
             raise ValueError(f"phase must be one of {PHASES}, not {self.phase!r}")
 
-    def fits(self, phase: str, addresses: Iterable[str]) -> bool:
+    def matches(self, phase: str, addresses: Iterable[str]) -> bool:
         """Return whether the rule matches the phase and one of these addresses, and is not used up."""
         if phase != self.phase or (self.times is not None and self.used >= self.times):
             return False
@@ -77,7 +77,7 @@ class Rules:
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
 
-    def refuse(
+    def reject(
         self, phase: str, recipient: str = "*", *, code: int, text: str = "refused", times: int | None = None
     ) -> Rule:
         """Reply with `code text` instead of success; the text may have several lines."""
@@ -105,7 +105,7 @@ class Rules:
         """Reset the connection (RST) after so many bytes of the message; nothing is stored."""
         return self._add(Rule("content", recipient, times, reset_at=at))
 
-    def say(self, phase: str, raw: bytes, recipient: str = "*", *, times: int | None = None) -> Rule:
+    def reply_raw(self, phase: str, raw: bytes, recipient: str = "*", *, times: int | None = None) -> Rule:
         """Behave as usual, but send exactly these bytes instead of the usual reply."""
         return self._add(Rule(phase, recipient, times, raw=raw))
 
@@ -138,7 +138,7 @@ class Rules:
             return None
         with self._lock:
             for rule in self._rules:
-                if rule.fits(phase, addresses):
+                if rule.matches(phase, addresses):
                     rule.used += 1
                     return rule
         return None

@@ -42,7 +42,7 @@ class Session:
     async def run(self) -> None:
         """Serve the session and return when it is over."""
         try:
-            await self._answer("connect", "", "220 kit.example ESMTP")
+            await self._reply("connect", "", "220 kit.example ESMTP")
             while True:
                 await self._command((await self._line()).decode("utf-8", "surrogateescape"))
         except (Closed, ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
@@ -54,7 +54,7 @@ class Session:
 
     async def _command(self, line: str) -> None:
         if len(line) > MAX_LINE_BYTES:
-            await self._say("500 5.5.6 Line too long")
+            await self._send_lines("500 5.5.6 Line too long")
             return
         verb, _, rest = line.partition(" ")
         handler = {
@@ -63,13 +63,13 @@ class Session:
             "NOOP": self._noop, "VRFY": self._vrfy, "QUIT": self._quit,
         }.get(verb.upper())  # fmt: skip
         if handler is None:
-            await self._say("500 5.5.1 Unknown command")
+            await self._send_lines("500 5.5.1 Unknown command")
         else:
             await handler(line, rest)
 
     # -- answering ------------------------------------------------------------------------------------------------
 
-    async def _say(self, *lines: str) -> None:
+    async def _send_lines(self, *lines: str) -> None:
         await self._write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
 
     async def _write(self, data: bytes) -> None:
@@ -80,22 +80,22 @@ class Session:
             if self.server.piece:
                 await asyncio.sleep(0)
 
-    async def _answer(self, phase: str, line: str, *good: str, rcpt: str | None = None) -> bool:
+    async def _reply(self, phase: str, line: str, *good: str, rcpt: str | None = None) -> bool:
         """Record the phase and apply a rule, or else send the usual reply; return whether that was sent."""
         addresses = [rcpt] if rcpt is not None else list(self.rcpt_to)
-        self._note(phase, line, addresses)
+        self._record(phase, line, addresses)
         # At MAIL there is no recipient yet: there a rule is for senders
-        rule = await self._obey(phase, [self.mail_from or ""] if phase == "mail" else addresses)
+        rule = await self._apply_rule(phase, [self.mail_from or ""] if phase == "mail" else addresses)
         if rule is not None and rule.code is not None:
-            await self._refuse(rule.code, rule.text)
+            await self._reject(rule.code, rule.text)
             return False
         if rule is not None and rule.raw is not None:
             await self._write(rule.raw)
         else:
-            await self._say(*good)
+            await self._send_lines(*good)
         return True
 
-    async def _obey(self, phase: str, addresses: list[str], message: Message | None = None) -> Rule | None:
+    async def _apply_rule(self, phase: str, addresses: list[str], message: Message | None = None) -> Rule | None:
         rule = self.server.rules.take(phase, addresses)
         if rule is not None:
             if rule.store_first and message is not None:
@@ -103,18 +103,18 @@ class Session:
             if rule.delay:
                 await asyncio.sleep(rule.delay)
             if rule.gate:
-                await rule.gate.passed()
+                await rule.gate.wait_until_open()
             if rule.drop:
                 raise Closed
         return rule
 
-    def _note(self, phase: str, line: str, addresses: list[str], size: int | None = None) -> None:
+    def _record(self, phase: str, line: str, addresses: list[str], size: int | None = None) -> None:
         entry = Phase(time.time(), self.number, phase, line, self.mail_from, tuple(addresses), size)
-        self.server.note(entry)
+        self.server.record_phase(entry)
 
-    async def _refuse(self, code: int, text: str) -> None:
+    async def _reject(self, code: int, text: str) -> None:
         lines = text.split("\n")
-        await self._say(*(f"{code}-{part}" for part in lines[:-1]), f"{code} {lines[-1]}")
+        await self._send_lines(*(f"{code}-{part}" for part in lines[:-1]), f"{code} {lines[-1]}")
         if code == 421:
             raise Closed
 
@@ -122,19 +122,19 @@ class Session:
 
     async def _ehlo(self, line: str, _rest: str) -> None:
         self._reset()
-        offers = ["kit.example", *self.server.offers(tls=self.tls)]
+        offers = ["kit.example", *self.server.ehlo_lines(tls=self.tls)]
         lines = [f"250-{offer}" for offer in offers[:-1]] + [f"250 {offers[-1]}"]
-        self.greeted = await self._answer("ehlo", line, *lines)
+        self.greeted = await self._reply("ehlo", line, *lines)
 
     async def _helo(self, line: str, _rest: str) -> None:
         self._reset()
-        self.greeted = await self._answer("ehlo", line, "250 kit.example")
+        self.greeted = await self._reply("ehlo", line, "250 kit.example")
 
     async def _starttls(self, line: str, _rest: str) -> None:
         context = self.server.tls_context
         if context is None or self.tls:
-            await self._say("502 5.5.1 Not offered")
-        elif await self._answer("starttls", line, "220 2.0.0 Go ahead"):
+            await self._send_lines("502 5.5.1 Not offered")
+        elif await self._reply("starttls", line, "220 2.0.0 Go ahead"):
             # What was sent before the handshake must not count after it (CVE-2011-0411).
             self._buffer().clear()
             await self.writer.start_tls(context)
@@ -145,24 +145,24 @@ class Session:
         users = self.server.users
         mechanism, _, initial = rest.partition(" ")
         if users is None or mechanism.upper() not in ("PLAIN", "LOGIN"):
-            await self._say("504 5.5.4 Not offered")
+            await self._send_lines("504 5.5.4 Not offered")
             return
         try:
             if mechanism.upper() == "PLAIN":
-                _, name, password = ((initial and self._decode(initial)) or await self._ask("")).split("\0")
+                _, name, password = ((initial and self._decode(initial)) or await self._prompt("")).split("\0")
             else:
-                name = (initial and self._decode(initial)) or await self._ask("VXNlcm5hbWU6")
-                password = await self._ask("UGFzc3dvcmQ6")
+                name = (initial and self._decode(initial)) or await self._prompt("VXNlcm5hbWU6")
+                password = await self._prompt("UGFzc3dvcmQ6")
         except (binascii.Error, ValueError):
-            await self._say("501 5.5.2 Cannot decode")
+            await self._send_lines("501 5.5.2 Cannot decode")
             return
         right = users.get(name) == password
         good = "235 2.7.0 Welcome" if right else "535 5.7.8 Wrong user or password"
-        if await self._answer("auth", line, good) and right:
+        if await self._reply("auth", line, good) and right:
             self.user = name
 
-    async def _ask(self, prompt: str) -> str:
-        await self._say(f"334 {prompt}")
+    async def _prompt(self, prompt: str) -> str:
+        await self._send_lines(f"334 {prompt}")
         return self._decode((await self._line()).decode("ascii", "replace"))
 
     @staticmethod
@@ -172,38 +172,38 @@ class Session:
     async def _mail(self, line: str, rest: str) -> None:
         path = _PATH.fullmatch(rest)
         if not self.greeted or self.mail_from is not None:
-            await self._say("503 5.5.1 Not now")
+            await self._send_lines("503 5.5.1 Not now")
         elif self.server.users is not None and self.user is None:
-            await self._say("530 5.7.0 Log in first")
+            await self._send_lines("530 5.7.0 Log in first")
         elif path is None or path[1].upper() != "FROM":
-            await self._say("501 5.5.4 MAIL FROM:<address>")
+            await self._send_lines("501 5.5.4 MAIL FROM:<address>")
         else:
             params = path[3].split()
-            refusal = self.server.parameter_refusal(path[2], params)
+            refusal = self.server.reject_parameters(path[2], params)
             if refusal:
-                self._note("mail", line, [])
-                await self._say(refusal)
+                self._record("mail", line, [])
+                await self._send_lines(refusal)
                 return
             self.mail_from, self.mail_params = path[2], params
-            if not await self._answer("mail", line, "250 2.1.0 Ok"):
+            if not await self._reply("mail", line, "250 2.1.0 Ok"):
                 self._reset()
 
     async def _rcpt(self, line: str, rest: str) -> None:
         path = _PATH.fullmatch(rest)
         if self.mail_from is None:
-            await self._say("503 5.5.1 MAIL first")
+            await self._send_lines("503 5.5.1 MAIL first")
         elif path is None or path[1].upper() != "TO" or not path[2]:
-            await self._say("501 5.5.4 RCPT TO:<address>")
+            await self._send_lines("501 5.5.4 RCPT TO:<address>")
         elif not path[2].isascii() and "SMTPUTF8" not in [p.upper() for p in self.mail_params]:
-            await self._say("553 5.6.7 Address needs SMTPUTF8")
-        elif await self._answer("rcpt", line, "250 2.1.5 Ok", rcpt=path[2]):
+            await self._send_lines("553 5.6.7 Address needs SMTPUTF8")
+        elif await self._reply("rcpt", line, "250 2.1.5 Ok", rcpt=path[2]):
             self.rcpt_to.append(path[2])
 
     async def _data(self, line: str, _rest: str) -> None:
         if not self.rcpt_to:
-            await self._say("503 5.5.1 No recipient")
+            await self._send_lines("503 5.5.1 No recipient")
             return
-        if not await self._answer("data", line, "354 End with a dot"):
+        if not await self._reply("data", line, "354 End with a dot"):
             self._reset()
             return
         raw = await self._body()
@@ -243,12 +243,12 @@ class Session:
     async def _finish(self, message: Message) -> None:
         """Accept or refuse a complete message; it is stored before the 250 reply."""
         size = len(message.raw)
-        self._note("body", ".", message.rcpt_to, size)
-        rule = await self._obey("body", message.rcpt_to, message)
+        self._record("body", ".", message.rcpt_to, size)
+        rule = await self._apply_rule("body", message.rcpt_to, message)
         if rule is not None and rule.code is not None:
-            await self._refuse(rule.code, rule.text)
+            await self._reject(rule.code, rule.text)
         elif self.server.size_limit and size > self.server.size_limit:
-            await self._say("552 5.3.4 Message too big")
+            await self._send_lines("552 5.3.4 Message too big")
         else:
             if rule is None or not rule.store_first:
                 self.server.store(message)
@@ -256,14 +256,14 @@ class Session:
 
     async def _rset(self, _line: str, _rest: str) -> None:
         self._reset()
-        await self._say("250 2.0.0 Ok")
+        await self._send_lines("250 2.0.0 Ok")
 
     async def _noop(self, _line: str, _rest: str) -> None:
-        await self._say("250 2.0.0 Ok")
+        await self._send_lines("250 2.0.0 Ok")
 
     async def _vrfy(self, _line: str, _rest: str) -> None:
-        await self._say("252 2.1.5 Send some mail")
+        await self._send_lines("252 2.1.5 Send some mail")
 
     async def _quit(self, _line: str, _rest: str) -> None:
-        await self._say("221 2.0.0 Bye")
+        await self._send_lines("221 2.0.0 Bye")
         raise Closed

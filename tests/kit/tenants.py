@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.kit.client import Client, Response
+from tests.kit.openapi_document import OpenApiDocument, Operation
 from tests.kit.server import Server
-from tests.kit.uploads import done, upload
-from tests.kit.walk import Operation, Walk
+from tests.kit.uploads import upload, wait_for_import
 
-NEVER = 987_654_321
+MISSING_ID = 987_654_321
 # What tells the moment of the asking itself, or of one that comes by itself
-_MOVING = re.compile(rb'"(exported_at|since|checked_at|next_check_at|problem)":("[^"]*"|null),?')
+_CHANGING_FIELDS = re.compile(rb'"(exported_at|since|checked_at|next_check_at|problem)":("[^"]*"|null),?')
 
 
 @dataclass
@@ -20,12 +20,12 @@ class Tenant:
     """An account: its client, and the ids of its objects by the noun of their path."""
 
     api: Client
-    things: dict[str, int] = field(default_factory=dict)
+    object_ids: dict[str, int] = field(default_factory=dict)
     account: int = 1
 
-    def furnish(self, word: str) -> "Tenant":
+    def create_objects(self, word: str) -> "Tenant":
         """Create one object of every kind; `word` is part of every name and address."""
-        api, have = self.api, self.things
+        api, have = self.api, self.object_ids
         have["lists"] = api.post("/lists", {"name": f"{word} list"}).expect(201)["id"]
         person = {"email": f"{word}@example.org", "first_name": word, "list_ids": [have["lists"]]}
         contact = api.post("/contacts", person).expect(201)
@@ -47,7 +47,7 @@ class Tenant:
         have["messages"] = api.post("/messages", letter).expect(201)["id"]
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
         have["capture"] = api.get("/capture", message_id=have["messages"]).expect(200)[0]["id"]
-        have["incoming"] = self._heard(word)
+        have["incoming"] = self._receive_reply(word)
         webhook = {"url": f"https://{word}.example/hook", "events": [f"{word}_event"]}
         have["webhooks"] = hook = api.post("/webhooks", webhook).expect(201)["id"]
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
@@ -64,11 +64,11 @@ class Tenant:
         have["domains"] = api.post("/domains", {"domain": {"name": f"{word}.example"}}).expect(201)["id"]
         form = {"name": f"{word} form", "list_ids": [have["lists"]], "consent_text": f"{word} agrees"}
         have["forms"] = api.post("/forms", form).expect(201)["id"]
-        have["imports"] = done(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
+        have["imports"] = wait_for_import(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
         api.wait("/lists", lambda rows: not any(row["stale"] for row in rows))  # those of earlier things, too
         return self
 
-    def _heard(self, word: str) -> int:
+    def _receive_reply(self, word: str) -> int:
         """Simulate a reply to one of our SMS, and return the incoming SMS."""
         number = f"+1415555{abs(hash(word)) % 10_000:04}"
         sent = self.api.post("/messages", {"channel": "sms", "to": number, "body": word}).expect(201)["id"]
@@ -79,19 +79,21 @@ class Tenant:
 
     def path(self, operation: Operation) -> str:
         """Return the path of an operation on an object of this account."""
-        return operation.at(self.things[operation.noun], self.things[operation.inner] if operation.inner else None)
+        return operation.path_with_id(
+            self.object_ids[operation.noun], self.object_ids[operation.nested_noun] if operation.nested_noun else None
+        )
 
-    def everything(self) -> dict[str, bytes]:
+    def read_all(self) -> dict[str, bytes]:
         """Return the responses of all GET operations for this account's objects, as bytes."""
         responses = {}
-        for operation in Walk(self.api).operations():
+        for operation in OpenApiDocument(self.api).operations():
             if operation.method != "GET" or operation.path.endswith("/explain"):
                 continue
             path = self.path(operation) if operation.has_id else operation.path
             query = {"q": "a"} if operation.path.endswith("/search") else {}
             answer = self.api.get(path, **query)
             assert answer.status == 200, (path, answer.text)
-            responses[path] = _MOVING.sub(b"", answer.body)
+            responses[path] = _CHANGING_FIELDS.sub(b"", answer.body)
         return responses
 
 
@@ -99,12 +101,12 @@ def two_tenants(server: Server) -> tuple[Tenant, Tenant]:
     """Return the first account with one object of every kind, and a second, empty account."""
     number = int(server.cli("account", "add", "Elsewhere").stdout)
     other_tenant = server.client(server.new_key("theirs", "--account", str(number)))
-    return Tenant(server.client()).furnish("alpha"), Tenant(other_tenant, account=number)
+    return Tenant(server.client()).create_objects("alpha"), Tenant(other_tenant, account=number)
 
 
-def alike(answer: Response, number: int) -> tuple[int, Any]:
+def comparable_response(answer: Response, number: int) -> tuple[int, Any]:
     """Return status and body of a response without its request id, and with `number` in place of NEVER."""
-    text = answer.text.replace(str(NEVER), str(number))
+    text = answer.text.replace(str(MISSING_ID), str(number))
     if answer.headers.get("Content-Type") != "application/json":
         return answer.status, text
     body = json.loads(text)

@@ -7,7 +7,7 @@ from typing import Any
 from tests.kit.client import Client, Response
 
 
-def form(file: bytes | None, name: str = "people.csv", **texts: str) -> tuple[bytes, str]:
+def multipart_form(file: bytes | None, name: str = "people.csv", **texts: str) -> tuple[bytes, str]:
     """Return the body and the Content-Type of a multipart form."""
     mark = uuid.uuid4().hex
     parts = [
@@ -26,24 +26,24 @@ def upload(
 ) -> Response:  # fmt: skip
     """Upload a file as an import and return the response."""
     content = file.encode() if isinstance(file, str) else file
-    body, kind = form(content, name, resource=resource, options=json.dumps(options))
+    body, kind = multipart_form(content, name, resource=resource, options=json.dumps(options))
     path = "/v1/my/imports" + ("?dry_run=true" if dry_run else "")
     return api.request("POST", path, body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
 
 
-def upload_picture(api: Client, file: bytes | None, name: str = "picture.png", **texts: str) -> Response:
+def upload_image(api: Client, file: bytes | None, name: str = "picture.png", **texts: str) -> Response:
     """Upload a file as an image and return the response."""
-    body, kind = form(file, name, **texts)
+    body, kind = multipart_form(file, name, **texts)
     return api.request("POST", "/v1/my/uploads", body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
 
 
-def done(api: Client, answer: Response, timeout: float = 60) -> Any:
+def wait_for_import(api: Client, answer: Response, timeout: float = 60) -> Any:
     """Wait for an import to end and return it."""
     number = answer.expect(201)["id"]
     return api.wait(f"/imports/{number}", lambda import_: import_["status"] not in ("pending", "processing"), timeout)
 
 
-def results(api: Client, number: int) -> list[dict[str, str]]:
+def import_results(api: Client, number: int) -> list[dict[str, str]]:
     """Return the results of an import as rows, one for each line of the file."""
     import csv
     import io

@@ -46,7 +46,7 @@ ERROR = {"error": True, "code": "not_found", "message": "No.", "request_id": "1"
 )  # fmt: skip
 def test_what_fits_passes(method: str, path: str, status: int, body: Any) -> None:
     """Listed statuses, wildcards, references and undocumented paths that say so."""
-    Contract.of(DOCUMENT).check(method, path, status, JSON, json.dumps(body).encode())
+    Contract.from_yaml(DOCUMENT).check(method, path, status, JSON, json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_what_fits_passes(method: str, path: str, status: int, body: Any) -> Non
 def test_what_does_not_fit_is_named(path: str, status: int, body: Any, says: str) -> None:
     """The error tells the place."""
     with pytest.raises(AssertionError, match=says):
-        Contract.of(DOCUMENT).check("GET", path, status, JSON, json.dumps(body).encode())
+        Contract.from_yaml(DOCUMENT).check("GET", path, status, JSON, json.dumps(body).encode())

@@ -11,7 +11,7 @@ from dns.rcode import NOERROR
 from dns.resolver import Resolver
 
 from appliance.sending.delivery import dns_lookup
-from tests.kit.dns import DnsServer, asking, system_has_ipv6
+from tests.kit.dns import DnsServer, system_has_ipv6, use_dns_servers
 
 ask = partial(dns_lookup.lookup, timeout_seconds=3)
 
@@ -19,7 +19,7 @@ ask = partial(dns_lookup.lookup, timeout_seconds=3)
 @pytest.fixture
 def zone(dns: DnsServer) -> Iterator[DnsServer]:
     """The stub server, and this process asking it."""
-    with asking(dns.address):
+    with use_dns_servers(dns.address):
         yield dns
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_told_from_nobody(zone: DnsServer) -> None:
 @pytest.mark.parametrize("chases", [True, False], ids=["whole chain", "first link only"])
 def test_chains_are_followed_and_circles_named(zone: DnsServer, chases: bool) -> None:
     """The end of a chain answers; a circle is a failure with its links, whatever the server does with it."""
-    zone.chases = chases
+    zone.follows_cnames = chases
     zone.set("a.test", "CNAME", "b.test.")
     zone.set("b.test", "CNAME", "c.test.")
     zone.set("c.test", "TXT", "end")
@@ -84,20 +84,20 @@ def test_a_long_answer_comes_over_tcp(zone: DnsServer) -> None:
     """What does not fit in a datagram is asked for again over TCP."""
     zone.set("long.test", "TXT", *(str(n) * 200 for n in range(10)))
     assert len(ask("long.test", "TXT").records) == 10
-    assert {over for _, _, over in zone.questions} == {"udp", "tcp"}
+    assert {over for _, _, over in zone.queries} == {"udp", "tcp"}
 
 
 def test_sequences_delays_and_silence(zone: DnsServer) -> None:
     """Answers may change from question to question; silence ends in a failure that says so, in time."""
-    zone.sequence("s.test", "TXT", ("one",), ("two",))
+    zone.set_sequence("s.test", "TXT", ("one",), ("two",))
     assert [ask("s.test", "TXT").records[0] for _ in range(3)] == ["one", "two", "two"]
-    assert zone.asked("s.test", "TXT") == 3
+    assert zone.query_count("s.test", "TXT") == 3
     zone.delay("s.test", 0.2)
     assert ask("s.test", "TXT").state == "found"
     zone.silence("s.test")
     silent = dns_lookup.lookup("s.test", "TXT", timeout_seconds=0.3)
     assert (silent.cause, silent.error) == ("timeout", "no DNS server answered within 0.3 s")
-    zone.heal("s.test")
+    zone.clear_faults("s.test")
     assert ask("s.test", "TXT").state == "found"
     zone.remove("s.test")
     assert ask("s.test", "TXT").state == "nxdomain"
@@ -121,25 +121,25 @@ def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
     with DnsServer() as failing, DnsServer() as ended:
         failing.fail("a.test")
         gone = ended.address
-        with asking(failing.address, zone.address):
+        with use_dns_servers(failing.address, zone.address):
             assert ask("a.test", "A").state == "found"
-    with asking(gone, zone.address):
+    with use_dns_servers(gone, zone.address):
         assert dns_lookup.lookup("a.test", "A", timeout_seconds=1.5).state == "found"
-    with asking(gone):
+    with use_dns_servers(gone):
         assert dns_lookup.lookup("a.test", "A", timeout_seconds=0.1).state == "failed"
 
 
 @pytest.mark.skipif(not system_has_ipv6(), reason="no ::1 here")
 def test_over_ipv6() -> None:
     """A server may have an IPv6 address, in brackets as in a URL."""
-    with DnsServer("::1") as six, asking(six.address):
+    with DnsServer("::1") as six, use_dns_servers(six.address):
         six.set("a.test", "AAAA", "2001:db8::1")
         assert ask("a.test", "AAAA").records == ("2001:db8::1",)
 
 
 def test_servers_of_the_system_are_asked_where_none_are_named() -> None:
     """Nothing configured means what the system says; a name that is not one costs no question."""
-    with asking():
+    with use_dns_servers():
         assert dns_lookup.get_configured_servers() == ()
         assert ask("..", "A").cause == "name"
 
@@ -148,7 +148,7 @@ def test_what_the_system_says_badly_is_no_fault_of_a_name(monkeypatch: pytest.Mo
     """A half-written list of servers is a failure of ours: no name is called wrong, whose mail would be refused."""
     half = io.StringIO("nameserver 192.0.2\n")
     monkeypatch.setattr(Resolver.__init__, "__defaults__", (half, True))
-    with asking():
+    with use_dns_servers():
         answer = ask("example.com", "MX")
     assert (answer.state, answer.cause) == ("failed", "unreachable") and "192.0.2" in answer.error
 
@@ -176,8 +176,8 @@ def test_servers_that_are_none(wrong: str) -> None:
 def test_questions_by_hand(dns: DnsServer, over: Callable[..., Message]) -> None:
     """The stub speaks plain DNS with any client, and garbage does not hurt it."""
     dns.set("plain.test", "TXT", 'quo"ted \\ text')
-    assert dns.answer(b"garbage", "udp") is None
+    assert dns.respond(b"garbage", "udp") is None
     reply = over(make_query("plain.test", "TXT", use_edns=False), dns.host, port=dns.port, timeout=5)
     assert reply.rcode() == NOERROR
     assert 'quo\\"ted' in str(reply.answer[0])
-    assert dns.asked("plain.test") == 1
+    assert dns.query_count("plain.test") == 1

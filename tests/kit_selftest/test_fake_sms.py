@@ -64,7 +64,7 @@ def test_it_refuses_who_is_not_its_customer(fake_sms: FakeSms) -> None:
 
 def test_it_does_wrong_as_told(fake_sms: FakeSms) -> None:
     """Refusals, faults after taking and before, as often as they were asked for."""
-    fake_sms.refuse(21211, "+1555*", times=1)
+    fake_sms.reject(21211, "+1555*", times=1)
     fake_sms.throttle(7, times=1)
     fake_sms.fail(times=1)
     fake_sms.accept_then_fail(503, times=1)
@@ -132,13 +132,13 @@ def hooks() -> Iterator[ThreadingHTTPServer]:
 def test_it_tells_what_became_of_messages(fake_sms: FakeSms, hooks: ThreadingHTTPServer, tmp_path: Path) -> None:
     """Receipts are told as planned and by hand, signed over the address they go to; so is what people write."""
     base = f"http://127.0.0.1:{hooks.server_port}"
-    fake_sms.tells("sent", "delivered", repeat=2, shuffled=True)
+    fake_sms.send_receipts_for_all("sent", "delivered", repeat=2, shuffled=True)
     send(fake_sms, StatusCallback=f"{base}/hooks/twilio/status?m=abc")
-    told = fake_sms.wait_told()
+    told = fake_sms.wait_for_receipts()
     assert sorted(one["status"] for one in told) == ["delivered", "delivered", "sent", "sent"]
     assert {one["answered"] for one in told} == {200}
-    assert fake_sms.report(fake_sms.accepted[0], "undelivered", 30005).status == 200
-    assert fake_sms.write(base, "+15551230001", "  Stop ", OptOutType="STOP").status == 200
+    assert fake_sms.send_receipt(fake_sms.accepted[0], "undelivered", 30005).status == 200
+    assert fake_sms.send_incoming(base, "+15551230001", "  Stop ", OptOutType="STOP").status == 200
     assert post(twilio_json(TOKEN, f"{base}/x?a=1", {"b": 2})).status == 200
     heard = hooks.heard  # type: ignore[attr-defined]  # set where the server is made
     assert all(right for _, _, right in heard)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.certificates import expired, self_signed
-from tests.kit.patience import soon
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import extend_timeout
 
 BODY = "Subject: Hello =?utf-8?q?=C3=A9?=\r\nTo: anna@example.org\r\n\r\nFirst\r\n..dots\r\n.\r\nlast\r\n"
 
@@ -84,7 +84,7 @@ def test_pipelined_in_single_bytes(smtp: SmtpServer) -> None:
 )  # fmt: skip
 def test_refuses_at_each_phase(smtp: SmtpServer, phase: str, error: type[Exception]) -> None:
     """The given code and text are answered, nothing is stored, and the phase is in the log."""
-    smtp.rules.refuse(phase, code=451, text="4.3.0 first\nsecond")
+    smtp.rules.reject(phase, code=451, text="4.3.0 first\nsecond")
     with pytest.raises(error) as caught:
         send(smtp)
     assert "second" in str(caught.value)
@@ -94,8 +94,8 @@ def test_refuses_at_each_phase(smtp: SmtpServer, phase: str, error: type[Excepti
 
 def test_refusal_by_recipient_and_count(smtp: SmtpServer) -> None:
     """A pattern selects recipients; `times` limits a rule."""
-    smtp.rules.refuse("rcpt", "gone@*", code=550, text="5.1.1 No such user")
-    smtp.rules.refuse("body", "busy@*", code=450, times=1)
+    smtp.rules.reject("rcpt", "gone@*", code=550, text="5.1.1 No such user")
+    smtp.rules.reject("body", "busy@*", code=450, times=1)
     assert list(send(smtp, "GONE@example.org", "here@example.org")) == ["GONE@example.org"]
     with pytest.raises(smtplib.SMTPDataError):
         send(smtp, "busy@example.org")
@@ -199,7 +199,7 @@ def test_thousands_of_messages_are_quick(smtp: SmtpServer) -> None:
     one = f"MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nDATA\r\n{body}.\r\n".encode()
     thread = threading.Thread(target=talk, args=(smtp, b"EHLO x\r\n" + one * 2000 + b"QUIT\r\n"))
     thread.start()
-    thread.join(soon(5))
+    thread.join(extend_timeout(5))
     assert len(smtp.messages) == 2000
 
 
@@ -226,8 +226,8 @@ def test_reset_within_the_message(smtp: SmtpServer) -> None:
 
 def test_says_what_it_is_told(smtp: SmtpServer) -> None:
     """Other bytes than usual are said, and all goes on as usual."""
-    smtp.rules.say("rcpt", b"251-2.1.5 will\r\n251 2.1.5 forward\r\n")
-    smtp.rules.say("body", "250 gespeichert für später\r\n".encode())
+    smtp.rules.reply_raw("rcpt", b"251-2.1.5 will\r\n251 2.1.5 forward\r\n")
+    smtp.rules.reply_raw("body", "250 gespeichert für später\r\n".encode())
     with client(smtp) as connection:
         connection.ehlo()
         connection.mail("me@example.com")

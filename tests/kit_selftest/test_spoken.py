@@ -3,16 +3,16 @@
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.spoken import BASE, Refused, Spoken, Unspoken, speak
+from tests.kit.openapi_client import BASE, ApiError, NotInDocument, OpenApiClient, open_api_client
 
 
 @pytest.fixture(scope="module")
-def spoken(api: Client) -> Spoken:
+def spoken(api: Client) -> OpenApiClient:
     """A client of the shared server, made from its document."""
-    return speak(api)
+    return open_api_client(api)
 
 
-def test_every_operation_has_a_word_of_its_own(spoken: Spoken, api: Client) -> None:
+def test_every_operation_has_a_word_of_its_own(spoken: OpenApiClient, api: Client) -> None:
     """The words reach each operation of the document once."""
     every = [
         (way.method, way.path)
@@ -30,7 +30,7 @@ def test_every_operation_has_a_word_of_its_own(spoken: Spoken, api: Client) -> N
     assert any(path.startswith(BASE) for _, path in every)
 
 
-def test_a_whole_conversation(spoken: Spoken) -> None:
+def test_a_whole_conversation(spoken: OpenApiClient) -> None:
     """What is made can be read, listed page by page, changed and deleted; a refusal is told with its body."""
     made = [spoken.contacts.create({"email": f"n{number}@spoken.example"}) for number in range(3)]
     assert spoken.contacts.get(made[0]["id"])["id"] == made[0]["id"]
@@ -39,7 +39,7 @@ def test_a_whole_conversation(spoken: Spoken) -> None:
     assert [one["id"] for one in found] == [one["id"] for one in reversed(made)]
     assert spoken.contacts.list.response(limit=2, search="spoken").headers["X-Next-Page"] == "2"
     assert spoken.contacts.delete(made[0]["id"], erase=False)["id"] == made[0]["id"]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         spoken.contacts.get(made[0]["id"])
     assert (refused.value.status, refused.value.code) == (404, "not_found")
     event = {"event": "checkout", "contact_id": made[1]["id"]}
@@ -50,7 +50,7 @@ def test_a_whole_conversation(spoken: Spoken) -> None:
     assert spoken.healthz.get() == {"status": "ok"}
 
 
-def test_what_is_not_in_the_document_is_never_sent(spoken: Spoken) -> None:
+def test_what_is_not_in_the_document_is_never_sent(spoken: OpenApiClient) -> None:
     """Unknown words, names, queries and bodies are refused here, not there."""
     for wrong in (
         lambda: spoken.pigeons.list(),
@@ -64,5 +64,5 @@ def test_what_is_not_in_the_document_is_never_sent(spoken: Spoken) -> None:
         lambda: spoken.lists.create({}),
         lambda: spoken.campaigns.send(1, {"trigger_attributes": {"colour": "red"}}),
     ):
-        with pytest.raises(Unspoken):
+        with pytest.raises(NotInDocument):
             wrong()

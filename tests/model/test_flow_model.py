@@ -7,7 +7,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.conftest import FreshServer
 from tests.kit.clock import TestClock
-from tests.kit.recipients import UNLIMITED
+from tests.kit.recipients import NO_RATE_LIMITS
 from tests.model.machine import FlowMachine
 from tests.model.stage import Environment, Tally
 
@@ -17,7 +17,7 @@ SEED = 5
 
 def test_runs_agree_with_the_interpreter(fresh_server: FreshServer, clock: TestClock, full: bool) -> None:
     """After each action runs, step visits, messages and events are a result that the interpreter allows."""
-    server = fresh_server(clock=clock, env=UNLIMITED)
+    server = fresh_server(clock=clock, env=NO_RATE_LIMITS)
     tally = Tally()
 
     @seed(SEED if not full else randrange(2**32))

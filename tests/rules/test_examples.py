@@ -10,7 +10,7 @@ from appliance.api.openapi.examples import STORY, Example
 from tests.kit.client import Client, Response
 from tests.kit.contract import Contract
 from tests.kit.server import EMAIL, PASSWORD, Server
-from tests.kit.uploads import form
+from tests.kit.uploads import multipart_form
 from tests.rules.test_openapi import publish
 
 BASE = "/v1/my"
@@ -55,7 +55,7 @@ def test_every_operation_with_a_body_shows_one(document: Any) -> None:
             assert one["summary"]
             method, _, path = operation.partition(" ")
             way = ("paths", path, method.lower(), "requestBody", "content", kind, "schema")
-            assert contract.faults_of(way, one["value"]) == [], operation
+            assert contract.errors_at(way, one["value"]) == [], operation
             checked += 1
     assert checked >= len(STORY)
     assert {full(one.operation) for one in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
@@ -67,14 +67,14 @@ def test_every_success_shows_its_body(document: Any) -> None:
     for path, methods in document["paths"].items():
         for method, one in methods.items():
             for status, raw in one["responses"].items():
-                answer, where = contract.follow(raw), f"{method.upper()} {path} {status}"
+                answer, where = contract.resolve(raw), f"{method.upper()} {path} {status}"
                 media = answer.get("content", {}).get("application/json")
                 if media is None or not status.startswith("2"):
                     continue
                 assert media["examples"], where
                 way = ("paths", path, method, "responses", status, "content", "application/json", "schema")
                 for shown in media["examples"].values():
-                    assert contract.faults_of(way, contract.follow(shown)["value"]) == [], where
+                    assert contract.errors_at(way, contract.resolve(shown)["value"]) == [], where
                 checked.add(where)
     assert len(checked) >= 120
     told = {one["$ref"].rpartition("/")[2] for one in references(document["paths"]) if "/examples/" in one["$ref"]}
@@ -96,7 +96,7 @@ def test_every_refusal_shows_its_bodies(document: Any) -> None:
         media = response["content"]["application/json"]
         assert media["examples"], name
         for one in media["examples"].values():
-            assert contract.faults_of(("components", "schemas", "Error"), one["value"]) == [], name
+            assert contract.errors_at(("components", "schemas", "Error"), one["value"]) == [], name
             codes.add(one["value"]["code"])
     known = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
     assert known - codes == {"invalid_credentials", "otp_required"}  # shown where people sign in
@@ -118,7 +118,7 @@ class Teller:
         path = path.replace("{id}", str(number)).replace("{public_key}", self.public_key)
         if path == "/imports":
             texts = {name: text for name, text in one.body.items() if name != "file"}
-            body, kind = form(one.body["file"].encode(), **texts)
+            body, kind = multipart_form(one.body["file"].encode(), **texts)
             headers = {"Authorization": f"Bearer {self.api.key}", "Content-Type": kind}
             return self.api.request(method, BASE + path, body, headers)
         # What only people reach, no key does

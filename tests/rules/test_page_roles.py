@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from appliance.accounts.access import ROLES
-from tests.kit.page_scopes import declared
+from tests.kit.page_scopes import list_pages
 
 TABLE = Path(__file__).with_name("page_roles.txt")
 
@@ -11,7 +11,7 @@ TABLE = Path(__file__).with_name("page_roles.txt")
 def test_each_role_may_use_the_pages_of_the_table() -> None:
     """A page that is added, removed or given to other roles changes the table, which is reviewed with it."""
     lines = ["method path " + " ".join(ROLES)]
-    for page in sorted(declared()):
+    for page in sorted(list_pages()):
         marks = ["signed-out"] if page.is_open else ["yes" if page.allows(role) else "-" for role in ROLES]
         lines.append(" ".join((page.method, page.path, *marks)))
     assert lines == TABLE.read_text().splitlines()
@@ -19,4 +19,4 @@ def test_each_role_may_use_the_pages_of_the_table() -> None:
 
 def test_every_write_of_a_signed_in_page_declares_its_scope() -> None:
     """A page that takes a form says who may send it."""
-    assert [page for page in declared() if page.method != "GET" and not page.is_open and page.needs is None] == []
+    assert [page for page in list_pages() if page.method != "GET" and not page.is_open and page.needs is None] == []

@@ -36,7 +36,7 @@ def test_activity_filters(browser_page: Page) -> None:
     expect(rows.first).to_contain_text("Order paid")
     rows.first.get_by_text("Details").click()
     expect(rows.first).to_contain_text("<b>x</b>")
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_label("With tests").check()
     expect(rows.first).to_contain_text("Table booked")
     page.get_by_label("Kind of event").select_option("order_paid")
@@ -62,7 +62,7 @@ def test_an_export_has_the_filters_of_the_page(browser_page: Page) -> None:
     page.goto("/activity?event=order_paid")
     page.get_by_role("link", name="Export").click()
     expect(page.locator(".stat")).to_contain_text("1 event")
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("link", name="Without the filter Order paid").click()
     expect(page.locator(".stat")).not_to_contain_text("1 event")
     page.go_back()

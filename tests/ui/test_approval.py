@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.api.test_approval import at, draft
 from tests.api.test_flows import LETTER, STARTS
 from tests.api.test_threats_pages import Visitor
-from tests.kit.axe import faults_in_both_looks
+from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
@@ -128,7 +128,7 @@ def test_approval_banner_and_dialogs(
     editor.get_by_role("link", name="Review and send").click()
     ask_button = editor.get_by_role("dialog").get_by_role("button", name="Ask for approval")
     expect(ask_button).to_be_visible()
-    assert faults_in_both_looks(editor) == []
+    assert find_violations_in_light_and_dark(editor) == []
     ask_button.click()
     expect(editor.locator(".banner")).to_contain_text("An owner or admin decides")
     owner = sign_in(new_page(browser, server.url, browser_problems, width=390))
@@ -136,14 +136,14 @@ def test_approval_banner_and_dialogs(
         owner.goto(path)
         banner = owner.locator(".banner").filter(has_text="asked for approval")
         expect(banner.get_by_role("button", name="Approve")).to_be_in_viewport()
-        assert faults_in_both_looks(owner) == []
+        assert find_violations_in_light_and_dark(owner) == []
         banner.get_by_role("button", name="Reject").click()
         expect(owner.get_by_label("What should be changed")).to_be_focused()
-        assert faults_in_both_looks(owner) == []
+        assert find_violations_in_light_and_dark(owner) == []
         owner.get_by_label("What should be changed").fill("Shorter.")
         owner.get_by_role("dialog").get_by_role("button", name="Reject").click()
         expect(owner.locator(".banner.bad")).to_contain_text("rejected it: Shorter.")
-        assert faults_in_both_looks(owner) == []
+        assert find_violations_in_light_and_dark(owner) == []
     editor.context.close()
     owner.context.close()
     assert not browser_problems.found

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.api.test_threats_pages import Visitor
-from tests.kit.axe import faults_in_both_looks
+from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import EMAIL, PASSWORD, Server
 
@@ -85,7 +85,7 @@ def test_the_audit_page_with_and_without_javascript(browser: Browser, server: Se
     page.get_by_label("What", exact=True).select_option("form_delete")
     expect(page.locator("#rows tbody tr")).to_have_count(2)
     expect(page).to_have_url(re.compile("action=form_delete"))
-    assert faults_in_both_looks(page) == []
+    assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     page.get_by_role("link", name="form 1").first.click()

@@ -5,8 +5,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
-from tests.kit.browser import Problems, new_page, shoot, sign_in
-from tests.kit.recipients import CONTENT, crowd, send
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.recipients import CONTENT, create_list, send_campaign
 from tests.kit.server import Server
 
 
@@ -21,7 +21,7 @@ def test_back_up_now(browser: Browser, fresh_server: FreshServer, browser_proble
     expect(card.locator("tbody tr")).to_have_count(1)
     expect(card.get_by_role("button", name="Back up now")).to_be_enabled()
     expect(card.locator(".pill")).to_have_text("Kept")
-    shoot(page, "backups")
+    save_screenshot(page, "backups")
     (server.data / "backups").rename(server.data / "elsewhere")
     (server.data / "backups").write_text("in the way")
     card.get_by_role("button", name="Back up now").click()
@@ -42,7 +42,7 @@ def test_a_restored_account(
     row = page.locator("tbody tr", has_text="Letter")
     expect(row.locator("td").nth(2)).to_have_text("40")
     expect(page.locator("main")).to_contain_text("Welcome")
-    shoot(page, "restored")
+    save_screenshot(page, "restored")
     page.get_by_role("button", name="Let the rest go out").click()
     expect(page.get_by_text("Going on.")).to_be_visible()
     page.goto("/restored")
@@ -56,8 +56,8 @@ def restored_server(fresh_server: FreshServer, directory: Path) -> Server:
     server = fresh_server()
     api = server.client()
     api.patch("/account", {"sending_stopped": True, "stop_reason": "for now"}).expect(200)
-    list_id = crowd(api, 40)
-    send(api, list_id)
+    list_id = create_list(api, 40)
+    send_campaign(api, list_id)
     flow = {"name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": list_id}, "steps": [CONTENT]}
     flow_id = api.post("/flows", flow).expect(201)["id"]
     api.post(f"/flows/{flow_id}/activate").expect(200)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.kit.browser import shoot
+from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.ui.test_canvas_hand import TEXT, get_sections, open_editor, wait_for_property
@@ -165,7 +165,7 @@ def test_writing_in_the_canvas(browser_page: Page, api: Client) -> None:
     expect(field).to_have_text("First of all")
     expect(page.locator("#o-a")).to_contain_text("First of all")
     assert writing.evaluate("node => node.kept") is True
-    shoot(page, "canvas-writing")
+    save_screenshot(page, "canvas-writing")
     page.keyboard.press("Escape")
     expect(writing).to_have_count(0)
     expect(frame.get_by_role("heading", name="First of all")).to_be_visible()

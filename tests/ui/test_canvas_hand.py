@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import shoot
+from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
-from tests.kit.emails import expect_order
-from tests.kit.pictures import photo, saved
+from tests.kit.editor import expect_order
+from tests.kit.pictures import encode_image, photo
 
 TEXT = {"id": "t", "type": "text", "props": {"content": "<p>Hello {{ first_name }}, how are you?</p>"}}
 
@@ -87,8 +87,8 @@ def test_an_edit_replaces_only_its_row(browser_page: Page, api: Client) -> None:
         "/sections/b" in url for url in requested_urls
     )
     assert frame.get_by_role("heading", name="First").evaluate("node => node.kept") is True
-    shoot(page, "canvas")
-    assert axe.faults_in_both_looks(page) == []
+    save_screenshot(page, "canvas")
+    assert axe.find_violations_in_light_and_dark(page) == []
 
 
 def test_dragging_a_section_in_the_canvas(browser_page: Page, api: Client) -> None:
@@ -192,7 +192,7 @@ def test_merge_tags_and_fallbacks(browser_page: Page, api: Client) -> None:
     page.keyboard.type(", {{")
     search = page.get_by_label("Find a merge tag")
     expect(search).to_be_focused()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     search.fill("last name")
     search.press("Enter")
     chip = field.locator(".merge")
@@ -254,13 +254,15 @@ def test_choosing_a_picture(browser_page: Page, api: Client) -> None:
     file_input.set_input_files({"name": "logo.svg", "mimeType": "image/svg+xml", "buffer": b"<svg xmlns='x'></svg>"})
     expect(page.locator("#media-one")).to_contain_text("SVG, which mail programs do not show")
     expect(page.get_by_text("Uploading")).to_be_hidden()
-    file_input.set_input_files({"name": "hills.png", "mimeType": "image/png", "buffer": saved(photo(1700, 40), "PNG")})
+    file_input.set_input_files(
+        {"name": "hills.png", "mimeType": "image/png", "buffer": encode_image(photo(1700, 40), "PNG")}
+    )
     expect(page.get_by_text("This picture is 1700 × 40")).to_be_visible()
     page.get_by_role("button", name="Make it smaller").click()
     expect(page.locator("#media-one")).to_contain_text("1440 × ")
     page.locator("#media-alt").fill("Hills in the morning")
-    shoot(page, "pictures-drawer")
-    assert axe.faults_in_both_looks(page) == []
+    save_screenshot(page, "pictures-drawer")
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Use this picture").click()
     expect(frame.get_by_role("img", name="Hills in the morning")).to_be_visible()
     expect(page.locator(".right .picfield img").first).to_be_visible()

@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import shoot
+from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
-from tests.kit.emails import at_work, design_of, make, settled
-from tests.kit.pictures import photo, saved
+from tests.kit.editor import create_template, editor_page, get_design, wait_until_saved
+from tests.kit.pictures import encode_image, photo
 from tests.kit.server import Server
 
 WORDS = "Words that stand close to the edge of their section, in as many lines as a narrow email needs for them all."
@@ -20,7 +20,7 @@ WORDS = "Words that stand close to the edge of their section, in as many lines a
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page, shared by the tests of this module."""
-    with at_work(browser, server) as open_editor:
+    with editor_page(browser, server) as open_editor:
         yield open_editor
 
 
@@ -28,13 +28,13 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A picture file to drop."""
     path = tmp_path_factory.mktemp("pictures") / "hills.png"
-    path.write_bytes(saved(photo(300, 200), "PNG"))
+    path.write_bytes(encode_image(photo(300, 200), "PNG"))
     return path
 
 
 def open_editor(page: Page, api: Client, *sections: dict[str, Any]) -> tuple[int, FrameLocator]:
     """Open a new email in the editor and return its id and canvas, once its scripts run."""
-    template_id = make(api, design={"sections": list(sections)})
+    template_id = create_template(api, design={"sections": list(sections)})
     page.goto(f"/templates/{template_id}/edit")
     frame = page.frame_locator("#canvas")
     expect(frame.locator("html[style*=color-scheme]")).to_be_attached()
@@ -85,19 +85,19 @@ def test_an_empty_picture_opens_the_drawer(page: Page, api: Client) -> None:
     areas.first.click()
     close.click()
     expect(drawer).not_to_be_visible()
-    settled(page)
+    wait_until_saved(page)
     page.locator("#canvas").focus()
     page.keyboard.press("Enter")
     close.click()
     expect(drawer).not_to_be_visible()
     page.locator("#o-g").click()
-    settled(page)
+    wait_until_saved(page)
     areas.nth(2).click()
     expect(drawer).to_be_visible()
     expect(page.locator("#inspect-title")).to_contain_text("Gallery")
     close.click()
-    shoot(page, "canvas-empty-pictures")
-    assert axe.faults_in_both_looks(page) == []
+    save_screenshot(page, "canvas-empty-pictures")
+    assert axe.find_violations_in_light_and_dark(page) == []
     # The sent email has neither the area nor a broken image
     sent = page.request.get(f"/templates/{template_id}/preview").text()
     assert "Drop an image" not in sent and "<img" not in sent
@@ -111,8 +111,8 @@ def test_dropping_a_file_on_a_picture(page: Page, api: Client, picture: Path) ->
     page.locator("#media-alt").fill("Hills")
     page.get_by_role("button", name="Use this picture").click()
     expect(frame.get_by_role("img", name="Hills")).to_be_visible()
-    settled(page)
-    props = design_of(api, template_id)["sections"][1]["props"]
+    wait_until_saved(page)
+    props = get_design(api, template_id)["sections"][1]["props"]
     assert "/m/" in props["src"] and props["alt"] == "Hills"
     # The alt text of the drawer is also in the field, so that typing there extends it
     field = page.get_by_role("textbox", name="Words for those who do not see it")
@@ -121,7 +121,7 @@ def test_dropping_a_file_on_a_picture(page: Page, api: Client, picture: Path) ->
     expect(page.locator("#pictures")).to_be_visible()
     expect(page.locator("#media-alt")).to_have_value("Hills")
     page.keyboard.press("Escape")
-    assert len(design_of(api, template_id)["sections"]) == 2
+    assert len(get_design(api, template_id)["sections"]) == 2
 
 
 PRESENCE_POLL = """
@@ -147,8 +147,8 @@ def test_dropping_a_file_between_sections(page: Page, api: Client, picture: Path
     drop_file(page, picture, frame.get_by_text(WORDS).nth(1), 2)
     expect(page.locator("#media-alt")).to_be_visible()
     page.get_by_role("button", name="Use this picture").click()
-    settled(page)
-    kinds = [section["type"] for section in design_of(api, template_id)["sections"]]
+    wait_until_saved(page)
+    kinds = [section["type"] for section in get_design(api, template_id)["sections"]]
     assert kinds == ["text", "image", "text"]
     pdf = tmp_path / "paper.pdf"
     pdf.write_bytes(b"%PDF-1.4")
@@ -157,7 +157,7 @@ def test_dropping_a_file_between_sections(page: Page, api: Client, picture: Path
     drop_file(page, picture, page.locator("#o-"))
     page.wait_for_timeout(200)
     assert page.url.endswith(f"/templates/{template_id}/edit") or f"/templates/{template_id}/edit?" in page.url
-    assert [section["type"] for section in design_of(api, template_id)["sections"]] == kinds
+    assert [section["type"] for section in get_design(api, template_id)["sections"]] == kinds
 
 
 # The labels that cover text of the email
@@ -202,7 +202,7 @@ def test_section_labels_cover_no_text(page: Page, api: Client, look: str) -> Non
     shown = 0
     for key in ("top", "h", "named", "low", "left", "right"):
         page.locator(f"#o-{key}").click()
-        settled(page)
+        wait_until_saved(page)
         page.wait_for_timeout(350)
         body = frame.locator("html")
         assert body.evaluate(COVERED) == [], key

@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 from tests.kit import axe
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
-from tests.kit.patience import soon
 from tests.kit.smtp import SmtpServer
+from tests.kit.timeouts import extend_timeout
 from tests.ui.composer_world import clock, draft, page, recipients_of, server, smtp
 from ui.pages.composer import finding_sentence
 
@@ -89,7 +89,7 @@ def test_typed_text_is_saved(page: Page, api: Client) -> None:
     expect(page.get_by_label("Preview line").locator(".merge")).to_contain_text("First name")
     page.get_by_label("Subject", exact=True).fill("Typed and gone")
     page.goto("/campaigns")
-    end = time.monotonic() + soon(5)
+    end = time.monotonic() + extend_timeout(5)
     while api.get(f"/campaigns/{campaign_id}").expect(200)["templates"][0]["subject"] != "Typed and gone":
         assert time.monotonic() < end
 
@@ -119,7 +119,7 @@ def test_pasting_html_over_a_design(page: Page, api: Client) -> None:
     box.get_by_role("button", name="Use this HTML").click()
     expect(box.get_by_label("HTML of the email")).to_be_focused()
     expect(box).to_contain_text("Paste the HTML of the email.")
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     box.get_by_label("HTML of the email").fill("<p>Made elsewhere</p>")
     box.get_by_role("button", name="Use this HTML").click()
     expect(page.locator(".toast")).to_contain_text("It says what you pasted now.")

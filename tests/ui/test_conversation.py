@@ -39,7 +39,7 @@ def test_replying_in_a_conversation(browser_page: Page, api: Client) -> None:
     expect(page.get_by_text("Write what you want to say.")).to_be_visible()
     page.get_by_label("Answer").fill("Yes, {{ behind }} the house.")
     page.get_by_role("button", name="Send SMS").click()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     expect(page.locator(".bubble.mine").last).to_contain_text("Yes, {{ behind }} the house.")
     expect(page.get_by_label("Answer")).to_have_value("")
     [row] = api.wait("/capture", bool, search="the house")
@@ -86,7 +86,7 @@ def test_the_list_of_replies(browser_page: Page, api: Client) -> None:
     page.get_by_role("link", name="Answers 1 to look at").click()
     row = page.get_by_role("listitem").filter(has_text="I told your colleague")
     expect(row).to_be_visible()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     row.get_by_role("button", name="It means something else").click()
     expect(page.get_by_text("Nothing to look at")).to_be_visible()
     page.get_by_role("link", name="Show all answers").click()
@@ -109,7 +109,7 @@ def test_the_sms_counter(browser_page: Page, api: Client) -> None:
     expect(meter).to_contain_text("long alphabet (UCS-2)")
     expect(meter).to_contain_text("“ê”")
     expect(box).to_be_focused()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.goto(f"/contacts/{contact_id}")
     page.get_by_label("Answer").fill("Two words")
     expect(page.locator("#sms-meter")).to_contain_text("9 characters · 1 part")

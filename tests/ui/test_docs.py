@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.axe import faults
+from tests.kit.axe import find_violations
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
@@ -61,7 +61,7 @@ def test_guides_are_accessible(browser: Browser, server: Server, browser_problem
     for number, path in enumerate(PAGES):
         page.emulate_media(color_scheme="dark" if number % 2 else "light", reduced_motion="reduce")
         page.goto(path)
-        assert faults(page) == [], path
+        assert find_violations(page) == [], path
     page.context.close()
     assert browser_problems.found == []
 
@@ -131,6 +131,6 @@ def test_the_api_reference(browser: Browser, server: Server, browser_problems: P
     }"""
     assert page.evaluate(script) == ["null", "SecurityError", "SecurityError", "TypeError"]
     # Two landmarks of the renderer share a name, which we cannot change
-    assert [operation for operation in faults(page) if not operation.startswith("landmark-unique")] == []
+    assert [operation for operation in find_violations(page) if not operation.startswith("landmark-unique")] == []
     page.context.close()
     assert browser_problems.found == []

@@ -9,26 +9,26 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
-from tests.kit.emails import DESIGN, at_work, design_of, drag, expect_order, make, settled
+from tests.kit.editor import DESIGN, create_template, drag, editor_page, expect_order, get_design, wait_until_saved
 from tests.kit.server import Server
 
 
 @pytest.fixture
 def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page."""
-    with at_work(browser, server) as page:
+    with editor_page(browser, server) as page:
         yield page
 
 
 def test_typed_text_is_saved_and_shown(editor_page: Page, api: Client) -> None:
     """A field is saved by itself and shown in canvas and outline; invalid links show an error."""
-    template_id = make(api)
+    template_id = create_template(api)
     editor_page.goto(f"/templates/{template_id}/edit")
     editor_page.locator("#o-press").click()
     editor_page.get_by_label("Text", exact=True).fill("Read it all")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#saved")).to_contain_text("Saved")
     expect(editor_page.locator("#o-press")).to_contain_text("Read it all")
     expect(editor_page.frame_locator("#canvas").get_by_text("Read it all")).to_be_visible()
@@ -37,140 +37,140 @@ def test_typed_text_is_saved_and_shown(editor_page: Page, api: Client) -> None:
     expect(editor_page.get_by_role("textbox", name="Link")).to_have_attribute("aria-invalid", "true")
     expect(editor_page.get_by_role("textbox", name="Link")).to_have_value("no link")
     editor_page.get_by_role("textbox", name="Link").fill("https://example.org/all")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#inspector .err")).to_have_count(0)
     editor_page.get_by_text("Outline", exact=True).click()
     editor_page.get_by_label("Name of this template").fill("A better name")
-    settled(editor_page)
-    shoot(editor_page, "editor-light")
+    wait_until_saved(editor_page)
+    save_screenshot(editor_page, "editor-light")
     expected = copy.deepcopy(DESIGN)
     expected["sections"][3]["props"] |= {"text": "Read it all", "href": "https://example.org/all", "style": "outline"}
 
-    assert design_of(api, template_id) == expected
+    assert get_design(api, template_id) == expected
     assert api.get(f"/templates/{template_id}").expect(200)["name"] == "A better name"
 
 
 def test_undo_and_redo(editor_page: Page, api: Client) -> None:
     """Ten undos lead back to the first document, and ten redos to the last one."""
-    template_id = make(api)
+    template_id = create_template(api)
     editor_page.goto(f"/templates/{template_id}/edit")
-    first = design_of(api, template_id)
+    first = get_design(api, template_id)
     editor_page.locator("#o-words").click()
     for action in ("act-duplicate", "act-down", "act-duplicate", "act-up", "act-remove") * 2:
         editor_page.locator(f"#{action}").click()
-        settled(editor_page)
-    last = design_of(api, template_id)
+        wait_until_saved(editor_page)
+    last = get_design(api, template_id)
     assert last != first
     editor_page.locator("#o-").focus()
     for _ in range(10):
         editor_page.keyboard.press("Control+z")
-        settled(editor_page)
-    assert design_of(api, template_id) == first
+        wait_until_saved(editor_page)
+    assert get_design(api, template_id) == first
     expect(editor_page.locator("#undo")).to_be_disabled()
     for _ in range(10):
         editor_page.locator("#redo").click()
-        settled(editor_page)
-    assert design_of(api, template_id) == last
+        wait_until_saved(editor_page)
+    assert get_design(api, template_id) == last
 
 
 def test_editing_sections_by_keyboard(editor_page: Page, api: Client) -> None:
     """Sections are selected, moved, duplicated, removed, restored, added and edited without a mouse."""
-    template_id = make(api)
+    template_id = create_template(api)
     editor_page.goto(f"/templates/{template_id}/edit")
     editor_page.locator("#o-").focus()
     for _ in range(4):
         editor_page.keyboard.press("ArrowDown")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#o-press")).to_be_focused()
     editor_page.keyboard.press("Alt+ArrowUp")
     expect(editor_page.locator("#say")).to_have_text("Button moved to 3 of 5")
     expect(editor_page.locator("#o-press")).to_be_focused()
     expect_order(editor_page, "title", "odd", "press", "words", "foot")
     editor_page.keyboard.press("Control+d")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#list li")).to_have_count(6)
     editor_page.keyboard.press("Delete")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator(".toast")).to_contain_text("Button is removed.")
     expect(editor_page.locator("#list li")).to_have_count(5)
     editor_page.locator(".toast").get_by_role("button", name="Undo").click()
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#list li")).to_have_count(6)
     editor_page.locator("#o-words").focus()
     editor_page.keyboard.press("Enter")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#inspector :focus")).to_have_count(1)
     editor_page.keyboard.press("Escape")
     expect(editor_page.locator("#o-words")).to_be_focused()
     editor_page.keyboard.press("a")
     expect(editor_page.locator("#palette button").first).to_be_focused()
     editor_page.keyboard.press("Enter")
-    settled(editor_page)
-    assert [section["type"] for section in design_of(api, template_id)["sections"]].count("heading") == 2
+    wait_until_saved(editor_page)
+    assert [section["type"] for section in get_design(api, template_id)["sections"]].count("heading") == 2
 
 
 def test_dragging_in_the_outline(editor_page: Page, api: Client) -> None:
     """A grip moves a section, and a tile dropped on the outline adds one."""
-    template_id = make(api)
+    template_id = create_template(api)
     editor_page.emulate_media(reduced_motion="reduce")
     editor_page.goto(f"/templates/{template_id}/edit")
     editor_page.wait_for_load_state("networkidle")
     drag(editor_page, "li[data-key=press] .grip", "li[data-key=words] .grip")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#list li").nth(2)).to_have_attribute("data-key", "press")
     editor_page.get_by_role("tab", name="Add").click()
     drag(editor_page, ".tile-add[data-kind=divider]", "li[data-key=words] .row")
     expect(editor_page.locator("#list li")).to_have_count(6)
-    settled(editor_page)
-    assert sorted(section["type"] for section in design_of(api, template_id)["sections"]).count("divider") == 1
+    wait_until_saved(editor_page)
+    assert sorted(section["type"] for section in get_design(api, template_id)["sections"]).count("divider") == 1
 
 
 def test_columns_and_list_entries(editor_page: Page, api: Client) -> None:
     """Sections are added to a column; entries of a list are added and moved."""
-    template_id = make(api, design={"sections": []})
+    template_id = create_template(api, design={"sections": []})
     editor_page.goto(f"/templates/{template_id}/edit")
-    shoot(editor_page, "editor-empty")
+    save_screenshot(editor_page, "editor-empty")
     editor_page.get_by_role("tab", name="Add").click()
     editor_page.get_by_role("button", name="Columns").click()
-    settled(editor_page)
+    wait_until_saved(editor_page)
     editor_page.get_by_role("button", name="Add a section to column 2").click()
     editor_page.get_by_role("button", name="Button", exact=True).click()
-    settled(editor_page)
-    columns = design_of(api, template_id)["sections"][0]["props"]["columns"]
+    wait_until_saved(editor_page)
+    columns = get_design(api, template_id)["sections"][0]["props"]["columns"]
     assert [[each["type"] for each in column["sections"]] for column in columns] == [["text"], ["text", "button"]]
     editor_page.get_by_role("tab", name="Sections").click()
     editor_page.locator("#o-").click()
     editor_page.get_by_role("tab", name="Add").click()
     editor_page.get_by_role("button", name="List", exact=True).click()
-    settled(editor_page)
+    wait_until_saved(editor_page)
     editor_page.locator("#inspector").get_by_role("button", name="Add", exact=True).click()
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#inspector .entry")).to_have_count(4)
     editor_page.locator("#inspector .entry summary").first.click()
     editor_page.locator("#inspector .entry").first.get_by_role("button", name=re.compile("^Move .* down")).click()
-    settled(editor_page)
-    items = design_of(api, template_id)["sections"][1]["props"]["items"]
+    wait_until_saved(editor_page)
+    items = get_design(api, template_id)["sections"][1]["props"]["items"]
     assert [each.get("title") for each in items] == ["Second", "First", "Third", None]
-    shoot(editor_page, "editor-columns")
+    save_screenshot(editor_page, "editor-columns")
 
 
 def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
     """The theme shows contrasts, the subject its inbox line; an old revision is restored, and a test is sent."""
-    template_id = make(api)
+    template_id = create_template(api)
     editor_page.goto(f"/templates/{template_id}/edit")
     editor_page.get_by_role("tab", name="Theme").click()
     editor_page.get_by_role("button", name="Moss").click()
-    settled(editor_page)
-    assert design_of(api, template_id)["theme"]["brand_color"] == "#3d6b35"
+    wait_until_saved(editor_page)
+    assert get_design(api, template_id)["theme"]["brand_color"] == "#3d6b35"
     expect(editor_page.locator("#contrasts li")).to_have_count(5)
     editor_page.get_by_label("Buttons", exact=True).select_option(label="Pill")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.frame_locator("#canvas").get_by_role("link", name="Press")).to_have_css("border-radius", "40px")
     editor_page.get_by_role("button", name="Use brand").click()
-    settled(editor_page)
-    assert design_of(api, template_id)["theme"] == {}
+    wait_until_saved(editor_page)
+    assert get_design(api, template_id)["theme"] == {}
     editor_page.get_by_label("Subject").fill("A subject of nine words that all phones can show")
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(editor_page.locator("#inboxrow")).to_contain_text("A subject of nine words")
     expect(editor_page.locator("[data-count]").first).to_have_text("48")
     editor_page.get_by_label("Address people see").fill("nobody")
@@ -180,9 +180,9 @@ def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
     drawer = editor_page.locator("#drawer")
     expect(drawer.locator("li").first).to_contain_text("Subject changed")
     expect(drawer.locator("li").nth(1)).to_contain_text("Theme: as the brand")
-    shoot(editor_page, "editor-history")
+    save_screenshot(editor_page, "editor-history")
     drawer.get_by_role("button", name="Restore").nth(1).click()
-    settled(editor_page)
+    wait_until_saved(editor_page)
     expect(drawer).not_to_be_visible()
     row = api.get(f"/templates/{template_id}").expect(200)
     assert (row["subject"], row["design"]["theme"]["brand_color"]) == ("S", "#3d6b35")
@@ -198,35 +198,35 @@ def test_theme_history_and_test_emails(editor_page: Page, api: Client) -> None:
 
 def test_the_editor_is_accessible(editor_page: Page, api: Client) -> None:
     """axe finds no faults in either theme, whatever is open."""
-    template_id = make(api, "Everybody", json.loads(json.dumps(DESIGN)))
+    template_id = create_template(api, "Everybody", json.loads(json.dumps(DESIGN)))
     for address in ("", "?s=press", "?s=odd"):
         editor_page.goto(f"/templates/{template_id}/edit{address}")
         editor_page.wait_for_load_state("networkidle")
-        assert axe.faults_in_both_looks(editor_page) == [], address
+        assert axe.find_violations_in_light_and_dark(editor_page) == [], address
     for tab in ("Add", "Theme"):
         editor_page.get_by_role("tab", name=tab).click()
-        assert axe.faults_in_both_looks(editor_page) == [], tab
+        assert axe.find_violations_in_light_and_dark(editor_page) == [], tab
 
 
 @pytest.mark.parametrize("width", [320, 375])
 def test_the_editor_on_a_phone(width: int, browser: Browser, server: Server, api: Client) -> None:
     """A phone shows outline, fields or preview, and nothing scrolls sideways."""
-    template_id = make(api, f"Phone {width}")
+    template_id = create_template(api, f"Phone {width}")
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems, width=width, dark=width == 375))
     page.goto(f"/templates/{template_id}/edit")
     page.wait_for_load_state("networkidle")
-    shoot(page, f"editor-{width}-outline")
+    save_screenshot(page, f"editor-{width}-outline")
     expect(page.locator("#inspector")).not_to_be_visible()
     page.locator("#o-title").click()
     expect(page.get_by_label("Text", exact=True)).to_be_visible()
     expect(page.locator("#outline")).not_to_be_visible()
-    shoot(page, f"editor-{width}-fields")
+    save_screenshot(page, f"editor-{width}-fields")
     page.get_by_label("Text", exact=True).fill("From a phone")
-    settled(page)
+    wait_until_saved(page)
     page.get_by_role("navigation", name="Parts of the editor").get_by_role("button", name="Preview").click()
     expect(page.frame_locator("#canvas").locator("h1")).to_have_text("From a phone")
-    shoot(page, f"editor-{width}-preview")
+    save_screenshot(page, f"editor-{width}-preview")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
     assert not problems.found

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.emails import at_work, design_of, expect_order, make, settled
+from tests.kit.editor import create_template, editor_page, expect_order, get_design, wait_until_saved
 from tests.kit.server import Server
 
 Point = tuple[float, float]
@@ -25,7 +25,7 @@ SWALLOW_POINTER_UP = (
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page, shared by the tests of this module."""
-    with at_work(browser, server) as open_editor:
+    with editor_page(browser, server) as open_editor:
         yield open_editor
 
 
@@ -50,7 +50,7 @@ class Email(NamedTuple):
 
     def types(self) -> list[str]:
         """Return the kinds of the stored sections."""
-        return [section["type"] for section in design_of(self.api, self.id)["sections"]]
+        return [section["type"] for section in get_design(self.api, self.id)["sections"]]
 
     def tile(self, kind: str) -> Point:
         """Return the centre of a tile of the palette."""
@@ -73,13 +73,13 @@ def center(page: Page, selector: str) -> Point:
 
 def open_editor(page: Page, api: Client, design: Any = None, tab: str = "Add") -> Email:
     """Open a new email in the editor at a tab."""
-    template_id = make(api, design={"sections": sections() if design is None else design})
+    template_id = create_template(api, design={"sections": sections() if design is None else design})
     page.goto(f"/templates/{template_id}/edit")
     expect(page.frame_locator("#canvas").locator("html[style*=color-scheme]")).to_be_attached()
     expect(page.locator("#stage[data-have*=',']")).to_be_attached()
     page.get_by_role("tab", name=tab).click()
     expect(page.get_by_role("tabpanel", name=tab)).to_be_visible()
-    settled(page)
+    wait_until_saved(page)
     return Email(page, api, template_id)
 
 
@@ -108,7 +108,7 @@ def check_editor_works(email: Email) -> None:
     page, frame = email.page, email.page.frame_locator("#canvas")
     expect(page.locator(DRAG_TRACES)).to_have_count(0)
     expect(frame.locator("html[data-held]")).to_have_count(0)
-    settled(page)
+    wait_until_saved(page)
     before = email.types()
     x, y = email.in_canvas("First", 20, 14)
     page.mouse.click(x, y)
@@ -118,11 +118,11 @@ def check_editor_works(email: Email) -> None:
     page.keyboard.type("!")
     page.keyboard.press("Escape")
     expect(page.locator("#o-first")).to_contain_text("!")
-    settled(page)
+    wait_until_saved(page)
     page.get_by_role("tab", name="Add").click()
     page.get_by_role("button", name="Space", exact=True).click()
     expect(page.locator("#list li[data-kind=spacer]")).to_have_count(before.count("spacer") + 1)
-    settled(page)
+    wait_until_saved(page)
 
 
 def settled_box(element: Locator) -> Any:
@@ -139,22 +139,22 @@ def settled_box(element: Locator) -> Any:
 def undo(email: Email) -> None:
     """Click the undo button."""
     email.page.locator("#undo").click()
-    settled(email.page)
+    wait_until_saved(email.page)
 
 
 def test_a_slow_drag_across_the_outline(page: Page, api: Client) -> None:
     """A slow drag over the outline ends in the canvas, and one undo removes the new section."""
     email = open_editor(page, api)
-    before = design_of(api, email.id)
+    before = get_design(api, email.id)
     tile, target = email.tile("divider"), email.in_canvas("Second")
     drag(page, tile, (360, 200), (420, target[1]), target, steps=14, pause_ms=45)
     expect(page.frame_locator("#canvas").locator("html")).to_be_attached()
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(6)
-    settled(page)
+    wait_until_saved(page)
     assert email.types() == ["heading", "divider", "heading", "heading", "columns"]
     undo(email)
-    assert design_of(api, email.id) == before
+    assert get_design(api, email.id) == before
     check_editor_works(email)
 
 
@@ -172,7 +172,7 @@ def test_drags_along_any_path(page: Page, api: Client) -> None:
         target = path[-1] = email.in_canvas("Second")
         drop(page, email.tile("divider"), *path, steps=3 if count == 1 else 8)
         expect(page.locator("#list li")).to_have_count(5 + count)
-        settled(page)
+        wait_until_saved(page)
         assert email.types() == ["heading", *["divider"] * count, "heading", "heading", "columns"]
     check_editor_works(email)
 
@@ -184,8 +184,8 @@ def test_dropping_in_a_column_and_in_the_outline(page: Page, api: Client) -> Non
     assert empty is not None
     drop(page, email.tile("button"), (empty["x"] + 60, empty["y"] + 20))
     expect(page.locator("#list li")).to_have_count(6)
-    settled(page)
-    columns = design_of(api, email.id)["sections"][3]["props"]["columns"]
+    wait_until_saved(page)
+    columns = get_design(api, email.id)["sections"][3]["props"]["columns"]
     assert [[section["type"] for section in column["sections"]] for column in columns] == [["heading"], ["button"]]
     drag(page, email.tile("divider"), (340, 300))
     second = page.locator("li[data-key=second] .row").bounding_box()
@@ -194,7 +194,7 @@ def test_dropping_in_a_column_and_in_the_outline(page: Page, api: Client) -> Non
     expect(page.locator(".drop-line")).to_be_visible()
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(7)
-    settled(page)
+    wait_until_saved(page)
     assert email.types() == ["heading", "divider", "heading", "heading", "columns"]
     check_editor_works(email)
 
@@ -203,7 +203,7 @@ def test_dropping_in_a_column_and_in_the_outline(page: Page, api: Client) -> Non
 def test_a_cancelled_drag_leaves_no_trace(page: Page, api: Client, how: str) -> None:
     """Escape, a release outside, a lost focus or an unseen release adds nothing."""
     email = open_editor(page, api)
-    before = design_of(api, email.id)
+    before = get_design(api, email.id)
     tile, target = email.tile("divider"), email.in_canvas("Second")
     drag(page, tile, (420, 300), target)
     expect(page.locator(".drag-label")).to_have_text("Divider")
@@ -222,9 +222,9 @@ def test_a_cancelled_drag_leaves_no_trace(page: Page, api: Client, how: str) -> 
         page.mouse.move(*tile, steps=6)
     page.mouse.up()
     page.mouse.move(target[0] - 40, target[1] + 30, steps=3)
-    settled(page)
+    wait_until_saved(page)
     expect(page.locator(DRAG_TRACES)).to_have_count(0)
-    assert design_of(api, email.id) == before
+    assert get_design(api, email.id) == before
     check_editor_works(email)
 
 
@@ -237,7 +237,7 @@ def test_updates_during_a_drag(page: Page, api: Client) -> None:
     target = email.in_canvas("Third")
     drag(page, email.tile("divider"), (420, 300), target)
     expect(page.locator("#o-first")).to_contain_text("First, late")
-    design = design_of(api, email.id)
+    design = get_design(api, email.id)
     del design["sections"][1]
     api.patch(f"/templates/{email.id}", {"design": design}).expect(200)
     page.evaluate(PRESENCE_POLL)
@@ -246,8 +246,8 @@ def test_updates_during_a_drag(page: Page, api: Client) -> None:
     page.mouse.move(*target, steps=4)
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(5)
-    settled(page)
-    assert [section.get("id") for section in design_of(api, email.id)["sections"]][0::2] == ["first", "third"]
+    wait_until_saved(page)
+    assert [section.get("id") for section in get_design(api, email.id)["sections"]][0::2] == ["first", "third"]
     assert email.types() == ["heading", "divider", "heading", "columns"]
     expect(page.locator(DRAG_TRACES)).to_have_count(0)
 
@@ -261,22 +261,22 @@ def test_dragging_lines_of_the_outline(page: Page, api: Client) -> None:
     page.mouse.move(second[0], second[1] - 8, steps=2)
     page.mouse.up()
     expect(page.locator("#list > .lines > li").nth(1)).to_have_attribute("data-key", "third")
-    settled(page)
+    wait_until_saved(page)
     page.locator("#o-first").click()
-    settled(page)
+    wait_until_saved(page)
     revision = page.locator("#editor").get_attribute("data-rev")
     drop(page, center(page, "#o-third"), (120, 400), center(page, "#o-third"))
-    settled(page)
+    wait_until_saved(page)
     assert page.locator("#editor").get_attribute("data-rev") == revision
     expect(page.locator("#o-third")).not_to_have_attribute("aria-current", "true")
     inner = center(page, "li[data-key=inner] .row")
     drop(page, center(page, "#o-first"), (inner[0], inner[1] - 5))
     expect(page.locator("li[data-key=pair] li")).to_have_count(2)
-    settled(page)
+    wait_until_saved(page)
     expect_order(page, "third", "second", "pair", "first", "inner")
     drop(page, center(page, "#o-second"), email.in_canvas("Third", 200, 2))
     expect(page.locator("#list > .lines > li").first).to_have_attribute("data-key", "second")
-    settled(page)
+    wait_until_saved(page)
     undo(email)
     expect_order(page, "third", "second", "pair", "first", "inner")
     check_editor_works(email)
@@ -286,7 +286,7 @@ def test_dragging_lines_of_the_outline(page: Page, api: Client) -> None:
 def test_dragging_a_section_in_the_canvas(page: Page, api: Client, how: str) -> None:
     """A section moves where it is released; Escape, a removed section or an unseen release cancels the drag."""
     email = open_editor(page, api, tab="Sections")
-    before = design_of(api, email.id)
+    before = get_design(api, email.id)
     drag(page, email.in_canvas("Third", 8, 8), email.in_canvas("First", 40, 2))
     expect(page.frame_locator("#canvas").locator("html[data-held]")).to_have_count(1)
     if how == "Escape":
@@ -304,10 +304,10 @@ def test_dragging_a_section_in_the_canvas(page: Page, api: Client, how: str) -> 
     page.mouse.move(*email.in_canvas("First", 60, 10), steps=4)
     if how == "drop":
         expect(page.locator("#list li").first).to_have_attribute("data-key", "third")
-        settled(page)
+        wait_until_saved(page)
         undo(email)
-    settled(page)
-    assert design_of(api, email.id) == before
+    wait_until_saved(page)
+    assert get_design(api, email.id) == before
     check_editor_works(email)
 
 
@@ -322,7 +322,7 @@ def test_autoscroll_during_a_drag(page: Page, api: Client) -> None:
     page.mouse.move(900, box["y"] + box["height"] + 4, steps=3)
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(41)
-    settled(page)
+    wait_until_saved(page)
     assert email.types()[-1] == "divider"
     drag(page, email.tile("divider"), (340, 300), (340, 770))
     expect(page.locator("#o-k39")).to_be_in_viewport()
@@ -338,7 +338,7 @@ def test_dropping_in_the_phone_preview(page: Page, api: Client) -> None:
     expect(page.locator("#canvas")).to_have_css("width", "375px")
     drop(page, email.tile("divider"), (340, 320), email.in_canvas("Third", 120, 3))
     expect(page.locator("#list li")).to_have_count(6)
-    settled(page)
+    wait_until_saved(page)
     assert email.types() == ["heading", "heading", "divider", "heading", "columns"]
     check_editor_works(email)
 
@@ -354,7 +354,7 @@ def test_clicking_a_tile_adds_a_section(page: Page, api: Client) -> None:
         page.mouse.move(x + 3, y + 2)
         page.mouse.up()
         expect(page.locator("#list li")).to_have_count(count)
-        settled(page)
+        wait_until_saved(page)
         expect(page.get_by_role("tab", name="Add")).to_have_attribute("aria-selected", "true")
         expect(page.locator("#palette")).to_be_visible()
     assert email.types()[:3] == ["heading", "divider", "button"]
@@ -365,13 +365,13 @@ def test_clicking_a_tile_adds_a_section(page: Page, api: Client) -> None:
     expect(page.locator("#say")).to_have_text("Space added after Button")
     expect(page.get_by_role("button", name="Space", exact=True)).to_be_focused()
     page.locator("#undo").click()
-    settled(page)
+    wait_until_saved(page)
     assert email.types()[:4] == ["heading", "divider", "button", "heading"]
 
 
 def test_adding_a_section_on_a_phone(browser: Browser, server: Server, api: Client) -> None:
     """After adding a section its fields are shown, and the palette is still open behind them."""
-    template_id = make(api, design={"sections": sections()})
+    template_id = create_template(api, design={"sections": sections()})
     problems = Problems()
     page = sign_in(new_page(browser, server.url, problems, width=375))
     page.goto(f"/templates/{template_id}/edit")

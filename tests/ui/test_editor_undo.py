@@ -8,14 +8,14 @@ import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from tests.kit.client import Client
-from tests.kit.emails import DESIGN, at_work, design_of, make, section, settled
+from tests.kit.editor import DESIGN, create_template, editor_page, get_design, get_section_props, wait_until_saved
 from tests.kit.server import Server
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page, shared by the tests of this module."""
-    with at_work(browser, server) as open_editor:
+    with editor_page(browser, server) as open_editor:
         yield open_editor
 
 
@@ -27,7 +27,7 @@ def campaign(api: Client, **content: Any) -> Any:
 
 def from_template(page: Page, api: Client) -> tuple[str, int]:
     """Create a campaign from a template, by the editor's menu."""
-    page.goto(f"/templates/{make(api)}/edit")
+    page.goto(f"/templates/{create_template(api)}/edit")
     page.get_by_role("button", name="More").click()
     page.get_by_role("button", name="Use in a campaign").click()
     page.wait_for_url(re.compile(r"/campaigns/\d+"))
@@ -72,37 +72,37 @@ def editor_of_campaign(api: Client, number: int) -> tuple[str, int]:
 def test_undo_ends_at_the_first_content(create_email: Any, page: Page, api: Client) -> None:
     """Undo is disabled at first; after an edit one undo leads back to the first content and no further."""
     url, template_id = create_email(page, api)
-    first_design = design_of(api, template_id)
+    first_design = get_design(api, template_id)
     assert first_design["sections"]
     page.goto(url)
     expect(page.locator("#undo")).to_be_disabled()
     page.locator("#list li a").first.click()
     page.locator("#act-duplicate").click()
-    settled(page)
+    wait_until_saved(page)
     page.locator("#undo").click()
-    settled(page)
-    assert design_of(api, template_id) == first_design
+    wait_until_saved(page)
+    assert get_design(api, template_id) == first_design
     expect(page.locator("#undo")).to_be_disabled()
     page.reload()
     expect(page.locator("#undo")).to_be_disabled()
     page.locator("#redo").click()
-    settled(page)
-    assert len(design_of(api, template_id)["sections"]) == len(first_design["sections"]) + 1
+    wait_until_saved(page)
+    assert len(get_design(api, template_id)["sections"]) == len(first_design["sections"]) + 1
 
 
 def test_undoing_the_first_section(page: Page, api: Client) -> None:
     """Undo of the first section leaves an empty email, to which a section can be added."""
-    template_id = make(api, design={"sections": []})
+    template_id = create_template(api, design={"sections": []})
     page.goto(f"/templates/{template_id}/edit")
     page.get_by_role("tab", name="Add").click()
     page.get_by_role("button", name="Heading", exact=True).click()
-    settled(page)
+    wait_until_saved(page)
     page.locator("#undo").click()
-    settled(page)
-    assert design_of(api, template_id)["sections"] == []
+    wait_until_saved(page)
+    assert get_design(api, template_id)["sections"] == []
     page.get_by_role("button", name="Button", exact=True).click()
-    settled(page)
-    assert [section_row["type"] for section_row in design_of(api, template_id)["sections"]] == ["button"]
+    wait_until_saved(page)
+    assert [section_row["type"] for section_row in get_design(api, template_id)["sections"]] == ["button"]
 
 
 def test_undoing_the_choice_of_a_starter(page: Page, api: Client) -> None:
@@ -110,12 +110,12 @@ def test_undoing_the_choice_of_a_starter(page: Page, api: Client) -> None:
     _, template_id = from_starter(page, api)
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(page.locator(".toast")).to_contain_text("The content from before is back.")
-    assert not design_of(api, template_id).get("sections")
+    assert not get_design(api, template_id).get("sections")
 
 
 def open_editor(page: Page, api: Client) -> tuple[int, FrameLocator]:
     """Open a new email in the editor and return its id and canvas, once its scripts run."""
-    template_id = make(api)
+    template_id = create_template(api)
     page.goto(f"/templates/{template_id}/edit")
     frame = page.frame_locator("#canvas")
     expect(frame.locator("html[style*=color-scheme]")).to_be_attached()
@@ -134,24 +134,24 @@ def test_undo_while_writing_in_the_canvas(page: Page, api: Client, undo: str, re
     page.keyboard.press(undo)
     expect(writing).to_have_text("Hello")
     expect(writing).to_be_focused()
-    settled(page)
-    assert section(api, template_id, "title")["text"] == "Hello"
+    wait_until_saved(page)
+    assert get_section_props(api, template_id, "title")["text"] == "Hello"
     page.keyboard.press(redo)
     expect(writing).to_have_text("Hello there")
-    settled(page)
-    assert section(api, template_id, "title")["text"] == "Hello there"
+    wait_until_saved(page)
+    assert get_section_props(api, template_id, "title")["text"] == "Hello there"
     page.keyboard.press(undo)
     expect(writing).to_have_text("Hello")
     expect(writing).to_be_focused()
     page.keyboard.type(" again")
     page.keyboard.press("Escape")
     expect(frame.get_by_role("heading", name="Hello again")).to_be_visible()
-    settled(page)
-    assert section(api, template_id, "title")["text"] == "Hello again"
+    wait_until_saved(page)
+    assert get_section_props(api, template_id, "title")["text"] == "Hello again"
     page.keyboard.press(undo)
     expect(frame.get_by_role("heading", name="Hello", exact=True)).to_be_visible()
-    settled(page)
-    assert section(api, template_id, "title")["text"] == "Hello"
+    wait_until_saved(page)
+    assert get_section_props(api, template_id, "title")["text"] == "Hello"
 
 
 def test_undo_of_rich_text_in_the_canvas(page: Page, api: Client) -> None:
@@ -161,12 +161,12 @@ def test_undo_of_rich_text_in_the_canvas(page: Page, api: Client) -> None:
     writing = frame.locator("[data-writing]")
     expect(writing).to_be_focused()
     page.keyboard.type(" and more")
-    settled(page)
+    wait_until_saved(page)
     expect(page.locator("#undo")).to_be_enabled()
     page.keyboard.press("Control+z")
     expect(writing).to_have_text("Words")
-    settled(page)
-    assert section(api, template_id, "words")["content"] == "<p>Words</p>"
+    wait_until_saved(page)
+    assert get_section_props(api, template_id, "words")["content"] == "<p>Words</p>"
 
 
 def test_undo_in_a_field_keeps_the_focus(page: Page, api: Client) -> None:
@@ -183,23 +183,23 @@ def test_undo_in_a_field_keeps_the_focus(page: Page, api: Client) -> None:
     expect(field).to_have_text("Read it all")
     expect(frame.get_by_role("link", name="Read it all")).to_be_visible()
     page.get_by_text("Outline", exact=True).click()
-    settled(page)
+    wait_until_saved(page)
     page.get_by_role("textbox", name="Link").fill("https://example.org/new")
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
-    settled(page)
-    assert section(api, template_id, "press") == DESIGN["sections"][3]["props"]
+    wait_until_saved(page)
+    assert get_section_props(api, template_id, "press") == DESIGN["sections"][3]["props"]
     expect(page.locator("#undo")).to_be_disabled()
     expect(page.get_by_role("textbox", name="Link")).to_be_focused()
     expect(page.locator("#say")).to_have_text("There is nothing to undo.")
     expect(page.locator("#saved")).to_contain_text("Saved")
     for _ in range(3):
         page.keyboard.press("Control+Shift+Z")
-    settled(page)
+    wait_until_saved(page)
     expect(page.get_by_role("textbox", name="Link")).to_have_value("https://example.org/new")
-    assert section(api, template_id, "press")["text"] == "Read it all"
+    assert get_section_props(api, template_id, "press")["text"] == "Read it all"
 
 
 def test_undo_discards_an_invalid_value_first(page: Page, api: Client) -> None:
@@ -207,7 +207,7 @@ def test_undo_discards_an_invalid_value_first(page: Page, api: Client) -> None:
     template_id, _ = open_editor(page, api)
     page.locator("#o-press").click()
     page.get_by_label("Text", exact=True).fill("Read it all")
-    settled(page)
+    wait_until_saved(page)
     link = page.get_by_role("textbox", name="Link")
     link.fill("no link")
     expect(page.locator("#inspector .err")).to_have_count(1)
@@ -215,7 +215,7 @@ def test_undo_discards_an_invalid_value_first(page: Page, api: Client) -> None:
     expect(link).to_have_value("https://example.org")
     expect(link).to_be_focused()
     expect(page.locator("#inspector .err")).to_have_count(0)
-    assert section(api, template_id, "press")["text"] == "Read it all"
+    assert get_section_props(api, template_id, "press")["text"] == "Read it all"
 
 
 def test_the_undo_toast_disappears_after_another_edit(page: Page, api: Client) -> None:
@@ -226,6 +226,6 @@ def test_the_undo_toast_disappears_after_another_edit(page: Page, api: Client) -
     expect(page.locator(".toast")).to_contain_text("Text is removed.")
     page.locator("#o-press").click()
     page.get_by_label("Text", exact=True).fill("Read it all")
-    settled(page)
+    wait_until_saved(page)
     expect(page.locator(".toast")).to_have_count(0)
-    assert section(api, template_id, "press")["text"] == "Read it all"
+    assert get_section_props(api, template_id, "press")["text"] == "Read it all"

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.api.test_reports import address, report
 from tests.api.test_reports import sent as sent
-from tests.kit.paper import Paper, toast
+from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 
 
@@ -102,10 +102,10 @@ def test_saving_a_segment_from_a_report(browser_page: Page, sent: Any, server: S
 def test_saving_a_list_from_a_report(sent: Any, server: Server) -> None:
     """The contacts of a mailbox provider become a list; a taken name is an error, and undo empties the list."""
     api = server.client()
-    paper = Paper(api)
+    paper = ScriptlessBrowser(api)
     list_url = f"/campaigns/{sent['id']}/list"
     page = paper.post(list_url, domain="firm.example", name="Firms")
-    assert "added to Firms." in toast(page)
+    assert "added to Firms." in notice_text(page)
     new_list = api.get("/lists", search="Firms").expect(200)[0]
     assert new_list["contacts_count"] == 1
     rejected_page = paper.post(list_url, domain="firm.example", name="Firms")

@@ -6,17 +6,17 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
-from tests.kit.axe import faults_in_both_looks
-from tests.kit.browser import Problems, new_page, shoot
-from tests.kit.pictures import photo, saved
+from tests.kit.axe import find_violations_in_light_and_dark
+from tests.kit.browser import Problems, new_page, save_screenshot
+from tests.kit.pictures import encode_image, photo
 
 WORDS = "correct horse battery"
 
 
 def check_screen(page: Page, name: str) -> None:
     """Check the screen against WCAG, and take a screenshot."""
-    assert faults_in_both_looks(page) == [], name
-    shoot(page, f"first-{name}")
+    assert find_violations_in_light_and_dark(page) == [], name
+    save_screenshot(page, f"first-{name}")
 
 
 def test_the_set_up_screens(
@@ -56,7 +56,7 @@ def test_the_set_up_screens(
     expect(page.get_by_role("heading", level=1)).to_have_text("How does it look?")
     expect(page.locator("#f-bg-color-well")).to_have_value("#f4f4f1")
     logo = tmp_path / "logo.png"
-    logo.write_bytes(saved(photo(), "PNG"))
+    logo.write_bytes(encode_image(photo(), "PNG"))
     page.get_by_label("A picture").set_input_files(logo)
     page.get_by_role("button", name="Use as logo").click()
     proposed = page.get_by_role("link", name=re.compile("^#[0-9a-f]{6}$")).first

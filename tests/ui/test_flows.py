@@ -256,7 +256,7 @@ def test_flow_pages_are_accessible(page: Page, live: int) -> None:
     for path in paths:
         page.set_viewport_size({"width": 1360, "height": 900})
         page.goto(path)
-        assert axe.faults_in_both_looks(page) == [], path
+        assert axe.find_violations_in_light_and_dark(page) == [], path
         page.set_viewport_size({"width": 320, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
     page.set_viewport_size({"width": 1360, "height": 900})

@@ -8,9 +8,9 @@ import segno
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.axe import faults_in_both_looks
-from tests.kit.browser import Problems, new_page, shoot
-from tests.kit.forms import contact, letters, link, make_form
+from tests.kit.axe import find_violations_in_light_and_dark
+from tests.kit.browser import Problems, new_page, save_screenshot
+from tests.kit.forms import create_form, find_contact, get_link, wait_for_system_emails
 from tests.kit.server import Server
 from ui.widgets.charts import BORDER
 
@@ -33,7 +33,7 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
     page.get_by_label("Pages whose scripts").fill("https://shop.example")
     page.get_by_role("button", name="Create form").click()
     expect(page.get_by_role("heading", name="Weekly letter")).to_be_visible()
-    shoot(page, "forms-show")
+    save_screenshot(page, "forms-show")
     (form,) = server.client().get("/forms").expect(200)
     assert (form["fields"], form["origins"]) == (["email", "first_name", "data.city"], ["https://shop.example"])
 
@@ -47,10 +47,10 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
     page.get_by_label("City").fill("Bath")
     page.get_by_role("button", name="Sign up").click()
     expect(page.get_by_role("heading", name="Almost done")).to_be_visible()
-    page.goto(link(letters(server, "reader@example.org")[0]))
+    page.goto(get_link(wait_for_system_emails(server, "reader@example.org")[0]))
     page.get_by_role("button", name="Yes, subscribe me").click()
     expect(page.get_by_role("heading", name="Thank you, you are subscribed")).to_be_visible()
-    new_contact = contact(server, "reader@example.org")
+    new_contact = find_contact(server, "reader@example.org")
     assert new_contact is not None and new_contact["data"] == {"city": "Bath"}
     page.goto("/forms")
     assert re.findall(r"\d+", page.locator("tbody tr").inner_text())[:2] == ["1", "1"]
@@ -58,7 +58,7 @@ def test_creating_and_submitting_a_form(server: Server, browser_page: Page) -> N
 
 def test_a_very_fast_submission_is_asked_again(server: Server, anonymous_page: Page) -> None:
     """A submission faster than reading keeps its values and needs one more press."""
-    form = make_form(server, "Quick")
+    form = create_form(server, "Quick")
     anonymous_page.goto(f"/f/{form['public_key']}")
     anonymous_page.evaluate("document.querySelector('[name=email]').value = 'quick@example.org'")
     # As fast as a program, on however slow a machine
@@ -75,7 +75,7 @@ def test_a_very_fast_submission_is_asked_again(server: Server, anonymous_page: P
 
 def test_the_html_snippet_of_a_form(server: Server, browser: Browser, browser_problems: Problems) -> None:
     """The snippet, pasted into another page without a script, signs visitors up."""
-    form = make_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
+    form = create_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
     from appliance.forms import submissions
     from appliance.storage.models import Form
 
@@ -89,13 +89,13 @@ def test_the_html_snippet_of_a_form(server: Server, browser: Browser, browser_pr
     page.get_by_role("button", name="Sign up").click()
     expect(page.get_by_role("heading", name="Almost done")).to_be_visible()
     page.context.close()
-    assert len(letters(server, "shopper@example.org")) == 1 and not browser_problems.found
+    assert len(wait_for_system_emails(server, "shopper@example.org")) == 1 and not browser_problems.found
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_forms_fit_the_screen(width: int, server: Server, browser: Browser, browser_problems: Problems) -> None:
     """A form with very long names does not scroll sideways on phone and desktop."""
-    form = make_form(server, "W" * 60 + str(width), consent_text="x" * 300, fields=["email", "data." + "y" * 60])
+    form = create_form(server, "W" * 60 + str(width), consent_text="x" * 300, fields=["email", "data." + "y" * 60])
     page = new_page(browser, server.url, browser_problems, width=width, dark=True)
     page.goto(f"/f/{form['public_key']}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -121,19 +121,19 @@ def test_erasing_a_contact_on_request(server: Server, browser_page: Page) -> Non
     browser_page.get_by_role("button", name="Erase now").click()
     browser_page.get_by_role("button", name="Erase", exact=True).click()
     expect(browser_page.get_by_text("Zoe is erased.")).to_be_visible()
-    assert contact(server, "forget@example.org") is None
+    assert find_contact(server, "forget@example.org") is None
 
 
 def test_the_qr_code_of_a_form(server: Server, browser_page: Page) -> None:
     """The QR code contains the exact URL, on the page and in the SVG and PNG files."""
-    form = make_form(server, "Poster")
+    form = create_form(server, "Poster")
     url, page = form["url"], browser_page
     page.goto(f"/forms/{form['id']}")
     expected_modules = [[bool(module) for module in row] for row in segno.make_qr(url, error="q").matrix]
     image = page.get_by_role("img", name=f"QR code of {url}")
     expect(image).to_be_visible()
     assert svg_modules(image.locator("path").get_attribute("d") or "", len(expected_modules)) == expected_modules
-    assert faults_in_both_looks(page) == []
+    assert find_violations_in_light_and_dark(page) == []
     expect(page.get_by_text("Don't print it yet")).to_be_visible()  # its URL is local
     for label, signature in (("Download SVG", b"<?xml"), ("Download PNG", b"\x89PNG")):
         with page.expect_download() as download:

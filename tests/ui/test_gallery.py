@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import FreshServer
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
 
 DESIGN = {"sections": [{"type": "heading", "props": {"text": "Hello {{ contact.first_name }}"}}], "theme": {}}
@@ -25,8 +25,8 @@ def test_an_empty_gallery_offers_starters(browser_page: Page, api: Client, tmp_p
     page.goto("/templates")
     expect(page.locator(".tile iframe")).to_have_count(6)
     expect(page.get_by_role("button", name="Begin empty")).to_be_visible()
-    shoot(page, "templates-none")
-    assert axe.faults_in_both_looks(page) == []
+    save_screenshot(page, "templates-none")
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Begin empty").click()
     page.wait_for_url("**/edit")
     template = api.get("/templates").expect(200)[0]
@@ -47,7 +47,7 @@ def test_archiving_and_restoring(browser_page: Page, api: Client) -> None:
     open_card_menu(page, "Winter").get_by_role("button", name="Archive").click()
     page.get_by_role("link", name="Archived 1").click()
     expect(page.get_by_role("link", name="Winter")).to_be_visible()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     open_card_menu(page, "Winter").get_by_role("button", name="Bring back").click()
     expect(page.locator(".toast")).to_contain_text("Winter is back")
     assert (
@@ -105,7 +105,7 @@ def test_invalid_files_are_rejected(browser_page: Page, browser_problems: Proble
         page.set_input_files("#f-file", {"name": "x.json", "mimeType": "application/json", "buffer": content})
         page.get_by_role("button", name="Make a template of it").click()
         expect(page.locator("#f-file-err")).to_contain_text(message)
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
 
 
 def test_a_viewer_sees_no_actions(fresh_server: FreshServer, browser_page: Page) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.client import Client
-from tests.kit.pictures import photo, saved
+from tests.kit.pictures import encode_image, photo
 from tests.kit.server import EMAIL, PASSWORD
-from tests.kit.uploads import form
+from tests.kit.uploads import multipart_form
 
 
 def _cookie(client: Client) -> str:
@@ -68,7 +68,7 @@ def test_an_invalid_referer(api: Client) -> None:
 def test_cross_site_uploads_are_rejected(api: Client) -> None:
     """A picture is accepted from our own page only, though its body is read after that check."""
     cookie = _cookie(api).partition(";")[0]
-    body, content_type = form(saved(photo(), "PNG"), "a.png")
+    body, content_type = multipart_form(encode_image(photo(), "PNG"), "a.png")
     for headers, status in (({"Sec-Fetch-Site": "cross-site"}, 403), ({}, 403), ({"Origin": api.url}, 303)):
         request_headers = {"Content-Type": content_type, "Cookie": cookie} | headers
         assert api.request("POST", "/templates/pictures", body, request_headers).status == status

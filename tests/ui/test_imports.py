@@ -11,7 +11,7 @@ from tests.kit import axe
 from tests.kit.browser import sign_in
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, Server
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 FILE = (
     "E-Mail;Vorname;Ort;Kunde seit\nann@example.org;Ann;Bath;2024-05-01\nInfo@shop.example;;York;\n"
@@ -61,7 +61,7 @@ def test_import_and_undo(browser_page: Page, api: Client, file: Path) -> None:
     for summary in ("2 rows have problems", "1 row repeats an address", "1 role-based address"):
         page.get_by_text(summary).click()
     expect(page.get_by_text("on line 2")).to_be_visible()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     with page.expect_download() as download:
         page.get_by_role("link", name="Download them").click()
     lines = Path(download.value.path()).read_text().splitlines()
@@ -92,7 +92,7 @@ def test_errors_of_file_and_columns(browser_page: Page, file: Path, tmp_path: Pa
     page.get_by_role("combobox", name="E-Mail").select_option("")
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("alert")).to_contain_text("which column holds the email addresses")
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("combobox", name="E-Mail").select_option("email")
     page.get_by_role("combobox", name="Ort").select_option("first_name")
     page.get_by_role("button", name="Check the file").click()
@@ -163,7 +163,7 @@ def test_repeated_and_hostile_imports(browser_page: Page, api: Client, tmp_path:
 
 def test_partial_responses_of_the_import_page(server: Server, api: Client) -> None:
     """An htmx request for part of the page gets that part with its errors."""
-    import_id = done(api, upload(api, "email\nann@example.org\n"))["id"]
+    import_id = wait_for_import(api, upload(api, "email\nann@example.org\n"))["id"]
     owner = Visitor(server, EMAIL)
     for target in ("main", "job"):
         headers = {"Cookie": owner.cookie, "Sec-Fetch-Site": "same-origin", "HX-Request": "true"}
@@ -195,7 +195,7 @@ def test_the_check_of_a_messy_file(
     country.select_option("")
     page.get_by_label("Where they come from").fill("The shop")
     page.get_by_role("radio", name="Subscribe them").check()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_text("2 rows will be imported without some of their values")).to_be_visible()
     page.get_by_role("link", name="Change").click()
@@ -211,7 +211,7 @@ def test_the_check_of_a_messy_file(
     page.get_by_text("1 contact unsubscribed").click()
     expect(page.get_by_role("cell", name="m2@example.org")).to_be_visible()
     expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_visible()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Day first: 3 April").click()
     expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_hidden()
     page.get_by_text("1 row will be imported without some of its values").click()
@@ -249,7 +249,7 @@ def test_lost_email_addresses_are_listed_first(
     expect(page.get_by_role("row", name="+441632960011")).to_contain_text("ann@@example.org")
     others.click()
     expect(page.get_by_role("row", name="+441632960011")).to_have_count(1)
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Import 13 contacts").click()
     expect(page.get_by_text("1 row was imported without its email address")).to_be_visible()
     [contact] = [row for row in api.all("/contacts") if row["channels"][0]["value"] == "k3@example.org"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, hears, new_page, sign_in
+from tests.kit.browser import Problems, new_page, sign_in, wait_until_scripts_listen
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -81,7 +81,7 @@ def test_single_key_shortcuts(page: Page) -> None:
     page.keyboard.press("?")
     page.get_by_role("button", name="Switch single keys off").click()
     expect(page.locator("body[data-keys=off]")).to_be_attached()
-    hears(page)
+    wait_until_scripts_listen(page)
     page.keyboard.press("?")
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog", name="Jump to")).to_be_visible()

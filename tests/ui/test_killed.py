@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
-from tests.kit.books import balance
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
+from tests.kit.reconciliation import reconcile
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
@@ -30,7 +30,7 @@ PAGES = (
 @pytest.fixture
 def server(fresh_server: FreshServer, smtp_server: SmtpServer) -> Server:
     """A server with the SMTP test server as its relay."""
-    return fresh_server(relay=smtp_server.port, env=UNLIMITED | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
+    return fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS | {"CAMPANERO_EMAIL__PROBE_AFTER": "1s"})
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def _save(page: Page) -> None:
 def test_kills_while_saving_settings_during_a_send(server: Server, smtp_server: SmtpServer, page: Page) -> None:
     """After a kill both fields are old or both new, and the campaign loses no message."""
     api, rng = server.client(validate=False), random.Random(7)
-    list_id = crowd(api, 900)
+    list_id = create_list(api, 900)
     assert list_id == 1
     smtp_server.rules.delay("body", 0.3)
-    path = send(api, list_id)
+    path = send_campaign(api, list_id)
     for index, (url, resource, names) in enumerate(PAGES):
         page.goto(url)
         old = _fill(page, names, f"old{index}@bakery.example", False)
@@ -93,8 +93,8 @@ def test_kills_while_saving_settings_during_a_send(server: Server, smtp_server: 
         page.goto(url)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
     smtp_server.rules.clear()
-    completed(api, path)
-    books = balance(api, path, smtp_server.messages)
+    wait_until_completed(api, path)
+    books = reconcile(api, path, smtp_server.messages)
     assert (books.audience, books.accepted, books.missing, books.uncertain) == (900, 900, 0, 0)
     assert books.copies <= len(PAGES) * CONNECTIONS
 
@@ -144,7 +144,7 @@ def test_typed_text_survives_a_kill(server: Server, page: Page) -> None:
 def test_undo_of_a_bulk_action_survives_a_kill(server: Server, page: Page) -> None:
     """A bulk action continues after a kill, and its undo is listed under Activity."""
     api: Client = server.client()
-    crowd(api, 620)
+    create_list(api, 620)
     page.goto("/contacts?limit=25")
     page.get_by_label("Choose every row of this page").check()
     page.get_by_label("All 620").check()

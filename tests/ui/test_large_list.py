@@ -5,9 +5,9 @@ import re
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
-from tests.kit.audience_data import draw
+from tests.kit.audience_data import pseudo_random
 from tests.kit.browser import Problems, new_page, sign_in
-from tests.kit.crowd import fill
+from tests.kit.bulk_contacts import insert_contacts
 
 PEOPLE, SHARE = 60_000, 0.94
 
@@ -23,9 +23,9 @@ def test_the_sendable_count_appears_by_itself(
     """The sendable count appears with the page or later, and is recomputed after a contact is deleted."""
     server = fresh_server()
     server.stop()
-    fill(server.data / "campanero.db", PEOPLE, SHARE)
+    insert_contacts(server.data / "campanero.db", PEOPLE, SHARE)
     server.start()
-    sendable = sum(draw(number, 12) < SHARE for number in range(1, PEOPLE + 1))
+    sendable = sum(pseudo_random(number, 12) < SHARE for number in range(1, PEOPLE + 1))
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto("/lists/1")
     expect(page.get_by_role("heading", level=1)).to_have_text("Everybody")

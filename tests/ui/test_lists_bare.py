@@ -43,7 +43,7 @@ CHOSEN = {"/campaigns", "/flows", "/templates", "/contacts", "/lists", "/segment
 def rows_of_each_kind(server: Server, api: Client) -> None:
     """More rows of each kind than fit on a page, one with a unique name and one to delete."""
     rule = [{"name": "contact_first_name", "predicate": "eq", "value": "x"}]
-    server.give_address()
+    server.set_postal_address()
     for name in (UNIQUE_NAME, DELETED_NAME, *(f"Thing {number:02}" for number in range(2, ROWS))):
         address = f"{name.lower().replace(' ', '-')}@example.org"
         api.post("/contacts", {"first_name": name, "email": address, "opt_in": True}).expect(201)

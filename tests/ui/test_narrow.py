@@ -59,7 +59,7 @@ def test_the_source_of_a_message(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
     """Long lines of the source are wrapped, and the page does not scroll sideways."""
-    smtp_server.rules.refuse("data", code=554, text="5.3.4 Message too big for this system")
+    smtp_server.rules.reject("data", code=554, text="5.3.4 Message too big for this system")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     message = {"to": "one@example.org", "subject": "Your order", "body": f"<p>{'x' * 70}</p>"}

@@ -11,10 +11,10 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from tests.kit.routes import declared
+from tests.kit.raw_http import RawConnection, RawResponse
+from tests.kit.routes import list_routes
 from tests.kit.server import EMAIL, PASSWORD, ROOT, Server
 from tests.kit.tenants import Tenant
-from tests.kit.wire import Answer, Wire
 
 MAX_SAMPLE = 2
 FORM = "application/x-www-form-urlencoded"
@@ -82,7 +82,7 @@ class Walker:
     def __init__(self, server: Server, full: bool) -> None:
         self.server, self.full = server, full
         self.random = random.Random(20_261_123)
-        self.wire = Wire(server.port)
+        self.wire = RawConnection(server.port)
         self.request_count, self.failures = 0, list[str]()
         self.cookie = ""
         self.names: set[str] = {"page", "ids", "id", "name"}
@@ -109,7 +109,7 @@ class Walker:
         has_key = path.startswith(("/v1", "/metrics"))
         return f"Authorization: Bearer {self.server.key}" if has_key else self.cookie
 
-    def send(self, method: str, target: str, headers: str = "", body: bytes = b"") -> Answer | None:
+    def send(self, method: str, target: str, headers: str = "", body: bytes = b"") -> RawResponse | None:
         """Send a request and record a failure; return None without a response."""
         lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *filter(None, headers.split("\r\n"))]
         if body:
@@ -117,7 +117,7 @@ class Walker:
         request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
         self.request_count += 1
         try:
-            response = self.wire.ask(request, method)
+            response = self.wire.request(request, method)
         except (OSError, ValueError) as error:
             self.failures.append(f"{method} {target[:200]} [{headers[:300]}] {body[:200]!r}: {error!r}")
             self.wire.close()
@@ -150,15 +150,15 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def walker(server: Server, full: bool) -> Iterator[Walker]:
     """A walker for an account with one object of each kind and a sent campaign."""
-    tenant = Tenant(server.client()).furnish("alpha")
-    api, things = tenant.api, tenant.things
+    tenant = Tenant(server.client()).create_objects("alpha")
+    api, things = tenant.api, tenant.object_ids
     content = {"subject": "Hi", "body": '<p><a href="https://example.org/x">x</a></p>'}
     campaign_id = api.post("/campaigns", {"name": "Sent", "template_attributes": content}).expect(201)["id"]
     trigger = {"contact_list_id": things["lists"]}
     api.post(f"/campaigns/{campaign_id}/send", {"trigger_attributes": trigger}).expect(200)
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["status"] == "completed")
     new_walker = Walker(server, full)
-    new_walker.things = things | {"campaigns": campaign_id}
+    new_walker.object_ids = things | {"campaigns": campaign_id}
     new_walker.sign_in()
     yield new_walker
     new_walker.wire.close()
@@ -172,13 +172,13 @@ def check_failures(walker: Walker) -> None:
 
 def readable_routes() -> list[str]:
     """Return the paths of all GET routes."""
-    return [path for path, methods in declared() if "GET" in methods and not _SLOW.search(path)]
+    return [path for path, methods in list_routes() if "GET" in methods and not _SLOW.search(path)]
 
 
 def test_malformed_reads(walker: Walker) -> None:
     """Malformed GET requests to each route, with and without credentials, cause no 5xx."""
     for route in readable_routes():
-        path = fill_existing(route, walker.things)
+        path = fill_existing(route, walker.object_ids)
         credentials = walker.credentials(path)
         page = walker.send("GET", path, credentials)
         text = page.body.decode("utf-8", "replace") if page is not None else ""
@@ -242,7 +242,7 @@ def bodies(walker: Walker) -> Iterator[tuple[str, bytes]]:
 def test_malformed_writes(walker: Walker) -> None:
     """Bodies of wrong types, or with invalid values in all known fields, cause no 5xx."""
     writing = [
-        (path, method) for path, methods in declared() for method in methods
+        (path, method) for path, methods in list_routes() for method in methods
         if method in ("POST", "PATCH", "PUT", "DELETE") and not _SLOW.search(path)
     ]  # fmt: skip
     writing.sort(
@@ -250,7 +250,7 @@ def test_malformed_writes(walker: Walker) -> None:
     )
     same_origin = "Sec-Fetch-Site: same-origin"
     for route, method in writing:
-        path = fill_existing(route, walker.things)
+        path = fill_existing(route, walker.object_ids)
         walker.send(method, path)
         for headers in walker.sample(HEADERS):
             walker.send(method, f"{path}/", f"{same_origin}\r\n{headers}", b"a=b")

@@ -8,7 +8,7 @@ import pytest
 from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.server import EMAIL, Server
-from tests.kit.uploads import done, upload
+from tests.kit.uploads import upload, wait_for_import
 
 # Keys that pages read from our own events, and names of dict methods
 KEYS = ("fields", "tag", "body", "reason", "campaign_id", "verdict", "items", "get", "note")
@@ -32,7 +32,7 @@ def test_a_contact_changed_by_an_import(server: Server, visitor: Visitor) -> Non
     """The event of an import has no list of changed fields, and pages still show it."""
     api = server.client()
     contact_id = api.post("/contacts", {"email": "known@example.org", "first_name": "Ann"}).expect(201)["id"]
-    done(api, upload(api, "email,first_name,tags\nknown@example.org,Anna,vip\n"))
+    wait_for_import(api, upload(api, "email,first_name,tags\nknown@example.org,Anna,vip\n"))
     assert "Anna" in read_page(visitor, f"/contacts/{contact_id}")
     assert api.get("/events", contact_id=contact_id, event="contact_update").json[0]["data"].get("fields") is None
     for path in ("/", "/contacts", f"/activity?contact_id={contact_id}"):
@@ -84,7 +84,7 @@ def test_adding_a_contact_with_a_taken_address(server: Server, visitor: Visitor)
 
 def test_pages_show_internationalized_domains_in_unicode(fresh_server: FreshServer) -> None:
     """Report, lists and inbox show the Unicode form of a domain, not its A-label."""
-    server = fresh_server().give_address()
+    server = fresh_server().set_postal_address()
     api = server.client(validate=False)
     api.patch("/account", {"email_from_email": "ana@bäckerei.example"}).expect(200)
     list_id = api.post("/lists", {"name": "Bread"}).expect(201)["id"]

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.api.test_threats_pages import Visitor
-from tests.kit.page_scopes import allows
+from tests.kit.page_scopes import role_allows
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import two_tenants
 
@@ -53,7 +53,7 @@ class Offers(HTMLParser):
 def user_ids(server: Server) -> dict[str, int]:
     """An account with one object of each kind and an empty one; the id of the test user of each."""
     ours, theirs = two_tenants(server)
-    list_id = ours.things["lists"]
+    list_id = ours.object_ids["lists"]
     ours.api.post("/contacts", {"email": "z@example.org", "phone": "+14155551999", "opt_in": True})
     send_fields = {
         "trigger_attributes": {"contact_list_id": list_id},
@@ -103,7 +103,7 @@ def test_pages_offer_only_allowed_actions(server: Server, user_ids: dict[str, in
         (path, action)
         for path, (_, offers) in seen.items()
         for action in offers.actions
-        if action and not allows(role, "POST", action.partition("?")[0])
+        if action and not role_allows(role, "POST", action.partition("?")[0])
     }
     assert failed == {}
     assert forbidden == set()

@@ -15,7 +15,7 @@ def test_resending_a_rejected_message(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
     """A rejected message is shown with the server's text and its source, and can be sent again."""
-    smtp_server.rules.refuse("data", code=554, text="5.3.4 Message too big for this system")
+    smtp_server.rules.reject("data", code=554, text="5.3.4 Message too big for this system")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     ids = [api.post("/messages", {"to": f"{name}@example.org", **LETTER}).expect(201)["id"] for name in ("one", "two")]

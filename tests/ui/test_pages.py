@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
 
-from tests.kit.axe import faults_in_both_looks
+from tests.kit.axe import find_violations_in_light_and_dark
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.pictures import photo, saved
+from tests.kit.pictures import encode_image, photo
 from tests.kit.server import Server
-from tests.kit.uploads import upload_picture
+from tests.kit.uploads import upload_image
 
 MARKUP_NAME = """<i onclick="x" style='y'>"'&{{ 7 * 7 }}"""
 BODY = "<h1>Hello {{ first_name }}</h1><p style='color:red' onclick='x()'>News.<script>parent.x = 1</script></p>"
@@ -66,7 +66,7 @@ def fill(api: Client) -> None:
         "/contacts",
         {"first_name": MARKUP_NAME, "last_name": MARKUP_NAME, "data": {MARKUP_NAME: MARKUP_NAME}, "source": "W" * 240},
     ).expect(201)
-    upload_picture(api, saved(photo(), "PNG")).expect(201)
+    upload_image(api, encode_image(photo(), "PNG")).expect(201)
     api.post("/domains", {"domain": {"name": "bäckerei.example"}}).expect(201)
     api.post("/templates", {"name": "Monthly", "subject": "News", "body": BODY}).expect(201)
     content = {
@@ -135,7 +135,7 @@ def test_every_page(page: Page, browser: Browser, server: Server) -> None:
     crawler = sign_in(new_page(browser, server.url, problems, width=1360))
 
     def inspect_response(response: Response) -> dict[str, Any]:
-        collected = {"status": response.status, "headers": response.headers, "axe": faults_in_both_looks(crawler)}
+        collected = {"status": response.status, "headers": response.headers, "axe": find_violations_in_light_and_dark(crawler)}
         crawler.set_viewport_size(PHONE)
         collected["on_phone"] = crawler.evaluate("document.documentElement.scrollWidth")
         crawler.set_viewport_size(DESK)

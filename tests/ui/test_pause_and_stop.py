@@ -16,7 +16,7 @@ def test_pausing_continuing_and_stopping(
 ) -> None:
     """The counts always add up to all recipients, and what was not sent at the stop is never sent."""
     smtp_server.rules.delay("body", 0.4)
-    smtp_server.rules.refuse("rcpt", "p1@example.com", code=550, text="5.1.1 No such user here")
+    smtp_server.rules.reject("rcpt", "p1@example.com", code=550, text="5.1.1 No such user here")
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     api.put("/brand", {"company_name": "Bakery", "physical_address": "4 Mill Lane"}).expect(200)

@@ -9,13 +9,13 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.conftest import FreshServer
-from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
-from tests.kit.pictures import hostile, photo, saved
+from tests.kit.pictures import encode_image, hostile_files, photo
 from tests.kit.server import PASSWORD, Server
-from tests.kit.uploads import upload_picture
+from tests.kit.uploads import upload_image
 
-PNG = saved(photo(), "PNG")
+PNG = encode_image(photo(), "PNG")
 # A name with markup, and one without a place to wrap
 MARKUP_NAME, LONG_NAME = "<i onclick='x'>&{{ 7 * 7 }}.png", "w" * 250 + ".png"
 
@@ -42,7 +42,7 @@ def upload_by_form(page: Page, name: str, content: bytes) -> None:
 
 def add(api: Client, name: str = "bread.png") -> str:
     """Upload a picture over the API and return its URL."""
-    return str(upload_picture(api, PNG, name).expect(201)["url"])
+    return str(upload_image(api, PNG, name).expect(201)["url"])
 
 
 def newest_path(page: Page) -> str:
@@ -65,7 +65,7 @@ def test_uploading_a_picture(empty_server: tuple[Server, Page]) -> None:
     page.goto("/templates")
     page.get_by_role("link", name="Pictures").click()
     expect(page.locator("main")).to_contain_text("No pictures yet")
-    shoot(page, "pictures-empty")
+    save_screenshot(page, "pictures-empty")
     upload_by_form(page, "Bäckerei.png", PNG)
     expect(page.locator(".toast")).to_contain_text("Uploaded. Copy its address")
     expect(page.get_by_role("heading", level=1)).to_have_text("Bäckerei.png")
@@ -87,7 +87,7 @@ def test_uploading_a_picture(empty_server: tuple[Server, Page]) -> None:
     expect(page.locator(".tile .name")).to_have_text(["Bäckerei.png"])
     page.get_by_label("Search pictures").fill("cake")
     expect(page.locator("#rows")).to_contain_text("No picture matches “cake”")
-    shoot(page, "pictures-no-match")
+    save_screenshot(page, "pictures-no-match")
     page.get_by_role("link", name="Clear search").click()
     expect(page.locator(".tile")).to_have_count(2)
 
@@ -101,7 +101,7 @@ def test_invalid_pictures_are_rejected(empty_server: tuple[Server, Page]) -> Non
     expect(page.locator("#f-file")).to_be_focused()
     invalid_files = {
         "This file is not a PNG, JPEG, GIF or WebP picture.": b"Dear Anna",
-        "This file is an SVG, which mail programs do not show: export it as a PNG.": hostile()["svg"],
+        "This file is an SVG, which mail programs do not show: export it as a PNG.": hostile_files()["svg"],
         "This file is larger than 5 MB: make the picture smaller.": PNG + b"\0" * (6 << 20),
     }
     for message, content in invalid_files.items():
@@ -109,7 +109,7 @@ def test_invalid_pictures_are_rejected(empty_server: tuple[Server, Page]) -> Non
         expect(page.locator("#f-file-err")).to_have_text(message)
     upload_by_form(page, "logo.png", PNG + b"\0" * (40 << 20))
     expect(page.locator("#f-file-err")).to_contain_text("larger than 5 MB")
-    shoot(page, "pictures-refused")
+    save_screenshot(page, "pictures-refused")
     expect(page.locator("main")).to_contain_text("No pictures yet")
     upload_by_form(page, "large.png", PNG + b"\0" * (4 << 20))
     expect(page.get_by_role("heading", level=1)).to_have_text("large.png")
@@ -146,7 +146,7 @@ def test_usage_of_a_picture(browser_page: Page, api: Client) -> None:
     expect(used).to_contain_text("1 single message")
     expect(browser_page.get_by_role("button", name="Delete")).to_be_disabled()
     expect(browser_page.locator("#kept")).to_contain_text("cannot be deleted")
-    shoot(browser_page, "pictures-used")
+    save_screenshot(browser_page, "pictures-used")
 
 
 def test_a_used_picture_is_not_deleted(browser_page: Page, server: Server, api: Client) -> None:
@@ -159,12 +159,12 @@ def test_a_used_picture_is_not_deleted(browser_page: Page, server: Server, api: 
     browser_page.get_by_role("button", name="Delete picture").click()
     expect(browser_page.get_by_role("alert")).to_contain_text("It is not deleted")
     expect(browser_page.get_by_role("link", name="Raced")).to_be_visible()
-    shoot(browser_page, "pictures-kept")
+    save_screenshot(browser_page, "pictures-kept")
     assert api.request("GET", url.removeprefix(server.url)).status == 200
     api.delete(f"/templates/{template}").expect(200)
     browser_page.goto(path)
     browser_page.get_by_role("button", name="Delete").click()
-    shoot(browser_page, "pictures-ask")
+    save_screenshot(browser_page, "pictures-ask")
     browser_page.get_by_role("button", name="Delete picture").click()
     expect(browser_page.locator(".toast")).to_contain_text("cake.png is deleted.")
     assert api.request("GET", url.removeprefix(server.url)).status == 404
@@ -230,7 +230,7 @@ def test_pictures_pages_fit_a_phone(width: int, dark: bool, browser: Browser, se
     page = sign_in(new_page(browser, server.url, problems, width=width, dark=dark))
     for name in (LONG_NAME, MARKUP_NAME, "Summer in the garden.jpg"):
         add(api, name)
-    upload_response = upload_picture(api, saved(photo(1440, 500, seed=7), "JPEG"), MARKUP_NAME)
+    upload_response = upload_image(api, encode_image(photo(1440, 500, seed=7), "JPEG"), MARKUP_NAME)
     assert upload_response.status == 201
     picture_path = newest_path(page)
     for path, name in (("/templates/pictures", "list"), (picture_path, "one")):
@@ -239,7 +239,7 @@ def test_pictures_pages_fit_a_phone(width: int, dark: bool, browser: Browser, se
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.evaluate("document.querySelectorAll('[style], style, script:not([src]), main i').length") == 0
         assert page.locator("h1").count() == 1
-        shoot(page, f"pictures-{name}-{width}{'-dark' if dark else ''}")
+        save_screenshot(page, f"pictures-{name}-{width}{'-dark' if dark else ''}")
     expect(page.get_by_role("heading", level=1)).to_have_text(MARKUP_NAME)
     box = page.locator("main img").bounding_box()
     assert box is not None and abs(box["width"] / box["height"] - 1440 / 500) < 0.05

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.api.test_threats_pages import Visitor
-from tests.kit.routes import of_pages
+from tests.kit.routes import page_routes
 from tests.kit.server import PASSWORD, Server
 
 # By the least role that may submit it; forms for everyone are with the viewer
@@ -61,9 +61,9 @@ EXCLUDED = ("/login", "/logout", "/forgot", "/reset/*", "/setup/*", "/settings/y
 
 def test_the_table_matches_the_routes() -> None:
     """The table has exactly the POST routes of the pages."""
-    form_paths = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in of_pages() if method == "POST")
+    form_paths = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in page_routes() if method == "POST")
     assert sorted(set(form_paths)) == sorted(" ".join(FORMS.values()).split())
-    assert {method for method, _ in of_pages()} <= {"GET", "HEAD", "OPTIONS", "POST"}
+    assert {method for method, _ in page_routes()} <= {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.conftest import FreshServer
-from tests.kit.axe import faults_in_both_looks
-from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.axe import find_violations_in_light_and_dark
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
@@ -212,14 +212,14 @@ def test_the_filter_builder_is_accessible(page: Page, api: Client) -> None:
     row = api.post("/segments", {"name": "Everything", "filters": filters}).expect(201)
     page.goto(f"/segments/{row['id']}")
     expect(total(page)).to_contain_text("of 40 people")
-    shoot(page, "segment")
-    assert faults_in_both_looks(page) == []
+    save_screenshot(page, "segment")
+    assert find_violations_in_light_and_dark(page) == []
     page.set_viewport_size({"width": 320, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    shoot(page, "segment-phone")
+    save_screenshot(page, "segment-phone")
     page.set_viewport_size({"width": 1360, "height": 900})
     page.goto("/segments")
-    assert faults_in_both_looks(page) == []
+    assert find_violations_in_light_and_dark(page) == []
 
 
 def test_a_viewer_sees_no_save_buttons(browser: Browser, fresh_server: FreshServer) -> None:

@@ -3,20 +3,20 @@
 import re
 
 from tests.conftest import FreshServer
-from tests.kit.crowd import fill
-from tests.kit.paper import Paper
+from tests.kit.bulk_contacts import insert_contacts
+from tests.kit.scriptless_browser import ScriptlessBrowser
 
 
 def test_typing_the_number_of_recipients(fresh_server: FreshServer) -> None:
     """Over 1,000 recipients the dialog asks for the number; a wrong one is an error, the right one sends."""
     server = fresh_server(start=False)
-    fill(server.data / "campanero.db", 1_001, share=1)
+    insert_contacts(server.data / "campanero.db", 1_001, share=1)
     server.start()
     api = server.client()
     content = {"template_attributes": {"subject": "News", "body": "<p>Hello</p>"},
             "trigger_attributes": {"contact_list_id": 1}}  # fmt: skip
     send_url = f"/campaigns/{api.post('/campaigns', {'name': 'Many', **content}).expect(201)['id']}/send"
-    paper = Paper(api)
+    paper = ScriptlessBrowser(api)
     dialog = paper.get(send_url)
     assert "Send to 1\u202f001 people?" in dialog and "Type 1\u202f001 to be sure" in dialog
     for typed in ("100", ""):

@@ -7,8 +7,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, create_list, send
-from tests.kit.axe import faults_in_both_looks
-from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.axe import find_violations_in_light_and_dark
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.server import EMAIL, PASSWORD, Server, free_port
 from tests.kit.smtp import SmtpServer
 from tests.ui.test_roles import request_page, session_cookie
@@ -33,7 +33,7 @@ def test_connecting_a_mail_server(
     expect(page.get_by_role("button", name="Save").first).to_be_in_viewport(ratio=1)
     page.get_by_role("button", name="Save").first.click()
     expect(page.locator("#f-email-relay-port-err")).to_contain_text("A port is a number")
-    assert faults_in_both_looks(page) == []
+    assert find_violations_in_light_and_dark(page) == []
 
     page.get_by_label("Server", exact=True).fill("127.0.0.1")
     port = free_port()
@@ -46,7 +46,7 @@ def test_connecting_a_mail_server(
     page.get_by_role("button", name="Test the server").click()
     expect(page.get_by_role("status").filter(has_text="DNS does not know this host name")).to_be_visible()
     page.get_by_label("Server", exact=True).fill("127.0.0.1")
-    shoot(page, "sending-refused")
+    save_screenshot(page, "sending-refused")
     page.get_by_label("Port", exact=True).fill(str(smtp_server.port))
     page.get_by_role("button", name="Test the server").click()
     expect(page.get_by_role("status").filter(has_text="is ready")).to_be_visible()
@@ -54,7 +54,7 @@ def test_connecting_a_mail_server(
     expect(page.get_by_text("Saved. What is sent from now on goes this way.")).to_be_visible()
     expect(page.locator("#email-way .pill")).to_have_text("Leaves for real")
 
-    api = server.give_address().client()
+    api = server.set_postal_address().client()
     completed(api, send(api, create_list(api, 3)))
     assert len(smtp_server.messages) == 3
     server.restart()
@@ -122,7 +122,7 @@ def test_changing_the_relay_during_a_send(fresh_server: FreshServer, smtp_server
             ]
             == 303
         )
-        api = server.give_address().client()
+        api = server.set_postal_address().client()
         campaign = send(api, create_list(api, 90))
         while len(other.messages) < 10:
             time.sleep(0.02)

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, Page, expect
 
 from tests.conftest import FreshServer
-from tests.kit.browser import Problems, new_page, shoot, sign_in
-from tests.kit.https import wait_until
-from tests.kit.recipients import UNLIMITED, completed, crowd, send
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.https_clients import wait_until
+from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed
 from tests.kit.smtp import SmtpServer
 
 _HEADING = "Campanero is stopping"
@@ -23,7 +23,7 @@ def _check_stopping_page(page: Page, anonymous: Page) -> None:
         expect(tab.get_by_role("heading", level=1)).to_have_text(_HEADING)
         color = tab.evaluate("getComputedStyle(document.querySelector('.btn.primary')).backgroundColor")
         assert color != "rgba(0, 0, 0, 0)"
-        shoot(tab, name)
+        save_screenshot(tab, name)
 
 
 def _check_form_dialog(form: Page) -> None:
@@ -31,7 +31,7 @@ def _check_form_dialog(form: Page) -> None:
     form.get_by_role("button", name="Save", exact=True).last.click()
     box = form.get_by_role("dialog")
     expect(box.get_by_role("heading")).to_have_text(_HEADING)
-    shoot(form, "stopping_dialog")
+    save_screenshot(form, "stopping_dialog")
     box.get_by_role("button", name="Back to the page").click()
     expect(form.get_by_label("First name")).to_have_value("Anna")
 
@@ -41,17 +41,17 @@ def _check_composer_retries(composer: Page) -> None:
     expect(composer.locator("#saved-text")).to_have_text("Not saved: the server takes nothing now, trying again")
     expect(composer.locator("#saved .icon")).to_be_hidden()
     expect(composer.get_by_role("dialog")).to_have_count(0)
-    shoot(composer, "stopping_composer")
+    save_screenshot(composer, "stopping_composer")
 
 
 def test_pages_while_the_service_stops(
     browser: Browser, fresh_server: FreshServer, smtp_server: SmtpServer, browser_problems: Problems
 ) -> None:
     """Until an open SMTP transaction ends, pages return 503, forms keep their text, and an opt-out is stored."""
-    server = fresh_server(relay=smtp_server.port, env=UNLIMITED)
+    server = fresh_server(relay=smtp_server.port, env=NO_RATE_LIMITS)
     api = server.client(validate=False)
-    crowd(api, 1)
-    completed(api, send(api, 1))
+    create_list(api, 1)
+    wait_until_completed(api, send_campaign(api, 1))
     unsubscribe_path = urlsplit(
         (smtp_server.messages[0].header("List-Unsubscribe") or "").split("<")[-1].strip(">")
     ).path
@@ -62,7 +62,7 @@ def test_pages_while_the_service_stops(
     form.goto("/contacts/1/edit")
     composer.goto(f"{campaign_url}?open=from")
     gate = smtp_server.rules.hold("data", times=1)
-    send(api, 1)
+    send_campaign(api, 1)
     gate.wait_reached()
     assert server.process is not None
     server.process.send_signal(signal.SIGTERM)

@@ -173,7 +173,7 @@ def test_selected_rows_are_accessible(page: Page) -> None:
     """axe finds no faults while rows are selected, in either theme."""
     page.goto("/contacts")
     page.locator("td.choose input").first.check()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
 
 
 def test_filtering_the_table_by_rules(page: Page, api: Client) -> None:

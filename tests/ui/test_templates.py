@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, shoot, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, Server
 
@@ -36,14 +36,14 @@ def test_starting_from_a_starter(page: Page, api: Client) -> None:
     expect(pictures).to_have_count(6)
     expect(pictures.nth(1).content_frame.locator("h1")).to_have_text("Something new is here")
     expect(pictures.nth(0).content_frame.get_by_text("Harbour").first).to_be_visible()
-    shoot(page, "templates-new")
+    save_screenshot(page, "templates-new")
     page.get_by_role("button", name="Begin with Announcement").click()
     expect(page.get_by_label("Name of this template")).to_have_value("Announcement")
     expect(page.locator("[name='email.subject']")).to_have_value("Something new is here")
     expect(page.locator("#list li")).to_have_count(7)
     canvas = page.frame_locator("#canvas")
     expect(canvas.locator("h1")).to_have_text("Something new is here")
-    shoot(page, "templates-edit")
+    save_screenshot(page, "templates-edit")
     template = api.get("/templates", search="Something new").expect(200)[0]
     assert template["design"]["sections"][0]["type"] == "header"
 
@@ -90,7 +90,7 @@ def test_an_edit_conflict_of_an_html_template(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("Somebody changed the subject since you opened it.")
     expect(page.get_by_label("Subject")).to_have_text("Mine")
-    shoot(page, "templates-conflict")
+    save_screenshot(page, "templates-conflict")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
     assert api.get(f"/templates/{template_id}").expect(200)["subject"] == "Mine"
@@ -115,7 +115,7 @@ def test_downloading_and_uploading_a_design(page: Page, api: Client, tmp_path: P
     page.get_by_role("button", name="Put it in place").click()
     expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.href is invalid")
     expect(page.locator("#f-file-err")).to_contain_text("design.sections[0].props.text")
-    shoot(page, "templates-file-refused")
+    save_screenshot(page, "templates-file-refused")
     assert api.get(f"/templates/{template_id}").expect(200)["design"] == DESIGN
     path.write_text(path.read_text().replace("Hello", "Good day"))
     page.get_by_label("A JSON file").set_input_files(path)
@@ -164,7 +164,7 @@ def test_the_history_of_a_template(page: Page, api: Client) -> None:
     page.get_by_label("Name of this revision").fill("The first words")
     page.get_by_role("button", name="Keep").click()
     expect(rows.last).to_contain_text("The first words")
-    shoot(page, "templates-history")
+    save_screenshot(page, "templates-history")
     page.get_by_role("button", name="Bring it back").click()
     expect(page.locator(".toast")).to_contain_text("Nothing is lost")
     expect(rows).to_have_count(3)
@@ -231,7 +231,7 @@ def test_template_pages_fit_a_phone(width: int, dark: bool, browser: Browser, se
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.locator("h1").count() == 1
         assert page.evaluate("document.querySelectorAll('[style], style, script:not([src])').length") == 0
-        shoot(page, f"templates-{name}-{width}{'-dark' if dark else ''}")
+        save_screenshot(page, f"templates-{name}-{width}{'-dark' if dark else ''}")
     page.context.close()
     assert not problems.found
     assert re.search("/history$", path)

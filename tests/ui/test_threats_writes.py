@@ -9,9 +9,9 @@ import re
 import apsw
 
 from tests.api.test_threats_pages import Visitor
-from tests.kit.routes import of_pages
+from tests.kit.openapi_document import OpenApiDocument
+from tests.kit.routes import page_routes
 from tests.kit.server import Server
-from tests.kit.walk import Walk
 
 # The tables that such a write would change; other tables are changed by the service itself
 TABLES = (
@@ -45,7 +45,7 @@ def test_cross_site_forms_are_rejected(server: Server) -> None:
     owner = Visitor(server, "owner@example.com")
     before, request_count = table_rows(server), 0
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    for method, path in of_pages():
+    for method, path in page_routes():
         if method in ("GET", "HEAD", "OPTIONS"):
             continue
         target = re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))
@@ -71,7 +71,7 @@ def test_a_cookie_has_no_api_access(server: Server) -> None:
     owner = Visitor(server, "owner@example.com")
     before, request_count = table_rows(server), 0
     headers = {"Cookie": owner.cookie, "Sec-Fetch-Site": "same-origin", "Origin": server.url}
-    for operation in Walk(server.client()).operations():
+    for operation in OpenApiDocument(server.client()).operations():
         path = re.sub(r"\{\w+\}", "1", operation.path)
         response = owner.api.request(operation.method, path, b"{}" if operation.method != "GET" else None, headers)
         assert response.status == 401, operation

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.kit import axe
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.paper import Paper
+from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
 
@@ -118,7 +118,7 @@ def test_an_edit_conflict_asks_the_second_user(
     conflict = alert.get_by_role("listitem")
     expect(conflict).to_have_count(1)
     expect(conflict).to_contain_text(f"{case.label}: theirs First {choice}, yours Second {choice}")
-    assert axe.faults_in_both_looks(second) == []
+    assert axe.find_violations_in_light_and_dark(second) == []
     expect(_field(second, case.both)).to_have_value(f"Second {choice}")
     expect(_field(second, case.other)).to_have_value(theirs)
     # Enter in a field does not choose
@@ -221,7 +221,7 @@ def test_a_focused_field_takes_others_changes(tabs: tuple[Page, Page], things: d
 
 def test_an_edit_conflict_without_javascript(api: Client, things: dict[str, int]) -> None:
     """A plain form gets a 409 for a conflict; one without the former values overwrites, like the API."""
-    paper = Paper(api)
+    paper = ScriptlessBrowser(api)
     path = f"/lists/{things['list']}"
     page = paper.get(f"{path}/edit")
     seen = page.partition('name="seen" value="')[2].partition('"')[0].replace("&#34;", '"')
@@ -241,7 +241,7 @@ def test_lists_that_a_form_does_not_show_stay(api: Client) -> None:
     """Saving a contact removes no lists that its form had no space for."""
     ids = [api.post("/lists", {"name": f"L{n:03}"}).expect(201)["id"] for n in range(101)]
     contact_id = api.post("/contacts", {"email": "many@example.org", "list_ids": ids}).expect(201)["id"]
-    paper = Paper(api)
+    paper = ScriptlessBrowser(api)
     page = paper.get(f"/contacts/{contact_id}/edit")
     offered = [list_id for list_id in ids if f'name="list_ids" value="{list_id}" checked' in page]
     assert len(offered) < len(ids)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.paper import Paper
+from tests.kit.scriptless_browser import ScriptlessBrowser
 
 
 class Case(NamedTuple):
@@ -29,7 +29,7 @@ class Case(NamedTuple):
 
 
 def _role(api: Client, things: dict[str, int]) -> Any:
-    form = Paper(api).get("/settings/team").partition(f'action="/settings/team/{things["user"]}/role"')[2]
+    form = ScriptlessBrowser(api).get("/settings/team").partition(f'action="/settings/team/{things["user"]}/role"')[2]
     return re.findall(r'value="(\w+)" selected', form.partition("</form>")[0])[0]
 
 
@@ -59,7 +59,9 @@ CASES = {
         {"email.transport": "capture", "email.relay.host": "", "email.relay.port": "587"},
         {"email.relay.host": "a.example.com"}, {"email.relay.host": "b.example.com"},
         "theirs a.example.com , yours b.example.com",
-        lambda api, _: re.findall(r'name="email.relay.host"[^>]* value="([^"]*)"', Paper(api).get("/welcome/mail"))[0],
+        lambda api, _: re.findall(
+            r'name="email.relay.host"[^>]* value="([^"]*)"', ScriptlessBrowser(api).get("/welcome/mail")
+        )[0],
     ),
     "look": Case(
         "/welcome/brand", "/welcome/brand", "Brand", {"brand_color": "", "text_color": ""},
@@ -103,7 +105,7 @@ def things(api: Client) -> dict[str, int]:
     """Ids of new objects of each kind."""
     webhook = {"url": "https://example.com/hook", "events": ["contact_add"]}
     email = f"ann{next(_NUMBERS)}@example.org"
-    paper = Paper(api)
+    paper = ScriptlessBrowser(api)
     assert paper.status("POST", "/settings/team", email=email, name="Ann", role="editor") == 303
     rows = re.findall(r"<tr>.*?</tr>", paper.get("/settings/team"), re.S)
     [row_of_user] = [row for row in rows if email in row]
@@ -136,13 +138,13 @@ def visible_text(text: str) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_an_edit_conflict_asks_the_second_user(name: str, choice: str, api: Client, things: dict[str, int]) -> None:
     """Nothing is written until the second user chooses; fields that only the first user changed keep their values."""
-    case, paper = CASES[name], Paper(api)
+    case, paper = CASES[name], ScriptlessBrowser(api)
     path, (other, reads_other) = case.path.format(**things), OTHERS.get(name, ({}, None))
     assert paper.status("POST", path, **case.was) == 303
     former_state = form_state(paper.get(case.page.format(**things)), path)
     theirs, mine = case.asks.removeprefix("theirs ").split(" , yours ")
     assert paper.status("POST", path, **{**case.was, **case.first, **other}, seen=former_state) == 303
-    conflict = paper.ask(path, **{**case.was, **case.second}, seen=former_state)
+    conflict = paper.submit(path, **{**case.was, **case.second}, seen=former_state)
     assert conflict.status == 409
     text = visible_text(conflict.text)
     assert "Somebody else saved this meanwhile. What you typed is kept, and not saved yet." in text
@@ -159,5 +161,5 @@ def test_an_edit_conflict_asks_the_second_user(name: str, choice: str, api: Clie
 
 def test_errors_of_the_welcome_form(api: Client) -> None:
     """An invalid value on the first set-up screen is an error, and input is kept."""
-    response = Paper(api).ask("/welcome", company_name="Bread", email_from_email="nobody", time_zone="UTC")
+    response = ScriptlessBrowser(api).submit("/welcome", company_name="Bread", email_from_email="nobody", time_zone="UTC")
     assert response.status == 422 and 'value="nobody"' in response.text

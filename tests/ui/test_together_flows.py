@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.kit.browser import Problems, shoot
+from tests.kit.browser import Problems, save_screenshot
 from tests.kit.client import Client
 
 _DE, _FR, _SE = ([{"name": "contact_country", "predicate": "eq", "value": code}] for code in ("DE", "FR", "SE"))
@@ -46,7 +46,7 @@ def test_a_conflict_of_rules(browser_page: Page, api: Client, flow: dict[str, An
     expect(alert).to_contain_text("FR")
     expect(alert).to_contain_text("SE")
     assert stored_rules() == _FR
-    shoot(page, f"flow_{where}_both")
+    save_screenshot(page, f"flow_{where}_both")
     alert.get_by_role("button", name=choice).click()
     expect(alert).to_have_count(0)
     assert stored_rules() == (_SE if choice == "Keep mine" else _FR)
@@ -65,7 +65,7 @@ def test_a_conflict_of_a_step_with_autosave(browser_page: Page, api: Client, flo
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("How long: theirs 1 week, yours 5 days")
     expect(page.locator("#saved-text")).to_contain_text("Not saved")
-    shoot(page, "flow_step_both")
+    save_screenshot(page, "flow_step_both")
     alert.get_by_role("button", name="Keep mine").click()
     api.wait(path, lambda row: row["steps"][0]["duration"] == 5 * 86_400)
     expect(alert).to_have_count(0)

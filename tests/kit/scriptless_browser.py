@@ -13,35 +13,35 @@ _UNDO = re.compile(r'<form[^>]*action="([^"]+)"[^>]*>((?:(?!</form>).)*?)Undo', 
 _HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 
 
-class Paper:
+class ScriptlessBrowser:
     """A signed-in user who reads pages and posts forms."""
 
     def __init__(self, api: Client, email: str = EMAIL) -> None:
         self._api, self._cookie = api, ""
-        answer = self._ask("POST", "/login", {"email": email, "password": PASSWORD})
+        answer = self._request("POST", "/login", {"email": email, "password": PASSWORD})
         self._cookie = answer.headers["set-cookie"].partition(";")[0]
 
-    def _ask(self, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
+    def _request(self, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
         body = None if form is None else urlencode(form, doseq=True).encode()
         return self._api.request(method, path, body, {**_FORM, "Cookie": self._cookie, **headers})
 
     def get(self, path: str, **headers: str) -> str:
         """Return a page's text; the status must be 200."""
-        answer = self._ask("GET", path, **headers)
+        answer = self._request("GET", path, **headers)
         assert answer.status == 200, (answer.status, path)
         return answer.text
 
     def status(self, method: str, path: str, **form: Any) -> int:
         """Return the status of a page."""
-        return self._ask(method, path, form if method == "POST" else None).status
+        return self._request(method, path, form if method == "POST" else None).status
 
-    def ask(self, path: str, **form: Any) -> Response:
+    def submit(self, path: str, **form: Any) -> Response:
         """Post a form and return the response, whatever its status."""
-        return self._ask("POST", path, form)
+        return self._request("POST", path, form)
 
     def post(self, path: str, **form: Any) -> str:
         """Post a form; return the page after the redirect, or the direct response."""
-        answer = self._ask("POST", path, form)
+        answer = self._request("POST", path, form)
         if answer.status == 303:
             return self.get(answer.headers["location"])
         assert answer.status in (200, 422), (answer.status, path)
@@ -56,7 +56,7 @@ class Paper:
         return self.post(match[1], **{name: html.unescape(value) for name, value in _HIDDEN.findall(match[2])})
 
 
-def toast(page: str) -> str:
+def notice_text(page: str) -> str:
     """Return the text of a page's notice."""
     match = re.search(r'<div class="toast.*?</div>', page, re.S)
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", match[0]).split())) if match else ""

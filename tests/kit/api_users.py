@@ -11,13 +11,13 @@ def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: 
     return Client(server.url).post("/v1/login", {"email": email, "password": password, **more})
 
 
-def signed_in(server: Server, email: str = EMAIL, password: str = PASSWORD) -> Client:
+def user_client(server: Server, email: str = EMAIL, password: str = PASSWORD) -> Client:
     """Return a client with the token of a user."""
     return Client(server.url, login(server, email, password).expect(200)["token"])
 
 
-def added(server: Server, role: str, account: int = 1, name: str = "") -> Client:
+def add_user(server: Server, role: str, account: int = 1, name: str = "") -> Client:
     """Add a user with a role on the command line, and return a client for the user."""
     email = f"{name or role}@example.org"
     server.cli("user", "add", "--email", email, "--role", role, "--account", str(account), stdin=f"{PASSWORD}\n")
-    return signed_in(server, email)
+    return user_client(server, email)

@@ -6,7 +6,7 @@ import socket
 from typing import NamedTuple
 
 
-class Answer(NamedTuple):
+class RawResponse(NamedTuple):
     """A response: status, headers and body."""
 
     status: int
@@ -14,32 +14,32 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Wire:
+class RawConnection:
     """One connection at a time to a port of this machine; use it as a context manager."""
 
     def __init__(self, port: int, timeout: float = 8) -> None:
         self._port, self._timeout = port, timeout
         self._socket: socket.socket | None = None
 
-    def ask(self, request: bytes, method: str = "GET") -> Answer:
+    def request(self, request: bytes, method: str = "GET") -> RawResponse:
         """Send a request and return its response; a kept connection that was closed is opened again."""
         is_reused = self._socket is not None
         try:
-            return self._ask(request, method)
+            return self._request(request, method)
         except (ConnectionError, http.client.RemoteDisconnected):
             self.close()
             if not is_reused:
                 raise
-            return self._ask(request, method)
+            return self._request(request, method)
 
-    def _ask(self, request: bytes, method: str) -> Answer:
+    def _request(self, request: bytes, method: str) -> RawResponse:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=self._timeout)
         self._socket.sendall(request)
         response = http.client.HTTPResponse(self._socket, method=method)
         try:
             response.begin()
-            answer = Answer(response.status, response.headers, response.read())
+            answer = RawResponse(response.status, response.headers, response.read())
         finally:
             response.close()
         if response.will_close:
@@ -52,14 +52,14 @@ class Wire:
             self._socket.close()
             self._socket = None
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> "RawConnection":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def talk(port: int, sent: bytes, timeout: float = 10) -> bytes:
+def exchange_bytes(port: int, sent: bytes, timeout: float = 10) -> bytes:
     """Send bytes on a new connection and return everything until the server closes it or is silent."""
     received = bytearray()
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as link:

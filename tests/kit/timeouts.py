@@ -9,15 +9,15 @@ import os
 import time
 from pathlib import Path
 
-_ROOM = 10
+_SLOW_MACHINE_FACTOR = 10
 
 # What housekeeping does first, a few seconds after a start
-_LATER_SECONDS = 6
+_START_UP_SECONDS = 6
 
 
-def soon(seconds: float) -> float:
+def extend_timeout(seconds: float) -> float:
     """Return the timeout for an operation that takes at most `seconds` on a quiet machine."""
-    return seconds * _ROOM
+    return seconds * _SLOW_MACHINE_FACTOR
 
 
 def cpu_seconds(pid: int) -> float:
@@ -26,7 +26,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
+def becomes_idle(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
     """Return whether a process becomes idle for two seconds, within `timeout` seconds.
 
     Idle means less than `share` of one processor. A busy loop takes all of one.
@@ -40,18 +40,18 @@ def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
     return False
 
 
-def settled(pid: int) -> None:
+def wait_until_idle(pid: int) -> None:
     """Wait until a service has finished the deferred work of its start, so that it is not measured.
 
     Raises AssertionError if the service does not become idle.
     """
-    time.sleep(_LATER_SECONDS)
-    assert comes_to_rest(pid, share=0.05), (
+    time.sleep(_START_UP_SECONDS)
+    assert becomes_idle(pid, share=0.05), (
         "it works though nobody asks for anything: nothing can be measured beside that"
     )
 
 
-def tell_what_the_host_takes() -> None:
+def report_stolen_cpu_at_exit() -> None:
     """Print at the end of a benchmark how much requested processor time the host gave to other machines.
 
     From 10 % on, the figures describe the host rather than the program.

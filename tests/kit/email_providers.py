@@ -39,7 +39,7 @@ def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(at * 1000) % 1000:03d}Z"
 
 
-def own(secret: str, body: Mapping[str, Any], at: float, name: str | None = None) -> Post:
+def custom_relay(secret: str, body: Mapping[str, Any], at: float, name: str | None = None) -> Post:
     """Return a request of a custom relay, signed as webhooks are."""
     name, content, sent = name or str(uuid.uuid4()), json.dumps(body).encode(), str(int(at))
     signature = hmac.new(secret.encode(), f"{name}.{sent}.".encode() + content, hashlib.sha256).digest()
@@ -91,7 +91,7 @@ class SendGrid:
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         sns: Sns = self.server.sns  # type: ignore[attr-defined]  # set where the server is made
-        sns.asked.append(self.path)
+        sns.requested_paths.append(self.path)
         body = sns.files.get(self.path)
         found = body is not None or self.path.startswith("/?")
         self.send_response(sns.status if found else 404)
@@ -110,7 +110,7 @@ class Sns:
     def __init__(self) -> None:
         self.key = rsa.generate_private_key(65537, 2048)
         self.files = {self.certificate_path: _certificate(self.key, "sns.amazonaws.com").public_bytes(Encoding.PEM)}
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self.status = 200
 
     def message(self, kind: str, at: float, version: str = "1", key: Any = None, **fields: Any) -> Post:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Post:
+class SmtpClient:
     """The SMTP listener of a server."""
 
     port: int
@@ -22,7 +22,7 @@ class Post:
         """Return a connection after its greeting."""
         return smtplib.SMTP("127.0.0.1", self.port, local_hostname="mx.example.net", timeout=60)
 
-    def bring(self, raw: bytes, *to: str, sender: str = "", times: int = 1) -> list[int]:
+    def deliver(self, raw: bytes, *to: str, sender: str = "", times: int = 1) -> list[int]:
         """Send a mail several times on one connection; return the last code of each, fewer if it is cut off."""
         codes = []
         cut = (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, ConnectionError)
@@ -44,7 +44,7 @@ class Post:
         smtp.send(body + (b"" if body.endswith(b"\r\n") else b"\r\n") + b".\r\n")
         return smtp.getreply()[0]
 
-    def say(self, *pieces: bytes, timeout: float = 5) -> str:
+    def send_raw(self, *pieces: bytes, timeout: float = 5) -> str:
         """Send exactly these bytes, each after the reply to the one before, and return all replies."""
         answers = []
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:

@@ -32,12 +32,12 @@ class Sms:
         return cls(sid, provider, to, sender, body, callback, time.time(), fields=fields)
 
 
-def error(code: int, status: int, text: str) -> dict[str, Any]:
+def error_json(code: int, status: int, text: str) -> dict[str, Any]:
     """Return an error in Twilio's form."""
     return {"code": code, "message": text, "more_info": f"https://www.twilio.com/docs/errors/{code}", "status": status}
 
 
-def resource(sms: Sms) -> dict[str, Any]:
+def message_json(sms: Sms) -> dict[str, Any]:
     """Return a message in Twilio's form."""
     when = email.utils.formatdate(int(sms.at)).replace("-0000", "+0000")
     service = sms.sender if sms.sender.startswith("MG") and len(sms.sender) == 34 else None
@@ -52,23 +52,23 @@ def resource(sms: Sms) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listing(messages: list[Sms], path: str, query: dict[str, str]) -> dict[str, Any]:
+def page_json(messages: list[Sms], path: str, query: dict[str, str]) -> dict[str, Any]:
     """Return a page of messages, newest first, that match `To`, `From` and `DateSent`."""
-    matching = [sms for sms in reversed(messages) if _fits(sms, query)]
+    matching = [sms for sms in reversed(messages) if _matches(sms, query)]
     size, number = min(int(query.get("PageSize", 50)), 1000), int(query.get("Page", 0))
     page = matching[number * size : (number + 1) * size]
     more = (number + 1) * size < len(matching)
     last = page[-1].sid if page else ""
     after = {**query, "Page": str(number + 1), "PageSize": str(size), "PageToken": f"PA{last}"}
     return {
-        "messages": [resource(sms) for sms in page], "page": number, "page_size": size, "start": number * size,
+        "messages": [message_json(sms) for sms in page], "page": number, "page_size": size, "start": number * size,
         "end": number * size + len(page) - 1, "uri": f"{path}?{urlencode(query)}",
         "first_page_uri": f"{path}?{urlencode({**query, 'Page': '0'})}", "previous_page_uri": None,
         "next_page_uri": f"{path}?{urlencode(after)}" if more else None,
     }  # fmt: skip
 
 
-def _fits(sms: Sms, query: dict[str, str]) -> bool:
+def _matches(sms: Sms, query: dict[str, str]) -> bool:
     at = datetime.fromtimestamp(int(sms.at), UTC)
     day, moment = at.strftime("%Y-%m-%d"), at.strftime("%Y-%m-%dT%H:%M:%SZ")
 

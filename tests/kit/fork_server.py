@@ -57,14 +57,14 @@ class Child:
             os.kill(self.pid, sign)
 
 
-class Nursery:
+class ForkServer:
     """The parent process; there is one for each test process."""
 
     def __init__(self) -> None:
         self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._asking = threading.Lock()
         root = str(Path(__file__).resolve().parents[2])
-        command = [sys.executable, "-P", "-m", "tests.kit.nursery", str(there.fileno())]
+        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(there.fileno())]
         self._process = subprocess.Popen(
             command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
         )
@@ -123,15 +123,15 @@ class Nursery:
 
 
 @cache
-def nursery() -> Nursery:
+def fork_server() -> ForkServer:
     """Return the parent of this test process; it ends with the test process."""
-    return Nursery()
+    return ForkServer()
 
 
 # -- what runs in the parent ------------------------------------------------------------------------------------------
 
 
-def _grow_up(words: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
+def _run_child(words: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
     """Run the appliance in a child, which ends as `main()` does."""
     os.setsid()
     for number, stream in enumerate(streams):
@@ -167,7 +167,7 @@ def _serve(door: socket.socket) -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (door.detach(), bell, ring, files[0], *ended.values()):
                 os.close(descriptor)
-            return _grow_up(*json.loads(request), files[1:])
+            return _run_child(*json.loads(request), files[1:])
         ended[pid] = files[0]
         for file in files[1:]:
             os.close(file)

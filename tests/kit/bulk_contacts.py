@@ -5,10 +5,10 @@ from pathlib import Path
 
 import apsw
 
-from tests.kit.audience_data import draw, person, whole
+from tests.kit.audience_data import add_missing_columns, contact_row, pseudo_random
 
 
-def fill(path: Path, contacts: int, share: float = 0.94) -> None:
+def insert_contacts(path: Path, contacts: int, share: float = 0.94) -> None:
     """Write contacts with an address each, and list 1 with all of them; `share` of them have consent."""
     now = int(time.time() * 1000)
     database = apsw.Connection(str(path))
@@ -29,10 +29,10 @@ def fill(path: Path, contacts: int, share: float = 0.94) -> None:
         "INSERT INTO contact_list (id, account_id, name, name_key, contacts_count, created_at, updated_at) "
         "VALUES (?, 1, ?, ?, ?, ?, ?)"
     )
-    database.executemany(whole(database, contact), (person(n, contacts, now) for n in everybody))
-    address = ((n, f"person{n}@example.org", f"person{n}@example.org", draw(n, 12) < share) for n in everybody)
-    database.executemany(whole(database, channel), ((*one, now, now, now) for one in address))
-    database.execute(whole(database, listed), (1, "Everybody", "everybody", contacts, now, now))
+    database.executemany(add_missing_columns(database, contact), (contact_row(n, contacts, now) for n in everybody))
+    address = ((n, f"person{n}@example.org", f"person{n}@example.org", pseudo_random(n, 12) < share) for n in everybody)
+    database.executemany(add_missing_columns(database, channel), ((*one, now, now, now) for one in address))
+    database.execute(add_missing_columns(database, listed), (1, "Everybody", "everybody", contacts, now, now))
     database.execute("INSERT INTO membership SELECT 1, id, created_at FROM contact")
     database.execute("COMMIT; ANALYZE; PRAGMA journal_mode = wal").fetchall()
     database.close()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.kit.sms_shapes import Sms
+from tests.kit.sms_messages import Sms
 from tests.kit.sms_signing import Post, generic, twilio_form
 
-_AT_ONCE = 8
+_CONNECTIONS = 8
 
 
 def receipt(token: str, secret: str, sms: Sms, status: str, code: int | None, now: float) -> Post:
@@ -31,7 +31,7 @@ def receipt(token: str, secret: str, sms: Sms, status: str, code: int | None, no
     return twilio_form(token, sms.callback, fields | ({} if code is None else {"ErrorCode": str(code)}))
 
 
-class Postman:
+class ReceiptSender:
     """Sends receipts over connections that stay open."""
 
     def __init__(self, token: str, secret: str, clock: Path | None, told: Path) -> None:
@@ -40,9 +40,9 @@ class Postman:
         self.waiting = 0
         self._log = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._queue: asyncio.Queue[tuple[float, Sms, str, int | None]] = asyncio.Queue()
-        self._carriers: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def took(self, sms: Sms) -> None:
+    def plan_receipts(self, sms: Sms) -> None:
         """Plan the receipts of a message."""
         plan = self.plan
         if plan is None or not sms.callback:
@@ -53,13 +53,13 @@ class Postman:
         ends *= plan.get("repeat", 1)
         if plan.get("shuffled"):
             random.shuffle(ends)
-        if not self._carriers:
-            self._carriers = [asyncio.ensure_future(self._carry()) for _ in range(_AT_ONCE)]
+        if not self._tasks:
+            self._tasks = [asyncio.ensure_future(self._send_planned()) for _ in range(_CONNECTIONS)]
         for status, code in ends:
             self.waiting += 1
             self._queue.put_nowait((time.monotonic() + plan.get("after", 0), sms, status, code))
 
-    async def _carry(self) -> None:
+    async def _send_planned(self) -> None:
         where, reader, writer = "", None, None
         while True:
             due, sms, status, code = await self._queue.get()

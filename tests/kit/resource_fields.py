@@ -10,7 +10,7 @@ from uuid import UUID
 from tests.kit.server import Server
 
 # One table a resource: a type, then its fields. `?` may be null, as may all that can have no value yet.
-PAGES = """
+TABLES = """
 trigger | integer id flow_id triggered_count | integer? segment_id contact_list_id | string event | object data |
     date-time created_at updated_at | date-time? last_triggered_at
 template | integer id | integer? flow_id action_id | string? name subject body preheader from_name from_email reply_to
@@ -60,10 +60,10 @@ KINDS: dict[str, tuple[type, ...]] = {
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-def is_of(kind: str, value: Any) -> bool:
+def has_type(kind: str, value: Any) -> bool:
     """Return whether a value has a type of the tables."""
     if kind.endswith("?"):
-        return value is None or is_of(kind[:-1], value)
+        return value is None or has_type(kind[:-1], value)
     if kind in KINDS:
         return isinstance(value, KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if kind == "uuid":
@@ -71,21 +71,21 @@ def is_of(kind: str, value: Any) -> bool:
     return isinstance(value, str) and (kind != "date-time" or TIME.fullmatch(value) is not None)
 
 
-def fits(resource: dict[str, Any], page: str) -> dict[str, Any]:
+def check_fields(resource: dict[str, Any], page: str) -> dict[str, Any]:
     """Return the resource, after checking that it has every field of its table with the right type."""
-    tables = (table.split("|") for table in PAGES.replace("\n    ", " ").strip().splitlines())
+    tables = (table.split("|") for table in TABLES.replace("\n    ", " ").strip().splitlines())
     rows = next(rows for name, *rows in tables if name.strip() == page)
     fields = [(name, row.split()[0]) for row in rows for name in row.split()[1:]]
     wrong = {
         name: resource.get(name, "absent")
         for name, kind in fields
-        if name not in resource or not is_of(kind, resource[name])
+        if name not in resource or not has_type(kind, resource[name])
     }
     assert wrong == {}
     return resource
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A response: status, headers and the JSON of the body."""
 
     status: int
@@ -100,7 +100,7 @@ class Client:
         self.address = urlsplit(server.url).netloc
         self.credential = server.key if credential is None else credential
 
-    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Response:
         """Send a request under `/v1`; underscores in header names become dashes."""
         connection = http.client.HTTPConnection(self.address, timeout=60)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -111,22 +111,22 @@ class Client:
         try:
             connection.request(method, f"/v1{path}", None if body is None else json.dumps(body), sent)
             response = connection.getresponse()
-            return Answer(response.status, response.headers, json.loads(response.read() or b"null"))
+            return Response(response.status, response.headers, json.loads(response.read() or b"null"))
         finally:
             connection.close()
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the body of a GET under `/v1/my`, which must have status 200."""
-        return self.ask(200, "GET", f"{path}?{urlencode(query)}" if query else path)
+        return self.request(200, "GET", f"{path}?{urlencode(query)}" if query else path)
 
-    def ask(self, status: int, method: str, path: str, body: Any = None) -> Any:
+    def request(self, status: int, method: str, path: str, body: Any = None) -> Any:
         """Return the body of a request under `/v1/my`, which must have this status."""
         answer = self.call(method, f"/my{path}", body)
         assert answer.status == status, answer.body
         return answer.body
 
-    def refused(self, status: int, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    def expect_error(self, status: int, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """Return the error of a request that must be refused, after checking the shape of errors."""
-        error = fits(self.ask(status, method, path, body), "error")
+        error = check_fields(self.request(status, method, path, body), "error")
         assert error["error"] is True
         return error

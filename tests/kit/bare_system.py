@@ -14,17 +14,19 @@ _LIBRARIES = (
     "ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1",
     "libz.so.1",
 )  # fmt: skip
-FOREIGN = ("SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR")
+FOREIGN_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR")
 
 
-def needs_mounts() -> None:
+def skip_unless_mounts_allowed() -> None:
     """Skip a test if mounting is not allowed; in CI the test fails instead."""
     allowed = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
     if not allowed and os.environ.get("CI") != "true":
         pytest.skip("mounting needs root")
 
 
-def within(script: str, *arguments: object, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+def run_in_mount_namespace(
+    script: str, *arguments: object, env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run a shell script in a mount namespace of its own."""
     command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=env)
@@ -45,7 +47,7 @@ class BareSystem:
                 shutil.copy(paths[0], tree / ("lib64" if name.startswith("ld-") else "lib") / name)
         shutil.copy(executable, tree / "campanero")
 
-    def program(self) -> Path:
+    def create_wrapper(self) -> Path:
         """Return a script that runs the executable inside, for `Server(executable=..., data=Path("/data"))`."""
         runner = self.tree.with_name(f"{self.tree.name}.sh")
         runner.write_text(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 
-def request(key: str, method: str, path: str, body: Any = None) -> bytes:
+def build_request(key: str, method: str, path: str, body: Any = None) -> bytes:
     """Return a request as it goes over the wire."""
     content = b"" if body is None else json.dumps(body).encode()
     typed = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
@@ -15,14 +15,14 @@ def request(key: str, method: str, path: str, body: Any = None) -> bytes:
     return head.encode() + content
 
 
-def spread(times: list[float]) -> str:
+def format_percentiles(times: list[float]) -> str:
     """Return the median, the 95th percentile and the maximum of response times as text, in milliseconds."""
     sorted_times = sorted(times)
     p50, p95 = (sorted_times[int(len(sorted_times) * part)] * 1000 for part in (0.5, 0.95))
     return f"p50 {p50:6.1f}  p95 {p95:6.1f}  longest {sorted_times[-1] * 1000:6.1f} ms"
 
 
-async def ask(
+async def send_requests(
     port: int, requests: Iterator[bytes], connections: int, statuses: Collection[int] = (200, 201)
 ) -> tuple[float, list[float]]:
     """Send requests over so many connections until there are none; return the rate per second and the times.
@@ -33,12 +33,12 @@ async def ask(
     ends = [loop.create_future() for _ in range(connections)]
     started_at = time.perf_counter()
     for end in ends:
-        await loop.create_connection(lambda end=end: _Asker(requests, statuses, times, end), "127.0.0.1", port)
+        await loop.create_connection(lambda end=end: _Connection(requests, statuses, times, end), "127.0.0.1", port)
     await asyncio.gather(*ends)
     return len(times) / (time.perf_counter() - started_at), times
 
 
-class _Asker(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """A kept connection that sends the next request as soon as the last one was answered."""
 
     def __init__(

@@ -7,27 +7,27 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import fields
 
-from tests.kit.tenants import NEVER
+from tests.kit.tenants import MISSING_ID
 
-BROKEN = "{{ contact.first_name"
+INVALID_TEMPLATE = "{{ contact.first_name"
 # Takes the key away
-GONE = object()
+REMOVED = object()
 
 
-class Break(NamedTuple):
+class InvalidChange(NamedTuple):
     """A change that makes a request invalid: the place, the new value, and the path of the expected error."""
 
-    place: tuple[str | int, ...]
+    path: tuple[str | int, ...]
     value: Any
-    blamed: str
+    error_path: str
 
-    def clashes(self, other: "Break") -> bool:
+    def overlaps(self, other: "InvalidChange") -> bool:
         """Return whether one of two breaks contains the other, or both have the same error path."""
-        short = min(len(self.place), len(other.place))
-        return self.place[:short] == other.place[:short]
+        short = min(len(self.path), len(other.path))
+        return self.path[:short] == other.path[:short]
 
 
-def text_of(place: tuple[str | int, ...]) -> str:
+def format_path(place: tuple[str | int, ...]) -> str:
     """Return a place as the path that errors use."""
     text = ""
     for part in place:
@@ -35,74 +35,74 @@ def text_of(place: tuple[str | int, ...]) -> str:
     return text
 
 
-def apply(body: Any, breaks: list[Break]) -> Any:
+def apply_changes(body: Any, breaks: list[InvalidChange]) -> Any:
     """Return a copy of a body with the breaks applied."""
     for break_ in breaks:
-        body = _put(body, break_.place, break_.value)
+        body = _replace(body, break_.path, break_.value)
     return body
 
 
-def _put(value: Any, place: tuple[str | int, ...], new: Any) -> Any:
+def _replace(value: Any, place: tuple[str | int, ...], new: Any) -> Any:
     if not place:
         return new
     key, rest = place[0], place[1:]
     if isinstance(key, int):
         items = list(value) if isinstance(value, list) else []
         items += [{}] * (key + 1 - len(items))
-        items[key] = _put(items[key], rest, new)
+        items[key] = _replace(items[key], rest, new)
         return items
     mapping = dict(value) if isinstance(value, dict) else {}
-    inner = _put(mapping.get(key), rest, new)
-    if inner is GONE:
+    inner = _replace(mapping.get(key), rest, new)
+    if inner is REMOVED:
         mapping.pop(key, None)
     else:
         mapping[key] = inner
     return mapping
 
 
-def of_struct(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[Break]:
+def changes_of_struct(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
     """Yield the ways to break the fields of a Struct, including nested ones."""
     for info in fields(kind):
         path_ = (*place, info.encode_name)
         if info.required:
-            yield Break(path_, GONE, text_of(path_))
-        yield from of_type(info.type, path_)
+            yield InvalidChange(path_, REMOVED, format_path(path_))
+        yield from changes_of_type(info.type, path_)
     if kind.__struct_config__.forbid_unknown_fields:
         path_ = (*place, "no_such_key")
-        yield Break(path_, 1, text_of(path_))
+        yield InvalidChange(path_, 1, format_path(path_))
     for name in getattr(kind, "REFUSED", {}):
         path_ = (*place, name)
-        yield Break(path_, "x", text_of(path_))
+        yield InvalidChange(path_, "x", format_path(path_))
 
 
-def of_type(kind: Any, place: tuple[str | int, ...]) -> Iterator[Break]:
+def changes_of_type(kind: Any, place: tuple[str | int, ...]) -> Iterator[InvalidChange]:
     """Yield the ways to break a value of a type."""
     options = [one for one in _options(kind) if one is not UnsetType]
-    path = text_of(place)
+    path = format_path(place)
     if NoneType not in options and not any(_unwrap(one)[0] is Any for one in options):
-        yield Break(place, None, path)
+        yield InvalidChange(place, None, path)
     options = [one for one in options if one is not NoneType]
     if len(options) > 1:
         return
     plain, metas = _unwrap(options[0])
     extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
-    for value in _values(plain, metas, extra):
-        yield Break(place, value, path)
+    for value in _invalid_values(plain, metas, extra):
+        yield InvalidChange(place, value, path)
     if isinstance(plain, type) and issubclass(plain, Struct):
-        yield Break(place, 5, path)
-        yield from of_struct(plain, place)
+        yield InvalidChange(place, 5, path)
+        yield from changes_of_struct(plain, place)
     elif get_origin(plain) is list:
-        yield Break(place, "x", path)
+        yield InvalidChange(place, "x", path)
         [each] = get_args(plain)
         for inner in (_unwrap(option)[0] for option in _options(each)):
             if isinstance(inner, type) and issubclass(inner, Struct):
-                yield from of_struct(inner, (*place, 0))
+                yield from changes_of_struct(inner, (*place, 0))
         most = next((meta.max_length for meta in metas if meta.max_length is not None), None)
         if most is not None and most <= 500:
-            yield Break(place, [1] * (most + 1), path)
+            yield InvalidChange(place, [1] * (most + 1), path)
 
 
-def _values(plain: Any, metas: list[Meta], extra: dict[str, Any]) -> Iterator[Any]:
+def _invalid_values(plain: Any, metas: list[Meta], extra: dict[str, Any]) -> Iterator[Any]:
     if plain is bool or plain is float:
         yield "x"
     elif plain is int and "read" not in extra:
@@ -135,18 +135,18 @@ def _is_id(name: str, metas: list[Meta]) -> bool:
     return name.endswith(("_id", "_ids")) and any(meta.ge == 1 for meta in metas)
 
 
-def ids(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[Break]:
+def changes_of_ids(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
     """Yield the fields of a Struct that hold an id, each with an id that never existed."""
     for info in fields(kind):
         here = (*place, info.encode_name)
         for option in _options(info.type):
             plain, metas = _unwrap(option)
             if plain is int and _is_id(info.encode_name, metas):
-                yield Break(here, NEVER, text_of(here))
+                yield InvalidChange(here, MISSING_ID, format_path(here))
             elif get_origin(plain) is list and _is_id(info.encode_name, _unwrap(get_args(plain)[0])[1]):
-                yield Break(here, [NEVER], text_of(here))
+                yield InvalidChange(here, [MISSING_ID], format_path(here))
             elif isinstance(plain, type) and issubclass(plain, Struct):
-                yield from ids(plain, here)
+                yield from changes_of_ids(plain, here)
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

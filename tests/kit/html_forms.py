@@ -42,7 +42,7 @@ class _Controls(HTMLParser):
             self._area.append(data)
 
 
-def posted(html: str) -> dict[str, list[str]]:
+def get_form_fields(html: str) -> dict[str, list[str]]:
     """Return the fields that untouched forms post, each with its values in order."""
     reader = _Controls()
     reader.feed(html)

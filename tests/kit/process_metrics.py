@@ -7,11 +7,11 @@ from typing import NamedTuple
 from tests.kit.server import Server
 
 
-class Vitals(NamedTuple):
+class ProcessMetrics(NamedTuple):
     """One measurement of a server; sizes in bytes. `own` is memory without mapped files."""
 
     memory: int
-    own: int
+    anonymous_memory: int
     handles: int
     threads: int
     temporary: int
@@ -19,20 +19,20 @@ class Vitals(NamedTuple):
     database: int
 
 
-def look(server: Server, temporary: Path) -> Vitals:
+def measure(server: Server, temporary: Path) -> ProcessMetrics:
     """Measure a running server whose temporary files are in a directory."""
     process = Path(f"/proc/{server.pid}")
     fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     resident, own = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon"))
     wal = server.data / "campanero.db-wal"
-    return Vitals(
+    return ProcessMetrics(
         resident, own, len(list((process / "fd").iterdir())), int(fields["Threads"]),
         sum(1 for _ in temporary.rglob("*")), wal.stat().st_size if wal.exists() else 0,
         (server.data / "campanero.db").stat().st_size,
     )  # fmt: skip
 
 
-def family(pid: int) -> list[int]:
+def list_process_tree(pid: int) -> list[int]:
     """Return a process and its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     try:
@@ -40,10 +40,10 @@ def family(pid: int) -> list[int]:
                  for child_pid in (task / "children").read_text().split()]  # fmt: skip
     except OSError:
         return [pid] if children.exists() else []
-    return [pid, *(child_pid for child in found for child_pid in family(child))]
+    return [pid, *(child_pid for child in found for child_pid in list_process_tree(child))]
 
 
-def has_ended(pid: int) -> bool:
+def wait_until_ended(pid: int) -> bool:
     """Wait for a process that is not a child, and return whether it ended; a zombie counts as ended."""
     stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -56,12 +56,12 @@ def has_ended(pid: int) -> bool:
     return False
 
 
-def told(days: list[Vitals]) -> str:
+def format_table(days: list[ProcessMetrics]) -> str:
     """Return a table with a row for each day."""
     names = ("day", "RSS MB", "own MB", "handles", "threads", "temp", "WAL MB", "db MB")
     form = "{:>8}" * len(names)
     lines = [form.format(*names)]
     for day, vitals in enumerate(days):
-        sizes = [f"{size / 1e6:.1f}" for size in (vitals.memory, vitals.own, vitals.log, vitals.database)]
+        sizes = [f"{size / 1e6:.1f}" for size in (vitals.memory, vitals.anonymous_memory, vitals.log, vitals.database)]
         lines.append(form.format(day, *sizes[:2], vitals.handles, vitals.threads, vitals.temporary, *sizes[2:]))
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from tests.kit.server import ROOT
 _BUILDS = ROOT / "build" / "tested"
 
 
-def digest_of_sources() -> str:
+def sources_digest() -> str:
     """Return a digest of everything that goes into the executable, including the Python version."""
     digest = hashlib.sha256(sys.version.encode())
     for top in ("appliance", "ui", "static", "packaging"):
@@ -22,9 +22,9 @@ def digest_of_sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def built() -> Path:
+def build_executable() -> Path:
     """Return the built executable, with its bill of materials, checksum and unpacked form beside it."""
-    home = _BUILDS / digest_of_sources()
+    home = _BUILDS / sources_digest()
     _BUILDS.parent.mkdir(exist_ok=True)
     # Several processes run the suite; one builds, the others wait for it
     with (_BUILDS.parent / "tested.lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""The appliance with lost wake-ups: `python -m tests.kit.emptied_bell serve ...`.
+"""The appliance with lost wake-ups: `python -m tests.kit.lost_wake_ups serve ...`.
 
 Between one SIGUSR1 and the next, everything that is put into the wake-up queue is removed again at once.
 """
@@ -12,13 +12,13 @@ from appliance.__main__ import main
 from appliance.jobs.tasks import BlockingMemoryStorage
 
 _emptying = threading.Event()
-_bells: list[BlockingMemoryStorage] = []
-_make = BlockingMemoryStorage.__init__
+_queues: list[BlockingMemoryStorage] = []
+_original_init = BlockingMemoryStorage.__init__
 
 
-def _noted(bell: BlockingMemoryStorage, *arguments: object, **named: object) -> None:
-    _make(bell, *arguments, **named)
-    _bells.append(bell)
+def _record_queue(bell: BlockingMemoryStorage, *arguments: object, **named: object) -> None:
+    _original_init(bell, *arguments, **named)
+    _queues.append(bell)
 
 
 def _toggle(*_: object) -> None:
@@ -29,15 +29,15 @@ def _toggle(*_: object) -> None:
     print("the bell is", "emptied" if _emptying.is_set() else "left alone", file=sys.stderr, flush=True)
 
 
-def _empty() -> None:
+def _empty_queues() -> None:
     while _emptying.wait():
-        for bell in _bells:
+        for bell in _queues:
             bell.flush_queue()
         time.sleep(0.0001)
 
 
 if __name__ == "__main__":
-    BlockingMemoryStorage.__init__ = _noted  # type: ignore[method-assign]  # it is not to be told apart from the real one
+    BlockingMemoryStorage.__init__ = _record_queue  # type: ignore[method-assign]  # it is not to be told apart from the real one
     signal.signal(signal.SIGUSR1, _toggle)
-    threading.Thread(target=_empty, daemon=True).start()
+    threading.Thread(target=_empty_queues, daemon=True).start()
     main()

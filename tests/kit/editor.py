@@ -24,7 +24,7 @@ DESIGN: dict[str, Any] = {
 
 
 @contextmanager
-def at_work(browser: Browser, server: Server) -> Iterator[Page]:
+def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
     """Open a page as a signed-in user; problems in its console fail the test."""
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")
@@ -35,24 +35,24 @@ def at_work(browser: Browser, server: Server) -> Iterator[Page]:
     assert problems.found == [], problems.found
 
 
-def make(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:
+def create_template(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:
     """Create a template with a design."""
     asked = {"name": name, "subject": "S", "design": copy.deepcopy(design)}
     return int(api.post("/templates", asked).expect(201)["id"])
 
 
-def design_of(api: Client, one: int) -> Any:
+def get_design(api: Client, one: int) -> Any:
     """Return the stored design."""
     return api.get(f"/templates/{one}").expect(200)["design"]
 
 
-def section(api: Client, one: int, ident: str) -> dict[str, Any]:
+def get_section_props(api: Client, one: int, ident: str) -> dict[str, Any]:
     """Return the stored properties of a section."""
-    found = next(each for each in design_of(api, one)["sections"] if each["id"] == ident)
+    found = next(each for each in get_design(api, one)["sections"] if each["id"] == ident)
     return dict(found["props"])
 
 
-def settled(page: Page) -> None:
+def wait_until_saved(page: Page) -> None:
     """Wait until everything typed is saved."""
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 from tests.kit.server import ROOT, free_port
 
 
-def signed_by(secret: str, headers: dict[str, str], body: bytes) -> bool:
+def is_signed_by(secret: str, headers: dict[str, str], body: bytes) -> bool:
     """Return whether one of the signatures of a request was made with a secret."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
@@ -26,7 +26,7 @@ def signed_by(secret: str, headers: dict[str, str], body: bytes) -> bool:
     return any(hmac.compare_digest(signature, expected) for signature in headers["webhook-signature"].split(" "))
 
 
-class Arrived:
+class WebhookRequest:
     """A received request."""
 
     def __init__(self, line: str) -> None:
@@ -34,7 +34,7 @@ class Arrived:
         self.path: str = record["path"]
         self.headers: dict[str, str] = record["headers"]
         self.body = base64.b64decode(record["body"])
-        self.answered: int = record["answered"]
+        self.response_status: int = record["answered"]
 
     @property
     def name(self) -> str:
@@ -57,9 +57,9 @@ class Receiver:
         self._log, self._mood = directory / f"arrived-{self.port}", directory / f"mood-{self.port}"
         self._log.touch()
         self._process: subprocess.Popen[bytes] | None = None
-        self.mood()
+        self.respond_with()
 
-    def mood(self, status: int = 200, text: str = "", seconds: float = 0, **headers: str) -> None:
+    def respond_with(self, status: int = 200, text: str = "", seconds: float = 0, **headers: str) -> None:
         """Respond like this from now on, after so many seconds."""
         new_file = self._mood.with_suffix(".new")
         new_file.write_text(json.dumps({"status": status, "text": text, "seconds": seconds, "headers": headers}))
@@ -67,7 +67,7 @@ class Receiver:
 
     def up(self) -> Self:
         """Start the process."""
-        command = [sys.executable, "-m", "tests.kit.receiver", str(self.port), str(self._log), str(self._mood)]
+        command = [sys.executable, "-m", "tests.kit.webhook_receiver", str(self.port), str(self._log), str(self._mood)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
@@ -81,18 +81,17 @@ class Receiver:
         self._process = None
 
     @property
-    def arrived(self) -> list[Arrived]:
+    def requests(self) -> list[WebhookRequest]:
         """All requests ever received, in the order of the responses."""
-        return [Arrived(line) for line in self._log.read_text().splitlines()]
+        return [WebhookRequest(line) for line in self._log.read_text().splitlines()]
 
-    def wait(self, true: Callable[[list[Arrived]], bool], timeout: float = 90) -> list[Arrived]:
+    def wait(self, true: Callable[[list[WebhookRequest]], bool], timeout: float = 90) -> list[WebhookRequest]:
         """Wait until the received requests satisfy a condition, and return them."""
         end = time.monotonic() + timeout
-        while not true(requests := self.arrived):
+        while not true(requests := self.requests):
             if time.monotonic() > end:
-                raise AssertionError(
-                    f"it did not come so far: {[(request.event, request.answered) for request in requests][-20:]}"
-                )
+                recent = [(request.event, request.response_status) for request in requests][-20:]
+                raise AssertionError(f"the condition was not met within {timeout} s: {recent}")
             time.sleep(0.02)
         return requests
 

@@ -20,7 +20,7 @@ class PolicyServer:
     def __init__(self, directory: Path, domains: tuple[str, ...], mail_servers: tuple[str, ...]) -> None:
         self.certificate: Certificate = self_signed(*(f"mta-sts.{domain}" for domain in domains), *mail_servers)
         self.policies: dict[str, tuple[int, str, str]] = {}
-        self.asked: list[str] = []
+        self.requested_domains: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._server.socket = self.certificate.context().wrap_socket(self._server.socket, server_side=True)
@@ -30,14 +30,14 @@ class PolicyServer:
         (directory / "hosts.json").write_text(json.dumps({"ca": str(directory / "ca.pem"), "hosts": hosts}))
         self.env = {"CAMPANERO_TEST_HOSTS": str(directory / "hosts.json"), "SSL_CERT_FILE": str(directory / "ca.pem")}
 
-    def say(self, domain: str, text: str, status: int = 200, kind: str = "text/plain") -> None:
+    def set_raw_policy(self, domain: str, text: str, status: int = 200, kind: str = "text/plain") -> None:
         """Set the policy of a domain as raw text."""
         self.policies[domain] = (status, kind, text)
 
-    def policy(self, domain: str, mode: str, *hosts: str, max_age: int = 86400) -> None:
+    def set_policy(self, domain: str, mode: str, *hosts: str, max_age: int = 86400) -> None:
         """Set a policy of a domain, with a mode for these servers."""
         lines = ["version: STSv1", f"mode: {mode}", *(f"mx: {host}" for host in hosts), f"max_age: {max_age}"]
-        self.say(domain, "\r\n".join(lines))
+        self.set_raw_policy(domain, "\r\n".join(lines))
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -45,7 +45,7 @@ class PolicyServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 domain = (self.headers["Host"] or "").partition(":")[0].removeprefix("mta-sts.")
-                server.asked.append(domain)
+                server.requested_domains.append(domain)
                 known = server.policies.get(domain) if self.path == _PATH else None
                 status, kind, text = known or (404, "text/plain", "")
                 self.send_response(status)

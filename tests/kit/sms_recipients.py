@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tests.kit.books import ACCEPTED, Books, identity
 from tests.kit.client import Client
-from tests.kit.sms_shapes import Sms
-from tests.kit.uploads import done, upload
+from tests.kit.reconciliation import ACCEPTED, Reconciliation, check_sum_of_stats
+from tests.kit.sms_messages import Sms
+from tests.kit.uploads import upload, wait_for_import
 
 TEXT = "Hello {{ first_name }}, we bake until noon. Reply STOP to opt out"
 
@@ -16,32 +16,32 @@ def phone(index: int) -> str:
     return f"+1{212 + index // 10_000 % 10}555{index % 10_000:04}"
 
 
-def crowd(api: Client, count: int, name: str = "p", first: int = 0) -> int:
+def create_list(api: Client, count: int, name: str = "p", first: int = 0) -> int:
     """Create a list of so many contacts with phone numbers, and return its id."""
     group: int = api.post("/lists", {"name": f"Phones {name}"}).expect(201)["id"]
     lines = [f"{phone(index)},N{index}" for index in range(first, first + count)]
-    import_ = done(
+    import_ = wait_for_import(
         api, upload(api, "phone,first_name\n" + "\n".join(lines), list_ids=[group], consent_source="form"), 600
     )
     assert (import_["status"], import_["created"]) == ("complete", count), import_
     return group
 
 
-def draft(api: Client, group: int, body: str = TEXT) -> str:
+def create_campaign(api: Client, group: int, body: str = TEXT) -> str:
     """Create an SMS campaign to a list and return its path."""
     said = {"name": "Text", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
             "template_attributes": {"body": body}}  # fmt: skip
     return f"/campaigns/{api.post('/campaigns', said).expect(201)['id']}"
 
 
-def send(api: Client, group: int, body: str = TEXT) -> str:
+def send_campaign(api: Client, group: int, body: str = TEXT) -> str:
     """Send an SMS campaign to a list and return its path."""
-    path = draft(api, group, body)
+    path = create_campaign(api, group, body)
     api.post(f"{path}/send").expect(200)
     return path
 
 
-def balance(api: Client, path: str, messages: Iterable[Sms]) -> Books:
+def reconcile(api: Client, path: str, messages: Iterable[Sms]) -> Reconciliation:
     """Compare a campaign with all messages that a provider accepted of it.
 
     Every message that the ledger counts as accepted was accepted under the stored provider id; every accepted
@@ -49,7 +49,7 @@ def balance(api: Client, path: str, messages: Iterable[Sms]) -> Books:
     """
     row: dict[str, Any] = api.get(path).expect(200)
     stats, number = row["stats"], row["id"]
-    identity(stats)
+    check_sum_of_stats(stats)
     accepted = {
         row_["to"]: row_["provider_id"]
         for status in ACCEPTED if stats[status]
@@ -67,4 +67,4 @@ def balance(api: Client, path: str, messages: Iterable[Sms]) -> Books:
     assert not strange, strange[:5]
     copies = sum(len(sids) - 1 for sids in bodies_by_recipient.values())
     missing = len(accepted.keys() - bodies_by_recipient.keys())
-    return Books(stats["audience"], len(accepted), len(uncertain), copies, missing, stats)
+    return Reconciliation(stats["audience"], len(accepted), len(uncertain), copies, missing, stats)

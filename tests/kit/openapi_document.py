@@ -35,17 +35,17 @@ class Operation:
         return [parameter["name"] for parameter in self.description.get("parameters", []) if parameter["in"] == "query"]
 
     @property
-    def kinds(self) -> list[str]:
+    def media_types(self) -> list[str]:
         """The media types of the body."""
         return list(self.description.get("requestBody", {}).get("content", {}))
 
     @property
-    def inner(self) -> str | None:
+    def nested_noun(self) -> str | None:
         """The kind of nested object in the path, such as `runs`."""
         found = re.search(r"/(\w+)/\{\w+_id\}", self.path)
         return found[1] if found else None
 
-    def at(self, number: object, inner: object = None) -> str:
+    def path_with_id(self, number: object, inner: object = None) -> str:
         """Return the path with an id, and a second id for the nested object if there is one."""
         second = number if inner is None else inner
         return re.sub(r"\{\w+_id\}", str(second), self.path.replace("{id}", str(number)))
@@ -54,7 +54,7 @@ class Operation:
         return f"{self.method} {self.path.removeprefix('/v1/my')}"
 
 
-class Walk:
+class OpenApiDocument:
     """The OpenAPI document of a running server."""
 
     def __init__(self, api: Client) -> None:
@@ -64,32 +64,34 @@ class Walk:
         """Return every operation that a key can use; those of users alone have tests of their own."""
         return [
             Operation(
-                method.upper(), path, {**one, "parameters": [self.part(each) for each in one.get("parameters", [])]}
+                method.upper(),
+                path,
+                {**one, "parameters": [self.resolve_part(each) for each in one.get("parameters", [])]},
             )
             for path, methods in self.document["paths"].items()
             for method, one in methods.items()
             if path.startswith("/v1/my/") and "security" not in one
         ]
 
-    def part(self, node: dict[str, Any]) -> dict[str, Any]:
+    def resolve_part(self, node: dict[str, Any]) -> dict[str, Any]:
         """Resolve a reference to a shared parameter, header or response."""
         while "$ref" in node:
             _, _, kind, name = node["$ref"].split("/")
             node = self.document["components"][kind][name]
         return node
 
-    def reads(self, operation: Operation) -> dict[str, Any] | None:
+    def request_schema(self, operation: Operation) -> dict[str, Any] | None:
         """Return the schema of an operation's JSON body."""
         content = operation.description.get("requestBody", {}).get("content", {})
-        return self.solved(content[JSON]["schema"]) if JSON in content else None
+        return self.resolve(content[JSON]["schema"]) if JSON in content else None
 
-    def returns(self, operation: Operation) -> dict[str, Any]:
+    def response_schema(self, operation: Operation) -> dict[str, Any]:
         """Return the schema of an operation's success response."""
         good = next(value for status, value in operation.description["responses"].items() if status.startswith("2"))
         schema = good["content"].get(JSON, {}).get("schema", {})
-        return self.solved(schema.get("items", schema))
+        return self.resolve(schema.get("items", schema))
 
-    def solved(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Resolve references and drop the null alternative."""
         while True:
             if "$ref" in schema:
@@ -101,16 +103,16 @@ class Walk:
 
     def properties(self, schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Return the properties of an object, each resolved."""
-        return {name: self.solved(one) for name, one in self.solved(schema).get("properties", {}).items()}
+        return {name: self.resolve(one) for name, one in self.resolve(schema).get("properties", {}).items()}
 
     def leaves(
         self, schema: dict[str, Any], path: str = "", above: tuple[int, ...] = ()
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every value of a body as (`a.b[].c`, schema); recursive types are entered once."""
-        above = (*above, id(self.solved(schema)))
+        above = (*above, id(self.resolve(schema)))
         for name, inner in self.properties(schema).items():
             where = f"{path}.{name}" if path else name
-            item = self.solved(inner.get("items", {}))
+            item = self.resolve(inner.get("items", {}))
             if "properties" in inner:
                 yield from self.leaves(inner, where, above)
             elif "properties" in item and id(item) not in above:
@@ -118,7 +120,7 @@ class Walk:
             else:
                 yield where, inner
 
-    def names_ids(self, where: str, schema: dict[str, Any]) -> bool:
+    def contains_ids(self, where: str, schema: dict[str, Any]) -> bool:
         """Return whether a value of a body contains ids, by its name or because it is a list of integers.
 
         A value that may be a string is an identifier chosen by the client, and not an id.
@@ -132,7 +134,7 @@ class Walk:
         return last == "id" or last.endswith(("_id", "_ids")) or numbers
 
 
-def put(where: str, value: Any, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def body_with(where: str, value: Any, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a body with a value at a path such as `a.b[].c`."""
     body = {} if body is None else body
     target: Any = body
@@ -148,7 +150,7 @@ def put(where: str, value: Any, body: dict[str, Any] | None = None) -> dict[str,
     return body
 
 
-def faults(answer: Response) -> dict[str, list[str]]:
+def validation_errors(answer: Response) -> dict[str, list[str]]:
     """Return the errors of a body by path, also for batches whose errors have an index."""
     if answer.status != 200:
         errors: dict[str, list[str]] = answer.expect(422)["validation_errors"]

@@ -20,14 +20,14 @@ from tests.kit.contract import Contract
 BASE = "/v1/my"
 _VERBS = {"get": "get", "post": "create", "patch": "update", "put": "replace", "delete": "delete"}
 _ALIASES = (f"{BASE}/login", f"{BASE}/logout")
-_SENT_BY_US = {"authorization", "content-type"}
+_SENT_BY_CLIENT = {"authorization", "content-type"}
 
 
-class Unspoken(Exception):
+class NotInDocument(Exception):
     """The requested operation or its arguments are not in the OpenAPI document."""
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The service refused a request with an error of the document."""
 
     def __init__(self, response: Response):
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
     wanted: tuple[str, ...]  # queries that must be sent
 
 
-class Verb:
+class OperationCaller:
     """The operations with one name, distinguished by the number of path parameters."""
 
     def __init__(self, client: Client, name: str, ways: dict[int, Operation]):
@@ -59,7 +59,7 @@ class Verb:
         """Send a request and return the JSON of a success, or its text. Raises Refused for an error."""
         response = self.response(*given, **more)
         if response.status >= 400:
-            raise Refused(response)
+            raise ApiError(response)
         kind = (response.headers.get("Content-Type") or "").partition(";")[0]
         return response.json if kind == "application/json" else response.text or None
 
@@ -69,7 +69,7 @@ class Verb:
         rest = [one for one in given if not isinstance(one, int | str)]
         way = self._ways.get(len(ids))
         if way is None or len(rest) > 1 or given[: len(ids)] != tuple(ids):
-            raise Unspoken(f"{self._name}{given}: takes {sorted(self._ways)} names of the path, then a body")
+            raise NotInDocument(f"{self._name}{given}: takes {sorted(self._ways)} names of the path, then a body")
         body = self._body(way, rest)
         query, headers = self._keywords(way, more)
         path = re.sub(r"\{\w+\}", "{}", way.path).format(*(quote(str(one), safe="") for one in ids))
@@ -82,7 +82,7 @@ class Verb:
         while page is not None:
             answer = self.response(*ids, page=int(page), limit=100, **query)
             if answer.status >= 400:
-                raise Refused(answer)
+                raise ApiError(answer)
             rows += answer.json
             page = answer.headers.get("X-Next-Page")
         return rows
@@ -99,84 +99,86 @@ class Verb:
     def _body(self, way: Operation, rest: list[Any]) -> Any:
         if way.body is None:
             if rest:
-                raise Unspoken(f"{way.method} {way.path} takes no body")
+                raise NotInDocument(f"{way.method} {way.path} takes no body")
             return None
         if not rest:
             if way.required:
-                raise Unspoken(f"{way.method} {way.path} wants a body")
+                raise NotInDocument(f"{way.method} {way.path} wants a body")
             return None
         problem = self._client.contract().problem(way.body, rest[0])
         if problem is not None:
-            raise Unspoken(f"{way.method} {way.path}: {problem}")
+            raise NotInDocument(f"{way.method} {way.path}: {problem}")
         return rest[0]
 
     def _keywords(self, way: Operation, more: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         if unknown := set(more) - set(way.queries) - set(way.headers):
-            raise Unspoken(f"{way.method} {way.path} does not know {sorted(unknown)}")
+            raise NotInDocument(f"{way.method} {way.path} does not know {sorted(unknown)}")
         if missing := set(way.wanted) - set(more):
-            raise Unspoken(f"{way.method} {way.path} wants {sorted(missing)}")
+            raise NotInDocument(f"{way.method} {way.path} wants {sorted(missing)}")
         for name in set(more) & set(way.queries):
             problem = self._client.contract().problem(way.queries[name], more[name])
             if problem is not None:
-                raise Unspoken(f"{way.method} {way.path}: {name}: {problem}")
-        query = {name: _written(value) for name, value in more.items() if name in way.queries}
+                raise NotInDocument(f"{way.method} {way.path}: {name}: {problem}")
+        query = {name: _to_query_value(value) for name, value in more.items() if name in way.queries}
         return query, {way.headers[name]: str(value) for name, value in more.items() if name in way.headers}
 
 
-class Noun:
+class ResourceCaller:
     """The verbs of one noun."""
 
-    def __init__(self, name: str, verbs: dict[str, Verb]):
+    def __init__(self, name: str, verbs: dict[str, OperationCaller]):
         self._name, self._verbs = name, verbs
 
-    def __getattr__(self, name: str) -> Verb:
+    def __getattr__(self, name: str) -> OperationCaller:
         if name not in self._verbs:
-            raise Unspoken(f"{self._name} has no {name}; it has {sorted(self._verbs)}")
+            raise NotInDocument(f"{self._name} has no {name}; it has {sorted(self._verbs)}")
         return self._verbs[name]
 
     def __dir__(self) -> list[str]:
         return sorted(self._verbs)
 
 
-class Spoken:
+class OpenApiClient:
     """All nouns of a service."""
 
     def __init__(self, client: Client):
         self.client = client
         found: dict[str, dict[str, dict[int, Operation]]] = defaultdict(lambda: defaultdict(dict))
-        for noun, verb, operation in _words(client.contract()):
+        for noun, verb, operation in _named_operations(client.contract()):
             if len(operation.names) in found[noun][verb]:
-                raise Unspoken(f"two operations would be {noun}.{verb}: {operation.path}")
+                raise NotInDocument(f"two operations would be {noun}.{verb}: {operation.path}")
             found[noun][verb][len(operation.names)] = operation
         self._nouns = {
-            noun: Noun(noun, {verb: Verb(client, f"{noun}.{verb}", ways) for verb, ways in verbs.items()})
+            noun: ResourceCaller(
+                noun, {verb: OperationCaller(client, f"{noun}.{verb}", ways) for verb, ways in verbs.items()}
+            )
             for noun, verbs in found.items()
         }
 
-    def __getattr__(self, name: str) -> Noun:
+    def __getattr__(self, name: str) -> ResourceCaller:
         if name not in self._nouns:
-            raise Unspoken(f"there is no {name}; there are {sorted(self._nouns)}")
+            raise NotInDocument(f"there is no {name}; there are {sorted(self._nouns)}")
         return self._nouns[name]
 
     def __dir__(self) -> list[str]:
         return sorted(self._nouns)
 
 
-def speak(client: Client) -> Spoken:
+def open_api_client(client: Client) -> OpenApiClient:
     """Return a client built from the OpenAPI document of the service of another client."""
-    return Spoken(client)
+    return OpenApiClient(client)
 
 
-def _written(value: Any) -> Any:
+def _to_query_value(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _words(contract: Contract) -> Iterator[tuple[str, str, Operation]]:
+def _named_operations(contract: Contract) -> Iterator[tuple[str, str, Operation]]:
     """Yield (noun, verb, operation) of the document."""
     for path, methods in contract.document["paths"].items():
         for method in _VERBS.keys() & methods:
             operation = _operation(contract, path, method, methods[method])
-            noun, *rest = _parts(path)
+            noun, *rest = _path_parts(path)
             words = "_".join(part for part in rest if not part.startswith("{"))
             if not words:
                 is_list = method == "get" and {"page", "limit"} <= set(operation.queries)
@@ -187,7 +189,7 @@ def _words(contract: Contract) -> Iterator[tuple[str, str, Operation]]:
                 yield noun, f"{_VERBS[method]}_{words}", operation
 
 
-def _parts(path: str) -> list[str]:
+def _path_parts(path: str) -> list[str]:
     # Another name of the same login is a noun of its own
     bare = path.removeprefix("/v1") if path in _ALIASES else path.removeprefix(BASE).removeprefix("/v1")
     bare = bare.strip("/").replace("my/", "my_")
@@ -195,20 +197,20 @@ def _parts(path: str) -> list[str]:
 
 
 def _operation(contract: Contract, path: str, method: str, found: dict[str, Any]) -> Operation:
-    place = contract.place("paths", path, method)
+    place = contract.pointer_to("paths", path, method)
     queries, headers, wanted = {}, {}, []
     for number, raw in enumerate(found.get("parameters", ())):
-        one = contract.follow(raw)
+        one = contract.resolve(raw)
         pointer = raw.get("$ref", f"{place}/parameters/{number}")
         if one["in"] == "query":
             queries[one["name"]] = f"{pointer}/schema"
             wanted += [one["name"]] * bool(one.get("required"))
-        elif one["in"] == "header" and one["name"].lower() not in _SENT_BY_US:
+        elif one["in"] == "header" and one["name"].lower() not in _SENT_BY_CLIENT:
             headers[one["name"].lower().replace("-", "_")] = one["name"]
     body, required = None, False
     if "requestBody" in found:
         raw = found["requestBody"]
-        said = contract.follow(raw)
+        said = contract.resolve(raw)
         required = bool(said.get("required"))
         if "application/json" in said["content"]:
             start = raw.get("$ref", f"{place}/requestBody")

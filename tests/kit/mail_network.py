@@ -10,7 +10,7 @@ from tests.kit.smtp import SmtpServer
 _MACHINES = tuple(f"127.0.1.{number}" for number in range(1, 60))
 
 
-class World:
+class MailNetwork:
     """Mail servers at 127.0.0.x whom names lead to; use as a context manager.
 
     For example::

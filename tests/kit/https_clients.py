@@ -8,11 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.kit.certificates import Certificate
-from tests.kit.patience import soon
 from tests.kit.server import Server
+from tests.kit.timeouts import extend_timeout
 
 
-class Files:
+class CertificateFiles:
     """A certificate and its key as files, and the settings that name them."""
 
     def __init__(self, directory: Path) -> None:
@@ -26,17 +26,17 @@ class Files:
         self.key.write_bytes(pair.key)
 
 
-def trusting(*pairs: Certificate) -> ssl.SSLContext:
+def trust_only(*pairs: Certificate) -> ssl.SSLContext:
     """Return an SSL context that trusts only these certificates."""
     return ssl.create_default_context(cadata="".join(certificate.certificate.decode() for certificate in pairs))
 
 
 def connect(server: Server, context: ssl.SSLContext) -> http.client.HTTPSConnection:
     """Return a TLS connection to the server."""
-    return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=soon(5), context=context)
+    return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=extend_timeout(5), context=context)
 
 
-def ask(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.client.HTTPResponse:
+def fetch(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.client.HTTPResponse:
     """Send a request on a new connection and return the whole response."""
     with closing(connect(server, context)) as connection:
         connection.request("GET", path)
@@ -45,14 +45,14 @@ def ask(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.c
         return answer
 
 
-def shown(server: Server) -> bytes:
+def served_certificate(server: Server) -> bytes:
     """Return the certificate that a new client gets."""
-    return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=soon(5)).strip().encode()
+    return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=extend_timeout(5)).strip().encode()
 
 
 def wait_until(true: Callable[[], bool]) -> None:
     """Wait until a condition holds. Raises AssertionError on timeout."""
-    end = time.monotonic() + soon(10)
+    end = time.monotonic() + extend_timeout(10)
     while not true():
         assert time.monotonic() < end, "it never came to that"
         time.sleep(0.05)

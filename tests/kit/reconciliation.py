@@ -15,7 +15,7 @@ TERMS = {"pending": ("queued", "held", "sending"), "failed": ("failed",), "skipp
 
 
 @dataclass(frozen=True)
-class Books:
+class Reconciliation:
     """The result of a campaign, with the number of messages that arrived twice (`copies`) or never (`missing`)."""
 
     audience: int
@@ -26,12 +26,12 @@ class Books:
     stats: dict[str, int]
 
 
-def identity(stats: dict[str, int]) -> None:
+def check_sum_of_stats(stats: dict[str, int]) -> None:
     """Raise AssertionError unless the terms add up to the audience."""
     assert stats["audience"] == sum(stats[term] for term in TERMS), stats
 
 
-def balance(api: Client, path: str, messages: Iterable[Message]) -> Books:
+def reconcile(api: Client, path: str, messages: Iterable[Message]) -> Reconciliation:
     """Compare a campaign with everything that a server accepted of it.
 
     Every message that the ledger counts as accepted arrived, and every message that arrived is accepted or
@@ -39,15 +39,15 @@ def balance(api: Client, path: str, messages: Iterable[Message]) -> Books:
     """
     row = api.get(path).expect(200)
     stats, number = row["stats"], row["id"]
-    identity(stats)
+    check_sum_of_stats(stats)
     for term, statuses in TERMS.items():
         assert stats[term] == sum(_count(api, number, status) for status in statuses), term
     accepted = {message_row["to"] for status in ACCEPTED if stats[status] for message_row in _rows(api, number, status)}
     uncertain = {message_row["to"] for message_row in _rows(api, number, "uncertain")} if stats["uncertain"] else set()
     assert len(accepted) == sum(stats[term] for term in ACCEPTED) == row["sent_count"]
-    arrived, copies = _arrived(messages)
+    arrived, copies = _messages_by_recipient(messages)
     assert not arrived.keys() - accepted - uncertain, sorted(arrived.keys() - accepted - uncertain)[:5]
-    return Books(
+    return Reconciliation(
         stats["audience"], len(accepted), len(uncertain), copies, len(accepted - arrived.keys()), stats
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def _rows(api: Client, number: int, status: str) -> list[Any]:
     return api.all("/messages", campaign_id=number, status=status)
 
 
-def _arrived(messages: Iterable[Message]) -> tuple[dict[str, tuple[str, str | None]], int]:
+def _messages_by_recipient(messages: Iterable[Message]) -> tuple[dict[str, tuple[str, str | None]], int]:
     """Return the message of each address, and the number of copies, which must have the same bytes."""
     arrived: dict[str, tuple[str, str | None]] = {}
     copies = 0
