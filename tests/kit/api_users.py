@@ -7,17 +7,17 @@ from tests.kit.server import EMAIL, PASSWORD, Server
 
 
 def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: Any) -> Response:
-    """Request a token."""
+    """Sign a user in over the API and return the response, which contains a token."""
     return Client(server.url).post("/v1/login", {"email": email, "password": password, **more})
 
 
 def user_client(server: Server, email: str = EMAIL, password: str = PASSWORD) -> Client:
-    """Return a client with the token of a user."""
+    """Sign a user in over the API and return a client with the token."""
     return Client(server.url, login(server, email, password).expect(200)["token"])
 
 
 def add_user(server: Server, role: str, account: int = 1, name: str = "") -> Client:
-    """Add a user with a role on the command line, and return a client for the user."""
+    """Add a user with a role on the command line, sign the user in and return the client."""
     email = f"{name or role}@example.org"
     server.cli("user", "add", "--email", email, "--role", role, "--account", str(account), stdin=f"{PASSWORD}\n")
     return user_client(server, email)

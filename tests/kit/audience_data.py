@@ -55,16 +55,16 @@ EVENT_NAMES = ("email_sent", "email_opened", "product_view", "email_clicked", "o
 TAGS = ("", '"customer"', '"vip"', '"customer","vip"', '"trial"')
 DAY_MS = 86_400_000
 LIST_COUNT, LISTS_PER_CONTACT, EVENTS_PER_CONTACT = 30, 3, 5
-# Another text is another database
+# To be changed with the generated data: the data directory is cached under this version and the schema
 _FORMAT_VERSION = "3"
 _MASK_64_BITS = (1 << 64) - 1
 
 Rows = Iterator[tuple[Any, ...]]
 
 
-def pseudo_random(number: int, what: int) -> float:
-    """Return a pseudo-random number from 0 up to 1, derived from an id and a purpose."""
-    x = (number * 0x9E3779B97F4A7C15 + what * 0xD1B54A32D192ED03) & _MASK_64_BITS
+def pseudo_random(number: int, purpose: int) -> float:
+    """Return a pseudo-random number from 0 up to 1, derived from an id and the number of a purpose."""
+    x = (number * 0x9E3779B97F4A7C15 + purpose * 0xD1B54A32D192ED03) & _MASK_64_BITS
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64_BITS
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK_64_BITS
     return ((x ^ (x >> 31)) >> 11) / (1 << 53)
@@ -129,18 +129,18 @@ def event_row(number: int, contacts: int, now: int) -> tuple[Any, ...]:
     data = "{}"
     if kind.startswith("email_"):
         data = '{"verdict":"machine"}' if pseudo_random(number, 42) < 0.1 else '{"verdict":"human"}'
-    # Who is active has nothing to do with the order of ids
+    # The activity of a contact does not depend on its id
     return 1 + rank * 7_368_787 % contacts, kind, data, when, when
 
 
 def _tables(contacts: int, now: int) -> Iterator[tuple[str, str, Rows]]:
-    everybody = range(1, contacts + 1)
+    contact_ids = range(1, contacts + 1)
     yield (
         "contacts",
         "INSERT INTO contact (id, account_id, uuid, first_name, last_name, source, country_code, data, tracking, "
         "email_sent_count, email_open_count, created_at, updated_at) "
         "VALUES (?, 1, ?, ?, ?, ?, ?, ?, 'full', 3, 1, ?, ?)",
-        (contact_row(n, contacts, now) for n in everybody),
+        (contact_row(n, contacts, now) for n in contact_ids),
     )
     yield (
         "channels",
@@ -148,24 +148,24 @@ def _tables(contacts: int, now: int) -> Iterator[tuple[str, str, Rows]]:
         "data, created_at, updated_at) VALUES (1, ?, 'email', ?, ?, ?, ?, 3, '{}', ?, ?)",
         (
             (n, f"person{n}@example.org", f"person{n}@example.org", pseudo_random(n, 12) < 0.94, now, now, now)
-            for n in everybody
+            for n in contact_ids
         ),
     )
     yield (
         "evidence",
         "INSERT INTO consent (account_id, contact_id, kind, address_hash, act, by, source, data, created_at) "
         "VALUES (1, ?, 'email', ?, 'opt_in', 'operator', 'import', '{}', ?)",
-        ((n, hashlib.blake2b(n.to_bytes(8), digest_size=20).digest(), now) for n in everybody),
+        ((n, hashlib.blake2b(n.to_bytes(8), digest_size=20).digest(), now) for n in contact_ids),
     )
     yield (
         "search index",
         "INSERT INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, '')",
-        ((n, " ".join(contact_name(n)), f"person{n}@example.org") for n in everybody),
+        ((n, " ".join(contact_name(n)), f"person{n}@example.org") for n in contact_ids),
     )
     yield (
         "memberships",
         "INSERT INTO filling VALUES (?, ?, ?)",
-        (row for n in everybody for row in membership_rows(n, now)),
+        (row for n in contact_ids for row in membership_rows(n, now)),
     )
     yield (
         "events",
@@ -176,7 +176,7 @@ def _tables(contacts: int, now: int) -> Iterator[tuple[str, str, Rows]]:
 
 
 def add_missing_columns(database: apsw.Connection, sql: str) -> str:
-    """Add to an INSERT the NOT NULL columns that it does not name, with the value 0."""
+    """Return an INSERT with the NOT NULL columns that it does not name, each with the value 0."""
     match = re.match(r"INSERT INTO (\w+) \(([^)]*)\)", sql)
     if match is None:
         return sql

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 _SCRIPT = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Frames hold mails, which are looked at by tests of their own; a sandboxed one would not answer.
+# Frames contain emails, which have their own tests; axe would get no response from a sandboxed frame.
 _RUN = """async (only) => {
   const options = { iframes: false, resultTypes: ['violations'] };
   options.runOnly = only ? { type: 'rule', values: [only] } : { type: 'tag', values: LEVELS };
@@ -24,7 +24,7 @@ def _source() -> str:
 
 def find_violations(page: Page, rule: str | None = None) -> list[str]:
     """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason."""
-    page.wait_for_load_state()  # with its style sheets, or every target is too small
+    page.wait_for_load_state()  # without its style sheets, every target is too small
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_source())
     violations: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
@@ -33,7 +33,7 @@ def find_violations(page: Page, rule: str | None = None) -> list[str]:
 
 def find_violations_in_light_and_dark(page: Page) -> list[str]:
     """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored."""
-    # Colours on their way from one look to the other are neither.
+    # Without reduced motion, a colour could be measured in the middle of its transition.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     violations = find_violations(page)
     page.emulate_media(color_scheme="dark")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.server import ROOT
 
-# What the loader of the executable and the interpreter inside are linked to beyond what they carry
+# The system libraries that the executable and the Python inside it are linked to
 _LIBRARIES = (
     "ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1",
     "libz.so.1",
@@ -27,7 +27,7 @@ def skip_unless_mounts_allowed() -> None:
 def run_in_mount_namespace(
     script: str, *arguments: object, env: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a shell script in a mount namespace of its own."""
+    """Run a shell script in a new mount namespace."""
     command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=env)
 
@@ -37,7 +37,7 @@ class BareSystem:
 
     def __init__(self, tree: Path, executable: Path) -> None:
         self.tree = tree
-        for name in ("proc", "dev", "tmp", "data", "lib64", "lib"):  # as every system has them
+        for name in ("proc", "dev", "tmp", "data", "lib64", "lib"):  # the directories that every system has
             (tree / name).mkdir(parents=True)
         listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
         for name in _LIBRARIES:
@@ -48,7 +48,7 @@ class BareSystem:
         shutil.copy(executable, tree / "campanero")
 
     def create_wrapper(self) -> Path:
-        """Return a script that runs the executable inside, for `Server(executable=..., data=Path("/data"))`."""
+        """Write a script that runs the executable inside, for `Server(executable=..., data=Path("/data"))`."""
         runner = self.tree.with_name(f"{self.tree.name}.sh")
         runner.write_text(
             f"""#!/bin/sh

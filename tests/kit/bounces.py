@@ -13,7 +13,7 @@ _ENCODED = re.compile(r"%BASE64%\n(.*?)%/BASE64%\n", re.DOTALL)
 
 
 class Placeholders(NamedTuple):
-    """The values for the placeholders of a sample."""
+    """The values for the placeholders of a sample, in the order of `sample`."""
 
     recipient: str
     return_path: str
@@ -22,7 +22,7 @@ class Placeholders(NamedTuple):
     leave: str = ""
 
 
-# The class of each; `delivered` and `complaint` are no bounces, `nothing` is to be left alone
+# The class of each sample; `delivered` and `complaint` are no bounces, and `nothing` must have no effect
 EXPECTED_CLASSES = {
     "arf_forged_token": "nothing",
     "arf_fraud": "complaint",
@@ -118,18 +118,17 @@ EXPECTED_CLASSES = {
 }
 
 
-def sample(name: str, marks: Placeholders) -> bytes:
-    """Return a sample for one message, as it goes over the wire."""
+def sample(name: str, placeholders: Placeholders) -> bytes:
+    """Return the bytes of a sample as a bounce of one message."""
     text = (SAMPLES / f"{name}.eml").read_text(encoding="utf-8")
-    for mark, value in (("%RCPT%", marks.recipient), ("%VERP%", marks.return_path), ("%MSGID%", marks.message_id),
-                        ("%UNSUB%", marks.unsubscribe), ("%LEAVE%", marks.leave)):  # fmt: skip
+    for mark, value in zip(("%RCPT%", "%VERP%", "%MSGID%", "%UNSUB%", "%LEAVE%"), placeholders, strict=True):
         text = text.replace(mark, value)
     text = _ENCODED.sub(lambda match: base64.encodebytes(match[1].encode()).decode(), text)
     return text.replace("\n", "\r\n").encode()
 
 
 def hostile_emails() -> dict[str, bytes]:
-    """Return emails that are made to crash or slow down a parser."""
+    """Return emails that are made to crash or slow down a parser, by name."""
     report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
     deep = b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (number, number) for number in range(100)

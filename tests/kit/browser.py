@@ -15,18 +15,18 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, 
 
 from tests.kit.server import EMAIL, PASSWORD
 
-expect.set_options(timeout=20_000)  # the 5 s that it gives a page are those of a quiet machine
+expect.set_options(timeout=20_000)  # the default of 5 s is too short for a busy machine
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
-# Runs in every frame before its own scripts: the event reports breaches that no console line shows.
+# Runs in every frame before its own scripts: some violations raise this event without a line in the console.
 _WATCH_POLICY = """document.addEventListener('securitypolicyviolation', e =>
   console.error(`policy: ${e.violatedDirective} blocked ${e.blockedURI} at ${e.sourceFile}:${e.lineNumber}`))"""
-# A form that is answered 422 shows its mistakes; the browser logs that answer as a failed load.
-# Whoever goes on before a page has faded in ends its transition; the browser calls that an error of the page.
+# The browser logs the 422 response to an invalid form as a failed load.
+# Leaving a page before it has faded in aborts its transition, which the browser reports as a page error.
 _EXPECTED = [
     r"Failed to load resource: the server responded with a status of 422",
     r"page error: Transition was aborted because of invalid state",
 ]
-# Nobody is as quick as to touch a page before its scripts hear it, and a test must not be on a machine that is slow
+# No person acts before the scripts of a page listen; on a slow machine a test must not either
 _ACTIONS = ("click", "fill", "press", "press_sequentially", "check", "uncheck", "select_option", "drag_to")
 _UNBOUND_ELEMENTS = (
     "[...document.querySelectorAll(':is([hx-get], [hx-post]):not([data-htmx-powered])')].map(one => one.outerHTML)"
@@ -51,7 +51,7 @@ def _scripts_listen(page: Page) -> bool:
         return bool(page.evaluate(_ALL_ELEMENTS_BOUND))
     except Error as error:
         if "context was destroyed" in str(error) or "navigation" in str(error):
-            return False  # another page comes, and is the one to ask
+            return False  # a navigation is under way; ask the next page
         raise
 
 
@@ -77,7 +77,7 @@ def find_browser() -> str | None:
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:
-    """Run a browser for a while, without a profile and without network access."""
+    """Run a browser without a profile until the context ends."""
     path = find_browser()
     if path is None:
         raise AssertionError("no Chromium; packaging/test installs it, or says how")
@@ -90,7 +90,7 @@ def running_browser() -> Iterator[Browser]:
 
 
 class Problems:
-    """The problems in the pages of one test; `allow(pattern)` excludes those that the test causes."""
+    """Console errors, page errors and policy violations of one test; `allow(pattern)` excludes expected ones."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
@@ -117,7 +117,7 @@ class Problems:
 
 
 def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, dark: bool = False) -> Page:
-    """Open a page in a new context; relative URLs are those of the server."""
+    """Open a page in a new context, with relative URLs resolved against `base_url`."""
     context = browser.new_context(
         base_url=base_url,
         viewport={"width": width, "height": 800},

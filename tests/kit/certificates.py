@@ -1,4 +1,4 @@
-"""Keys and certificates for servers of the kit, made with openssl: untrusted by default, or expired."""
+"""Keys and certificates for test servers, created with openssl: untrusted by default, or expired."""
 
 import ssl
 import subprocess
@@ -30,17 +30,17 @@ class Certificate:
 
 
 def self_signed(*names: str, days: int = 2) -> Certificate:
-    """Make a self-signed certificate for 127.0.0.1 or for these names."""
-    alike = [*_FOR_NAMES, f"subjectAltName={','.join(f'DNS:{name}' for name in names)}"] if names else _FOR_LOOPBACK
+    """Create a self-signed certificate for these names, or for 127.0.0.1 without names."""
+    options = [*_FOR_NAMES, f"subjectAltName={','.join(f'DNS:{name}' for name in names)}"] if names else _FOR_LOOPBACK
     with tempfile.TemporaryDirectory() as directory:
         key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
         command: list[Any] = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        _run(directory, *command, "-days", str(days), *alike, "-keyout", key, "-out", certificate)
+        _run(directory, *command, "-days", str(days), *options, "-keyout", key, "-out", certificate)
         return Certificate(certificate.read_bytes(), key.read_bytes())
 
 
 def expired(like: Certificate) -> Certificate:
-    """Make the same kind of certificate with a validity in the past."""
+    """Create an expired certificate for 127.0.0.1 with the key of another certificate."""
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         (here / "key.pem").write_bytes(like.key)

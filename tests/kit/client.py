@@ -31,47 +31,47 @@ class Response:
 
     @property
     def json(self) -> Any:
-        """Return the body as JSON; raises for anything else."""
+        """Return the body parsed as JSON. Raises AssertionError if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
             raise AssertionError(f"not JSON, status {self.status}: {self.body[:500]!r}") from None
 
     def expect(self, status: int) -> Any:
-        """Return the JSON body after checking the status."""
+        """Return the JSON body, or None if it is empty. Raises AssertionError for another status."""
         if self.status != status:
             raise AssertionError(f"status {self.status}, not {status}: {self.body[:2000].decode(errors='replace')}")
         return self.json if self.body else None
 
 
 class Client:
-    """Sends requests to one server with one key; `validate=False` turns off the check against OpenAPI."""
+    """Sends requests to one server with one key; `validate=False` turns off the check against the OpenAPI document."""
 
     def __init__(self, url: str, key: str | None = None, *, validate: bool = True, keep_alive: bool = False):
         self.url, self.key, self.validate, self.keep_alive = url, key, validate, keep_alive
         self.host = urlsplit(url).netloc
-        self._own = threading.local()
+        self._thread_local = threading.local()
 
-    # -- the verbs ------------------------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------------------------
 
     def get(self, path: str, **query: Any) -> Response:
-        """GET with a query."""
+        """Send a GET with a query."""
         return self.send("GET", path, query=query)
 
     def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any) -> Response:
-        """POST a JSON body (`{}` when none is given)."""
+        """Send a POST with a JSON body, by default `{}`."""
         return self.send("POST", path, {} if body is None else body, headers, query)
 
     def patch(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any) -> Response:
-        """PATCH with a JSON body."""
+        """Send a PATCH with a JSON body, by default `{}`."""
         return self.send("PATCH", path, {} if body is None else body, headers, query)
 
     def put(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **query: Any) -> Response:
-        """PUT a JSON body."""
+        """Send a PUT with a JSON body, by default `{}`."""
         return self.send("PUT", path, {} if body is None else body, headers, query)
 
     def delete(self, path: str, body: Any = None, **query: Any) -> Response:
-        """DELETE, with a JSON body when one is given."""
+        """Send a DELETE, with a JSON body if one is given."""
         return self.send("DELETE", path, body, None, query)
 
     def send(
@@ -82,7 +82,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, Any] | None = None,
     ) -> Response:
-        """Send JSON with the key; a `path` like `/contacts` means `/v1/my/contacts`."""
+        """Send a JSON body with the API key; a `path` like `/contacts` means `/v1/my/contacts`."""
         path = path if path.startswith(("/v1/", "/openapi", "/healthz", "/readyz", "/metrics")) else "/v1/my" + path
         if query:
             path += "?" + urlencode(query, doseq=True)
@@ -100,7 +100,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         validate: bool | None = None,
     ) -> Response:
-        """Send exactly these bytes and headers; nothing is added, not even the key."""
+        """Send exactly these bytes and headers, without the API key."""
         response = self._exchange(method, path, body, dict(headers or {}))
         if (self.validate if validate is None else validate) and path.startswith("/v1"):
             self.contract().check(method, path, response.status, response.headers, response.body)
@@ -108,31 +108,31 @@ class Client:
 
     def _connect(self) -> http.client.HTTPConnection:
         if self.url.startswith("https://"):
-            # A certificate of the kit, which nobody knows
+            # Certificates of test servers are self-signed, so none is verified
             any_certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
             return http.client.HTTPSConnection(self.host, timeout=60, context=any_certificate)
         return http.client.HTTPConnection(self.host, timeout=60)
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
-        # A connection for each request, unless asked otherwise: a repeated POST must be the test's own doing.
-        connection = getattr(self._own, "connection", None) if self.keep_alive else None
+        # A new connection for each request by default, so that no POST is repeated on a lost connection
+        connection = getattr(self._thread_local, "connection", None) if self.keep_alive else None
         connection = connection or self._connect()
         try:
             connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            response = Response(answer.status, answer.headers, answer.read())
+            reply = connection.getresponse()
+            response = Response(reply.status, reply.headers, reply.read())
         except BaseException:
-            self._own.connection = None
+            self._thread_local.connection = None
             connection.close()
             raise
         if self.keep_alive:
-            self._own.connection = connection
+            self._thread_local.connection = connection
         else:
             connection.close()
         return response
 
-    # -- beside the verbs -----------------------------------------------------------------------------------------
+    # -- helpers --------------------------------------------------------------------------------------------------
 
     def contract(self) -> Contract:
         """Return the OpenAPI document of the service; the document of the first server is used for all."""
@@ -152,12 +152,12 @@ class Client:
                 break
         return rows
 
-    def wait(self, path: str, true: Callable[[Any], bool], timeout: float = 90, **query: Any) -> Any:
-        """GET until the JSON body satisfies a condition, and return it."""
+    def wait(self, path: str, condition: Callable[[Any], bool], timeout: float = 90, **query: Any) -> Any:
+        """Repeat a GET until the JSON body satisfies a condition, and return the body."""
         end = time.monotonic() + timeout
         while True:
             body = self.get(path, **query).expect(200)
-            if true(body):
+            if condition(body):
                 return body
             if time.monotonic() > end:
                 raise AssertionError(f"{path} did not become so within {timeout} s; it is {json.dumps(body)[:3000]}")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 
 class TestClock:
-    """Holds an offset in seconds in a file, which a server with `CAMPANERO_TEST_CLOCK` follows at once."""
+    """Writes an offset in seconds to a file; a server with `CAMPANERO_TEST_CLOCK` applies it at once."""
 
-    __test__ = False  # the name begins as pytest's own classes of tests do
+    __test__ = False  # pytest would collect the class because its name begins with Test
 
     def __init__(self, path: Path):
         self.path = path

@@ -18,10 +18,10 @@ _HOME = "urn:contract"
 
 
 class Contract:
-    """An OpenAPI document; `check` raises an AssertionError that tells what does not match."""
+    """An OpenAPI document; `check` raises an AssertionError with the first mismatch of a response."""
 
     def __init__(self, document: dict[str, Any]):
-        # A status written as a number is a number in YAML, but a pointer can only name strings.
+        # YAML parses the keys of responses as numbers, but a JSON pointer consists of strings.
         self.document = document = json.loads(json.dumps(document, default=str))
         self._registry = Registry().with_resource(_HOME, DRAFT202012.create_resource(document))
         templates = sorted(document["paths"], key=_fewest_placeholders_first)
@@ -32,7 +32,7 @@ class Contract:
 
     @classmethod
     def from_yaml(cls, text: str) -> Self:
-        """Read the document from YAML."""
+        """Parse the document from YAML."""
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         return cls(yaml.load(text, loader))
 
@@ -52,9 +52,9 @@ class Contract:
         template = self.template_of(path)
         operation = self.document["paths"].get(template, {}).get(method.lower())
         if template is None or operation is None:
-            promised = 404 if template is None else 405
-            if status != promised:
-                raise AssertionError(f"{where}: not in the document, so it should be {promised}; {body[:300]!r}")
+            expected = 404 if template is None else 405
+            if status != expected:
+                raise AssertionError(f"{where}: not in the document, so it should be {expected}; {body[:300]!r}")
             self._check_error(where, body)
             return
         pointer, response = self._response(template, method.lower(), operation, status)
@@ -96,9 +96,9 @@ class Contract:
         """Return the pointer to a node of the document."""
         return "#/" + "/".join(map(_escape, names))
 
-    def errors_at(self, way: Sequence[str], value: Any) -> list[str]:
-        """Return what is wrong with a value, given the names that lead to its schema in the document."""
-        pointer = "#/" + "/".join(_escape(name) for name in way)
+    def errors_at(self, names: Sequence[str], value: Any) -> list[str]:
+        """Return the errors of a value, given the names that lead to its schema in the document."""
+        pointer = "#/" + "/".join(_escape(name) for name in names)
         return [f"{error.json_path}: {error.message[:300]}" for error in self._validator(pointer).iter_errors(value)]
 
     def _response(self, template: str, method: str, operation: Any, status: int) -> tuple[str, Any]:

@@ -19,37 +19,43 @@ exec sleep 100000
 
 
 class DebianOverlay:
-    """A view of this system that can be changed; use it as a context manager."""
+    """A writable overlay of this system in a mount namespace; use it as a context manager."""
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._keeper: subprocess.Popen[str] | None = None
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._mount_process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        words = ["unshare", "--mount", "sh", "-eu", "-c", _MOUNTS, "sh", str(self._place)]
-        self._keeper = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self._keeper.stdout is not None
-        assert self._keeper.stdout.readline() == "ready\n"
+        words = ["unshare", "--mount", "sh", "-eu", "-c", _MOUNTS, "sh", str(self._directory)]
+        self._mount_process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._mount_process.stdout is not None
+        assert self._mount_process.stdout.readline() == "ready\n"
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._keeper is not None
-        self._keeper.kill()
-        self._keeper.wait()
+        assert self._mount_process is not None
+        self._mount_process.kill()
+        self._mount_process.wait()
 
     def run(self, *command: str, expect: int | None = 0) -> str:
-        """Run a command inside and return its output."""
-        assert self._keeper is not None
-        inside = ["nsenter", f"--mount=/proc/{self._keeper.pid}/ns/mnt", "chroot", str(self._place / "tree"), *command]
+        """Run a command inside the overlay and return its output; the exit code must be `expect` (None: any)."""
+        assert self._mount_process is not None
+        inside = [
+            "nsenter",
+            f"--mount=/proc/{self._mount_process.pid}/ns/mnt",
+            "chroot",
+            str(self._directory / "tree"),
+            *command,
+        ]
         process = subprocess.run(inside, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
         assert expect is None or process.returncode == expect, (command, process.stdout, process.stderr)
         return process.stdout + process.stderr
 
     def create_wrapper(self, *command: str) -> Path:
-        """Return a program outside that runs a command inside with the given arguments."""
-        assert self._keeper is not None
-        script = self._place.with_name("enter.sh")
+        """Write and return a script that runs a command inside the overlay, followed by the script's arguments."""
+        assert self._mount_process is not None
+        script = self._directory.with_name("enter.sh")
         before = "".join(f"{word} " for word in command)
-        script.write_text(_ENTER.format(pid=self._keeper.pid, tree=self._place / "tree", words=before))
+        script.write_text(_ENTER.format(pid=self._mount_process.pid, tree=self._directory / "tree", words=before))
         script.chmod(0o755)
         return script

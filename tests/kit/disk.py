@@ -14,7 +14,7 @@ class CannotMount(Exception):
 
 @contextmanager
 def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
-    """Mount a memory disk of this size. Raises CannotMount if that is not allowed."""
+    """Mount a memory file system of this size. Raises CannotMount if this user may not mount."""
     at.mkdir(parents=True, exist_ok=True)
     process = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0700", "campanero-test", str(at)],

@@ -19,7 +19,7 @@ TxtLookup = Callable[[str], list[str]]
 
 
 class VerificationFailed(Exception):
-    """A signature is invalid; the text tells why."""
+    """A message has no signature, or an invalid one; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ def signatures(message: bytes) -> list[Signature]:
     return [Signature(tag_list(value), name, value) for name, value in fields if name.lower() == "dkim-signature"]
 
 
-def verify(message: bytes, text_of: TxtLookup) -> list[Signature]:
-    """Verify all signatures of a message with the keys that `text_of` finds; at least one is required."""
+def verify(message: bytes, lookup_txt: TxtLookup) -> list[Signature]:
+    """Verify all signatures of a message with the keys that `lookup_txt` returns; at least one is required."""
     dkim_signatures = signatures(message)
     if not dkim_signatures:
         raise VerificationFailed("no DKIM-Signature")
     for dkim_signature in dkim_signatures:
-        _verify(message, dkim_signature, text_of)
+        _verify(message, dkim_signature, lookup_txt)
     return dkim_signatures
 
 
@@ -72,7 +72,7 @@ def tag_list(text: str) -> dict[str, str]:
     return tags
 
 
-def _verify(message: bytes, signature: Signature, text_of: TxtLookup) -> None:
+def _verify(message: bytes, signature: Signature, lookup_txt: TxtLookup) -> None:
     tags = signature.tags
     for name in ("v", "a", "b", "bh", "d", "h", "s"):
         if name not in tags:
@@ -87,7 +87,7 @@ def _verify(message: bytes, signature: Signature, text_of: TxtLookup) -> None:
         raise VerificationFailed(f"canonicalization {tags.get('c')} is not what we make")
     if hashlib.sha256(_relaxed_body(body)).digest() != _base64(tags["bh"]):
         raise VerificationFailed("the body has changed")
-    _check(_public_key(tags, text_of), _signed_data(fields, signature), _base64(tags["b"]))
+    _check(_public_key(tags, lookup_txt), _signed_data(fields, signature), _base64(tags["b"]))
 
 
 def _signed_data(fields: list[tuple[str, str]], signature: Signature) -> bytes:
@@ -103,13 +103,13 @@ def _signed_data(fields: list[tuple[str, str]], signature: Signature) -> bytes:
 
 
 def _relaxed_header(name: str, value: str) -> str:
-    made = ""
+    relaxed = ""
     for character in value.replace("\r\n", ""):
         if character in " \t":
-            made += "" if made.endswith(" ") else " "
+            relaxed += "" if relaxed.endswith(" ") else " "
         else:
-            made += character
-    return f"{name.lower().rstrip()}:{made.strip(' ')}"
+            relaxed += character
+    return f"{name.lower().rstrip()}:{relaxed.strip(' ')}"
 
 
 def _relaxed_body(body: bytes) -> bytes:
@@ -135,16 +135,16 @@ def _parts(message: bytes) -> tuple[list[tuple[str, str]], bytes]:
     return fields, body
 
 
-def _public_key(tags: dict[str, str], text_of: TxtLookup) -> RSAPublicKey | Ed25519PublicKey:
+def _public_key(tags: dict[str, str], lookup_txt: TxtLookup) -> RSAPublicKey | Ed25519PublicKey:
     name = f"{tags['s']}._domainkey.{tags['d']}"
-    records = text_of(name)
+    records = lookup_txt(name)
     if len(records) != 1:
         raise VerificationFailed(f"{len(records)} keys at {name}")
-    found = tag_list(records[0])
+    record = tag_list(records[0])
     kind = tags["a"].partition("-")[0]
-    if found.get("v", "DKIM1") != "DKIM1" or found.get("k", "rsa") != kind or not found.get("p"):
+    if record.get("v", "DKIM1") != "DKIM1" or record.get("k", "rsa") != kind or not record.get("p"):
         raise VerificationFailed(f"no key for {tags['a']} at {name}: {records[0]!r}")
-    raw = _base64(found["p"])
+    raw = _base64(record["p"])
     if kind == "ed25519":
         return Ed25519PublicKey.from_public_bytes(raw)
     key = serialization.load_der_public_key(raw)

@@ -1,11 +1,11 @@
-"""A DNS server of our own on loopback, UDP and TCP on one port: a zone as a dictionary, and everything that goes wrong.
+"""A DNS server for tests on loopback, UDP and TCP on one port, with records and faults that a test sets.
 
     with DnsServer() as dns:
         dns.set("example.com", "TXT", "v=spf1 -all")
-        Server(env=dns.env)   # a server process whose look-ups come here
+        Server(env=dns.env)   # a server process that uses this DNS server
 
-Names that were never set do not exist (NXDOMAIN). It follows CNAMEs as a resolver does, and answers both loops and
-chains with every link it met.
+Names that were never set do not exist (NXDOMAIN). The server follows CNAMEs as a resolver does; its response to a chain
+or loop contains all its CNAME records.
 """
 
 import os
@@ -43,14 +43,14 @@ class DnsServer:
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
-        self.queries: list[tuple[str, str, str]] = []  # name, kind, "udp" or "tcp"
+        self.queries: list[tuple[str, str, str]] = []  # (name, record type, "udp" or "tcp")
         self._answers: dict[tuple[str, str], list[Values]] = {}
         self._rcodes: dict[str, str] = {}
         self._delays: dict[str, float] = {}
         self._silent: set[str] = set()
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self.follows_cnames = True  # whether a CNAME is answered with its whole chain, or with its first link
+        self.follows_cnames = True  # whether a response contains the whole CNAME chain, or only its first record
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._udp, self._tcp = _bind_udp_and_tcp(family, host, self)
         self.port: int = self._udp.server_address[1]
@@ -75,23 +75,23 @@ class DnsServer:
         self.set_sequence(name, kind, values)
 
     def set_sequence(self, name: str, kind: str, *answers: Values) -> None:
-        """Return the next tuple of values for each query of a name; the last one is repeated."""
+        """Set the records for successive queries of a name and type, a tuple each; the last one is repeated."""
         with self._lock:
             self._answers[_key(name), kind] = list(answers)
 
     def publish(self, domain: Mapping[str, Any], *purposes: str) -> None:
-        """Set the records that `/domains` requires of a domain: all, or those of some purposes."""
-        for one in domain["dns_records"]:
-            # Without a public name some have no value yet
-            if one["value"] and (not purposes or one["purpose"] in purposes):
-                kind = one["record_type"]
-                value = one["value"] if kind == "TXT" else f"{one['priority']} {one['value']}.".strip()
-                self.set(one["name"], kind, value)
+        """Set the DNS records of a domain returned by the API: all, or those of some purposes."""
+        for record in domain["dns_records"]:
+            # Without a public host name some records have no value yet
+            if record["value"] and (not purposes or record["purpose"] in purposes):
+                kind = record["record_type"]
+                value = record["value"] if kind == "TXT" else f"{record['priority']} {record['value']}.".strip()
+                self.set(record["name"], kind, value)
 
     def remove(self, name: str, kind: str | None = None) -> None:
         """Remove the records of one type, or all records and faults of a name."""
         with self._lock:
-            for known in [one for one in self._answers if one[0] == _key(name) and kind in (None, one[1])]:
+            for known in [key for key in self._answers if key[0] == _key(name) and kind in (None, key[1])]:
                 del self._answers[known]
             if kind is None:
                 self._clear_faults(name)
@@ -123,7 +123,7 @@ class DnsServer:
             self._delays[_key(name)] = seconds
 
     def silence(self, name: str) -> None:
-        """Never answer queries of a name."""
+        """Never respond to queries of a name."""
         with self._lock:
             self._silent.add(_key(name))
 
@@ -131,11 +131,11 @@ class DnsServer:
         """Return the number of queries so far, optionally of a name and type."""
         with self._lock:
             return sum(
-                n for (one, of, _), n in Counter(self.queries).items()
-                if (name is None or one == _key(name)) and kind in (None, of)
+                n for (queried, queried_kind, _), n in Counter(self.queries).items()
+                if (name is None or queried == _key(name)) and kind in (None, queried_kind)
             )  # fmt: skip
 
-    # -- answering ------------------------------------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------------------------
 
     def respond(self, wire: bytes, over: str) -> bytes | None:
         """Return the response to a query, or None to stay silent."""
@@ -156,9 +156,9 @@ class DnsServer:
         return _to_udp_wire(query, response) if over == "udp" else response.to_wire(max_size=_MAX_BYTES)
 
     def _fill(self, response: dns.message.Message, name: str, kind: str) -> None:
-        met: set[str] = set()
-        while name not in met:
-            met.add(name)
+        visited: set[str] = set()
+        while name not in visited:
+            visited.add(name)
             if name in self._rcodes:
                 response.set_rcode(dns.rcode.from_text(self._rcodes[name]))
                 return
@@ -167,7 +167,7 @@ class DnsServer:
             if not self.follows_cnames or kind == "CNAME":
                 return
             name = _key(target)
-        if not any(one == name or one.endswith(f".{name}") for one, _ in self._answers):
+        if not any(known == name or known.endswith(f".{name}") for known, _ in self._answers):
             response.set_rcode(dns.rcode.NXDOMAIN)
 
     def _add_records(self, response: dns.message.Message, name: str, kind: str) -> str:
@@ -177,7 +177,7 @@ class DnsServer:
         if not values:
             return ""
         owner = dns.name.from_text(name)
-        response.answer.append(dns.rrset.from_rdata_list(owner, TTL, [_rdata(kind, one) for one in values]))
+        response.answer.append(dns.rrset.from_rdata_list(owner, TTL, [_rdata(kind, value) for value in values]))
         return str(values[-1])
 
     def __enter__(self) -> Self:
@@ -194,7 +194,7 @@ class DnsServer:
 
 @contextmanager
 def use_dns_servers(*servers: str) -> Iterator[None]:
-    """Make this process use these DNS servers for a while."""
+    """Make this process use these DNS servers until the context ends."""
     before = config._current
     config.set_current(Config(network=Network(dns_servers=list(servers))))
     yield
@@ -216,10 +216,10 @@ def _key(name: str) -> str:
 
 
 def _rdata(kind: str, value: str | tuple[str, ...]) -> dns.rdata.Rdata:
-    """Build a record from the value in a test."""
+    """Build a record from a value that was set. Raises TypeError for several strings in a record other than TXT."""
     if kind == "TXT":
         strings = value if isinstance(value, tuple) else _split_text(value)
-        value = " ".join('"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in strings)
+        value = " ".join('"' + string.replace("\\", "\\\\").replace('"', '\\"') + '"' for string in strings)
     elif isinstance(value, tuple):
         raise TypeError("only a TXT has several strings")
     return dns.rdata.from_text(

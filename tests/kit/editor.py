@@ -25,7 +25,7 @@ DESIGN: dict[str, Any] = {
 
 @contextmanager
 def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
-    """Open a page as a signed-in user; problems in its console fail the test."""
+    """Open a page as a signed-in user; unexpected console errors fail the test."""
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")
     problems.allow("status of (404|409|503)|ERR_INTERNET_DISCONNECTED")
@@ -36,24 +36,24 @@ def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 def create_template(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:
-    """Create a template with a design."""
-    asked = {"name": name, "subject": "S", "design": copy.deepcopy(design)}
-    return int(api.post("/templates", asked).expect(201)["id"])
+    """Create a template with a design and return its id."""
+    body = {"name": name, "subject": "S", "design": copy.deepcopy(design)}
+    return int(api.post("/templates", body).expect(201)["id"])
 
 
-def get_design(api: Client, one: int) -> Any:
-    """Return the stored design."""
-    return api.get(f"/templates/{one}").expect(200)["design"]
+def get_design(api: Client, template_id: int) -> Any:
+    """Return the stored design of a template."""
+    return api.get(f"/templates/{template_id}").expect(200)["design"]
 
 
-def get_section_props(api: Client, one: int, ident: str) -> dict[str, Any]:
-    """Return the stored properties of a section."""
-    found = next(each for each in get_design(api, one)["sections"] if each["id"] == ident)
-    return dict(found["props"])
+def get_section_props(api: Client, template_id: int, section_id: str) -> dict[str, Any]:
+    """Return the stored properties of a section of a template."""
+    section = next(section for section in get_design(api, template_id)["sections"] if section["id"] == section_id)
+    return dict(section["props"])
 
 
 def wait_until_saved(page: Page) -> None:
-    """Wait until everything typed is saved."""
+    """Wait until the editor has saved all changes."""
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
 
 
@@ -65,15 +65,15 @@ def expect_order(page: Page, *keys: str) -> None:
         expect(rows.nth(at)).to_have_attribute("data-key", key)
 
 
-def drag(page: Page, one: str, other: str) -> None:
+def drag(page: Page, source: str, target: str) -> None:
     """Drag an element over the upper half of another one and drop it, at human speed."""
-    here = page.locator(one).bounding_box()
-    assert here is not None
-    page.mouse.move(here["x"] + 12, here["y"] + 18)
+    start = page.locator(source).bounding_box()
+    assert start is not None
+    page.mouse.move(start["x"] + 12, start["y"] + 18)
     page.mouse.down()
-    page.mouse.move(here["x"] + 14, here["y"] + 8, steps=3)
-    there = page.locator(other).bounding_box()
-    assert there is not None
-    page.mouse.move(there["x"] + 14, there["y"] + there["height"] * 0.6, steps=12)
-    page.mouse.move(there["x"] + 14, there["y"] + 4, steps=6)
+    page.mouse.move(start["x"] + 14, start["y"] + 8, steps=3)
+    end = page.locator(target).bounding_box()
+    assert end is not None
+    page.mouse.move(end["x"] + 14, end["y"] + end["height"] * 0.6, steps=12)
+    page.mouse.move(end["x"] + 14, end["y"] + 4, steps=6)
     page.mouse.up()

@@ -1,4 +1,4 @@
-"""Email services that post to our webhooks, signing like the real ones with keys and certificates of their own."""
+"""Email providers that post to the inbound webhooks, with valid signatures made with keys of the tests."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ _CONFIRMATION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "
 
 
 class Post(NamedTuple):
-    """A request as a service sends it."""
+    """A request as a provider sends it."""
 
     path: str
     headers: dict[str, str]
@@ -40,7 +40,7 @@ def _iso(at: float) -> str:
 
 
 def custom_relay(secret: str, body: Mapping[str, Any], at: float, name: str | None = None) -> Post:
-    """Return a request of a custom relay, signed as webhooks are."""
+    """Return a request of a custom relay, signed like an outgoing webhook."""
     name, content, sent = name or str(uuid.uuid4()), json.dumps(body).encode(), str(int(at))
     signature = hmac.new(secret.encode(), f"{name}.{sent}.".encode() + content, hashlib.sha256).digest()
     headers = {
@@ -53,8 +53,8 @@ def custom_relay(secret: str, body: Mapping[str, Any], at: float, name: str | No
 def mailgun(secret: str, event: Mapping[str, Any], at: float, token: str | None = None) -> Post:
     """Return a request of Mailgun: time and token are signed in the body."""
     token, sent = token or uuid.uuid4().hex, str(int(at))
-    made = hmac.new(secret.encode(), (sent + token).encode(), hashlib.sha256).hexdigest()
-    signature = {"timestamp": sent, "token": token, "signature": made}
+    digest = hmac.new(secret.encode(), (sent + token).encode(), hashlib.sha256).hexdigest()
+    signature = {"timestamp": sent, "token": token, "signature": digest}
     body = {"signature": signature, "event-data": {"id": uuid.uuid4().hex, "timestamp": at, **event}}
     return Post("/hooks/mailgun", {"Content-Type": "application/json"}, json.dumps(body).encode())
 
@@ -78,11 +78,13 @@ class SendGrid:
 
     def post(self, events: list[Mapping[str, Any]], at: float) -> Post:
         """Return a request whose time and body are signed."""
-        body = json.dumps([{"sg_event_id": uuid.uuid4().hex, "timestamp": int(at), **one} for one in events]).encode()
-        made = self._key.sign(str(int(at)).encode() + body, ec.ECDSA(SHA256()))
+        body = json.dumps(
+            [{"sg_event_id": uuid.uuid4().hex, "timestamp": int(at), **event} for event in events]
+        ).encode()
+        signature = self._key.sign(str(int(at)).encode() + body, ec.ECDSA(SHA256()))
         headers = {
             "Content-Type": "application/json",
-            "X-Twilio-Email-Event-Webhook-Signature": base64.b64encode(made).decode(),
+            "X-Twilio-Email-Event-Webhook-Signature": base64.b64encode(signature).decode(),
             "X-Twilio-Email-Event-Webhook-Timestamp": str(int(at)),
         }
         return Post("/hooks/sendgrid", headers, body)
@@ -90,11 +92,11 @@ class SendGrid:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        sns: Sns = self.server.sns  # type: ignore[attr-defined]  # set where the server is made
+        sns: Sns = self.server.sns  # type: ignore[attr-defined]  # set where the server is created
         sns.requested_paths.append(self.path)
         body = sns.files.get(self.path)
-        found = body is not None or self.path.startswith("/?")
-        self.send_response(sns.status if found else 404)
+        is_known = body is not None or self.path.startswith("/?")
+        self.send_response(sns.status if is_known else 404)
         self.end_headers()
         self.wfile.write(body or b"<ConfirmSubscriptionResponse/>")
 
@@ -114,7 +116,7 @@ class Sns:
         self.status = 200
 
     def message(self, kind: str, at: float, version: str = "1", key: Any = None, **fields: Any) -> Post:
-        """Return a signed SNS message of a type; `fields` replace or extend its fields."""
+        """Return a signed SNS message of a type; `fields` replace fields or add new ones."""
         fields_: dict[str, Any] = {
             "Type": kind, "MessageId": str(uuid.uuid4()), "TopicArn": TOPIC, "Timestamp": _iso(at), "Message": "hello",
             "SignatureVersion": version, "SigningCertURL": f"https://{HOST}{self.certificate_path}", **fields,
@@ -128,7 +130,7 @@ class Sns:
         return Post("/hooks/ses", headers, json.dumps(fields_).encode())
 
     def notification(self, notice: Mapping[str, Any], at: float, **fields: Any) -> Post:
-        """Return a notification as SES publishes it."""
+        """Return a signed SNS notification that contains a notice of SES."""
         return self.message("Notification", at, Message=json.dumps(notice), **fields)
 
     def confirmation(self, at: float, url: str | None = None, **fields: Any) -> Post:
@@ -147,7 +149,7 @@ class Sns:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(directory / "ca.pem", directory / "key.pem")
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        server.sns = self  # type: ignore[attr-defined]  # a handler knows nothing but its server
+        server.sns = self  # type: ignore[attr-defined]  # a handler has access to its server only
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         hosts = {"ca": str(directory / "ca.pem"), "hosts": {HOST: server.server_port}}

@@ -23,18 +23,18 @@ def sources_digest() -> str:
 
 
 def build_executable() -> Path:
-    """Return the built executable, with its bill of materials, checksum and unpacked form beside it."""
-    home = _BUILDS / sources_digest()
+    """Return the executable, built now if the sources have changed, with its SBOM and checksum beside it."""
+    directory = _BUILDS / sources_digest()
     _BUILDS.parent.mkdir(exist_ok=True)
-    # Several processes run the suite; one builds, the others wait for it
+    # Several test processes may run at once: one builds, the others wait for its lock
     with (_BUILDS.parent / "tested.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "campanero").exists():
+        if not (directory / "campanero").exists():
             shutil.rmtree(_BUILDS, ignore_errors=True)
-            unfinished = home.with_suffix(".unfinished")
+            unfinished = directory.with_suffix(".unfinished")
             command = [ROOT / "packaging" / "build", unfinished]
             process = subprocess.run(command, capture_output=True, text=True, timeout=900)
             assert process.returncode == 0, process.stdout + process.stderr
             (unfinished / "said.txt").write_text(process.stdout)
-            unfinished.rename(home)
-    return home / "campanero"
+            unfinished.rename(directory)
+    return directory / "campanero"

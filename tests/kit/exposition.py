@@ -18,7 +18,7 @@ class Family:
     """A metric family: name, type, help, and samples by suffix and labels."""
 
     name: str
-    words: str
+    help_text: str
     kind: str = ""
     samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
@@ -41,10 +41,10 @@ def parse(text: str) -> dict[str, Family]:
     family: Family | None = None
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
-            name, words = _match_line(_HELP, line)
+            name, help_text = _match_line(_HELP, line)
             assert name not in families, f"{name} stands in two places"
-            assert not re.search(r"(?<!\\)(?:\\\\)*\\[^\\n]", words), f"a stray backslash: {line}"
-            family = families[name] = Family(name, words)
+            assert not re.search(r"(?<!\\)(?:\\\\)*\\[^\\n]", help_text), f"a stray backslash: {line}"
+            family = families[name] = Family(name, help_text)
         elif line.startswith("# TYPE "):
             name, kind = _match_line(_TYPE, line)
             assert family is not None and family.name == name and not family.kind and not family.samples, line

@@ -1,9 +1,9 @@
-"""A provider of SMS for tests: the process of `sms_provider`, what it took, what it is to do wrong, what it tells.
+"""An SMS provider for tests: runs the process of `sms_provider`, sets its faults, and reads the messages it accepted.
 
 For example::
 
     with FakeSms(tmp_path) as sms:
-        server = fresh_server(env=sms.env)  # or env=sms.env_http: the generic way
+        server = fresh_server(env=sms.env)  # or env=sms.env_http for the generic provider
         sms.refuse(21211, "+15550001*")
         sms.accept_then_reset(times=1)
         [one] = sms.wait_for(1)
@@ -34,7 +34,7 @@ SID, TOKEN, SECRET, NUMBER = "AC" + "0" * 32, "a-token-of-twilio", "whsec_c2Vjcm
 
 
 class WebhookResponse(NamedTuple):
-    """The response of a webhook."""
+    """The response of a webhook of the server under test."""
 
     status: int
     headers: dict[str, str]
@@ -48,10 +48,8 @@ def post(request: Post) -> WebhookResponse:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("POST", target, request.body, request.headers)
-        answer = connection.getresponse()
-        return WebhookResponse(
-            answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-        )
+        reply = connection.getresponse()
+        return WebhookResponse(reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read())
     finally:
         connection.close()
 
@@ -61,16 +59,16 @@ class FakeSms(RuleMethods):
 
     def __init__(self, directory: Path, clock: TestClock | None = None) -> None:
         self.port, self._clock = free_port(), clock
-        self.log, self._told = directory / f"sms-{self.port}", directory / f"told-{self.port}"
+        self.log, self._receipts_log = directory / f"sms-{self.port}", directory / f"told-{self.port}"
         self.log.touch()
-        self._told.touch()
+        self._receipts_log.touch()
         self._process: subprocess.Popen[bytes] | None = None
         self._read, self._kept = 0, list[Sms]()
         self.url = f"http://127.0.0.1:{self.port}"
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of a server that sends through this provider as Twilio."""
+        """The environment of a server whose transport `twilio` uses this provider."""
         return {
             "CAMPANERO_SMS__TRANSPORT": "twilio", "CAMPANERO_SMS__TWILIO__BASE_URL": self.url,
             "CAMPANERO_SMS__TWILIO__ACCOUNT_SID": SID, "CAMPANERO_SMS__TWILIO__AUTH_TOKEN": TOKEN,
@@ -79,18 +77,19 @@ class FakeSms(RuleMethods):
 
     @property
     def env_http(self) -> dict[str, str]:
-        """The environment of a server that sends through this provider as `http`."""
+        """The environment of a server whose transport `http` uses this provider."""
         return {
             "CAMPANERO_SMS__TRANSPORT": "http", "CAMPANERO_SMS__HTTP__URL": f"{self.url}/send",
             "CAMPANERO_SMS__HTTP__SECRET": SECRET,
         }  # fmt: skip
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- the process ----------------------------------------------------------------------------------------------
 
     def up(self) -> Self:
         """Start the process, always on the same port; messages accepted before are still known."""
-        command = [sys.executable, "-m", "tests.kit.sms_provider", "--log", str(self.log), "--told", str(self._told),
-                   "--port", str(self.port), "--sid", SID, "--token", TOKEN, "--secret", SECRET]  # fmt: skip
+        command = [sys.executable, "-m", "tests.kit.sms_provider", "--log", str(self.log),
+                   "--receipts-log", str(self._receipts_log), "--port", str(self.port), "--sid", SID,
+                   "--token", TOKEN, "--secret", SECRET]  # fmt: skip
         command += ["--clock", str(self._clock.path)] if self._clock else []
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
@@ -98,7 +97,7 @@ class FakeSms(RuleMethods):
         return self
 
     def down(self) -> None:
-        """Kill the process; its rules are forgotten."""
+        """Kill the process; its rules are lost."""
         assert self._process is not None
         self._process.kill()
         self._process.communicate()
@@ -111,15 +110,15 @@ class FakeSms(RuleMethods):
         if self._process is not None:
             self.down()
 
-    # -- what it does wrong, beside the words of Scripts ------------------------------------------------------------
+    # -- faults and receipts ----------------------------------------------------------------------------------------
 
     def _set(self, rule: dict[str, Any]) -> None:
         self.control(rules=[rule])
 
-    def control(self, **order: Any) -> dict[str, Any]:
-        """Send an order to the process and return its state: requests, connections, gates."""
-        answer = post(Post(f"{self.url}/control", {}, json.dumps(order).encode()))
-        state: dict[str, Any] = json.loads(answer.body)
+    def control(self, **command: Any) -> dict[str, Any]:
+        """Send a command to the process and return its state: requests, connections, gates."""
+        reply = post(Post(f"{self.url}/control", {}, json.dumps(command).encode()))
+        state: dict[str, Any] = json.loads(reply.body)
         return state
 
     def clear_rules(self) -> None:
@@ -131,23 +130,23 @@ class FakeSms(RuleMethods):
         self.control(release=gate)
 
     def wait_reached(self, gate: str, count: int = 1, timeout: float = 90) -> None:
-        """Wait until so many requests wait at a gate."""
+        """Wait until at least `count` requests have reached a gate."""
         self._until(lambda: self.control()["reached"].get(gate, 0) >= count, f"{count} at {gate}", timeout)
 
     def send_receipts_for_all(self, *statuses: str, **plan: Any) -> None:
-        """Make the provider send receipts with these statuses for every message; `plan` as in `sms_postman`."""
+        """Make the provider send receipts with these statuses for every message; `plan` as in `sms_receipts`."""
         self.control(tell={"statuses": statuses, **plan} if statuses else None)
 
     def wait_for_receipts(self, timeout: float = 60) -> list[dict[str, Any]]:
         """Wait until all planned receipts are sent, and return them with the status of each response."""
         self._until(lambda: self.control()["to_tell"] == 0, "everything to be told", timeout)
-        return [json.loads(line) for line in self._told.read_text().splitlines()]
+        return [json.loads(line) for line in self._receipts_log.read_text().splitlines()]
 
-    # -- what it took -----------------------------------------------------------------------------------------------
+    # -- accepted messages ------------------------------------------------------------------------------------------
 
     @property
     def accepted(self) -> list[Sms]:
-        """All messages that the provider ever accepted, in order."""
+        """All messages that the provider has accepted, in order, including those before a restart."""
         with self.log.open("rb") as file:
             file.seek(self._read)
             new = file.read()
@@ -161,26 +160,26 @@ class FakeSms(RuleMethods):
         return [sms for sms in self.accepted if sms.to == number]
 
     def wait_for(self, count: int, timeout: float = 90) -> list[Sms]:
-        """Wait until so many messages are accepted, and return all."""
+        """Wait until at least `count` messages are accepted, and return all."""
         self._until(lambda: len(self.accepted) >= count, f"{count} SMS", timeout)
         return self.accepted
 
-    def wait(self, true: Callable[[list[Sms]], bool], timeout: float = 90) -> list[Sms]:
+    def wait(self, condition: Callable[[list[Sms]], bool], timeout: float = 90) -> list[Sms]:
         """Wait until the accepted messages satisfy a condition, and return them."""
-        self._until(lambda: true(self.accepted), "what it took", timeout)
+        self._until(lambda: condition(self.accepted), "what it took", timeout)
         return self.accepted
 
-    def _until(self, true: Callable[[], bool], what: str, timeout: float) -> None:
+    def _until(self, condition: Callable[[], bool], what: str, timeout: float) -> None:
         end = time.monotonic() + timeout
-        while not true():
+        while not condition():
             if time.monotonic() > end:
                 raise AssertionError(f"waited {timeout} s for {what}; taken: {self.accepted[-10:]}")
             time.sleep(0.02)
 
-    # -- what it tells ------------------------------------------------------------------------------------------------
+    # -- single receipts and incoming messages ------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Return the time of the provider's signatures."""
+        """Return the time that the provider signs with, in seconds since 1970."""
         return self._clock.now() if self._clock else time.time()
 
     def receipt(self, sms: Sms, status: str, code: int | None = None) -> Post:
@@ -195,7 +194,7 @@ class FakeSms(RuleMethods):
     def incoming_request(
         self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None, **more: str
     ) -> Post:
-        """Return the signed request of an incoming SMS; `OptOutType="STOP"` if the provider answered it."""
+        """Return the signed request of an incoming SMS; `OptOutType="STOP"` if the provider handled it."""
         sid = sid or "SM" + secrets.token_hex(16)
         fields = {
             "ToCountry": "US", "SmsMessageSid": sid, "NumMedia": "0", "SmsSid": sid, "SmsStatus": "received",

@@ -1,8 +1,8 @@
-"""Processes of the appliance that begin with its modules read: a parent that has read them forks each.
+"""Start the appliance by forking a parent that has already imported its modules.
 
-Nearly all that a server of a test costs is reading a thousand modules. A child is a process as any other: in a session
-of its own, with its own environment, directory and pipes, and it runs the same `main()`. Only what a module would do
-with the environment while it is read is not seen; those that a test starts by their command (`cold`) tell.
+Importing a thousand modules is nearly the whole cost of a server in a test. A child runs the same `main()` as the
+command, in its own session, with its own environment, working directory and pipes. Only modules that read the
+environment while they are imported would behave differently; `Server(cold=True)` starts the real command instead.
 """
 
 import atexit
@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-_MAX_BYTES = 1_000_000  # bytes of a request: arguments and environment
+_MAX_BYTES = 1_000_000  # the largest request: arguments and environment
 
 
 class Child:
@@ -42,7 +42,7 @@ class Child:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit code; raises `subprocess.TimeoutExpired`."""
+        """Wait for the end and return the exit code. Raises `subprocess.TimeoutExpired`."""
         with self._lock:
             if self.returncode is None:
                 if not select.select([self._ended], [], [], timeout)[0]:
@@ -58,31 +58,31 @@ class Child:
 
 
 class ForkServer:
-    """The parent process; there is one for each test process."""
+    """The parent process that forks; each test process has one."""
 
     def __init__(self) -> None:
-        self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._asking = threading.Lock()
+        self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._request_lock = threading.Lock()
         root = str(Path(__file__).resolve().parents[2])
-        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(there.fileno())]
+        command = [sys.executable, "-P", "-m", "tests.kit.fork_server", str(child_socket.fileno())]
         self._process = subprocess.Popen(
-            command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
+            command, env=os.environ | {"PYTHONPATH": root}, pass_fds=[child_socket.fileno()], stdin=subprocess.DEVNULL
         )
-        there.close()
+        child_socket.close()
         atexit.register(self.close)
 
     def close(self) -> None:
         """End the parent; its children continue."""
-        self._here.close()
+        self._socket.close()
         self._process.wait()
 
     def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
         """Start the command line with these arguments; its output can be read while it runs."""
-        (out, theirs_out), (err, theirs_err) = os.pipe(), os.pipe()
-        with Path(os.devnull).open() as nothing:
-            pid, ended = self._fork(command, env, cwd, [nothing.fileno(), theirs_out, theirs_err])
-        os.close(theirs_out)
-        os.close(theirs_err)
+        (out, child_out), (err, child_err) = os.pipe(), os.pipe()
+        with Path(os.devnull).open() as devnull:
+            pid, ended = self._fork(command, env, cwd, [devnull.fileno(), child_out, child_err])
+        os.close(child_out)
+        os.close(child_err)
         return Child(pid, ended, os.fdopen(out, errors="replace"), os.fdopen(err, errors="replace"))
 
     def run(
@@ -109,29 +109,29 @@ class ForkServer:
     def _fork(
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
     ) -> tuple[int, IO[str]]:
-        ours, theirs = os.pipe()
+        read_end, write_end = os.pipe()
         request = json.dumps([list(command), dict(env), str(cwd)]).encode()
         try:
-            with self._asking:
-                socket.send_fds(self._here, [request], [theirs, *streams])
-                pid = int(self._here.recv(64))
+            with self._request_lock:
+                socket.send_fds(self._socket, [request], [write_end, *streams])
+                pid = int(self._socket.recv(64))
         except (OSError, ValueError) as error:
-            raise AssertionError("the nursery has ended; its own stderr says why") from error
+            raise AssertionError("the fork server has ended; see its stderr") from error
         finally:
-            os.close(theirs)
-        return pid, os.fdopen(ours)
+            os.close(write_end)
+        return pid, os.fdopen(read_end)
 
 
 @cache
 def fork_server() -> ForkServer:
-    """Return the parent of this test process; it ends with the test process."""
+    """Return the fork server of this test process; it ends with the test process."""
     return ForkServer()
 
 
 # -- what runs in the parent ------------------------------------------------------------------------------------------
 
 
-def _run_child(words: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
+def _run_child(arguments: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
     """Run the appliance in a child, which ends as `main()` does."""
     os.setsid()
     for number, stream in enumerate(streams):
@@ -140,38 +140,38 @@ def _run_child(words: list[str], env: dict[str, str], cwd: str, streams: list[in
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = ["campanero", *words]
+    sys.argv = ["campanero", *arguments]
     importlib.import_module("appliance.__main__").main()
 
 
-def _serve(door: socket.socket) -> None:
+def _serve(listener: socket.socket) -> None:
     """Fork for each request and report the end of each child, until the socket closes."""
     ended: dict[int, int] = {}
-    bell, ring = os.pipe()
-    os.set_blocking(ring, False)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(ring)
+    signal.set_wakeup_fd(wake_write)
     while True:
-        ready, _, _ = select.select([door, bell], [], [])
-        if bell in ready:
-            os.read(bell, 4096)
+        ready, _, _ = select.select([listener, wake_read], [], [])
+        if wake_read in ready:
+            os.read(wake_read, 4096)
             _reap(ended)
-        if door not in ready:
+        if listener not in ready:
             continue
-        request, files, _, _ = socket.recv_fds(door, _MAX_BYTES, 4)
+        request, files, _, _ = socket.recv_fds(listener, _MAX_BYTES, 4)
         if not request:
             return None
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (door.detach(), bell, ring, files[0], *ended.values()):
+            for descriptor in (listener.detach(), wake_read, wake_write, files[0], *ended.values()):
                 os.close(descriptor)
             return _run_child(*json.loads(request), files[1:])
         ended[pid] = files[0]
         for file in files[1:]:
             os.close(file)
-        door.send(str(pid).encode())
+        listener.send(str(pid).encode())
 
 
 def _reap(ended: dict[int, int]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 _CODE = re.compile(r'<code class="language-(\w+)"(?: data-(\w+))?>(.*?)</code></pre>', re.DOTALL)
 _MARK = "@@ block "
-# Stands in an answer for what is another each time
+# In an expected result: a value that differs each time
 ANYTHING = "…"
 
 
@@ -26,35 +26,35 @@ def blocks(page: str) -> list[Block]:
     return [Block(language, mark or "", html.unescape(text)) for language, mark, text in _CODE.findall(page)]
 
 
-def join_blocks(some: list[Block], language: str) -> str:
+def join_blocks(code_blocks: list[Block], language: str) -> str:
     """Return a program of all blocks of a language, which prints a separator before each."""
-    say = {"sh": "printf '\\n%s%s\\n' '{}' {}\n", "python": "print('\\n' + '{}' + '{}')\n"}[language]
+    separators = {"sh": "printf '\\n%s%s\\n' '{}' {}\n", "python": "print('\\n' + '{}' + '{}')\n"}[language]
     parts = (
-        say.format(_MARK, number) + block.text + "\n"
-        for number, block in enumerate(some) if (block.language, block.mark) == (language, "run")
+        separators.format(_MARK, number) + block.text + "\n"
+        for number, block in enumerate(code_blocks) if (block.language, block.mark) == (language, "run")
     )  # fmt: skip
     return "".join(parts)
 
 
 def split_output(output: str) -> dict[int, str]:
-    """Return the output of each block, by its number."""
+    """Return the output of each block by its number, given the output of a program of `join_blocks`."""
     parts = re.split(rf"^{_MARK}(\d+)\n", output, flags=re.MULTILINE)[1:]
     return {int(number): text for number, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def expected_results(some: list[Block]) -> Iterator[tuple[int, Any]]:
+def expected_results(code_blocks: list[Block]) -> Iterator[tuple[int, Any]]:
     """Yield the number of each block that is run, with the expected result below it."""
     waiting: list[int] = []
-    for number, one in enumerate(some):
-        if one.mark == "run":
-            waiting = [other for other in waiting if some[other].language != one.language] + [number]
-        elif one.mark == "answer":
-            yield from ((other, json.loads(one.text)) for other in waiting)
+    for number, block in enumerate(code_blocks):
+        if block.mark == "run":
+            waiting = [other for other in waiting if code_blocks[other].language != block.language] + [number]
+        elif block.mark == "answer":
+            yield from ((other, json.loads(block.text)) for other in waiting)
             waiting = []
 
 
 def last_value(text: str) -> Any:
-    """Return the value in the last line, as JSON or Python literal."""
+    """Return the value in the last line, which is JSON or a Python literal."""
     line = text.strip().rsplit("\n", 1)[-1]
     try:
         return json.loads(line)
@@ -62,13 +62,13 @@ def last_value(text: str) -> Any:
         return ast.literal_eval(line)
 
 
-def differences(promised: Any, actual: Any, where: str = "") -> list[str]:
+def differences(expected: Any, actual: Any, where: str = "") -> list[str]:
     """Return where a result differs from the expected one; additional keys are allowed."""
-    if promised == ANYTHING:
+    if expected == ANYTHING:
         return []
-    if isinstance(promised, dict) and isinstance(actual, dict):
+    if isinstance(expected, dict) and isinstance(actual, dict):
         return [
-            fault for name, value in promised.items()
+            fault for name, value in expected.items()
             for fault in differences(value, actual.get(name), f"{where}.{name}".lstrip("."))
         ]  # fmt: skip
-    return [] if promised == actual else [f"{where}: {actual!r} instead of {promised!r}"]
+    return [] if expected == actual else [f"{where}: {actual!r} instead of {expected!r}"]

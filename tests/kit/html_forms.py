@@ -1,4 +1,4 @@
-"""The fields that a browser would post from untouched forms in a piece of HTML."""
+"""The fields that a browser would post from unedited forms in HTML."""
 
 from html.parser import HTMLParser
 
@@ -12,19 +12,19 @@ class _Controls(HTMLParser):
         self._name = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        own = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "select":
-            self._select = (own.get("name", ""), [])
+            self._select = (attributes.get("name", ""), [])
         elif tag == "option" and self._select:
-            self._select[1].append((own.get("value", ""), "selected" in own))
+            self._select[1].append((attributes.get("value", ""), "selected" in attributes))
         elif tag == "textarea":
-            self._area, self._name = [], own.get("name", "")
-        elif tag == "input" and own.get("name") and "disabled" not in own:
-            is_box = own.get("type") in ("checkbox", "radio")
-            if not is_box or "checked" in own:
-                # A field of one line holds no line ends
-                value = own.get("value", "on" if is_box else "")
-                self.pairs.append((own["name"], value.replace("\n", "").replace("\r", "")))
+            self._area, self._name = [], attributes.get("name", "")
+        elif tag == "input" and attributes.get("name") and "disabled" not in attributes:
+            is_box = attributes.get("type") in ("checkbox", "radio")
+            if not is_box or "checked" in attributes:
+                # A browser removes line breaks from the value of an input
+                value = attributes.get("value", "on" if is_box else "")
+                self.pairs.append((attributes["name"], value.replace("\n", "").replace("\r", "")))
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "select" and self._select:
@@ -43,7 +43,7 @@ class _Controls(HTMLParser):
 
 
 def get_form_fields(html: str) -> dict[str, list[str]]:
-    """Return the fields that untouched forms post, each with its values in order."""
+    """Return the fields that a browser would post from unedited forms, each with its values in order."""
     reader = _Controls()
     reader.feed(html)
     fields: dict[str, list[str]] = {}

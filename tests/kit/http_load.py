@@ -1,4 +1,4 @@
-"""Send HTTP requests at full speed over kept connections, for benchmarks."""
+"""Send HTTP requests as fast as possible over keep-alive connections, for benchmarks."""
 
 import asyncio
 import json
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def build_request(key: str, method: str, path: str, body: Any = None) -> bytes:
-    """Return a request as it goes over the wire."""
+    """Return the bytes of a request with an API key."""
     content = b"" if body is None else json.dumps(body).encode()
-    typed = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-    head = f"{method} /v1/my{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{typed}\r\n"
+    content_headers = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+    head = f"{method} /v1/my{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n{content_headers}\r\n"
     return head.encode() + content
 
 
@@ -25,9 +25,9 @@ def format_percentiles(times: list[float]) -> str:
 async def send_requests(
     port: int, requests: Iterator[bytes], connections: int, statuses: Collection[int] = (200, 201)
 ) -> tuple[float, list[float]]:
-    """Send requests over so many connections until there are none; return the rate per second and the times.
+    """Send all requests over some connections; return the requests per second and the response times in seconds.
 
-    Raises AssertionError for a response with another status.
+    Raises AssertionError for a response whose status is not in `statuses`.
     """
     loop, times = asyncio.get_running_loop(), list[float]()
     ends = [loop.create_future() for _ in range(connections)]
@@ -39,7 +39,7 @@ async def send_requests(
 
 
 class _Connection(asyncio.Protocol):
-    """A kept connection that sends the next request as soon as the last one was answered."""
+    """A keep-alive connection that sends the next request as soon as the last response is complete."""
 
     def __init__(
         self, requests: Iterator[bytes], statuses: Collection[int], times: list[float], ended: "asyncio.Future[None]"

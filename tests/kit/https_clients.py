@@ -1,4 +1,4 @@
-"""The server's own https port: the files of its certificate, and clients that trust given certificates."""
+"""HTTPS of the server itself: its certificate files, and clients that trust given certificates."""
 
 import http.client
 import ssl
@@ -32,7 +32,7 @@ def trust_only(*pairs: Certificate) -> ssl.SSLContext:
 
 
 def connect(server: Server, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-    """Return a TLS connection to the server."""
+    """Return an HTTPS connection to the server, which connects with its first request."""
     return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=extend_timeout(5), context=context)
 
 
@@ -40,19 +40,19 @@ def fetch(server: Server, context: ssl.SSLContext, path: str = "/login") -> http
     """Send a request on a new connection and return the whole response."""
     with closing(connect(server, context)) as connection:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        answer.read()
-        return answer
+        response = connection.getresponse()
+        response.read()
+        return response
 
 
 def served_certificate(server: Server) -> bytes:
-    """Return the certificate that a new client gets."""
+    """Return the certificate that a new connection gets, as PEM."""
     return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=extend_timeout(5)).strip().encode()
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait until a condition holds. Raises AssertionError on timeout."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true. Raises AssertionError on timeout."""
     end = time.monotonic() + extend_timeout(10)
-    while not true():
+    while not condition():
         assert time.monotonic() < end, "it never came to that"
         time.sleep(0.05)

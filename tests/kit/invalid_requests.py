@@ -10,42 +10,42 @@ from msgspec.structs import fields
 from tests.kit.tenants import MISSING_ID
 
 INVALID_TEMPLATE = "{{ contact.first_name"
-# Takes the key away
+# The value of an InvalidChange that removes the key
 REMOVED = object()
 
 
 class InvalidChange(NamedTuple):
-    """A change that makes a request invalid: the place, the new value, and the path of the expected error."""
+    """A change that makes a request invalid: keys and indexes that lead to it, the new value, the expected error."""
 
     path: tuple[str | int, ...]
     value: Any
     error_path: str
 
     def overlaps(self, other: "InvalidChange") -> bool:
-        """Return whether one of two breaks contains the other, or both have the same error path."""
+        """Return whether one of two changes is at the path of the other, or inside it."""
         short = min(len(self.path), len(other.path))
         return self.path[:short] == other.path[:short]
 
 
-def format_path(place: tuple[str | int, ...]) -> str:
-    """Return a place as the path that errors use."""
+def format_path(path: tuple[str | int, ...]) -> str:
+    """Return keys and indexes as a path in the form of errors, such as `a.b[0]`."""
     text = ""
-    for part in place:
+    for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
-def apply_changes(body: Any, breaks: list[InvalidChange]) -> Any:
-    """Return a copy of a body with the breaks applied."""
-    for break_ in breaks:
-        body = _replace(body, break_.path, break_.value)
+def apply_changes(body: Any, changes: list[InvalidChange]) -> Any:
+    """Return a copy of a body with the changes applied."""
+    for change in changes:
+        body = _replace(body, change.path, change.value)
     return body
 
 
-def _replace(value: Any, place: tuple[str | int, ...], new: Any) -> Any:
-    if not place:
+def _replace(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
+    if not path:
         return new
-    key, rest = place[0], place[1:]
+    key, rest = path[0], path[1:]
     if isinstance(key, int):
         items = list(value) if isinstance(value, list) else []
         items += [{}] * (key + 1 - len(items))
@@ -60,46 +60,46 @@ def _replace(value: Any, place: tuple[str | int, ...], new: Any) -> Any:
     return mapping
 
 
-def changes_of_struct(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
-    """Yield the ways to break the fields of a Struct, including nested ones."""
+def changes_of_struct(kind: type[Struct], path: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
+    """Yield changes that make the fields of a Struct invalid, including nested ones."""
     for info in fields(kind):
-        path_ = (*place, info.encode_name)
+        path_ = (*path, info.encode_name)
         if info.required:
             yield InvalidChange(path_, REMOVED, format_path(path_))
         yield from changes_of_type(info.type, path_)
     if kind.__struct_config__.forbid_unknown_fields:
-        path_ = (*place, "no_such_key")
+        path_ = (*path, "no_such_key")
         yield InvalidChange(path_, 1, format_path(path_))
     for name in getattr(kind, "REFUSED", {}):
-        path_ = (*place, name)
+        path_ = (*path, name)
         yield InvalidChange(path_, "x", format_path(path_))
 
 
-def changes_of_type(kind: Any, place: tuple[str | int, ...]) -> Iterator[InvalidChange]:
-    """Yield the ways to break a value of a type."""
-    options = [one for one in _options(kind) if one is not UnsetType]
-    path = format_path(place)
-    if NoneType not in options and not any(_unwrap(one)[0] is Any for one in options):
-        yield InvalidChange(place, None, path)
-    options = [one for one in options if one is not NoneType]
+def changes_of_type(kind: Any, path: tuple[str | int, ...]) -> Iterator[InvalidChange]:
+    """Yield changes that make a value of a type invalid."""
+    options = [option for option in _options(kind) if option is not UnsetType]
+    error_path = format_path(path)
+    if NoneType not in options and not any(_unwrap(option)[0] is Any for option in options):
+        yield InvalidChange(path, None, error_path)
+    options = [option for option in options if option is not NoneType]
     if len(options) > 1:
         return
     plain, metas = _unwrap(options[0])
     extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
     for value in _invalid_values(plain, metas, extra):
-        yield InvalidChange(place, value, path)
+        yield InvalidChange(path, value, error_path)
     if isinstance(plain, type) and issubclass(plain, Struct):
-        yield InvalidChange(place, 5, path)
-        yield from changes_of_struct(plain, place)
+        yield InvalidChange(path, 5, error_path)
+        yield from changes_of_struct(plain, path)
     elif get_origin(plain) is list:
-        yield InvalidChange(place, "x", path)
+        yield InvalidChange(path, "x", error_path)
         [each] = get_args(plain)
         for inner in (_unwrap(option)[0] for option in _options(each)):
             if isinstance(inner, type) and issubclass(inner, Struct):
-                yield from changes_of_struct(inner, (*place, 0))
+                yield from changes_of_struct(inner, (*path, 0))
         most = next((meta.max_length for meta in metas if meta.max_length is not None), None)
         if most is not None and most <= 500:
-            yield InvalidChange(place, [1] * (most + 1), path)
+            yield InvalidChange(path, [1] * (most + 1), error_path)
 
 
 def _invalid_values(plain: Any, metas: list[Meta], extra: dict[str, Any]) -> Iterator[Any]:
@@ -135,10 +135,10 @@ def _is_id(name: str, metas: list[Meta]) -> bool:
     return name.endswith(("_id", "_ids")) and any(meta.ge == 1 for meta in metas)
 
 
-def changes_of_ids(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
-    """Yield the fields of a Struct that hold an id, each with an id that never existed."""
+def changes_of_ids(kind: type[Struct], path: tuple[str | int, ...] = ()) -> Iterator[InvalidChange]:
+    """Yield a change for each field of a Struct that is an id or a list of ids, to an id that never existed."""
     for info in fields(kind):
-        here = (*place, info.encode_name)
+        here = (*path, info.encode_name)
         for option in _options(info.type):
             plain, metas = _unwrap(option)
             if plain is int and _is_id(info.encode_name, metas):

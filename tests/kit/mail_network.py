@@ -1,4 +1,4 @@
-"""The servers of the internet on loopback: a DNS server, and mail servers of domains that share one port."""
+"""Mail servers of several domains on loopback addresses, all on one port, and a DNS server that leads to them."""
 
 from contextlib import ExitStack
 from typing import Any, Self
@@ -6,25 +6,25 @@ from typing import Any, Self
 from tests.kit.dns import DnsServer
 from tests.kit.smtp import SmtpServer
 
-# As many machines as there are, of which an operator says that they may be reached
+# The loopback addresses of the mail servers, which the server under test is allowed to reach
 _MACHINES = tuple(f"127.0.1.{number}" for number in range(1, 60))
 
 
 class MailNetwork:
-    """Mail servers at 127.0.0.x whom names lead to; use as a context manager.
+    """Mail servers at 127.0.1.x and their DNS records; use it as a context manager.
 
     For example::
 
-        with World() as world:
-            gmail = world.mail("gmail-smtp-in.l.google.com", "gmail.com", "shop.example")
-            server = fresh_server(env=world.env)
+        with MailNetwork() as network:
+            gmail = network.mail("gmail-smtp-in.l.google.com", "gmail.com", "shop.example")
+            server = fresh_server(env=network.env)
     """
 
     def __init__(self) -> None:
         self.dns = DnsServer()
         self.servers: dict[str, SmtpServer] = {}
         self.hosts: dict[str, str] = {}
-        self.port = 0  # of all mail servers
+        self.port = 0  # the port of all mail servers
         self._stack = ExitStack()
 
     @property
@@ -42,27 +42,27 @@ class MailNetwork:
         }  # fmt: skip
 
     def host(self, name: str) -> str:
-        """Give a name an address at which nothing listens, and return the address."""
+        """Set the address of a host name; no server listens there yet. Returns the address."""
         address = self.hosts[name] = _MACHINES[len(self.hosts)]
         self.dns.set(name, "A", address)
         return address
 
     def server(self, name: str, **options: Any) -> SmtpServer:
-        """Start a mail server with this name, at its address if it has one."""
+        """Start a mail server with this host name, and set its address if it has none."""
         address = self.hosts.get(name) or self.host(name)
         server = self.servers[name] = SmtpServer(host=address, port=self.port, **options)
         return self._stack.enter_context(server)
 
     def mx(self, domain: str, *hosts: str) -> None:
-        """Set the mail servers of a domain, in order of preference."""
+        """Set the MX records of a domain, in order of preference."""
         self.dns.set(domain, "MX", *(f"{10 * (number + 1)} {host}." for number, host in enumerate(hosts)))
 
     def mail(self, name: str, *domains: str, **options: Any) -> SmtpServer:
-        """Start a mail server for these domains."""
-        found = self.server(name, **options)
+        """Start a mail server with this host name, and make it the MX of these domains."""
+        server = self.server(name, **options)
         for domain in domains:
             self.mx(domain, name)
-        return found
+        return server
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.dns)

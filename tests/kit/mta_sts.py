@@ -1,4 +1,4 @@
-"""A web server with the MTA-STS policies of domains (RFC 8461), and the authority of its certificate."""
+"""An HTTPS server with the MTA-STS policies of domains (RFC 8461), and its certificate."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ _PATH = "/.well-known/mta-sts.txt"
 class PolicyServer:
     """Serves a policy for each domain; a process started with `env` trusts its certificate.
 
-    `certificate` is valid for the given mail servers too.
+    `certificate` is also valid for the given mail servers. `requested_domains` has the domain of each request.
     """
 
     def __init__(self, directory: Path, domains: tuple[str, ...], mail_servers: tuple[str, ...]) -> None:
@@ -31,11 +31,11 @@ class PolicyServer:
         self.env = {"CAMPANERO_TEST_HOSTS": str(directory / "hosts.json"), "SSL_CERT_FILE": str(directory / "ca.pem")}
 
     def set_raw_policy(self, domain: str, text: str, status: int = 200, kind: str = "text/plain") -> None:
-        """Set the policy of a domain as raw text."""
+        """Set the response for a domain: text, status and content type."""
         self.policies[domain] = (status, kind, text)
 
     def set_policy(self, domain: str, mode: str, *hosts: str, max_age: int = 86400) -> None:
-        """Set a policy of a domain, with a mode for these servers."""
+        """Set a valid policy of a domain: its mode, and the mail servers it allows."""
         lines = ["version: STSv1", f"mode: {mode}", *(f"mx: {host}" for host in hosts), f"max_age: {max_age}"]
         self.set_raw_policy(domain, "\r\n".join(lines))
 

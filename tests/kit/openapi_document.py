@@ -1,4 +1,4 @@
-"""Walk the OpenAPI document: its operations, their parameters, and where they contain ids of other objects."""
+"""The OpenAPI document of a server: its operations, their parameters, and where they contain ids of other objects."""
 
 import re
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ class Operation:
     @property
     def nested_noun(self) -> str | None:
         """The kind of nested object in the path, such as `runs`."""
-        found = re.search(r"/(\w+)/\{\w+_id\}", self.path)
-        return found[1] if found else None
+        match = re.search(r"/(\w+)/\{\w+_id\}", self.path)
+        return match[1] if match else None
 
     def path_with_id(self, number: object, inner: object = None) -> str:
         """Return the path with an id, and a second id for the nested object if there is one."""
@@ -61,27 +61,27 @@ class OpenApiDocument:
         self.document = api.contract().document
 
     def operations(self) -> list[Operation]:
-        """Return every operation that a key can use; those of users alone have tests of their own."""
+        """Return every operation under `/v1/my` that an API key can use."""
         return [
             Operation(
                 method.upper(),
                 path,
-                {**one, "parameters": [self.resolve_part(each) for each in one.get("parameters", [])]},
+                {**description, "parameters": [self.resolve_part(each) for each in description.get("parameters", [])]},
             )
             for path, methods in self.document["paths"].items()
-            for method, one in methods.items()
-            if path.startswith("/v1/my/") and "security" not in one
+            for method, description in methods.items()
+            if path.startswith("/v1/my/") and "security" not in description
         ]
 
     def resolve_part(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Resolve a reference to a shared parameter, header or response."""
+        """Return a shared parameter, header or response with its reference resolved."""
         while "$ref" in node:
             _, _, kind, name = node["$ref"].split("/")
             node = self.document["components"][kind][name]
         return node
 
     def request_schema(self, operation: Operation) -> dict[str, Any] | None:
-        """Return the schema of an operation's JSON body."""
+        """Return the schema of an operation's JSON body, or None if it has none."""
         content = operation.description.get("requestBody", {}).get("content", {})
         return self.resolve(content[JSON]["schema"]) if JSON in content else None
 
@@ -92,7 +92,7 @@ class OpenApiDocument:
         return self.resolve(schema.get("items", schema))
 
     def resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Resolve references and drop the null alternative."""
+        """Return a schema with its references resolved; of alternatives, the first that is not null."""
         while True:
             if "$ref" in schema:
                 schema = self.document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -102,13 +102,13 @@ class OpenApiDocument:
                 return schema
 
     def properties(self, schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return the properties of an object, each resolved."""
+        """Return the properties of an object schema, each resolved."""
         return {name: self.resolve(one) for name, one in self.resolve(schema).get("properties", {}).items()}
 
     def leaves(
         self, schema: dict[str, Any], path: str = "", above: tuple[int, ...] = ()
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every value of a body as (`a.b[].c`, schema); recursive types are entered once."""
+        """Yield (path, schema) of every value of a body, such as `a.b[].c`; recursive types are entered once."""
         above = (*above, id(self.resolve(schema)))
         for name, inner in self.properties(schema).items():
             where = f"{path}.{name}" if path else name
@@ -138,8 +138,8 @@ def body_with(where: str, value: Any, body: dict[str, Any] | None = None) -> dic
     """Return a body with a value at a path such as `a.b[].c`."""
     body = {} if body is None else body
     target: Any = body
-    *way, last = where.split(".")
-    for name in way:
+    *parents, last = where.split(".")
+    for name in parents:
         if name.endswith("[]"):
             entries = target.setdefault(name[:-2], [])
             entries[:] = entries or [{}]
@@ -150,13 +150,13 @@ def body_with(where: str, value: Any, body: dict[str, Any] | None = None) -> dic
     return body
 
 
-def validation_errors(answer: Response) -> dict[str, list[str]]:
+def validation_errors(response: Response) -> dict[str, list[str]]:
     """Return the errors of a body by path, also for batches whose errors have an index."""
-    if answer.status != 200:
-        errors: dict[str, list[str]] = answer.expect(422)["validation_errors"]
+    if response.status != 200:
+        errors: dict[str, list[str]] = response.expect(422)["validation_errors"]
         return errors
     return {
         f"events[{row['index']}].{name}": messages
-        for row in answer.json["errors"]
+        for row in response.json["errors"]
         for name, messages in row["validation_errors"].items()
     }

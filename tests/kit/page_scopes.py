@@ -10,7 +10,7 @@ from ui import pages
 
 
 class Page(NamedTuple):
-    """A method of a page. `needs` is None if every role may use it; `is_open` pages need no sign-in."""
+    """A page and an HTTP method. `needs` is its scope, or None for every role; `is_open` pages need no sign-in."""
 
     method: str
     path: str

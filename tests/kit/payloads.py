@@ -1,4 +1,4 @@
-"""Texts that would act if a page treated them as markup, and a reader that detects it."""
+"""Texts that run scripts or load resources if a page treats them as markup, and a parser that detects it."""
 
 import re
 from html.parser import HTMLParser
@@ -23,20 +23,20 @@ _ADDRESSES = ("href", "src", "action", "formaction", "data", "poster", "backgrou
 
 
 class ActiveContentParser(HTMLParser):
-    """Parses a page as a browser does and records what could act in it."""
+    """Parses a page and records all active content: scripts, event handlers, script URLs, attributes of a payload."""
 
-    def __init__(self, answer: Response) -> None:
+    def __init__(self, response: Response) -> None:
         super().__init__()
         self.active_content: list[str] = []
         self.links: set[str] = set()
         self.text = ""
         self.frames: list[dict[str, str | None]] = []
         self._raw = ""
-        self.feed(answer.text)
+        self.feed(response.text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record scripts, event handlers, active URLs, and attributes that only a payload has."""
+        """Record active content, links, frames, and attribute values that contain the mark."""
         attributes = dict(attrs)
         self._raw = tag if tag in ("script", "style") else ""
         if tag in ("script", "object", "embed", "base", "math", "applet") and not (
@@ -64,7 +64,7 @@ class ActiveContentParser(HTMLParser):
                 self.text += value
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave raw text."""
+        """End the raw text of a script or style."""
         self._raw = ""
 
     def handle_data(self, data: str) -> None:

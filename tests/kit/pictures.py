@@ -1,4 +1,4 @@
-"""Images for tests: valid ones, and files that only claim to be images."""
+"""Image files for tests, valid and invalid."""
 
 import struct
 import zlib
@@ -13,14 +13,14 @@ SCRIPT = b"<script>alert(document.domain)</script>"
 
 
 def encode_image(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    """Return an image as a file."""
-    into = BytesIO()
-    picture.save(into, kind, **options)
-    return into.getvalue()
+    """Return the bytes of an image file in a format of Pillow."""
+    buffer = BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def decode_image(content: bytes) -> Image.Image:
-    """Return the decoded content of a file."""
+    """Return the decoded image of a file."""
     picture = Image.open(BytesIO(content))
     picture.load()
     return picture
@@ -52,14 +52,14 @@ def chunk(name: bytes, data: bytes) -> bytes:
 
 
 def png(width: int, height: int, data: bytes, *more: bytes, kind: int = 0) -> bytes:
-    """Return a PNG that claims this size and contains these bytes, whether that is true or not."""
+    """Return a PNG with this size in its header and these compressed bytes, whether they match or not."""
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     parts = [chunk(b"IHDR", head), *more, chunk(b"IDAT", data), chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def webp_head(width: int, height: int) -> bytes:
-    """Return a WebP that claims this size and has almost no content."""
+    """Return a WebP with this size in its header and almost no content."""
     sizes = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     head = b"VP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + sizes
     body = head + b"VP8 " + struct.pack("<I", 10) + b"\0" * 10
@@ -68,7 +68,7 @@ def webp_head(width: int, height: int) -> bytes:
 
 @cache
 def hostile_files() -> dict[str, bytes]:
-    """Return files that must be rejected, by name."""
+    """Return files that an upload must reject, by name."""
     gif, jpeg = animation(), encode_image(photo(), "JPEG")
     bomb = zlib.compress(b"\0" * 60_000_000, 9)
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'

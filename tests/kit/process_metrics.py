@@ -8,7 +8,7 @@ from tests.kit.server import Server
 
 
 class ProcessMetrics(NamedTuple):
-    """One measurement of a server; sizes in bytes. `own` is memory without mapped files."""
+    """One measurement of a server. Sizes are in bytes; `memory` is the RSS, `temporary` a number of files."""
 
     memory: int
     anonymous_memory: int
@@ -20,31 +20,31 @@ class ProcessMetrics(NamedTuple):
 
 
 def measure(server: Server, temporary: Path) -> ProcessMetrics:
-    """Measure a running server whose temporary files are in a directory."""
+    """Measure a running server whose temporary files are in the directory `temporary`."""
     process = Path(f"/proc/{server.pid}")
     fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-    resident, own = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon"))
+    resident, anonymous = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon"))
     wal = server.data / "campanero.db-wal"
     return ProcessMetrics(
-        resident, own, len(list((process / "fd").iterdir())), int(fields["Threads"]),
+        resident, anonymous, len(list((process / "fd").iterdir())), int(fields["Threads"]),
         sum(1 for _ in temporary.rglob("*")), wal.stat().st_size if wal.exists() else 0,
         (server.data / "campanero.db").stat().st_size,
     )  # fmt: skip
 
 
 def list_process_tree(pid: int) -> list[int]:
-    """Return a process and its descendants."""
+    """Return the id of a process and those of its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     try:
-        found = [int(child_pid) for task in Path(f"/proc/{pid}/task").iterdir()
+        child_pids = [int(child_pid) for task in Path(f"/proc/{pid}/task").iterdir()
                  for child_pid in (task / "children").read_text().split()]  # fmt: skip
     except OSError:
         return [pid] if children.exists() else []
-    return [pid, *(child_pid for child in found for child_pid in list_process_tree(child))]
+    return [pid, *(child_pid for child in child_pids for child_pid in list_process_tree(child))]
 
 
 def wait_until_ended(pid: int) -> bool:
-    """Wait for a process that is not a child, and return whether it ended; a zombie counts as ended."""
+    """Return whether a process, which need not be a child, ends within 20 seconds; a zombie counts as ended."""
     stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + 20
     while time.monotonic() < deadline:
         try:
@@ -57,7 +57,7 @@ def wait_until_ended(pid: int) -> bool:
 
 
 def format_table(days: list[ProcessMetrics]) -> str:
-    """Return a table with a row for each day."""
+    """Return the measurements as a text table with a row for each day."""
     names = ("day", "RSS MB", "own MB", "handles", "threads", "temp", "WAL MB", "db MB")
     form = "{:>8}" * len(names)
     lines = [form.format(*names)]

@@ -1,4 +1,4 @@
-"""nginx and Caddy from Debian's packages, run with the examples of a guide; only ports, names and files differ."""
+"""Run nginx or Caddy from Debian's packages with the example of the guide; only ports, names and paths differ."""
 
 import atexit
 import shutil
@@ -13,7 +13,7 @@ from typing import Self
 from tests.kit.certificates import Certificate
 from tests.kit.server import free_port
 
-# What the examples are written with
+# The address and domain in the examples of the guide
 _EXAMPLE_ADDRESS, _EXAMPLE_DOMAIN = "127.0.0.1:8080", "mail.example.com"
 _LETSENCRYPT = f"/etc/letsencrypt/live/{_EXAMPLE_DOMAIN}/"
 
@@ -27,19 +27,21 @@ def find_proxy(name: str) -> str | None:
     installed = shutil.which(name, path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
     if installed or not shutil.which("apt-get"):
         return installed
-    place = Path(tempfile.mkdtemp(prefix="campanero-proxy-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix="campanero-proxy-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     try:
-        subprocess.run(["apt-get", "download", "-qq", name], cwd=place, check=True, capture_output=True, timeout=180)
-        package = next(place.glob("*.deb"))
-        subprocess.run(["dpkg-deb", "-x", package, place], check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            ["apt-get", "download", "-qq", name], cwd=directory, check=True, capture_output=True, timeout=180
+        )
+        package = next(directory.glob("*.deb"))
+        subprocess.run(["dpkg-deb", "-x", package, directory], check=True, capture_output=True, timeout=60)
     except (OSError, subprocess.SubprocessError, StopIteration):
         return None
-    return next((str(path) for path in place.glob(f"usr/*bin/{name}")), None)
+    return next((str(path) for path in directory.glob(f"usr/*bin/{name}")), None)
 
 
 class Proxy:
-    """A proxy in front of a server of the kit, configured with the example of the guide."""
+    """A proxy in front of a server under test, configured with the example of the guide."""
 
     def __init__(self, name: str, example: str, to: int, pair: Certificate) -> None:
         self.name = name
@@ -57,20 +59,20 @@ class Proxy:
         for usual, port in ((80, self.plain_port), (443, self.port)):
             example = example.replace(f"[::]:{usual}", f"[::1]:{port}" if _has_ipv6() else f"127.0.0.9:{port}")
             example = example.replace(f"listen {usual}", f"listen 127.0.0.1:{port}")
-        places = " ".join(
+        temporary_paths = " ".join(
             f"{kind}_temp_path {self.home}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         (self.home / "nginx.conf").write_text(
             f"daemon off; pid {self.home}/pid; error_log {self.home}/log; events {{}}\n"
-            f"http {{ access_log off; {places}\n{example}\n}}\n"
+            f"http {{ access_log off; {temporary_paths}\n{example}\n}}\n"
         )
-        # As whoever runs the tests: the package's own user may not enter the directory
+        # Run as the user of the tests: the user of the package may not enter the directory
         user = ["-g", "user root;"] if Path("/proc/self").stat().st_uid == 0 else []
         return [program, "-e", f"{self.home}/log", "-c", f"{self.home}/nginx.conf", *user]
 
     def _caddy(self, program: str, example: str) -> list[str]:
-        own = f"tls {self.home}/fullchain.pem {self.home}/privkey.pem"
-        example = example.replace(f"{_EXAMPLE_DOMAIN} {{", f"{self.url} {{\n\t{own}")
+        tls = f"tls {self.home}/fullchain.pem {self.home}/privkey.pem"
+        example = example.replace(f"{_EXAMPLE_DOMAIN} {{", f"{self.url} {{\n\t{tls}")
         (self.home / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\n{example}\n")
         return [program, "run", "--config", f"{self.home}/Caddyfile"]
 
@@ -92,7 +94,7 @@ class Proxy:
 
     @property
     def output(self) -> str:
-        """Return its output and its log."""
+        """Return the output and the log of the proxy."""
         texts = [path.read_text(errors="replace") for name in ("said", "log") if (path := self.home / name).exists()]
         return "\n".join(texts)
 

@@ -15,14 +15,14 @@ class RawResponse(NamedTuple):
 
 
 class RawConnection:
-    """One connection at a time to a port of this machine; use it as a context manager."""
+    """A keep-alive connection to a port of this machine; use it as a context manager."""
 
     def __init__(self, port: int, timeout: float = 8) -> None:
         self._port, self._timeout = port, timeout
         self._socket: socket.socket | None = None
 
     def request(self, request: bytes, method: str = "GET") -> RawResponse:
-        """Send a request and return its response; a kept connection that was closed is opened again."""
+        """Send a request and return its response; a kept connection that the server closed is opened again."""
         is_reused = self._socket is not None
         try:
             return self._request(request, method)
@@ -39,12 +39,12 @@ class RawConnection:
         response = http.client.HTTPResponse(self._socket, method=method)
         try:
             response.begin()
-            answer = RawResponse(response.status, response.headers, response.read())
+            raw_response = RawResponse(response.status, response.headers, response.read())
         finally:
             response.close()
         if response.will_close:
             self.close()
-        return answer
+        return raw_response
 
     def close(self) -> None:
         """Close the connection if there is one."""
@@ -60,7 +60,7 @@ class RawConnection:
 
 
 def exchange_bytes(port: int, sent: bytes, timeout: float = 10) -> bytes:
-    """Send bytes on a new connection and return everything until the server closes it or is silent."""
+    """Send bytes on a new connection; return all received bytes until the server closes it or the timeout passes."""
     received = bytearray()
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as link:
         link.sendall(sent)

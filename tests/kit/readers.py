@@ -1,4 +1,4 @@
-"""Recipients and machines that read mail: its links and images, and how they are requested."""
+"""Recipients and machines that read mail: they load its tracking pixel and follow its links."""
 
 import html
 import re
@@ -14,7 +14,7 @@ BROWSER_USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 F
 
 
 class ReceivedMail(NamedTuple):
-    """A received mail: its recipient, the links of its HTML in order, and its tracking image if any."""
+    """A received mail: its recipient, the links of its HTML in order, and the path of its tracking pixel or None."""
 
     to: str
     links: list[str]
@@ -27,19 +27,19 @@ class ReceivedMail(NamedTuple):
 
 
 def parse_mail(message: Message) -> ReceivedMail:
-    """Parse a message into a Mail."""
+    """Return the recipient, links and tracking pixel of a message."""
     part = message.parsed.get_body(("html",))
     assert isinstance(part, EmailMessage)
     html_ = part.get_content()
-    picture = re.search(r'<img src="(http[^"]*/o/[^"]*)"', html_)
+    pixel = re.search(r'<img src="(http[^"]*/o/[^"]*)"', html_)
     return ReceivedMail(
         message.to, [html.unescape(link) for link in re.findall(r'<a\b[^>]*\bhref="([^"]*)"', html_)],
-        urlsplit(picture[1]).path if picture else None,
+        urlsplit(pixel[1]).path if pixel else None,
     )  # fmt: skip
 
 
 class Reader:
-    """A reader with its own User-Agent, who requests the public pages."""
+    """A client of the public pages with its own User-Agent."""
 
     def __init__(self, server: Server, agent: str = BROWSER_USER_AGENT) -> None:
         self._client: Client = server.client("", validate=False, keep_alive=True)
@@ -50,13 +50,13 @@ class Reader:
         return self._client.request(method, path, None, {"User-Agent": self._agent, **headers})
 
     def open(self, mail: ReceivedMail) -> None:
-        """Load the image of a mail."""
+        """Load the tracking pixel of a mail."""
         assert mail.pixel_path is not None
-        answer = self.get(mail.pixel_path)
-        assert (answer.status, answer.headers["Content-Type"], len(answer.body)) == (200, "image/gif", 43)
+        response = self.get(mail.pixel_path)
+        assert (response.status, response.headers["Content-Type"], len(response.body)) == (200, "image/gif", 43)
 
     def follow(self, path: str) -> str:
-        """Follow a link and return its target."""
-        answer = self.get(path)
-        assert answer.status == 302, answer.text
-        return str(answer.headers["Location"])
+        """Request a tracked link and return the target of its redirect."""
+        response = self.get(path)
+        assert response.status == 302, response.text
+        return str(response.headers["Location"])

@@ -11,36 +11,36 @@ CONTENT = {
     "body": "<p>Dear {{ first_name }}, read <a href='https://bakery.example/bread'>how we bake</a>.</p>",
     "from_email": "ana@bakery.example",
 }
-# Tests ask often
+# The environment of a server without rate limits of the API
 NO_RATE_LIMITS = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SENDS_PER_MINUTE": "0"}
 
 
 def recipient_address(index: int, name: str = "p") -> str:
-    """Return the address of a contact by its number."""
+    """Return the email address of contact number `index`."""
     return f"{name}{index}@crowd.example"
 
 
 def create_list(api: Client, count: int, name: str = "p", more: Sequence[str] = ()) -> int:
-    """Create a list of so many contacts, plus contacts with given addresses, and return its id."""
-    group: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
+    """Import `count` contacts, and those with the addresses in `more`, into a new list; return the id of the list."""
+    list_id: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
     lines = [f"{recipient_address(index, name)},N{index}" for index in range(count)]
     lines += [f"{address_},Nobody" for address_ in more]
-    import_ = wait_for_import(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
+    import_ = wait_for_import(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[list_id]))
     assert (import_["status"], import_["created"]) == ("complete", len(lines)), import_
-    return group
+    return list_id
 
 
-def create_campaign(api: Client, group: int, **content: Any) -> str:
+def create_campaign(api: Client, list_id: int, **content: Any) -> str:
     """Create a campaign to a list and return its path."""
     body = {
-        "name": "Letter", "trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT | content,
+        "name": "Letter", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": CONTENT | content,
     }  # fmt: skip
     return f"/campaigns/{api.post('/campaigns', body).expect(201)['id']}"
 
 
-def send_campaign(api: Client, group: int, **content: Any) -> str:
+def send_campaign(api: Client, list_id: int, **content: Any) -> str:
     """Send a campaign to a list and return its path."""
-    path = create_campaign(api, group, **content)
+    path = create_campaign(api, list_id, **content)
     api.post(f"{path}/send").expect(200)
     return path
 

@@ -10,8 +10,10 @@ from tests.kit.smtp_message import Message
 
 ACCEPTED = ("sent", "delivered", "bounced", "complained")
 # Each term of the identity (docs/decisions.md#7) and the statuses that it counts
-TERMS = {"pending": ("queued", "held", "sending"), "failed": ("failed",), "skipped": ("skipped",),
-         "cancelled": ("cancelled",), "uncertain": ("uncertain",)} | {one: (one,) for one in ACCEPTED}  # fmt: skip
+TERMS = {
+    "pending": ("queued", "held", "sending"), "failed": ("failed",), "skipped": ("skipped",),
+    "cancelled": ("cancelled",), "uncertain": ("uncertain",),
+} | {status: (status,) for status in ACCEPTED}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def _rows(api: Client, number: int, status: str) -> list[Any]:
 
 
 def _messages_by_recipient(messages: Iterable[Message]) -> tuple[dict[str, tuple[str, str | None]], int]:
-    """Return the message of each address, and the number of copies, which must have the same bytes."""
+    """Return (hash of the bytes, Message-ID) by recipient, and the number of copies, which must be identical."""
     arrived: dict[str, tuple[str, str | None]] = {}
     copies = 0
     for message in messages:

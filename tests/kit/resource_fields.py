@@ -1,4 +1,4 @@
-"""What the pages of the interface give a programmer: the tables of fields, and a client of a few lines."""
+"""The documented fields of each API resource, and a minimal client that is written from the documentation alone."""
 
 import http.client
 import json
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tests.kit.server import Server
 
-# One table a resource: a type, then its fields. `?` may be null, as may all that can have no value yet.
+# One line for each resource: a type, then the fields of that type. A type with `?` may be null.
 TABLES = """
 trigger | integer id flow_id triggered_count | integer? segment_id contact_list_id | string event | object data |
     date-time created_at updated_at | date-time? last_triggered_at
@@ -71,15 +71,15 @@ def has_type(kind: str, value: Any) -> bool:
     return isinstance(value, str) and (kind != "date-time" or TIME.fullmatch(value) is not None)
 
 
-def check_fields(resource: dict[str, Any], page: str) -> dict[str, Any]:
+def check_fields(resource: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the resource, after checking that it has every field of its table with the right type."""
     tables = (table.split("|") for table in TABLES.replace("\n    ", " ").strip().splitlines())
-    rows = next(rows for name, *rows in tables if name.strip() == page)
-    fields = [(name, row.split()[0]) for row in rows for name in row.split()[1:]]
+    rows = next(rows for table_name, *rows in tables if table_name.strip() == name)
+    fields = [(field, row.split()[0]) for row in rows for field in row.split()[1:]]
     wrong = {
-        name: resource.get(name, "absent")
-        for name, kind in fields
-        if name not in resource or not has_type(kind, resource[name])
+        field: resource.get(field, "absent")
+        for field, kind in fields
+        if field not in resource or not has_type(kind, resource[field])
     }
     assert wrong == {}
     return resource
@@ -121,12 +121,12 @@ class Client:
 
     def request(self, status: int, method: str, path: str, body: Any = None) -> Any:
         """Return the body of a request under `/v1/my`, which must have this status."""
-        answer = self.call(method, f"/my{path}", body)
-        assert answer.status == status, answer.body
-        return answer.body
+        response = self.call(method, f"/my{path}", body)
+        assert response.status == status, response.body
+        return response.body
 
     def expect_error(self, status: int, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Return the error of a request that must be refused, after checking the shape of errors."""
+        """Return the error of a request that must fail with this status, after checking the fields of the error."""
         error = check_fields(self.request(status, method, path, body), "error")
         assert error["error"] is True
         return error

@@ -10,7 +10,7 @@ from tests.kit.server import Server
 _LIST = (
     "import json; from appliance.http import server; from appliance.settings.schema import Config;"
     "app = server.build(Config()); app.finalize();"
-    "routes = [(one.name, '/' + one.path, sorted(one.methods)) for one in app.router.routes];"
+    "routes = [(route.name, '/' + route.path, sorted(route.methods)) for route in app.router.routes];"
     "print(json.dumps(routes))"
 )
 

@@ -1,4 +1,4 @@
-"""Pages as a browser without scripts uses them: sign in, get, post."""
+"""Use pages as a browser without JavaScript does: sign in, load pages, post forms."""
 
 import html
 import re
@@ -14,12 +14,12 @@ _HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 
 
 class ScriptlessBrowser:
-    """A signed-in user who reads pages and posts forms."""
+    """A signed-in user whose browser runs no scripts."""
 
     def __init__(self, api: Client, email: str = EMAIL) -> None:
         self._api, self._cookie = api, ""
-        answer = self._request("POST", "/login", {"email": email, "password": PASSWORD})
-        self._cookie = answer.headers["set-cookie"].partition(";")[0]
+        response = self._request("POST", "/login", {"email": email, "password": PASSWORD})
+        self._cookie = response.headers["set-cookie"].partition(";")[0]
 
     def _request(self, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
         body = None if form is None else urlencode(form, doseq=True).encode()
@@ -27,12 +27,12 @@ class ScriptlessBrowser:
 
     def get(self, path: str, **headers: str) -> str:
         """Return a page's text; the status must be 200."""
-        answer = self._request("GET", path, **headers)
-        assert answer.status == 200, (answer.status, path)
-        return answer.text
+        response = self._request("GET", path, **headers)
+        assert response.status == 200, (response.status, path)
+        return response.text
 
     def status(self, method: str, path: str, **form: Any) -> int:
-        """Return the status of a page."""
+        """Return the status of a request; `form` is posted if the method is POST."""
         return self._request(method, path, form if method == "POST" else None).status
 
     def submit(self, path: str, **form: Any) -> Response:
@@ -41,11 +41,11 @@ class ScriptlessBrowser:
 
     def post(self, path: str, **form: Any) -> str:
         """Post a form; return the page after the redirect, or the direct response."""
-        answer = self._request("POST", path, form)
-        if answer.status == 303:
-            return self.get(answer.headers["location"])
-        assert answer.status in (200, 422), (answer.status, path)
-        return answer.text
+        response = self._request("POST", path, form)
+        if response.status == 303:
+            return self.get(response.headers["location"])
+        assert response.status in (200, 422), (response.status, path)
+        return response.text
 
     def undo(self, page: str) -> str:
         """Press the undo button of a page's notice; return the page after the redirect."""

@@ -1,4 +1,4 @@
-"""A sending domain set up like a user does: added, its records published in the stub DNS, and verified."""
+"""Set up a sending domain as a user does: add it, publish its records in the DNS server of the test, verify it."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Domain = dict[str, Any]
 
 
 def add_verified_domain(api: Client, dns: DnsServer, name: str, *, without: tuple[str, ...] = ()) -> Domain:
-    """Add a domain and publish its records, except those of some purposes; return the verified domain."""
+    """Add a domain, publish its records except those of the purposes in `without`, and return the verified domain."""
     domain = api.post("/domains", {"domain": {"name": name}}).expect(201)
     publish_records(dns, domain, without=without)
     verified_domain: Domain = api.post(f"/domains/{domain['id']}/verify").expect(200)
@@ -21,14 +21,14 @@ def add_verified_domain(api: Client, dns: DnsServer, name: str, *, without: tupl
 
 
 def publish_records(dns: DnsServer, domain: Domain, *, without: tuple[str, ...] = ()) -> None:
-    """Publish the records that a domain requires."""
+    """Publish the records that a domain requires, except those of the purposes in `without`."""
     for record in domain["dns_records"]:
         if record["value"] and record["purpose"] not in without:
             dns.set(record["name"], record["record_type"], f"{record['priority']} {record['value']}".strip())
 
 
 def lookup_txt(dns: DnsServer, name: str) -> list[str]:
-    """Return the TXT records of a name, each joined, as a verifier does; empty if the name does not exist."""
+    """Return the TXT records of a name, the strings of each joined; empty if the name does not exist."""
     resolver = dns_resolver.Resolver(configure=False)
     resolver.nameservers, resolver.port, resolver.lifetime = [dns.host], dns.port, 10
     try:

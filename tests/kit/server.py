@@ -24,7 +24,9 @@ READY = re.compile(r"is ready on (https?://\S+)")
 SETUP = re.compile(r"(https?://\S+/setup/\S+)")
 RATES = ("REQUESTS", "MESSAGES", "SENDS", "RENDERS")
 EMAIL, PASSWORD = "owner@example.com", "correct horse battery"
-_prepared_directories: dict[tuple[str, str, str], tuple[Path, str]] = {}  # directories that were set up, and their keys
+_prepared_directories: dict[
+    tuple[str, str, str], tuple[Path, str]
+] = {}  # (email, password, account) -> data directory that was set up, API key
 
 
 def free_port() -> int:
@@ -35,7 +37,7 @@ def free_port() -> int:
 
 
 def relay_settings(port: int) -> dict[str, str]:
-    """Return the environment that sends all mail to an SMTP server of the kit, with quick retries."""
+    """Return the environment of a server whose relay is an SMTP server of a test, with quick retries."""
     return {
         "CAMPANERO_EMAIL__TRANSPORT": "relay",
         "CAMPANERO_EMAIL__RELAY__HOST": "127.0.0.1",
@@ -69,7 +71,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         self.key: str | None = None
         self.executable, self.module = executable, module
-        # By the command that people use, or as a child of what has read the modules (`nursery`)
+        # Whether to run the real command instead of forking (`fork_server`)
         self._cold = cold or executable is not None or module != "appliance"
         self._has_default_setup = executable is None and config is None and (clock is None or clock.offset == 0)
         self.lines: list[str] = []
@@ -78,13 +80,13 @@ class Server:
         self._output_changed = threading.Condition()
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CAMPANERO_")}
         self.env |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-        # Some machines forbid it: every start would compile the whole program anew, a second each
+        # Without bytecode files each start would compile the whole program again, which takes a second
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
-        # Nobody answers there: what shall find something in DNS brings a server of the kit
+        # No server listens there: a test that needs DNS sets the address of its own DnsServer
         self.env |= {"CAMPANERO_NETWORK__DNS_SERVERS": "127.0.0.1:9"}
-        # Tests ask more in a minute than anybody else; those of the limits set them
+        # No rate limits, because tests send many requests; tests of the limits set them
         self.env |= dict.fromkeys((f"CAMPANERO_LIMITS__{name}_PER_MINUTE" for name in RATES), "0")
-        # Whose clock is moved by days would make one at each move; those of the backups set it
+        # No automatic backups, because tests that move the clock by days would start many; tests of backups set it
         self.env |= {"CAMPANERO_BACKUP__EVERY": "0s"}
         self.env |= relay_settings(relay) if relay else {}
         self.env |= {"CAMPANERO_TEST_CLOCK": str(clock.path)} if clock else {}
@@ -109,7 +111,7 @@ class Server:
             raise AssertionError("this server is running already")
         self.lines = []
         arguments = ("serve", "--listen", f"127.0.0.1:{self.port}", *options)
-        # A group of its own, so that a kill reaches the child of a one-file executable too.
+        # A new session, so that a kill also reaches the child process of the executable.
         self.process = subprocess.Popen(
             self._command(*arguments), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -131,7 +133,7 @@ class Server:
             self._output_changed.notify_all()
 
     def wait_for_line(self, pattern: str | re.Pattern[str], timeout: float = 30) -> re.Match[str]:
-        """Wait for a line of the output (stdout and stderr) that matches, and return the match."""
+        """Wait for a line of output (stdout or stderr) that matches, and return the match."""
         end = time.monotonic() + timeout
         with self._output_changed:
             while True:
@@ -179,7 +181,7 @@ class Server:
         """Kill the process with SIGKILL, as a power cut would, without a chance to clean up."""
         process = self._running()
         if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it ended in this moment
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         self._join_pumps()
@@ -232,21 +234,21 @@ class Server:
     def set_up(self, email: str = EMAIL, password: str = PASSWORD, account: str = "Bakery") -> Self:
         """Create the account, its owner and a key with full scope, stored in `key`.
 
-        A directory that was set up before with the same arguments is copied, which saves two processes per
+        A data directory that was set up before with the same arguments is copied, which saves two processes for each
         server.
         """
-        known = (email, password, account)
+        owner = (email, password, account)
         if not self._has_default_setup or self.data.exists():
-            self.key = self._set_up(*known)
+            self.key = self._set_up(*owner)
             return self
-        if known not in _prepared_directories:
-            self.key = self._set_up(*known)
-            kept = Path(tempfile.mkdtemp(prefix="campanero-test-"))
-            atexit.register(shutil.rmtree, kept, ignore_errors=True)
-            shutil.copytree(self.data, kept / "data")
-            _prepared_directories[known] = kept / "data", self.key
+        if owner not in _prepared_directories:
+            self.key = self._set_up(*owner)
+            copy = Path(tempfile.mkdtemp(prefix="campanero-test-"))
+            atexit.register(shutil.rmtree, copy, ignore_errors=True)
+            shutil.copytree(self.data, copy / "data")
+            _prepared_directories[owner] = copy / "data", self.key
             return self
-        data, self.key = _prepared_directories[known]
+        data, self.key = _prepared_directories[owner]
         shutil.copytree(data, self.data)
         return self
 
@@ -255,16 +257,16 @@ class Server:
         return self.new_key()
 
     def new_key(self, name: str = "test", *options: str) -> str:
-        """Create a key on the command line and return it; options such as `--scope` and `--test`."""
+        """Create an API key on the command line and return it; `options` such as `--scope` or `--test`."""
         return self.cli("key", "create", name, *options).stdout.strip()
 
     def set_postal_address(self) -> Self:
-        """Set the postal address of the brand, which real transports require; the server must run."""
+        """Set the postal address of the brand, which sending requires; the server must run."""
         self.client().put("/brand", {"company_name": "Bakery", "physical_address": "1 Mill Lane, Bath"}).expect(200)
         return self
 
     def client(self, key: str | None = None, **options: bool) -> Client:
-        """Return a client with this key, or with the key of `set_up()`."""
+        """Return a client with this API key, by default that of `set_up()`."""
         return Client(self.url, key or self.key, **options)
 
 

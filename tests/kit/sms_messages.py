@@ -1,4 +1,4 @@
-"""The messages that the SMS provider of the kit accepted, and their JSON form in Twilio's API."""
+"""The messages that the SMS provider for tests accepted, and their JSON form in Twilio's API."""
 
 import email.utils
 import secrets
@@ -33,12 +33,12 @@ class Sms:
 
 
 def error_json(code: int, status: int, text: str) -> dict[str, Any]:
-    """Return an error in Twilio's form."""
+    """Return an error in the JSON form of Twilio."""
     return {"code": code, "message": text, "more_info": f"https://www.twilio.com/docs/errors/{code}", "status": status}
 
 
 def message_json(sms: Sms) -> dict[str, Any]:
-    """Return a message in Twilio's form."""
+    """Return a message in the JSON form of Twilio."""
     when = email.utils.formatdate(int(sms.at)).replace("-0000", "+0000")
     service = sms.sender if sms.sender.startswith("MG") and len(sms.sender) == 34 else None
     uri = f"/2010-04-01/Accounts/{sms.account}/Messages/{sms.sid}"
@@ -72,7 +72,7 @@ def _matches(sms: Sms, query: dict[str, str]) -> bool:
     at = datetime.fromtimestamp(int(sms.at), UTC)
     day, moment = at.strftime("%Y-%m-%d"), at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def of(text: str) -> str:
+    def comparable(text: str) -> str:
         return moment if "T" in text else day
 
     service = sms.sender.startswith("MG")
@@ -80,6 +80,6 @@ def _matches(sms: Sms, query: dict[str, str]) -> bool:
         query.get("To", sms.to) == sms.to
         and ("From" not in query or (query["From"] == sms.sender and not service))
         and query.get("DateSent", day) == day
-        and of(query.get("DateSent>", "")) >= query.get("DateSent>", "")
-        and ("DateSent<" not in query or of(query["DateSent<"]) <= query["DateSent<"])
+        and comparable(query.get("DateSent>", "")) >= query.get("DateSent>", "")
+        and ("DateSent<" not in query or comparable(query["DateSent<"]) <= query["DateSent<"])
     )

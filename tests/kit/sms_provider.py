@@ -1,7 +1,7 @@
 """An SMS provider as a separate process: `python -m tests.kit.sms_provider --log FILE`; prints its port.
 
-It serves Twilio's interface under `/2010-04-01/` and the generic one at `/send`, and takes orders at `/control`. Every
-accepted message is logged before the response, and is known again after a restart.
+It serves the API of Twilio under `/2010-04-01/` and the generic one at `/send`; tests control it at `/control`. Every
+accepted message is logged before the response, so that a restarted process knows it.
 """
 
 import argparse
@@ -37,47 +37,47 @@ class Provider:
         self.sid, self.token, self.secret = options.sid, options.token, options.secret
         self.basic = "Basic " + base64.b64encode(f"{self.sid}:{self.token}".encode()).decode()
         self.taken: list[Sms] = [Sms(**json.loads(line)) for line in _lines(options.log)]
-        self.by_sid = {one.sid: one for one in self.taken}
-        self.by_pair: dict[str, list[Sms]] = {}
-        for one in self.taken:
-            self.by_pair.setdefault(one.to, []).append(one)
+        self.by_sid = {sms.sid: sms for sms in self.taken}
+        self.by_recipient: dict[str, list[Sms]] = {}
+        for sms in self.taken:
+            self.by_recipient.setdefault(sms.to, []).append(sms)
         self.rules: list[Rule] = []
         self.gates: dict[str, asyncio.Event] = {}
         self.reached: dict[str, int] = {}
         self.hidden: dict[str, float] = {}
         self.counters = {"send": 0, "look_up": 0, "open": 0, "peak": 0, "connections": 0}
         self.log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self.postman = ReceiptSender(self.token, self.secret, options.clock, options.told)
+        self.receipt_sender = ReceiptSender(self.token, self.secret, options.clock, options.receipts_log)
 
     def rule(self, look_up: bool, to: str, sender: str) -> Rule:
-        """Return and count the first rule that matches."""
-        for one in self.rules:
-            if one.matches(look_up, to, sender):
-                one.used += 1
-                return one
+        """Return the first rule that matches and count it as used, or return the empty rule."""
+        for rule in self.rules:
+            if rule.matches(look_up, to, sender):
+                rule.used += 1
+                return rule
         return _NO_RULE
 
     def take(self, sms: Sms, rule: Rule) -> None:
-        """Store a message, on disk too, and send its receipts later."""
-        if rule.said:
-            sms.status, sms.code = rule.said, rule.code
+        """Store a message, also in the log, and queue its receipts."""
+        if rule.first_status:
+            sms.status, sms.code = rule.first_status, rule.code
         os.write(self.log, json.dumps(asdict(sms)).encode() + b"\n")
         self.taken.append(sms)
         self.by_sid[sms.sid] = sms
-        self.by_pair.setdefault(sms.to, []).append(sms)
+        self.by_recipient.setdefault(sms.to, []).append(sms)
         if rule.hidden:
             self.hidden[sms.sid] = time.time() + rule.hidden
-        self.postman.plan_receipts(sms)
+        self.receipt_sender.plan_receipts(sms)
 
     async def wait(self, rule: Rule) -> None:
-        """Wait as a rule demands."""
+        """Wait for the delay and the gate of a rule."""
         if rule.delay:
             await asyncio.sleep(rule.delay)
         if rule.gate:
             self.reached[rule.gate] = self.reached.get(rule.gate, 0) + 1
             await self.gates.setdefault(rule.gate, asyncio.Event()).wait()
 
-    # -- its doors ------------------------------------------------------------------------------------------------
+    # -- endpoints ------------------------------------------------------------------------------------------------
 
     async def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[Rule, Response]:
         """Return the response to a request, and the rule that applies to it."""
@@ -96,8 +96,8 @@ class Provider:
             return await self._listing(target, dict(parse_qsl(query)))
         if path.endswith(f"/{self.sid}.json"):
             return _NO_RULE, (200, {"sid": self.sid, "status": "active", "type": "Full"}, {})
-        found = self.by_sid.get(path.rpartition("/")[2].removesuffix(".json"))
-        return _NO_RULE, (200, message_json(found), {}) if found else (404, error_json(20404, 404, "not found"), {})
+        sms = self.by_sid.get(path.rpartition("/")[2].removesuffix(".json"))
+        return _NO_RULE, (200, message_json(sms), {}) if sms else (404, error_json(20404, 404, "not found"), {})
 
     async def _twilio(self, form: dict[str, str]) -> tuple[Rule, Response]:
         self.counters["send"] += 1
@@ -111,13 +111,13 @@ class Provider:
         sms.account = self.sid
         return await self._send(sms, lambda: (201, message_json(sms), {}))
 
-    async def _generic(self, body_: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Response]:
+    async def _generic(self, payload: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Response]:
         self.counters["send"] += 1
         name, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-        right = generic_headers(self.secret, name, sent, body)["webhook-signature"]
-        if right not in headers.get("webhook-signature", "").split(" "):
+        expected = generic_headers(self.secret, name, sent, body)["webhook-signature"]
+        if expected not in headers.get("webhook-signature", "").split(" "):
             return _NO_RULE, (401, {"error": "wrong signature"}, {})
-        sms = Sms.new("http", body_["to"], body_["from"], body_["body"], body_["callback_url"], fields=body_)
+        sms = Sms.new("http", payload["to"], payload["from"], payload["body"], payload["callback_url"], fields=payload)
         return await self._send(sms, lambda: (200, {"id": sms.sid}, {}))
 
     async def _send(self, sms: Sms, taken: Any) -> tuple[Rule, Response]:
@@ -144,32 +144,32 @@ class Provider:
         if rule.status is not None:
             return rule, self._error_response(rule)
         now = time.time()
-        messages = self.by_pair.get(query["To"], []) if "To" in query else self.taken
+        messages = self.by_recipient.get(query["To"], []) if "To" in query else self.taken
         visible = [
             message for message in messages if self.hidden.get(message.sid, 0) <= now and message.provider == "twilio"
         ]
         return rule, (200, page_json(visible, urlsplit(target).path, query), {})
 
-    def _control(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Apply an order of a test, and return the state."""
-        self.rules += [Rule(**one) for one in order.get("rules", ())]
-        if order.get("forget"):
+    def _control(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Apply a command of a test, and return the state."""
+        self.rules += [Rule(**rule) for rule in command.get("rules", ())]
+        if command.get("forget"):
             self.rules.clear()
-        if "release" in order:
-            self.gates.setdefault(order["release"], asyncio.Event()).set()
-        if "tell" in order:
-            self.postman.plan = order["tell"]
-        if "status" in order:
-            sms = self.by_sid[order["sid"]]
-            sms.status, sms.code = order["status"], order.get("code")
+        if "release" in command:
+            self.gates.setdefault(command["release"], asyncio.Event()).set()
+        if "tell" in command:
+            self.receipt_sender.plan = command["tell"]
+        if "status" in command:
+            sms = self.by_sid[command["sid"]]
+            sms.status, sms.code = command["status"], command.get("code")
         return {
-            **self.counters, "taken": len(self.taken), "reached": self.reached, "to_tell": self.postman.waiting,
-            "used": [one.used for one in self.rules],
+            **self.counters, "taken": len(self.taken), "reached": self.reached, "to_tell": self.receipt_sender.waiting,
+            "used": [rule.used for rule in self.rules],
         }  # fmt: skip
 
 
 class Connection(asyncio.Protocol):
-    """A kept connection that serves one request after the other."""
+    """A keep-alive connection that serves one request after the other."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider, self.buffer, self.busy = provider, b"", False
@@ -177,13 +177,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection."""
-        self.transport, asked = transport, self.provider.counters
-        asked["connections"] += 1
-        asked["open"] += 1
-        asked["peak"] = max(asked["peak"], asked["open"])
+        self.transport, counters = transport, self.provider.counters
+        counters["connections"] += 1
+        counters["open"] += 1
+        counters["peak"] = max(counters["peak"], counters["open"])
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the connection; messages that it accepted are stored."""
+        """Count the end of the connection."""
         self.provider.counters["open"] -= 1
 
     def data_received(self, data: bytes) -> None:
@@ -193,8 +193,8 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def _next(self) -> None:
-        head, found, rest = self.buffer.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, rest = self.buffer.partition(b"\r\n\r\n")
+        if not separator:
             return
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -206,11 +206,11 @@ class Connection(asyncio.Protocol):
         self.task = asyncio.ensure_future(self._serve(method, target, headers, rest[:length]))
 
     async def _serve(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
-        rule, (status, said, more) = await self.provider.respond(method, target, headers, body)
+        rule, (status, body_or_json, more) = await self.provider.respond(method, target, headers, body)
         if rule.reset:
             self._reset_connection()
             return
-        content = said.encode() if isinstance(said, str) else json.dumps(said).encode()
+        content = (body_or_json if isinstance(body_or_json, str) else json.dumps(body_or_json)).encode()
         lines = [
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Date: {email.utils.formatdate(usegmt=True)}",
             "Content-Type: application/json", f"Content-Length: {len(content)}",
@@ -246,14 +246,14 @@ async def serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(provider), "127.0.0.1", options.port, backlog=512)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # whoever started it is gone
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # ends when the parent process closes stdin
 
 
 def main() -> None:
     """Read the command line and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument("--told", type=Path, required=True)
+    parser.add_argument("--receipts-log", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--sid", default="AC" + "0" * 32)
     parser.add_argument("--token", default="token")

@@ -1,7 +1,7 @@
-"""How the provider of SMS of the kit tells what became of messages: signed, as often and in the order it is told to.
+"""Send signed status receipts of the SMS provider for tests, with repetitions and out of order if a plan says so.
 
 A plan: `{"statuses": ["sent", "delivered"], "repeat": 1, "shuffled": false, "after": 0, "failed": 0, "code": 30003}`;
-`failed` is the share of messages that end `undelivered` with the code instead of `delivered`.
+`after` is a delay in seconds, and `failed` the share of messages that end `undelivered` with the code.
 """
 
 import asyncio
@@ -32,30 +32,32 @@ def receipt(token: str, secret: str, sms: Sms, status: str, code: int | None, no
 
 
 class ReceiptSender:
-    """Sends receipts over connections that stay open."""
+    """Sends receipts over keep-alive connections and logs the status of each response."""
 
-    def __init__(self, token: str, secret: str, clock: Path | None, told: Path) -> None:
+    def __init__(self, token: str, secret: str, clock: Path | None, log: Path) -> None:
         self.token, self.secret, self.clock = token, secret, clock
         self.plan: dict[str, Any] | None = None
         self.waiting = 0
-        self._log = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._queue: asyncio.Queue[tuple[float, Sms, str, int | None]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
 
     def plan_receipts(self, sms: Sms) -> None:
-        """Plan the receipts of a message."""
+        """Queue the receipts of a message according to the plan, if there is one and the message has a callback URL."""
         plan = self.plan
         if plan is None or not sms.callback:
             return
-        ends: list[tuple[str, int | None]] = [(one, None) for one in plan.get("statuses", ("sent", "delivered"))]
+        receipts: list[tuple[str, int | None]] = [
+            (status, None) for status in plan.get("statuses", ("sent", "delivered"))
+        ]
         if random.random() < plan.get("failed", 0):
-            ends[-1] = ("undelivered", plan.get("code", 30003))
-        ends *= plan.get("repeat", 1)
+            receipts[-1] = ("undelivered", plan.get("code", 30003))
+        receipts *= plan.get("repeat", 1)
         if plan.get("shuffled"):
-            random.shuffle(ends)
+            random.shuffle(receipts)
         if not self._tasks:
             self._tasks = [asyncio.ensure_future(self._send_planned()) for _ in range(_CONNECTIONS)]
-        for status, code in ends:
+        for status, code in receipts:
             self.waiting += 1
             self._queue.put_nowait((time.monotonic() + plan.get("after", 0), sms, status, code))
 

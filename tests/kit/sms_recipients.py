@@ -12,31 +12,31 @@ TEXT = "Hello {{ first_name }}, we bake until noon. Reply STOP to opt out"
 
 
 def phone(index: int) -> str:
-    """Return the phone number of a contact by its number; all differ and none is in use."""
+    """Return the phone number of contact number `index`, in a range that is not in use."""
     return f"+1{212 + index // 10_000 % 10}555{index % 10_000:04}"
 
 
 def create_list(api: Client, count: int, name: str = "p", first: int = 0) -> int:
-    """Create a list of so many contacts with phone numbers, and return its id."""
-    group: int = api.post("/lists", {"name": f"Phones {name}"}).expect(201)["id"]
+    """Import `count` contacts with phone numbers into a new list, and return the id of the list."""
+    list_id: int = api.post("/lists", {"name": f"Phones {name}"}).expect(201)["id"]
     lines = [f"{phone(index)},N{index}" for index in range(first, first + count)]
     import_ = wait_for_import(
-        api, upload(api, "phone,first_name\n" + "\n".join(lines), list_ids=[group], consent_source="form"), 600
+        api, upload(api, "phone,first_name\n" + "\n".join(lines), list_ids=[list_id], consent_source="form"), 600
     )
     assert (import_["status"], import_["created"]) == ("complete", count), import_
-    return group
+    return list_id
 
 
-def create_campaign(api: Client, group: int, body: str = TEXT) -> str:
+def create_campaign(api: Client, list_id: int, body: str = TEXT) -> str:
     """Create an SMS campaign to a list and return its path."""
-    said = {"name": "Text", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
+    campaign = {"name": "Text", "channel": "sms", "trigger_attributes": {"contact_list_id": list_id},
             "template_attributes": {"body": body}}  # fmt: skip
-    return f"/campaigns/{api.post('/campaigns', said).expect(201)['id']}"
+    return f"/campaigns/{api.post('/campaigns', campaign).expect(201)['id']}"
 
 
-def send_campaign(api: Client, group: int, body: str = TEXT) -> str:
+def send_campaign(api: Client, list_id: int, body: str = TEXT) -> str:
     """Send an SMS campaign to a list and return its path."""
-    path = create_campaign(api, group, body)
+    path = create_campaign(api, list_id, body)
     api.post(f"{path}/send").expect(200)
     return path
 
@@ -57,14 +57,14 @@ def reconcile(api: Client, path: str, messages: Iterable[Sms]) -> Reconciliation
     }  # fmt: skip
     uncertain = {row_["to"] for row_ in api.all("/messages", campaign_id=number, status="uncertain")}
     assert len(accepted) == sum(stats[term] for term in ACCEPTED) == row["sent_count"]
-    bodies_by_recipient: dict[str, list[str]] = {}
+    sids_by_recipient: dict[str, list[str]] = {}
     for row_ in messages:
-        bodies_by_recipient.setdefault(row_.to, []).append(row_.sid)
-    assert not bodies_by_recipient.keys() - accepted.keys() - uncertain, sorted(
-        bodies_by_recipient.keys() - accepted.keys() - uncertain
+        sids_by_recipient.setdefault(row_.to, []).append(row_.sid)
+    assert not sids_by_recipient.keys() - accepted.keys() - uncertain, sorted(
+        sids_by_recipient.keys() - accepted.keys() - uncertain
     )[:5]
-    strange = [to for to, sid in accepted.items() if to in bodies_by_recipient and sid not in bodies_by_recipient[to]]
-    assert not strange, strange[:5]
-    copies = sum(len(sids) - 1 for sids in bodies_by_recipient.values())
-    missing = len(accepted.keys() - bodies_by_recipient.keys())
+    mismatched = [to for to, sid in accepted.items() if to in sids_by_recipient and sid not in sids_by_recipient[to]]
+    assert not mismatched, mismatched[:5]
+    copies = sum(len(sids) - 1 for sids in sids_by_recipient.values())
+    missing = len(accepted.keys() - sids_by_recipient.keys())
     return Reconciliation(stats["audience"], len(accepted), len(uncertain), copies, missing, stats)

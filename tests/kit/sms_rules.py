@@ -1,10 +1,10 @@
-"""The faults that the SMS provider of the kit can show."""
+"""The faults of the SMS provider for tests."""
 
 import fnmatch
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# What is known of Twilio's errors: the status they come with, where it is not 400
+# The HTTP statuses of Twilio's errors, as far as they are not 400
 STATUS = {20003: 401, 20404: 404, 20429: 429, 20500: 500, 20503: 503, 21610: 400}
 
 
@@ -15,19 +15,19 @@ class Rule:
     to: str = "*"
     sender: str = "*"
     times: int | None = None
-    look_ups: bool = False  # for what looks up instead of what sends
-    accept: bool = False  # takes the message before it does what follows
-    status: int | None = None  # answers with this
-    code: int | None = None  # in the body of an error
+    look_ups: bool = False  # matches look-ups instead of sends
+    accept: bool = False  # accept the message before the rest
+    status: int | None = None  # HTTP status of the response
+    code: int | None = None  # error code in the body
     text: str = ""
     headers: dict[str, str] | None = None
-    delay: float = 0  # first of all; where it accepts, after that
-    reset: bool = False  # breaks the connection instead of answering
-    cut: bool = False  # breaks it in the middle of the answer
-    gate: str = ""  # waits until it is released
-    hidden: float = 0  # what it took is found by look-ups only after so many seconds
-    said: str = ""  # the status that the answer tells
-    raw: str = ""  # the answer's body, whatever it may be
+    delay: float = 0  # seconds; after the message is accepted, if it is
+    reset: bool = False  # reset the connection instead of responding
+    cut: bool = False  # reset the connection in the middle of the response
+    gate: str = ""  # respond after this gate is released
+    hidden: float = 0  # seconds until look-ups return the accepted message
+    first_status: str = ""  # message status in the response
+    raw: str = ""  # body of the response
     used: int = 0
 
     def matches(self, look_up: bool, to: str, sender: str) -> bool:
@@ -41,7 +41,7 @@ class Rule:
 
 
 class RuleMethods:
-    """Methods that add rules; subclasses apply them in `_set`."""
+    """Methods that add rules; a subclass applies them in `_set`."""
 
     def _set(self, rule: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -96,7 +96,7 @@ class RuleMethods:
         self, status: str, to: str = "*", *, times: int | None = None, code: int | None = None
     ) -> None:
         """Accept the message and respond with this first status, such as `sent` or `failed`."""
-        self._rule(Rule(to, times=times, accept=True, said=status, code=code))
+        self._rule(Rule(to, times=times, accept=True, first_status=status, code=code))
 
     def hide(self, seconds: float, to: str = "*", *, times: int | None = None) -> None:
         """Accept the message and reset the connection; look-ups find it only after so many seconds."""

@@ -1,4 +1,4 @@
-"""Signatures of SMS providers, written from their own descriptions; no code is shared with the appliance."""
+"""Signatures of SMS providers, written from their documentation; no code is shared with the appliance."""
 
 import base64
 import hashlib
@@ -19,13 +19,13 @@ class Post(NamedTuple):
 
 
 def twilio_signature(token: str, url: str, fields: Mapping[str, str]) -> str:
-    """Return a signature of Twilio: of the called URL, then each name and value in the order of the names."""
+    """Return Twilio's signature of a request: of the URL, then of each name and value, sorted by name."""
     content = url + "".join(name + fields[name] for name in sorted(fields))
     return base64.b64encode(hmac.new(token.encode(), content.encode(), hashlib.sha1).digest()).decode()
 
 
 def twilio_form(token: str, url: str, fields: Mapping[str, str], *, signed: str | None = None) -> Post:
-    """Return a form request of Twilio; `signed` is a different URL that is signed."""
+    """Return a form request of Twilio; `signed` is the URL that is signed, if it is another one."""
     headers = {
         "Content-Type": "application/x-www-form-urlencoded; charset=UTF-8", "User-Agent": "TwilioProxy/1.1",
         "X-Twilio-Signature": twilio_signature(token, signed or url, fields),
@@ -44,16 +44,16 @@ def twilio_json(token: str, url: str, fields: Mapping[str, Any]) -> Post:
 
 
 def generic(secret: str, url: str, payload: Mapping[str, Any], at: float, name: str | None = None) -> Post:
-    """Return a request as standardwebhooks.com describes it."""
+    """Return a signed JSON request as standardwebhooks.com specifies it."""
     name, sent, body = name or str(uuid.uuid4()), str(int(at)), json.dumps(payload).encode()
     return Post(url, {"Content-Type": "application/json", **generic_headers(secret, name, sent, body)}, body)
 
 
 def generic_headers(secret: str, name: str, sent: str, body: bytes) -> dict[str, str]:
-    """Return the three headers of a signed request."""
+    """Return the id, timestamp and signature headers of standardwebhooks.com."""
     key = base64.b64decode(secret[6:]) if secret.startswith("whsec_") else secret.encode()
-    made = hmac.new(key, f"{name}.{sent}.".encode() + body, hashlib.sha256).digest()
+    signature = hmac.new(key, f"{name}.{sent}.".encode() + body, hashlib.sha256).digest()
     return {
         "webhook-id": name, "webhook-timestamp": sent,
-        "webhook-signature": "v1," + base64.b64encode(made).decode(),
+        "webhook-signature": "v1," + base64.b64encode(signature).decode(),
     }  # fmt: skip

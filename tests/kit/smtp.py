@@ -1,4 +1,4 @@
-"""A real SMTP server for tests: exact, scriptable, fast; its own thread and loop, on the loopback.
+"""An SMTP server for tests: strict and scriptable, in its own thread with its own event loop, on loopback.
 
 For example::
 
@@ -28,7 +28,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 class SmtpServer:
-    """An SMTP server from `start()` to `stop()`; a second `start()` uses the same port and keeps the messages."""
+    """An SMTP server that records all messages; a second `start()` uses the same port and keeps the messages."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SmtpServer:
         self.host = host
         self.port, self.pipelining, self.eight_bit, self.smtputf8 = port, pipelining, eight_bit, smtputf8
         self.size_limit, self.users, self.implicit_tls = size_limit, users, tls
-        # Replies leave in pieces of so many bytes (0: whole), and so many bytes are taken ahead of reading (0: many)
+        # `piece`: replies are sent in pieces of so many bytes (0: whole); `window`: the receive buffer (0: default)
         self.piece, self.window = piece, window
         self.tls_context = (certificate or self_signed()).context() if starttls or tls else None
         self.rules = Rules()
@@ -64,21 +64,21 @@ class SmtpServer:
         self._thread: threading.Thread | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- start and stop -------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start the server and return once it accepts connections."""
         ready = threading.Event()
         failure: list[BaseException] = []
 
-        def life() -> None:
+        def run() -> None:
             try:
                 asyncio.run(self._serve(ready))
-            except BaseException as error:  # handed to the caller of start()
+            except BaseException as error:  # raised by start()
                 failure.append(error)
                 ready.set()
 
-        self._thread = threading.Thread(target=life, name="kit-smtp", daemon=True)
+        self._thread = threading.Thread(target=run, name="kit-smtp", daemon=True)
         self._thread.start()
         ready.wait()
         if failure:
@@ -86,7 +86,7 @@ class SmtpServer:
         return self
 
     def stop(self) -> None:
-        """Close the port and reset every connection, as a machine that disappears."""
+        """Close the port and reset every connection, as a machine that fails."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -116,12 +116,12 @@ class SmtpServer:
             writer.transport.abort()
 
     def _listener(self) -> socket.socket:
-        # Named in full, or asyncio does not see that it is TCP and waits to fill packets
+        # With the protocol, or asyncio does not recognise TCP and leaves out TCP_NODELAY
         socket_ = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self.window:
             socket_.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window)
-            # Large packets of the loopback would let the other side hold megabytes for us
+            # With the large packets of loopback the kernel would buffer megabytes
             socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         socket_.bind((self.host, self.port))
         return socket_
@@ -138,10 +138,10 @@ class SmtpServer:
             self._writers.discard(writer)
             writer.close()
 
-    # -- what sessions ask and tell -------------------------------------------------------------------------------
+    # -- called by sessions ---------------------------------------------------------------------------------------
 
     def ehlo_lines(self, *, tls: bool) -> list[str]:
-        """Return the lines of the EHLO reply."""
+        """Return the extensions in the EHLO reply."""
         lines = [f"SIZE {self.size_limit}" if self.size_limit else "SIZE", "ENHANCEDSTATUSCODES"]
         lines += ["PIPELINING"] * self.pipelining + ["8BITMIME"] * self.eight_bit + ["SMTPUTF8"] * self.smtputf8
         lines += ["STARTTLS"] * (self.tls_context is not None and not tls)
@@ -176,31 +176,31 @@ class SmtpServer:
         with self._changed:
             self._changed.notify_all()
 
-    # -- what tests ask -------------------------------------------------------------------------------------------
+    # -- called by tests ------------------------------------------------------------------------------------------
 
     def wait_for(self, count: int, timeout: float = 90) -> Self:
-        """Block until at least so many messages are stored."""
+        """Wait until at least `count` messages are stored."""
         self.wait_until(lambda: len(self.messages) >= count, f"{count} messages", timeout)
         return self
 
     def wait_for_phase(self, phase: str, recipient: str | None = None, count: int = 1, timeout: float = 90) -> Self:
-        """Block until a phase was reached so often (by this recipient)."""
+        """Wait until a phase was reached `count` times, optionally with this recipient."""
         self.wait_until(lambda: len(self.phases(phase, recipient)) >= count, f"{count} times {phase}", timeout)
         return self
 
-    def wait_until(self, true: Callable[[], bool], what: str = "it", timeout: float = 90) -> None:
-        """Block until a condition on this server holds; checked at every phase and message."""
+    def wait_until(self, condition: Callable[[], bool], what: str = "it", timeout: float = 90) -> None:
+        """Wait until a condition is true; it is checked at every phase and message, and every 0.2 seconds."""
         end = time.monotonic() + timeout
         with self._changed:
-            while not true():
+            while not condition():
                 remaining = end - time.monotonic()
                 if remaining <= 0:
                     last = [message.rcpt_to for message in self.messages[-20:]]
                     raise AssertionError(f"waited {timeout} s for {what}; the last taken: {last}")
-                self._changed.wait(min(remaining, 0.2))  # a connection that is lost tells nobody
+                self._changed.wait(min(remaining, 0.2))  # a lost connection notifies no one
 
     def phases(self, phase: str | None = None, recipient: str | None = None) -> list[Phase]:
-        """Return the recorded phases of one kind, optionally of one recipient."""
+        """Return the recorded phases, optionally of one kind and with one recipient."""
         return [
             entry
             for entry in list(self.log)

@@ -1,4 +1,4 @@
-"""What the SMTP server of the kit records: the accepted messages, and every phase of its sessions."""
+"""The records of the SMTP server for tests: accepted messages, and every phase of its sessions."""
 
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
@@ -39,7 +39,7 @@ class Message:
 
     @property
     def to(self) -> str:
-        """Return the only recipient; several recipients are an error."""
+        """Return the only recipient. Raises ValueError if there are several."""
         (only,) = self.rcpt_to
         return only
 
@@ -49,7 +49,7 @@ class Message:
         return self.header("Subject") or ""
 
     def header(self, name: str) -> str | None:
-        """Return a decoded header, or None if it is missing; a repeated header is an error."""
+        """Return a decoded header, or None if it is missing. Raises AssertionError if it is repeated."""
         values = self.headers(name)
         if len(values) > 1:
             raise AssertionError(f"header {name} stands {len(values)} times: {values}")

@@ -1,4 +1,4 @@
-"""The faults that the SMTP server of the kit can show: refusals, delays, drops and holds, by phase and recipient."""
+"""The faults of the SMTP server for tests: rejections, delays, drops and holds, by phase and recipient."""
 
 import asyncio
 import fnmatch
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-# `content` is the message itself, after the 354 and before its dot
+# `content` is the message itself, after the 354 reply; `body` is its end, the final dot
 PHASES = ("connect", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "content", "body")
 GREYLISTED = "4.2.0 Greylisted, come back later"
 
@@ -19,7 +19,7 @@ class Gate:
     opened: threading.Event = field(default_factory=threading.Event)
 
     def wait_reached(self, timeout: float = 30) -> None:
-        """Block until a session waits at the gate."""
+        """Wait until a session has reached the gate. Raises AssertionError on timeout."""
         if not self.reached.wait(timeout):
             raise AssertionError(f"no SMTP conversation reached the gate within {timeout} s")
 
@@ -106,11 +106,11 @@ class Rules:
         return self._add(Rule("content", recipient, times, reset_at=at))
 
     def reply_raw(self, phase: str, raw: bytes, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Behave as usual, but send exactly these bytes instead of the usual reply."""
+        """Accept the command, but send exactly these bytes instead of the usual reply."""
         return self._add(Rule(phase, recipient, times, raw=raw))
 
     def greylist(self, seconds: float, now: Callable[[], float], recipient: str = "*") -> Rule:
-        """Refuse a recipient with 450 until so long after the first attempt, by this clock."""
+        """Reject a recipient with 450 until `seconds` after the first attempt, by the clock `now`."""
         return self._add(Rule("rcpt", recipient, None, code=450, text=GREYLISTED, now=now, delay_until=seconds))
 
     def hold(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Gate:

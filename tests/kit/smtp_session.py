@@ -1,4 +1,4 @@
-"""One SMTP session, strictly: lines end in CRLF only, and every phase is recorded before its reply."""
+"""One SMTP session, strict: a line must end in CRLF, and every phase is recorded before its reply."""
 
 import asyncio
 import base64
@@ -67,7 +67,7 @@ class Session:
         else:
             await handler(line, rest)
 
-    # -- answering ------------------------------------------------------------------------------------------------
+    # -- replies --------------------------------------------------------------------------------------------------
 
     async def _send_lines(self, *lines: str) -> None:
         await self._write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
@@ -81,10 +81,10 @@ class Session:
                 await asyncio.sleep(0)
 
     async def _reply(self, phase: str, line: str, *good: str, rcpt: str | None = None) -> bool:
-        """Record the phase and apply a rule, or else send the usual reply; return whether that was sent."""
+        """Record the phase, apply a rule if one matches, and reply; return False if the rule rejected the command."""
         addresses = [rcpt] if rcpt is not None else list(self.rcpt_to)
         self._record(phase, line, addresses)
-        # At MAIL there is no recipient yet: there a rule is for senders
+        # At MAIL there is no recipient yet, so rules match the sender
         rule = await self._apply_rule(phase, [self.mail_from or ""] if phase == "mail" else addresses)
         if rule is not None and rule.code is not None:
             await self._reject(rule.code, rule.text)
@@ -118,7 +118,7 @@ class Session:
         if code == 421:
             raise Closed
 
-    # -- the verbs ------------------------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------------------------
 
     async def _ehlo(self, line: str, _rest: str) -> None:
         self._reset()
@@ -156,9 +156,9 @@ class Session:
         except (binascii.Error, ValueError):
             await self._send_lines("501 5.5.2 Cannot decode")
             return
-        right = users.get(name) == password
-        good = "235 2.7.0 Welcome" if right else "535 5.7.8 Wrong user or password"
-        if await self._reply("auth", line, good) and right:
+        is_valid = users.get(name) == password
+        good = "235 2.7.0 Welcome" if is_valid else "535 5.7.8 Wrong user or password"
+        if await self._reply("auth", line, good) and is_valid:
             self.user = name
 
     async def _prompt(self, prompt: str) -> str:
@@ -179,10 +179,10 @@ class Session:
             await self._send_lines("501 5.5.4 MAIL FROM:<address>")
         else:
             params = path[3].split()
-            refusal = self.server.reject_parameters(path[2], params)
-            if refusal:
+            rejection = self.server.reject_parameters(path[2], params)
+            if rejection:
                 self._record("mail", line, [])
-                await self._send_lines(refusal)
+                await self._send_lines(rejection)
                 return
             self.mail_from, self.mail_params = path[2], params
             if not await self._reply("mail", line, "250 2.1.0 Ok"):
@@ -224,7 +224,7 @@ class Session:
         rule = self.server.rules.take("content", self.rcpt_to)
         if rule is not None and rule.reset_at is not None:
             await self._reset_after(rule.reset_at)
-        # The end is CRLF.CRLF, and its first CRLF may be the one of the DATA line: give that one back.
+        # The end is CRLF.CRLF, whose first CRLF may be that of the DATA line: put that one back.
         self._buffer()[:0] = b"\r\n"
         stuffed = await self.reader.readuntil(b"\r\n.\r\n")
         return stuffed[:-3].replace(b"\r\n.", b"\r\n")[2:]
@@ -232,16 +232,16 @@ class Session:
     async def _reset_after(self, count: int) -> None:
         await self.reader.readexactly(count)
         here = self.writer.get_extra_info("socket")
-        # Closed without lingering, a connection ends by RST
+        # With a linger time of 0, closing sends RST
         here.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
         raise Closed
 
     def _buffer(self) -> bytearray:
-        return self.reader._buffer  # type: ignore[attr-defined,no-any-return]  # its stubs leave it out
+        return self.reader._buffer  # type: ignore[attr-defined,no-any-return]  # missing in the type stubs
 
     async def _finish(self, message: Message) -> None:
-        """Accept or refuse a complete message; it is stored before the 250 reply."""
+        """Accept or reject a complete message; it is stored before the 250 reply."""
         size = len(message.raw)
         self._record("body", ".", message.rcpt_to, size)
         rule = await self._apply_rule("body", message.rcpt_to, message)

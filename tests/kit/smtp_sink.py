@@ -1,4 +1,4 @@
-"""The SMTP server of the kit as a separate process, for benchmarks: `python -m tests.kit.smtp_sink --spool FILE`.
+"""The SMTP server for tests as a separate process, for benchmarks: `python -m tests.kit.smtp_sink --spool FILE`.
 
 It prints its port, accepts everything, and writes envelopes and messages to the file when it ends.
 """
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def read_spool(spool: Path) -> Iterator[Message]:
-    """Yield the messages of a sink that has ended."""
+    """Yield the messages from the file of a process that has ended."""
     with spool.open(encoding="utf-8") as lines:
         next(lines)
         for line in lines:

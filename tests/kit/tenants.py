@@ -11,70 +11,75 @@ from tests.kit.server import Server
 from tests.kit.uploads import upload, wait_for_import
 
 MISSING_ID = 987_654_321
-# What tells the moment of the asking itself, or of one that comes by itself
+# Fields that depend on the time of the request, or that background jobs change
 _CHANGING_FIELDS = re.compile(rb'"(exported_at|since|checked_at|next_check_at|problem)":("[^"]*"|null),?')
 
 
 @dataclass
 class Tenant:
-    """An account: its client, and the ids of its objects by the noun of their path."""
+    """An account: its client, and the ids of its objects by the resource in their path, such as `contacts`."""
 
     api: Client
     object_ids: dict[str, int] = field(default_factory=dict)
     account: int = 1
 
-    def create_objects(self, word: str) -> "Tenant":
-        """Create one object of every kind; `word` is part of every name and address."""
-        api, have = self.api, self.object_ids
-        have["lists"] = api.post("/lists", {"name": f"{word} list"}).expect(201)["id"]
-        person = {"email": f"{word}@example.org", "first_name": word, "list_ids": [have["lists"]]}
-        contact = api.post("/contacts", person).expect(201)
-        have["contacts"], have["channels"] = contact["id"], contact["channels"][0]["id"]
-        filters = [{"name": "contact_first_name", "predicate": "eq", "value": word}]
-        have["segments"] = api.post("/segments", {"name": f"{word} segment", "filters": filters}).expect(201)["id"]
-        have["mirror"] = api.post("/lists", {"name": f"{word} mirror", "segment_id": have["segments"]}).json["id"]
-        design = {"sections": [{"id": "title", "type": "heading", "props": {"text": word}}]}
-        template = {"name": f"{word} template", "subject": word, "design": design}
-        have["templates"] = api.post("/templates", template).expect(201)["id"]
-        have["campaigns"] = api.post("/campaigns", {"name": f"{word} campaign"}).expect(201)["id"]
+    def create_objects(self, prefix: str) -> "Tenant":
+        """Create one object of every kind; `prefix` is part of every name and address."""
+        api, ids = self.api, self.object_ids
+        ids["lists"] = api.post("/lists", {"name": f"{prefix} list"}).expect(201)["id"]
+        new_contact = {"email": f"{prefix}@example.org", "first_name": prefix, "list_ids": [ids["lists"]]}
+        contact = api.post("/contacts", new_contact).expect(201)
+        ids["contacts"], ids["channels"] = contact["id"], contact["channels"][0]["id"]
+        filters = [{"name": "contact_first_name", "predicate": "eq", "value": prefix}]
+        ids["segments"] = api.post("/segments", {"name": f"{prefix} segment", "filters": filters}).expect(201)["id"]
+        ids["mirror"] = api.post("/lists", {"name": f"{prefix} mirror", "segment_id": ids["segments"]}).json["id"]
+        design = {"sections": [{"id": "title", "type": "heading", "props": {"text": prefix}}]}
+        template = {"name": f"{prefix} template", "subject": prefix, "design": design}
+        ids["templates"] = api.post("/templates", template).expect(201)["id"]
+        ids["campaigns"] = api.post("/campaigns", {"name": f"{prefix} campaign"}).expect(201)["id"]
         steps = [
-            {"duration": 31_622_400}, {"subject": word, "body": "<p>x</p>"},
-            {"type": "list_add", "contact_list_id": have["lists"]},
+            {"duration": 31_622_400}, {"subject": prefix, "body": "<p>x</p>"},
+            {"type": "list_add", "contact_list_id": ids["lists"]},
         ]  # fmt: skip
-        flow = {"name": f"{word} flow", "goal": f"{word}_goal", "steps": steps, "trigger": {"event": f"{word}_event"}}
-        have["flows"] = api.post("/flows", {**flow, "status": "active"}).expect(201)["id"]
-        letter = {"to": f"{word}@example.org", "subject": f"{word} letter", "body": "<p>x</p>"}
-        have["messages"] = api.post("/messages", letter).expect(201)["id"]
-        api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
-        have["capture"] = api.get("/capture", message_id=have["messages"]).expect(200)[0]["id"]
-        have["incoming"] = self._receive_reply(word)
-        webhook = {"url": f"https://{word}.example/hook", "events": [f"{word}_event"]}
-        have["webhooks"] = hook = api.post("/webhooks", webhook).expect(201)["id"]
-        event = {"event": f"{word}_event", "contact_id": have["contacts"]}
-        have["events"] = api.post("/events", event).expect(201)["id"]
-        flow = f"/flows/{have['flows']}"
-        have["runs"] = api.wait(f"{flow}/runs", lambda rows: len(rows) == 1, step=1, outcome="waiting")[0]["id"]
-        # A draft again that nothing starts, with somebody inside
+        flow = {
+            "name": f"{prefix} flow",
+            "goal": f"{prefix}_goal",
+            "steps": steps,
+            "trigger": {"event": f"{prefix}_event"},
+        }
+        ids["flows"] = api.post("/flows", {**flow, "status": "active"}).expect(201)["id"]
+        message = {"to": f"{prefix}@example.org", "subject": f"{prefix} letter", "body": "<p>x</p>"}
+        ids["messages"] = api.post("/messages", message).expect(201)["id"]
+        api.wait(f"/messages/{ids['messages']}", lambda row: row["status"] == "sent")
+        ids["capture"] = api.get("/capture", message_id=ids["messages"]).expect(200)[0]["id"]
+        ids["incoming"] = self._receive_reply(prefix)
+        webhook = {"url": f"https://{prefix}.example/hook", "events": [f"{prefix}_event"]}
+        ids["webhooks"] = webhook_id = api.post("/webhooks", webhook).expect(201)["id"]
+        event = {"event": f"{prefix}_event", "contact_id": ids["contacts"]}
+        ids["events"] = api.post("/events", event).expect(201)["id"]
+        flow = f"/flows/{ids['flows']}"
+        ids["runs"] = api.wait(f"{flow}/runs", lambda rows: len(rows) == 1, step=1, outcome="waiting")[0]["id"]
+        # A draft again, with no trigger event and one waiting run
         api.post(f"{flow}/archive").expect(200)
         api.patch(flow, {"status": "draft", "trigger": {"event": "manual"}}).expect(200)
-        log = api.wait(f"/webhooks/{hook}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)
-        have["deliveries"] = log[0]["id"]
-        api.patch(f"/webhooks/{hook}", {"enabled": False}).expect(200)  # so that nothing moves by itself
-        have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]
-        have["domains"] = api.post("/domains", {"domain": {"name": f"{word}.example"}}).expect(201)["id"]
-        form = {"name": f"{word} form", "list_ids": [have["lists"]], "consent_text": f"{word} agrees"}
-        have["forms"] = api.post("/forms", form).expect(201)["id"]
-        have["imports"] = wait_for_import(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
-        api.wait("/lists", lambda rows: not any(row["stale"] for row in rows))  # those of earlier things, too
+        log = api.wait(f"/webhooks/{webhook_id}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)
+        ids["deliveries"] = log[0]["id"]
+        api.patch(f"/webhooks/{webhook_id}", {"enabled": False}).expect(200)  # so that no retry changes it
+        ids["suppressions"] = api.post("/suppressions", {"address": f"{prefix}.out@example.org"}).expect(201)["id"]
+        ids["domains"] = api.post("/domains", {"domain": {"name": f"{prefix}.example"}}).expect(201)["id"]
+        form = {"name": f"{prefix} form", "list_ids": [ids["lists"]], "consent_text": f"{prefix} agrees"}
+        ids["forms"] = api.post("/forms", form).expect(201)["id"]
+        ids["imports"] = wait_for_import(api, upload(api, f"email\n{prefix}.imported@example.org\n"))["id"]
+        api.wait("/lists", lambda rows: not any(row["stale"] for row in rows))  # also those of earlier objects
         return self
 
-    def _receive_reply(self, word: str) -> int:
-        """Simulate a reply to one of our SMS, and return the incoming SMS."""
-        number = f"+1415555{abs(hash(word)) % 10_000:04}"
-        sent = self.api.post("/messages", {"channel": "sms", "to": number, "body": word}).expect(201)["id"]
+    def _receive_reply(self, prefix: str) -> int:
+        """Simulate a reply to a sent SMS, and return the id of the incoming SMS."""
+        number = f"+1415555{abs(hash(prefix)) % 10_000:04}"
+        sent = self.api.post("/messages", {"channel": "sms", "to": number, "body": prefix}).expect(201)["id"]
         self.api.wait(f"/messages/{sent}", lambda row: row["status"] == "sent")
         [captured] = self.api.get("/capture", message_id=sent).expect(200)
-        self.api.post(f"/capture/{captured['id']}/simulate", {"action": "reply", "text": f"{word} here"}).expect(200)
+        self.api.post(f"/capture/{captured['id']}/simulate", {"action": "reply", "text": f"{prefix} here"}).expect(200)
         return int(self.api.get("/incoming").expect(200)[0]["id"])
 
     def path(self, operation: Operation) -> str:
@@ -84,16 +89,16 @@ class Tenant:
         )
 
     def read_all(self) -> dict[str, bytes]:
-        """Return the responses of all GET operations for this account's objects, as bytes."""
+        """Return the bodies of all GET operations on this account's objects by path, without fields that change."""
         responses = {}
         for operation in OpenApiDocument(self.api).operations():
             if operation.method != "GET" or operation.path.endswith("/explain"):
                 continue
             path = self.path(operation) if operation.has_id else operation.path
             query = {"q": "a"} if operation.path.endswith("/search") else {}
-            answer = self.api.get(path, **query)
-            assert answer.status == 200, (path, answer.text)
-            responses[path] = _CHANGING_FIELDS.sub(b"", answer.body)
+            response = self.api.get(path, **query)
+            assert response.status == 200, (path, response.text)
+            responses[path] = _CHANGING_FIELDS.sub(b"", response.body)
         return responses
 
 
@@ -104,12 +109,12 @@ def two_tenants(server: Server) -> tuple[Tenant, Tenant]:
     return Tenant(server.client()).create_objects("alpha"), Tenant(other_tenant, account=number)
 
 
-def comparable_response(answer: Response, number: int) -> tuple[int, Any]:
-    """Return status and body of a response without its request id, and with `number` in place of NEVER."""
-    text = answer.text.replace(str(MISSING_ID), str(number))
-    if answer.headers.get("Content-Type") != "application/json":
-        return answer.status, text
+def comparable_response(response: Response, number: int) -> tuple[int, Any]:
+    """Return status and body of a response without its request id, and with `number` in place of MISSING_ID."""
+    text = response.text.replace(str(MISSING_ID), str(number))
+    if response.headers.get("Content-Type") != "application/json":
+        return response.status, text
     body = json.loads(text)
     if isinstance(body, dict):
         body.pop("request_id", None)
-    return answer.status, body
+    return response.status, body

@@ -1,7 +1,7 @@
 """Timeouts of tests, and whether a process is idle.
 
-Speed is measured by benchmarks. A test only distinguishes slow from hanging: times of a quiet machine are extended so
-that a slow machine, with other tests and browsers beside it, does not fail for being slow.
+Benchmarks measure speed. A test only distinguishes slow from hanging, so timeouts are long enough for a slow machine
+that runs other tests and browsers at the same time.
 """
 
 import atexit
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _SLOW_MACHINE_FACTOR = 10
 
-# What housekeeping does first, a few seconds after a start
+# Housekeeping runs for the first time a few seconds after a start
 _START_UP_SECONDS = 6
 
 
@@ -56,16 +56,16 @@ def report_stolen_cpu_at_exit() -> None:
 
     From 10 % on, the figures describe the host rather than the program.
     """
-    at_first = _ticks()
+    ticks_at_start = _ticks()
 
-    def tell() -> None:
-        used, stolen = (now - then for now, then in zip(_ticks(), at_first, strict=True))
+    def report() -> None:
+        used, stolen = (now - then for now, then in zip(_ticks(), ticks_at_start, strict=True))
         print(f"the host of this machine took {stolen / max(1, used + stolen):.0%} of the processor time asked for")
 
-    atexit.register(tell)
+    atexit.register(report)
 
 
 def _ticks() -> tuple[int, int]:
-    """Return the ticks that all processors worked since boot, and the ticks that the host withheld."""
+    """Return the ticks that all processors worked since boot, and the ticks that the host gave to other machines."""
     user, nice, system, _, _, irq, soft, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
     return user + nice + system + irq + soft, stolen

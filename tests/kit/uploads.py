@@ -1,4 +1,4 @@
-"""Multipart forms with a file, as a browser sends them."""
+"""Upload files as multipart forms, as a browser does."""
 
 import json
 import uuid
@@ -9,15 +9,15 @@ from tests.kit.client import Client, Response
 
 def multipart_form(file: bytes | None, name: str = "people.csv", **texts: str) -> tuple[bytes, str]:
     """Return the body and the Content-Type of a multipart form."""
-    mark = uuid.uuid4().hex
+    boundary = uuid.uuid4().hex
     parts = [
-        f'--{mark}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
         for key, value in texts.items()
     ]
     if file is not None:
         head = f'Content-Disposition: form-data; name="file"; filename="{name}"\r\nContent-Type: text/csv\r\n\r\n'
-        parts.append(f"--{mark}\r\n{head}".encode() + file + b"\r\n")
-    return b"".join(parts) + f"--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
+        parts.append(f"--{boundary}\r\n{head}".encode() + file + b"\r\n")
+    return b"".join(parts) + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
 
 
 def upload(
@@ -37,17 +37,17 @@ def upload_image(api: Client, file: bytes | None, name: str = "picture.png", **t
     return api.request("POST", "/v1/my/uploads", body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
 
 
-def wait_for_import(api: Client, answer: Response, timeout: float = 60) -> Any:
-    """Wait for an import to end and return it."""
-    number = answer.expect(201)["id"]
+def wait_for_import(api: Client, response: Response, timeout: float = 60) -> Any:
+    """Wait until the import of an upload response has ended, and return it."""
+    number = response.expect(201)["id"]
     return api.wait(f"/imports/{number}", lambda import_: import_["status"] not in ("pending", "processing"), timeout)
 
 
 def import_results(api: Client, number: int) -> list[dict[str, str]]:
-    """Return the results of an import as rows, one for each line of the file."""
+    """Return the results file of an import as rows, one for each line of the import file."""
     import csv
     import io
 
-    answer = api.get(f"/imports/{number}/results.csv")
-    assert answer.status == 200, answer.text
-    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    response = api.get(f"/imports/{number}/results.csv")
+    assert response.status == 200, response.text
+    return list(csv.DictReader(io.StringIO(response.text, newline="")))

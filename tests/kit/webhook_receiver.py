@@ -1,4 +1,4 @@
-"""A receiver of webhooks as a separate process, which checks every signature and can fail, hang or die.
+"""A receiver of webhooks as a separate process that can fail, hang or be killed; tests check the signatures.
 
 It shares no code with the appliance: the check follows standardwebhooks.com.
 """
@@ -27,7 +27,7 @@ def is_signed_by(secret: str, headers: dict[str, str], body: bytes) -> bool:
 
 
 class WebhookRequest:
-    """A received request."""
+    """A received request, with the status of its response."""
 
     def __init__(self, line: str) -> None:
         record = json.loads(line)
@@ -38,36 +38,43 @@ class WebhookRequest:
 
     @property
     def name(self) -> str:
-        """The id of the message, the same for each attempt."""
+        """The id of the delivery, the same for each attempt."""
         return self.headers["webhook-id"]
 
     @property
     def event(self) -> dict[str, Any]:
-        """The event in the request."""
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        """The event in the body of the request."""
+        event: dict[str, Any] = json.loads(self.body)
+        return event
 
 
 class Receiver:
-    """The process: `up()`, `down()`, and its behaviour by `mood`; use it as a context manager."""
+    """The receiver process: `up()`, `down()` and `respond_with()`; use it as a context manager."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/hook"
-        self._log, self._mood = directory / f"arrived-{self.port}", directory / f"mood-{self.port}"
+        self._log, self._response_file = directory / f"arrived-{self.port}", directory / f"mood-{self.port}"
         self._log.touch()
         self._process: subprocess.Popen[bytes] | None = None
         self.respond_with()
 
     def respond_with(self, status: int = 200, text: str = "", seconds: float = 0, **headers: str) -> None:
-        """Respond like this from now on, after so many seconds."""
-        new_file = self._mood.with_suffix(".new")
+        """Respond like this to each request from now on, after a delay of `seconds`."""
+        new_file = self._response_file.with_suffix(".new")
         new_file.write_text(json.dumps({"status": status, "text": text, "seconds": seconds, "headers": headers}))
-        new_file.replace(self._mood)
+        new_file.replace(self._response_file)
 
     def up(self) -> Self:
         """Start the process."""
-        command = [sys.executable, "-m", "tests.kit.webhook_receiver", str(self.port), str(self._log), str(self._mood)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.kit.webhook_receiver",
+            str(self.port),
+            str(self._log),
+            str(self._response_file),
+        ]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
@@ -85,10 +92,10 @@ class Receiver:
         """All requests ever received, in the order of the responses."""
         return [WebhookRequest(line) for line in self._log.read_text().splitlines()]
 
-    def wait(self, true: Callable[[list[WebhookRequest]], bool], timeout: float = 90) -> list[WebhookRequest]:
+    def wait(self, condition: Callable[[list[WebhookRequest]], bool], timeout: float = 90) -> list[WebhookRequest]:
         """Wait until the received requests satisfy a condition, and return them."""
         end = time.monotonic() + timeout
-        while not true(requests := self.requests):
+        while not condition(requests := self.requests):
             if time.monotonic() > end:
                 recent = [(request.event, request.response_status) for request in requests][-20:]
                 raise AssertionError(f"the condition was not met within {timeout} s: {recent}")
@@ -106,30 +113,29 @@ class Receiver:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     log_file: Path
-    mood_file: Path
+    response_file: Path
 
     def do_POST(self) -> None:
-        mood = json.loads(self.mood_file.read_text())
+        response = json.loads(self.response_file.read_text())
         length = int(self.headers["Content-Length"])
         body = self.rfile.read(length)
         if len(body) < length:
-            self.close_connection = True  # who was killed in the middle of asking has not asked
+            self.close_connection = True  # the client was killed in the middle of the request
             return
-        time.sleep(mood["seconds"])
+        time.sleep(response["seconds"])
         record = {
             "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()},
-            "body": base64.b64encode(body).decode(), "answered": mood["status"],
+            "body": base64.b64encode(body).decode(), "answered": response["status"],
         }  # fmt: skip
-        # Short lines of a file opened to append are written whole, by whichever thread; before the answer, so that what
-        # we said yes to is never missing here
+        # Logged before the response, so that no accepted request is missing; appending a short line is atomic
         with self.log_file.open("a") as file:
             file.write(json.dumps(record) + "\n")
-        self.send_response(mood["status"])
-        for name, value in mood["headers"].items():
+        self.send_response(response["status"])
+        for name, value in response["headers"].items():
             self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(mood["text"].encode())))
+        self.send_header("Content-Length", str(len(response["text"].encode())))
         self.end_headers()
-        self.wfile.write(mood["text"].encode())
+        self.wfile.write(response["text"].encode())
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -144,7 +150,7 @@ class _Quiet(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
-    _Handler.log_file, _Handler.mood_file = Path(sys.argv[2]), Path(sys.argv[3])
+    _Handler.log_file, _Handler.response_file = Path(sys.argv[2]), Path(sys.argv[3])
     with _Quiet(("127.0.0.1", int(sys.argv[1])), _Handler) as listening:
         print("ready", flush=True)
         listening.serve_forever(0.02)

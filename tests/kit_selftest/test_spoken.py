@@ -18,7 +18,7 @@ def test_every_operation_has_a_word_of_its_own(spoken: OpenApiClient, api: Clien
         (way.method, way.path)
         for noun in dir(spoken)
         for verb in dir(getattr(spoken, noun))
-        for way in getattr(getattr(spoken, noun), verb)._ways.values()
+        for way in getattr(getattr(spoken, noun), verb)._operations.values()
     ]
     documented = [
         (method, path)
