@@ -1,4 +1,4 @@
-"""A server with every hook open and the mail services that post to it, for the tests of hooks."""
+"""Fixture for the tests of inbound webhooks: a server that accepts all of them, and the providers that post to it."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,34 +20,37 @@ COMPLAINED = ("complained", ["email_complained", "opt_out"], "complaint", False)
 
 
 class World:
-    """A server with every hook open, and the services that post to it."""
+    """A server that accepts webhooks of all email providers, and the providers."""
 
     def __init__(self, server: Server, api: Client, smtp: SmtpServer, clock: TestClock, sns: Sns, grid: SendGrid):
         self.server, self.api, self.smtp, self.clock, self.sns, self.grid = server, api, smtp, clock, sns, grid
         self._numbers = itertools.count()
 
     def post(self, post: Post) -> Response:
-        """Post to a hook."""
+        """Post a request of a provider to its webhook."""
         return self.api.request("POST", post.path, post.body, post.headers)
 
     def sent(self, **body: Any) -> Any:
-        """Send a message to somebody new and return it as accepted."""
+        """Send a message to a new contact and return it once its status is `sent`."""
         address = f"p{next(self._numbers)}@example.org"
         self.api.post("/contacts", {"email": address}).expect(201)
         made = self.api.post("/messages", {"to": address, "subject": "s", "body": "b", **body}).expect(201)
         return self.api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
 
     def state(self, message: Any) -> tuple[str, list[str], str | None, bool]:
-        """Return status, events of feedback, suppression and consent of a message and its recipient."""
+        """Return status and feedback events of a message, suppression and subscription of its recipient."""
         now = self.api.get(f"/messages/{message['id']}").expect(200)
         channel = self.api.get(f"/contacts/{message['contact_id']}").expect(200)["channels"][0]
         events = [one["event"] for one in now["events"] if one["event"] != "email_sent"]
         return now["status"], sorted(events), channel["suppression_reason"], channel["subscribed"]
 
-    # -- the services, telling something of a message -------------------------------------------------------------
+    # -- requests of the providers about a message ----------------------------------------------------------------
 
     def mail(self, message: Any) -> dict[str, Any]:
-        """What SES says of a mail: it replaced the Message-ID, and tells the one we gave."""
+        """Return the `mail` object of SES for a message.
+
+        SES replaces our Message-ID and reports it among the headers.
+        """
         original = [{"name": "Message-ID", "value": f"<{message['internet_message_id']}>"}]
         return {"messageId": f"ses-{message['id']}", "source": "news@example.org", "headers": original,
                 "destination": [message["to"]]}  # fmt: skip
@@ -55,12 +58,12 @@ class World:
     def ses(
         self, kind: str, message: Any, *, at: float | None = None, name: str = "notificationType", **said: Any
     ) -> Post:
-        """Post what SES publishes of a message."""
+        """Return a notification of SES about a message."""
         body = {name: kind, "mail": self.mail(message), **said}
         return self.sns.notification(body, at or self.clock.now())
 
     def ses_bounce(self, message: Any, kind: str, sub: str, **recipient: Any) -> Post:
-        """Post a bounce of SES."""
+        """Return a bounce notification of SES."""
         bounce = {
             "bounceType": kind, "bounceSubType": sub, "feedbackId": f"f-{message['id']}",
             "timestamp": "2026-01-01T00:00:00.000Z",
@@ -71,32 +74,34 @@ class World:
     def mailgun(
         self, message: Any, event: str, *, token: str | None = None, at: float | None = None, **said: Any
     ) -> Post:
-        """Post an event of Mailgun."""
+        """Return an event of Mailgun."""
         headers = {"message-id": message["internet_message_id"]}
         body = {"event": event, "recipient": message["to"], "message": {"headers": headers}, **said}
         return email_providers.mailgun(SECRETS["mailgun"], body, at or self.clock.now(), token)
 
     def sendgrid(self, message: Any, event: str, *, at: float | None = None, **said: Any) -> Post:
-        """Post an event of SendGrid."""
+        """Return an event of SendGrid."""
         body = {"email": message["to"], "event": event, "smtp-id": f"<{message['internet_message_id']}>", **said}
         return self.grid.post([body], at or self.clock.now())
 
     def postmark(self, message: Any, record: str, **said: Any) -> Post:
-        """Post a record of Postmark, with the metadata that our mail carried."""
+        """Return a record of Postmark, with the metadata header of the sent mail."""
         [mail] = self.smtp.to(message["to"])
         body = {"RecordType": record, "ID": message["id"], "MessageID": "guid", "Email": message["to"],
                 "Metadata": {"campanero": mail.header("X-PM-Metadata-campanero")}, **said}  # fmt: skip
         return email_providers.postmark(SECRETS["postmark"], body)
 
-    def own(self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **said: Any) -> Post:
-        """Post what a relay of one's own tells."""
+    def custom_relay(
+        self, message: Any, kind: str, *, at: float | None = None, name: str | None = None, **said: Any
+    ) -> Post:
+        """Return a report of a custom relay."""
         body = {"type": kind, "internet_message_id": message["internet_message_id"], "recipient": message["to"], **said}
         return email_providers.custom_relay(SECRETS["email"], body, at or self.clock.now(), name)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One server for the module, sending to an SMTP server of the kit."""
+    """Yield one server for the module, which sends through an SMTP server of the test."""
     here = tmp_path_factory.mktemp("hooks")
     clock, sns, grid = TestClock(here / "clock"), Sns(), SendGrid()
     with SmtpServer() as smtp, sns.serving(here) as stand_ins:

@@ -1,4 +1,4 @@
-"""A server that sends through the provider of SMS of the kit, with every hook of providers open."""
+"""Fixture for the tests of SMS: a server that sends through the test kit's SMS provider and accepts its webhooks."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from tests.kit.server import Server
 
 
 class World:
-    """A server, its provider, and people who get SMS."""
+    """A server, its SMS provider, and contacts with phone numbers."""
 
     def __init__(self, server: Server, api: Client, sms: FakeSms, clock: TestClock) -> None:
         self.server, self.api, self.sms, self.clock = server, api, sms, clock
         self._numbers = itertools.count(1)
 
     def number(self) -> str:
-        """Return the number of somebody new, who is a contact."""
+        """Create a contact with a new phone number and return the number."""
         number = f"+1555010{next(self._numbers):04}"
         self.api.post("/contacts", {"phone": number}).expect(201)
         return number
 
-    def handed_over(self, number: str | None = None, **body: Any) -> tuple[Any, Sms]:
-        """Send an SMS and return it as accepted, with what the provider took."""
+    def send_sms(self, number: str | None = None, **body: Any) -> tuple[Any, Sms]:
+        """Send an SMS and return it once its status is `sent`, with the message that the provider accepted."""
         number = number or self.number()
         made = self.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello", **body}).expect(201)
         row = self.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "sent")
@@ -34,7 +34,7 @@ class World:
         return row, taken
 
     def state(self, message: Any) -> tuple[str, list[str], str | None, bool]:
-        """Return status, what was told, suppression and consent of a message and its recipient."""
+        """Return status and feedback events of a message, suppression and subscription of its recipient."""
         now = self.api.get(f"/messages/{message['id']}").expect(200)
         channel = self.api.get(f"/contacts/{message['contact_id']}").expect(200)["channels"][0]
         events = sorted(one["event"] for one in now["events"] if one["event"] != "sms_sent")
@@ -43,7 +43,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One server for the module."""
+    """Yield one server for the module."""
     here = tmp_path_factory.mktemp("sms")
     clock = TestClock(here / "clock")
     with FakeSms(here, clock) as sms:

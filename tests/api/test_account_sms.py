@@ -1,4 +1,4 @@
-"""What an account says about its SMS: who they are from, when they rest, how people leave (docs/decisions.md#14)."""
+"""The SMS settings of an account: sender, quiet hours and opt-out hint (docs/decisions.md#14)."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from tests.kit.client import Client
 NIGHT = {"from": "21:00", "to": "08:00"}
 
 
-def test_they_are_kept_and_cleared(api: Client) -> None:
-    """Each is answered as it was kept, without filler; null clears it, and what is not named stays."""
+def test_sms_settings_are_normalized_and_cleared(api: Client) -> None:
+    """Each setting is returned in its normal form; null clears it, and absent settings stay."""
     said = {"sms_from": " +1 (555) 123-4567 ", "sms_quiet_hours": NIGHT, "sms_opt_out_hint": " Reply STOP to end "}
     shown = api.patch("/account", said).expect(200)
     kept = {"sms_from": "+15551234567", "sms_quiet_hours": NIGHT, "sms_opt_out_hint": "Reply STOP to end"}
@@ -25,8 +25,8 @@ def test_they_are_kept_and_cleared(api: Client) -> None:
     "sender",
     ["+4917012345678", "12345", "787878", "Bakery", "Bakery 24", "4ever", "A2345678901", "MG" + "0a" * 16],
 )  # fmt: skip
-def test_who_an_sms_can_be_from(api: Client, sender: str) -> None:
-    """A number, a short code, a name that holds a letter, or a service that chooses one of its numbers."""
+def test_valid_sms_senders(api: Client, sender: str) -> None:
+    """A phone number, a short code, a name with a letter, and a Twilio messaging service are valid senders."""
     assert api.patch("/account", {"sms_from": sender}).expect(200)["sms_from"] == sender
 
 
@@ -35,8 +35,8 @@ def test_who_an_sms_can_be_from(api: Client, sender: str) -> None:
     ["A23456789012", "123456789", "12", "0123456", "Bäckerei", "Ba-kery", "+0123456789", "+12", "B\nakery", "Ba\x00k",
      "https://x.example", 12345, ["Bakery"]],
 )  # fmt: skip
-def test_who_it_cannot_be_from(api: Client, sender: Any) -> None:
-    """What no network shows is refused, and nothing of the request is kept."""
+def test_invalid_sms_senders_are_rejected(api: Client, sender: Any) -> None:
+    """An invalid sender is rejected, and no other field of the request is written."""
     before = api.get("/account").expect(200)
     refused = api.patch("/account", {"sms_from": sender, "name": "Another"}).expect(422)
     assert refused["validation_errors"] == {"sms_from": ["is invalid"]}
@@ -55,20 +55,20 @@ def test_who_it_cannot_be_from(api: Client, sender: Any) -> None:
         ("night", {"sms_quiet_hours"}),
     ],
 )
-def test_hours_that_nobody_can_read(api: Client, hours: Any, where: set[str]) -> None:
-    """Quiet hours have a beginning and an end that differ; every fault is told at its path."""
+def test_invalid_quiet_hours_are_rejected(api: Client, hours: Any, where: set[str]) -> None:
+    """Quiet hours need two different times; every error is reported at its path."""
     assert set(api.patch("/account", {"sms_quiet_hours": hours}).expect(422)["validation_errors"]) == where
 
 
-def test_what_is_no_part_of_the_hours_is_named(api: Client) -> None:
-    """A key that nobody reads is ignored and told, so that a misspelt one is noticed."""
+def test_unknown_keys_of_quiet_hours_are_reported(api: Client) -> None:
+    """An unknown key is ignored and listed in `X-Ignored-Fields`."""
     answer = api.patch("/account", {"sms_quiet_hours": {**NIGHT, "days": ["sunday"]}, "capabilities": {"sms": True}})
     assert answer.expect(200)["sms_quiet_hours"] == NIGHT
     assert answer.headers["X-Ignored-Fields"] == "sms_quiet_hours.days, capabilities"
 
 
-def test_words_that_are_too_long_or_no_line(api: Client) -> None:
-    """The way out is one line that can be filled in, and leaves room for what it stands behind."""
+def test_invalid_opt_out_hints_are_rejected(api: Client) -> None:
+    """The hint is one line of at most 160 characters with valid merge tags."""
     for hint, words in (
         ("x" * 161, "is too long (maximum is 160 characters)"), ("a\nb", "is invalid"),
         ("Stop: {{ unsubscribe_url", "expected '}}' (line 1, column 7)"),
@@ -77,7 +77,7 @@ def test_words_that_are_too_long_or_no_line(api: Client) -> None:
         assert refused["validation_errors"] == {"sms_opt_out_hint": [words]}
 
 
-def test_what_carries_sms_is_told(api: Client) -> None:
-    """A fresh installation keeps SMS in its inbox."""
+def test_a_new_installation_captures_sms(api: Client) -> None:
+    """The SMS transport of a new installation is the built-in inbox."""
     shown = api.get("/account").expect(200)
     assert (shown["transport"]["sms"], shown["usage"]["sms_sent"]) == ("capture", 0)

@@ -1,4 +1,4 @@
-"""Actions: what they say where they cannot be taken, and what they make of the bodies that come with them."""
+"""Actions such as pause or retry: errors in the wrong state, and the request bodies that they accept."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.kit.openapi_document import OpenApiDocument
 from tests.kit.server import Server
 from tests.kit.tenants import MISSING_ID, Tenant
 
-# Of each thing in a state that has a name: the actions that it takes; all others are refused
+# The allowed actions by status; all others are rejected
 CAMPAIGN = {"draft": ["send"], "paused": ["send", "resume", "cancel"], "completed": []}
 FLOW = {"draft": ["activate", "archive"], "active": ["pause", "archive"], "paused": ["activate", "archive"]}
 NOTHING = [route for route in ROUTES if route.method != "GET" and route.body_type is None and route.form_type is None]
@@ -18,12 +18,12 @@ NOTHING = [route for route in ROUTES if route.method != "GET" and route.body_typ
 
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
-    """An account with one of everything."""
+    """Return an account with one object of every kind."""
     return Tenant(server.client()).create_objects("alpha")
 
 
 def campaign_in(api: Client, status: str) -> int:
-    """Return a campaign that is in a status: its hold keeps it from being sent meanwhile."""
+    """Create a campaign with a status and return its id; a hold keeps it from being sent."""
     number = int(api.post("/lists", {"name": f"For {status}"}).expect(201)["id"])
     api.post("/contacts", {"email": f"{status}@example.org", "list_ids": [number]})
     made = api.post("/campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": number},
@@ -35,8 +35,8 @@ def campaign_in(api: Client, status: str) -> int:
 
 
 @pytest.mark.parametrize("status", CAMPAIGN)
-def test_a_campaign_says_what_it_takes_instead(api: Client, status: str) -> None:
-    """A refusal is about the action that was asked for, and names those that the campaign takes."""
+def test_a_rejected_campaign_action_lists_allowed_ones(api: Client, status: str) -> None:
+    """The error names the requested action and the allowed ones, and an allowed one succeeds."""
     path = f"/campaigns/{campaign_in(api, status)}"
     for action, needs in (("pause", ["active"]), ("resume", ["paused"]), ("cancel", ["active", "paused"])):
         if action in CAMPAIGN[status]:
@@ -46,13 +46,13 @@ def test_a_campaign_says_what_it_takes_instead(api: Client, status: str) -> None
         assert told["allowed_actions"] == CAMPAIGN[status]
         assert told["validation_errors"] == {"status": [f"must be {' or '.join(needs)}"]}
         assert "cannot change" not in told["message"]
-    # Whatever is named is taken
+    # An allowed action succeeds
     if CAMPAIGN[status]:
         api.post(f"{path}/{CAMPAIGN[status][-1]}").expect(200)
 
 
-def test_who_resumes_a_draft_learns_to_send_it(api: Client) -> None:
-    """Where another action does what was meant, the refusal says so."""
+def test_the_error_suggests_the_right_action(api: Client) -> None:
+    """Resuming a draft suggests to send it, and cancelling a draft suggests to delete it."""
     draft = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
     told = api.post(f"/campaigns/{draft}/resume").expect(422)
     assert told["message"] == "A draft campaign cannot be resumed. Send it instead."
@@ -61,8 +61,8 @@ def test_who_resumes_a_draft_learns_to_send_it(api: Client) -> None:
     assert told["message"] == "A draft campaign cannot be cancelled. Delete it instead."
 
 
-def test_a_flow_says_what_it_takes_instead(api: Client) -> None:
-    """From every status the actions are refused that it does not name, and those that it names are taken."""
+def test_a_rejected_flow_action_lists_allowed_ones(api: Client) -> None:
+    """In every status the other actions are rejected with the list of allowed ones."""
     flow = {"name": "x", "trigger": {"event": "x"}, "steps": [{"duration": 5}]}
     path = f"/flows/{api.post('/flows', flow).expect(201)['id']}"
     for status, move in (("draft", "activate"), ("active", "pause"), ("paused", "archive")):
@@ -76,16 +76,16 @@ def test_a_flow_says_what_it_takes_instead(api: Client) -> None:
     assert told["message"].startswith("An archived flow cannot be activated. Make it a draft first")
 
 
-def test_a_message_says_what_it_takes_instead(mine: Tenant) -> None:
-    """What was sent is neither sent again, nor taken back, nor counted."""
+def test_a_sent_message_accepts_no_action(mine: Tenant) -> None:
+    """A sent message cannot be retried, cancelled or assumed sent."""
     for action, done in (("retry", "sent again"), ("cancel", "cancelled"), ("assume_sent", "counted as sent")):
         told = mine.api.post(f"/messages/{mine.object_ids['messages']}/{action}").expect(422)
         assert told["message"] == f"A sent message cannot be {done}."
         assert (told["reason"], told["action"], told["allowed"]) == ("invalid_transition", action, [])
 
 
-def test_an_import_and_a_run_say_what_they_were_asked(mine: Tenant) -> None:
-    """The same words for what has ended."""
+def test_ended_imports_and_runs_reject_actions(mine: Tenant) -> None:
+    """A complete import cannot be cancelled, and an exited run cannot be moved on."""
     told = mine.api.post(f"/imports/{mine.object_ids['imports']}/cancel").expect(422)
     assert told["message"] == "A complete import cannot be cancelled."
     path = f"/flows/{mine.object_ids['flows']}/runs/{mine.object_ids['runs']}"
@@ -95,8 +95,8 @@ def test_an_import_and_a_run_say_what_they_were_asked(mine: Tenant) -> None:
 
 
 @pytest.mark.parametrize("route", NOTHING, ids=lambda route: f"{route.method} {route.path}")
-def test_what_takes_no_body_says_so(route: Any, mine: Tenant) -> None:
-    """What is no JSON object is refused as everywhere, before anything is looked for; keys are named as ignored."""
+def test_actions_without_a_body_reject_invalid_bodies(route: Any, mine: Tenant) -> None:
+    """A body that is no JSON object is rejected before the object is looked up."""
     path = "/v1/my" + route.path.replace("{id}", str(MISSING_ID))
     headers = {"Authorization": f"Bearer {mine.api.key}"}
     if route.scope in ("rule", "self"):
@@ -108,8 +108,8 @@ def test_what_takes_no_body_says_so(route: Any, mine: Tenant) -> None:
         assert answer.json["code"] == code, answer.text
 
 
-def test_keys_that_change_nothing_are_named(api: Client) -> None:
-    """An action that takes no body names what came with it, done or refused."""
+def test_ignored_keys_of_actions_are_reported(api: Client) -> None:
+    """An action without a body lists all keys in `X-Ignored-Fields`, whether it succeeds or fails."""
     draft = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
     done = api.post(f"/campaigns/{draft}/approve", {"note": "good", "by": 1})
     assert (done.status, done.headers["X-Ignored-Fields"]) == (200, "note, by")
@@ -128,16 +128,16 @@ def test_keys_that_change_nothing_are_named(api: Client) -> None:
         ("/lists", {"name": "", "zz": 1}, "zz"),
     ],
 )  # fmt: skip
-def test_a_refusal_names_what_it_would_have_ignored(
+def test_errors_also_report_ignored_keys(
     api: Client, path: str, body: dict[str, Any], ignored: str
 ) -> None:  # fmt: skip
-    """Whoever mends the faults learns in the same answer which keys are not known."""
+    """A 422 response lists the unknown keys in `X-Ignored-Fields` too."""
     told = api.post(path, body)
     assert (told.status, told.headers["X-Ignored-Fields"]) == (422, ignored)
 
 
-def test_a_duplicate_has_the_name_that_was_asked_for(api: Client) -> None:
-    """The name is checked as any other; without one it is that of the campaign, with "(copy)"."""
+def test_duplicate_a_campaign_under_a_name(api: Client) -> None:
+    """The name is validated; without one it is the name of the campaign with "(copy)"."""
     path = f"/campaigns/{api.post('/campaigns', {'name': 'Spring'}).expect(201)['id']}/duplicate"
     assert api.post(path, {"name": "Summer"}).expect(201)["name"] == "Summer"
     assert api.post(path).expect(201)["name"] == "Spring (copy)"
@@ -151,12 +151,12 @@ def test_a_duplicate_has_the_name_that_was_asked_for(api: Client) -> None:
     [("/messages", {"to": "ann@example.org", "subject": "x", "body": "x"}),
      ("/events", {"event": "opened_door", "contact_email": "alpha@example.org"})],
 )  # fmt: skip
-def test_two_keys_that_differ_are_refused(mine: Tenant, path: str, body: dict[str, Any]) -> None:
-    """Header and body may both name a key, and then the same one."""
+def test_different_idempotency_keys_are_rejected(mine: Tenant, path: str, body: dict[str, Any]) -> None:
+    """The key in the body must equal the Idempotency-Key header."""
     key = f"key of {path}"
     told = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
     assert told["validation_errors"] == {"idempotency_key": ["must match the Idempotency-Key header"]}
-    # Told beside all else
+    # Reported together with other errors
     told = mine.api.post(path, {**body, "data": 5, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
     assert set(told["validation_errors"]) == {"idempotency_key", "data"}
     first = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": key}).expect(201)["id"]
@@ -164,8 +164,8 @@ def test_two_keys_that_differ_are_refused(mine: Tenant, path: str, body: dict[st
     assert (again.status, again.json["id"]) == (200, first)
 
 
-def test_every_operation_without_a_body_is_asked(mine: Tenant) -> None:
-    """The document says of each of them what a body that is wrong gets."""
+def test_openapi_lists_body_errors_of_actions(mine: Tenant) -> None:
+    """For each action without a body the document lists the errors of an invalid body."""
     asked = {f"{route.method} /v1/my{route.path}" for route in NOTHING}
     for one in OpenApiDocument(mine.api).operations():
         if f"{one.method} {one.path}" in asked:

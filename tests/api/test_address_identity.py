@@ -1,4 +1,4 @@
-"""Two spellings are one contact if and only if their normal forms are equal: over the API, an import and SQL alike."""
+"""Two spellings of an address are one contact if and only if their normal forms are equal, everywhere."""
 
 import itertools
 import json
@@ -24,34 +24,38 @@ DOMAINS = (
 _numbers = itertools.count()
 
 
-def spelled() -> list[str]:
-    """Return every spelling, under a name that no other test of this module uses."""
+def unique_spellings() -> list[str]:
+    """Return every spelling, with a number that no other test of this module uses."""
     number = next(_numbers)
     return [f"{local}.{number}@example.org" for local in LOCALS] + [f"a.{number}@{domain}" for domain in DOMAINS]
 
 
-def groups(spellings: list[str], ids: list[Any]) -> set[frozenset[str]]:
-    """Return which spellings have the same id."""
+def group_by_id(spellings: list[str], ids: list[Any]) -> set[frozenset[str]]:
+    """Return the sets of spellings that have the same id."""
     found: dict[Any, set[str]] = {}
     for spelling, one in zip(spellings, ids, strict=True):
         found.setdefault(one, set()).add(spelling)
     return {frozenset(group) for group in found.values()}
 
 
-def expected(spellings: list[str]) -> set[frozenset[str]]:
-    """Return which spellings are one address."""
-    return groups(spellings, [addresses.parse_email(one).key for one in spellings])
+def group_by_normal_form(spellings: list[str]) -> set[frozenset[str]]:
+    """Return the sets of spellings that have the same normal form."""
+    return group_by_id(spellings, [addresses.parse_email(one).key for one in spellings])
 
 
-def by_rule(api: Client, predicate: str, value: Any) -> set[int]:
-    """Return the contacts that a rule about the address finds."""
+def ids_matching(api: Client, predicate: str, value: Any) -> set[int]:
+    """Return the ids of the contacts that match a filter on the address."""
     leaf = {"name": "email", "predicate": predicate, "value": value}
     return {one["id"] for one in api.post("/segments/count", {"filters": [leaf]}).expect(200)["sample"]}
 
 
-def test_the_spellings_that_are_one() -> None:
-    """Written down by hand: case and composition make one address of two spellings, and nothing else does."""
-    locals_ = {frozenset(one.partition(".")[0] for one in group) for group in expected(spelled()) if len(group) > 1}
+def test_equal_and_different_spellings() -> None:
+    """Only case and Unicode composition make two spellings equal."""
+    locals_ = {
+        frozenset(one.partition(".")[0] for one in group)
+        for group in group_by_normal_form(unique_spellings())
+        if len(group) > 1
+    }
     assert {frozenset(one) for one in (
         ("straße", "STRAßE", "STRAẞE"), ("strasse", "Strasse"), ("sam", "SAM"), ("ann", "ANN"), ("il", "IL"),
         ("İl", "I\u0307l", "i\u0307l"), ("é", "É", "e\u0301", "E\u0301"), ("μ", "Μ"), ("\u212a", "k"),
@@ -78,36 +82,36 @@ def test_the_spellings_that_are_one() -> None:
     assert len({addresses.parse_email(f"{one}@example.org").key for one in apart}) == len(apart)
 
 
-def test_over_the_api_and_in_rules(api: Client) -> None:
-    """Contacts are made and found by their own spellings alone: by address, by rules, and by their suppression."""
-    spellings = spelled()
+def test_spellings_in_the_api_and_in_filters(api: Client) -> None:
+    """The API creates and finds contacts by normal form: by address, by filter and by suppression."""
+    spellings = unique_spellings()
     ids = [api.post("/contacts", {"email": one}).json["id"] for one in spellings]
-    assert groups(spellings, ids) == expected(spellings)
+    assert group_by_id(spellings, ids) == group_by_normal_form(spellings)
     for spelling, one in zip(spellings, ids, strict=True):
-        assert by_rule(api, "eq", spelling) == {one}, spelling
-        assert by_rule(api, "in", [spelling]) == {one}, spelling
+        assert ids_matching(api, "eq", spelling) == {one}, spelling
+        assert ids_matching(api, "in", [spelling]) == {one}, spelling
         assert api.get("/contacts/search", q=spelling).expect(200)[0]["id"] == one
-    for group in expected(spellings):
+    for group in group_by_normal_form(spellings):
         api.post("/suppressions", {"address": min(group)}).expect(201)
     kept = [api.get("/suppressions", address=one).expect(200) for one in spellings]
-    assert groups(spellings, [rows[0]["id"] for rows in kept]) == expected(spellings)
+    assert group_by_id(spellings, [rows[0]["id"] for rows in kept]) == group_by_normal_form(spellings)
     assert {len(rows) for rows in kept} == {1}
 
 
-def test_over_an_import(api: Client) -> None:
-    """A file makes the contacts that the API would make of the same spellings, and finds those that are there."""
-    spellings = spelled()
+def test_spellings_in_an_import(api: Client) -> None:
+    """An import creates as many contacts as the API would, and the API finds them."""
+    spellings = unique_spellings()
     lines = "\n".join(json.dumps({"email": one}) for one in spellings)
     job = wait_for_import(api, upload(api, lines, "people.jsonl"))
     assert job["status"] == "complete"
     made = [row["result"] for row in import_results(api, job["id"])]
-    assert made.count("created") == len(expected(spellings))
+    assert made.count("created") == len(group_by_normal_form(spellings))
     again = [api.post("/contacts", {"email": one}).expect(200)["id"] for one in spellings]
-    assert groups(spellings, again) == expected(spellings)
+    assert group_by_id(spellings, again) == group_by_normal_form(spellings)
 
 
-def test_whoever_was_erased_is_remembered_alone(api: Client) -> None:
-    """The hash of an erased address keeps its own spellings out, and nobody who only looks alike."""
+def test_an_erased_address_suppresses_only_itself(api: Client) -> None:
+    """The hash of an erased address matches its own spellings, and not a similar address."""
     number = next(_numbers)
     gone, other = f"straße.{number}@example.org", f"strasse.{number}@example.org"
     made = api.post("/contacts", {"email": gone}).expect(201)
@@ -117,8 +121,8 @@ def test_whoever_was_erased_is_remembered_alone(api: Client) -> None:
     assert list(found.values()) == [["erased"], ["erased"], []]
 
 
-def test_messages_are_found_by_every_spelling_of_their_recipient(api: Client) -> None:
-    """And by no other's."""
+def test_messages_are_found_by_any_spelling(api: Client) -> None:
+    """Messages are found by every spelling of their recipient, and not by a similar address."""
     number = next(_numbers)
     mine, other = f"straße.{number}@straße.example", f"strasse.{number}@straße.example"
     sent = {one: api.post("/messages", {"to": one, "subject": "s", "body": "b"}).expect(201)["id"]
@@ -128,8 +132,8 @@ def test_messages_are_found_by_every_spelling_of_their_recipient(api: Client) ->
     assert [row["id"] for row in api.get("/messages", to=other).expect(200)] == [sent[other]]
 
 
-def test_names_of_lists_and_tags_are_not_folded_either(api: Client) -> None:
-    """A list in other letters is taken, one that is only pronounced alike is another; the same for tags."""
+def test_list_and_tag_names_compare_like_addresses(api: Client) -> None:
+    """A list or tag with other case is the same one; `ß` and `ss` differ."""
     number = next(_numbers)
     first = api.post("/lists", {"name": f"Straße {number}"}).expect(201)["id"]
     assert api.post("/lists", {"name": f"Strasse {number}"}).expect(201)["id"] != first
@@ -149,8 +153,8 @@ _LETTERS = "aAßẞsſSiIıİ\u0307e\u0301éÉµμΜςσΣ\ufb01\uff41K\u212aǆ�
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=st.text(_LETTERS, min_size=1, max_size=4), other=st.text(_LETTERS, min_size=1, max_size=4))
-def test_one_contact_if_and_only_if_one_normal_form(api: Client, one: str, other: str) -> None:
-    """Any two spellings: by the API, and by a rule in SQL."""
+def test_random_spellings(api: Client, one: str, other: str) -> None:
+    """Two addresses get one contact if and only if their normal forms are equal, and SQL filters agree."""
     number = next(_numbers)
     try:
         pair = [addresses.parse_email(f"x{text}.{number}@example.org") for text in (one, other)]
@@ -158,4 +162,4 @@ def test_one_contact_if_and_only_if_one_normal_form(api: Client, one: str, other
         return
     ids = [api.post("/contacts", {"email": f"x{text}.{number}@example.org"}).json["id"] for text in (one, other)]
     assert (ids[0] == ids[1]) is (pair[0].key == pair[1].key)
-    assert [by_rule(api, "eq", f"x{text}.{number}@example.org") for text in (one, other)] == [{one} for one in ids]
+    assert [ids_matching(api, "eq", f"x{text}.{number}@example.org") for text in (one, other)] == [{one} for one in ids]

@@ -1,4 +1,4 @@
-"""Campaigns that somebody has to look at first: asked for, approved, rejected, and by whom (docs/decisions.md#6)."""
+"""Campaigns that need approval: request, approve, reject (docs/decisions.md#6)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +12,14 @@ from tests.kit.server import Server
 WRITER = "campaigns:write,campaigns:send,templates:write"
 
 
-def at(campaign: dict[str, Any], verb: str = "") -> str:
-    """Return the path of a campaign, or of a verb of it."""
+def campaign_path(campaign: dict[str, Any], verb: str = "") -> str:
+    """Return the path of a campaign, or of an action on it."""
     return f"/campaigns/{campaign['id']}{'/' if verb else ''}{verb}"
 
 
 @pytest.fixture(scope="module")
-def crowd(api: Client) -> int:
-    """A list with somebody in it."""
+def list_id(api: Client) -> int:
+    """Return the id of a list with one contact."""
     number = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
     api.post("/contacts", {"email": "reader@example.org", "list_ids": [number]}).expect(201)
     return number
@@ -27,97 +27,102 @@ def crowd(api: Client) -> int:
 
 @pytest.fixture
 def writer(server: Server) -> Iterator[Client]:
-    """A client that may send and may not approve, of an account where somebody has to."""
+    """Yield a client that may send and may not approve, in an account that requires approval."""
     with account_with(server, "approval_required", 1):
         yield server.client(server.new_key("writer", "--scope", WRITER))
 
 
-def draft(api: Client, crowd: int, **more: Any) -> Any:
-    """Make a campaign that could be sent."""
+def draft(api: Client, list_id: int, **more: Any) -> Any:
+    """Create a campaign that is ready to be sent."""
     said = {"subject": "News", "body": "<p>Bread.</p>"}
-    asked = {"name": "Letter", "trigger_attributes": {"contact_list_id": crowd}, "template_attributes": said, **more}
+    asked = {"name": "Letter", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": said, **more}
     return api.post("/campaigns", asked).expect(201)
 
 
-def test_nothing_goes_out_until_somebody_approved(api: Client, writer: Client, crowd: int) -> None:
-    """Send, arm and resume are refused with `approval_required`; after `/approve` whoever may send sends."""
-    campaign = draft(writer, crowd)
+def test_sending_requires_an_approval(api: Client, writer: Client, list_id: int) -> None:
+    """A send is rejected with `approval_required`; once the campaign is approved, the same user may send it."""
+    campaign = draft(writer, list_id)
     assert (campaign["approval_state"], campaign["approval_note"]) == ("pending_review", None)
     assert campaign["asked_at"] is None
-    refused = writer.post(at(campaign, "send")).expect(422)
+    refused = writer.post(campaign_path(campaign, "send")).expect(422)
     assert refused["reason"] == "approval_required" and [one["code"] for one in refused["blockers"]] == [
         "approval_required"
     ]
-    assert writer.patch(at(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
-    assert not writer.get(at(campaign, "preflight")).json["ok"] and api.get(at(campaign, "preflight")).json["ok"]
-    assert writer.post(at(campaign, "approve")).expect(403)["required_scope"] == "campaigns:approve"
-    assert writer.post(at(campaign, "reject")).expect(403)["required_scope"] == "campaigns:approve"
-    assert api.post(at(campaign, "approve")).expect(200)["approval_state"] == "approved"
-    assert writer.post(at(campaign, "send")).expect(200)["status"] == "active"
+    assert writer.patch(campaign_path(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
+    assert (
+        not writer.get(campaign_path(campaign, "preflight")).json["ok"]
+        and api.get(campaign_path(campaign, "preflight")).json["ok"]
+    )
+    assert writer.post(campaign_path(campaign, "approve")).expect(403)["required_scope"] == "campaigns:approve"
+    assert writer.post(campaign_path(campaign, "reject")).expect(403)["required_scope"] == "campaigns:approve"
+    assert api.post(campaign_path(campaign, "approve")).expect(200)["approval_state"] == "approved"
+    assert writer.post(campaign_path(campaign, "send")).expect(200)["status"] == "active"
     for verb in ("approve", "reject", "ask_approval"):
-        assert api.post(at(campaign, verb)).expect(422)["reason"] == "campaign_locked"
+        assert api.post(campaign_path(campaign, verb)).expect(422)["reason"] == "campaign_locked"
 
 
-def test_who_may_approve_approves_by_sending(api: Client, writer: Client, crowd: int) -> None:
-    """A key with `campaigns:approve` needs no other step."""
-    campaign = draft(writer, crowd)
-    sent = api.post(at(campaign, "send")).expect(200)
+def test_sending_with_the_approve_scope_approves(api: Client, writer: Client, list_id: int) -> None:
+    """A key with `campaigns:approve` sends without another step."""
+    campaign = draft(writer, list_id)
+    sent = api.post(campaign_path(campaign, "send")).expect(200)
     assert (sent["status"], sent["approval_state"]) == ("active", "approved")
 
 
-def test_what_was_rejected_needs_a_change(api: Client, writer: Client, crowd: int) -> None:
-    """It says why; neither asking nor sending helps, whoever does it; an edit lets it be asked for again."""
-    campaign = draft(writer, crowd)
-    rejected = api.post(at(campaign, "reject"), {"note": " Say it shorter "}).expect(200)
+def test_a_rejected_campaign_must_be_edited(api: Client, writer: Client, list_id: int) -> None:
+    """After a rejection, requesting and sending fail until an edit; the note stays until the next request."""
+    campaign = draft(writer, list_id)
+    rejected = api.post(campaign_path(campaign, "reject"), {"note": " Say it shorter "}).expect(200)
     assert (rejected["approval_state"], rejected["approval_note"]) == ("rejected", "Say it shorter")
-    assert api.post(at(campaign, "send")).expect(422)["reason"] == "approval_required"
-    assert writer.post(at(campaign, "ask_approval")).expect(422)["reason"] == "approval_required"
-    edited = writer.patch(at(campaign), {"template_attributes": {"subject": "Short"}}).expect(200)
-    # The words of the refusal stay until it is asked for again
+    assert api.post(campaign_path(campaign, "send")).expect(422)["reason"] == "approval_required"
+    assert writer.post(campaign_path(campaign, "ask_approval")).expect(422)["reason"] == "approval_required"
+    edited = writer.patch(campaign_path(campaign), {"template_attributes": {"subject": "Short"}}).expect(200)
+    # The note of the rejection stays until the next request
     assert (edited["approval_state"], edited["approval_note"]) == ("pending_review", "Say it shorter")
-    asked = writer.post(at(campaign, "ask_approval")).expect(200)
+    asked = writer.post(campaign_path(campaign, "ask_approval")).expect(200)
     assert asked["approval_note"] is None and asked["asked_at"]
     assert asked["id"] in [row["id"] for row in api.get("/campaigns", asked=True).json]
     assert asked["id"] not in [row["id"] for row in api.get("/campaigns", approval_state="approved").json]
-    approved = api.post(at(campaign, "approve")).expect(200)
+    approved = api.post(campaign_path(campaign, "approve")).expect(200)
     assert (approved["approval_state"], approved["asked_at"]) == ("approved", None)
     assert asked["id"] not in [row["id"] for row in api.get("/campaigns", asked=True).json]
 
 
-def test_what_lacks_something_is_not_asked_about(api: Client, writer: Client) -> None:
-    """Whoever approves sees what is ready, with all that is missing told to whom asks."""
+def test_an_incomplete_campaign_cannot_request_approval(api: Client, writer: Client) -> None:
+    """The error lists all blockers."""
     campaign = writer.post("/campaigns", {"name": "Empty"}).expect(201)
-    found = writer.post(at(campaign, "ask_approval")).expect(422)
+    found = writer.post(campaign_path(campaign, "ask_approval")).expect(422)
     assert {one["code"] for one in found["blockers"]} == {"audience_required", "content_required"}
 
 
-def test_a_change_takes_the_approval_back(api: Client, writer: Client, crowd: int) -> None:
-    """Of content or audience, by whatever way, also of one whose time is to come; a name is no content."""
-    campaign = draft(writer, crowd, scheduled_at="2099-01-01T09:00:00Z")
+def test_an_edit_revokes_the_approval(api: Client, writer: Client, list_id: int) -> None:
+    """A change of content or audience revokes it, also of a scheduled campaign; a change of the name does not."""
+    campaign = draft(writer, list_id, scheduled_at="2099-01-01T09:00:00Z")
     for change in (
-        lambda: writer.patch(at(campaign), {"template_attributes": {"subject": "New"}}),
-        lambda: writer.patch(at(campaign), {"trigger_attributes": {"data": {"exclude_contact_list_ids": []}}}),
+        lambda: writer.patch(campaign_path(campaign), {"template_attributes": {"subject": "New"}}),
+        lambda: writer.patch(
+            campaign_path(campaign), {"trigger_attributes": {"data": {"exclude_contact_list_ids": []}}}
+        ),
         lambda: writer.patch(f"/templates/{campaign['template']['id']}", {"subject": "Newer"}),
     ):
-        api.post(at(campaign, "approve")).expect(200)
-        assert writer.patch(at(campaign), {"name": "Other"}).expect(200)["approval_state"] == "approved"
-        assert writer.post(at(campaign, "send")).expect(200)["phase"] == "scheduled"
+        api.post(campaign_path(campaign, "approve")).expect(200)
+        assert writer.patch(campaign_path(campaign), {"name": "Other"}).expect(200)["approval_state"] == "approved"
+        assert writer.post(campaign_path(campaign, "send")).expect(200)["phase"] == "scheduled"
         change().expect(200)
-        now = writer.get(at(campaign)).json
+        now = writer.get(campaign_path(campaign)).json
         assert (now["phase"], now["approval_state"]) == ("draft", "pending_review")
-    api.post(at(campaign, "approve")).expect(200)
-    writer.post(at(campaign, "send")).expect(200)
-    # With the send of an armed one, too
-    slipped = writer.post(at(campaign, "send"), {"template_attributes": {"subject": "Slipped in"}})
+    api.post(campaign_path(campaign, "approve")).expect(200)
+    writer.post(campaign_path(campaign, "send")).expect(200)
+    # Also content that is sent with the send action
+    slipped = writer.post(campaign_path(campaign, "send"), {"template_attributes": {"subject": "Slipped in"}})
     assert slipped.expect(422)["reason"] == "approval_required"
-    assert writer.get(at(campaign)).json["template"]["subject"] == "Newer"
-    assert api.post(at(campaign, "reject")).expect(200)["phase"] == "draft"
+    assert writer.get(campaign_path(campaign)).json["template"]["subject"] == "Newer"
+    assert api.post(campaign_path(campaign, "reject")).expect(200)["phase"] == "draft"
 
 
-def test_without_the_switch_nothing_waits(api: Client, server: Server, crowd: int) -> None:
-    """Approval is not required by default, and then a send is one; the account says both switches."""
+def test_approval_is_not_required_by_default(api: Client, server: Server, list_id: int) -> None:
+    """A send approves by default; both settings can be read and changed."""
     sender = server.client(server.new_key("sender", "--scope", WRITER))
-    assert sender.post(at(draft(sender, crowd), "send")).expect(200)["approval_state"] == "approved"
+    assert sender.post(campaign_path(draft(sender, list_id), "send")).expect(200)["approval_state"] == "approved"
     assert not api.get("/account").json["approval_required"]
     both = {"approval_required": True, "approval_by_another": True}
     told = api.patch("/account", both).expect(200)
@@ -125,20 +130,20 @@ def test_without_the_switch_nothing_waits(api: Client, server: Server, crowd: in
     api.patch("/account", dict.fromkeys(both, False)).expect(200)
 
 
-def test_a_test_key_approves_of_nothing_real(server: Server, api: Client, crowd: int) -> None:
-    """What a test key says of a campaign that goes to people does not count."""
+def test_a_test_key_cannot_approve_a_live_campaign(server: Server, api: Client, list_id: int) -> None:
+    """Approving, rejecting and requesting approval are forbidden."""
     tests = server.client(server.new_key("tests", "--test"))
-    campaign = draft(api, crowd)
+    campaign = draft(api, list_id)
     for verb in ("approve", "reject", "ask_approval"):
-        assert tests.post(at(campaign, verb)).expect(403)["code"] == "forbidden"
+        assert tests.post(campaign_path(campaign, verb)).expect(403)["code"] == "forbidden"
 
 
 WAYS = ["segment", "of a segment", "mirrored list", "exclusion", "other list", "excluded list"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_other_people_are_another_audience(way: str, api: Client, writer: Client, crowd: int) -> None:
-    """Whoever changes the rules of a segment changes whom an approved campaign goes to: it waits for another look."""
+def test_a_changed_segment_revokes_the_approval(way: str, api: Client, writer: Client, list_id: int) -> None:
+    """A change of the filters of a segment revokes the approval of each campaign whose audience depends on it."""
     named = [{"name": "contact_first_name", "predicate": "eq", "value": "Ana"}]
     segment = api.post("/segments", {"name": f"By name, {way}", "filters": named}).expect(201)["id"]
     inside = [{"name": "segment_id", "predicate": "eq", "value": segment}]
@@ -150,37 +155,37 @@ def test_other_people_are_another_audience(way: str, api: Client, writer: Client
         trigger = {"contact_list_id": view}
     if way in ("other list", "excluded list"):
         name = "contact_list_ids" if way == "other list" else "exclude_contact_list_ids"
-        trigger = {"contact_list_id": crowd, "data": {name: [view]}}
+        trigger = {"contact_list_id": list_id, "data": {name: [view]}}
     if way == "exclusion":
-        trigger = {"contact_list_id": crowd, "data": {"exclude_segment_ids": [segment]}}
+        trigger = {"contact_list_id": list_id, "data": {"exclude_segment_ids": [segment]}}
     later = {"scheduled_at": "2099-01-01T10:00:00Z"}
-    api.post("/contacts", {"email": "ana@example.org", "first_name": "Ana", "list_ids": [crowd]})
-    campaign = draft(writer, crowd, trigger_attributes=trigger, **later)
-    untouched = draft(writer, crowd, **later)
+    api.post("/contacts", {"email": "ana@example.org", "first_name": "Ana", "list_ids": [list_id]})
+    campaign = draft(writer, list_id, trigger_attributes=trigger, **later)
+    untouched = draft(writer, list_id, **later)
     for one in (campaign, untouched):
-        api.post(at(one, "approve")).expect(200)
-        assert writer.patch(at(one), {"status": "active"}).expect(200)["phase"] == "scheduled"
+        api.post(campaign_path(one, "approve")).expect(200)
+        assert writer.patch(campaign_path(one), {"status": "active"}).expect(200)["phase"] == "scheduled"
 
     api.patch(f"/segments/{segment}", {"name": "Another name", "filters": named}).expect(200)
-    assert api.get(at(campaign)).json["phase"] == "scheduled"
+    assert api.get(campaign_path(campaign)).json["phase"] == "scheduled"
     others = [{"name": "contact_first_name", "predicate": "not_eq", "value": "Ana"}]
     api.patch(f"/segments/{segment}", {"filters": others}).expect(200)
-    found = [api.get(at(one)).json for one in (campaign, untouched)]
+    found = [api.get(campaign_path(one)).json for one in (campaign, untouched)]
     assert [(one["phase"], one["approval_state"]) for one in found] == [
         ("draft", "pending_review"), ("scheduled", "approved"),
     ]  # fmt: skip
-    assert writer.patch(at(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
+    assert writer.patch(campaign_path(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
     for one in found:
-        api.delete(at(one)).expect(200)
+        api.delete(campaign_path(one)).expect(200)
 
 
-def test_a_list_that_becomes_a_view_is_another_audience(api: Client, writer: Client) -> None:
-    """An approved campaign to a list waits for another look when the list is to show a segment."""
+def test_turning_a_list_into_a_mirror_revokes_approval(api: Client, writer: Client) -> None:
+    """An approved campaign to a list needs approval again when the list becomes a mirror."""
     number = api.post("/lists", {"name": "By hand"}).expect(201)["id"]
     segment = api.post("/segments", {"name": "Everybody", "filters": []}).expect(201)["id"]
     campaign = draft(writer, number)
-    api.post(at(campaign, "approve")).expect(200)
+    api.post(campaign_path(campaign, "approve")).expect(200)
     api.patch(f"/lists/{number}", {"name": "By my hand"}).expect(200)
-    assert api.get(at(campaign)).json["approval_state"] == "approved"
+    assert api.get(campaign_path(campaign)).json["approval_state"] == "approved"
     api.patch(f"/lists/{number}", {"segment_id": segment}).expect(200)
-    assert api.get(at(campaign)).json["approval_state"] == "pending_review"
+    assert api.get(campaign_path(campaign)).json["approval_state"] == "pending_review"

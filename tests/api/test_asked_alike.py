@@ -1,4 +1,4 @@
-"""What behaves alike everywhere: ids in filters, empty texts, refusals of a scope, and errors for programs."""
+"""Rules that hold for every endpoint: ids in filters, clearing of texts, errors of scopes, and 404 for programs."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ IDS = [
     for route in ROUTES if route.query_type is not None
     for info in fields(route.query_type) if info.encode_name.endswith("_id")
 ]  # fmt: skip
-# The things of the kit by the parameter that names them
+# The resource of each id parameter
 NOUNS = {"contact_id": "contacts", "list_id": "lists", "segment_id": "segments", "campaign_id": "campaigns",
          "flow_id": "flows", "message_id": "messages", "event_id": "events"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def both(server: Server) -> tuple[Tenant, Tenant]:
-    """An account with one of everything, and another one that has a few things too."""
+    """Return an account with one object of every kind, and another account with a few objects."""
     mine, theirs = two_tenants(server)
     api, have = theirs.api, theirs.object_ids
     have["contacts"] = api.post("/contacts", {"email": "theirs@example.org"}).expect(201)["id"]
@@ -38,14 +38,14 @@ def both(server: Server) -> tuple[Tenant, Tenant]:
     return mine, theirs
 
 
-def test_every_id_of_a_query_is_among_them() -> None:
-    """No parameter names a thing that the test below does not know."""
+def test_all_id_parameters_are_known() -> None:
+    """Every id parameter has a resource in `NOUNS`."""
     assert {name for _, name in IDS} == set(NOUNS) and len(IDS) >= 20
 
 
 @pytest.mark.parametrize(("route", "name"), IDS, ids=lambda one: one if isinstance(one, str) else one.path)
-def test_an_id_that_is_not_there_is_told(route: Route, name: str, both: tuple[Tenant, Tenant]) -> None:
-    """A filter by what is not there, or is another account's, is a mistake: neither nothing nor all is answered."""
+def test_a_filter_by_an_unknown_id_is_an_error(route: Route, name: str, both: tuple[Tenant, Tenant]) -> None:
+    """A filter by an id that does not exist or is another account's is a 422."""
     mine, theirs = both
     path = route.path.replace("{id}", str(mine.object_ids.get(route.path.strip("/").partition("/")[0])))
     noun = NOUNS[name]
@@ -58,14 +58,14 @@ def test_an_id_that_is_not_there_is_told(route: Route, name: str, both: tuple[Te
         assert mine.api.get(path, **{name: number}).expect(422)["validation_errors"] == {name: [words]}
 
 
-def test_what_was_deleted_and_has_messages_is_found_by_its_id(api: Client) -> None:
-    """The ledger of a campaign stays when it is deleted, and so does the filter by it."""
+def test_messages_can_be_filtered_by_a_deleted_campaign(api: Client) -> None:
+    """The filter by the id of a deleted campaign is valid."""
     made = api.post("/campaigns", {"name": "Gone"}).expect(201)["id"]
     api.delete(f"/campaigns/{made}").expect(200)
     assert api.get("/messages", campaign_id=made).expect(200) == []
 
 
-# Of each thing: what makes one, and its texts that may be empty
+# For each resource: the body that creates one, and its optional texts
 CLEARED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "/contacts": ({}, {"first_name": "x", "last_name": "x", "source": "x", "country_code": "FR"}),
     "/templates": ({}, {"name": "x", "subject": "x", "body": "x", "preheader": "x", "from_name": "x",
@@ -84,7 +84,7 @@ ONE = {
 
 @pytest.mark.parametrize("empty", [None, ""], ids=["null", "empty"])
 def test_null_and_an_empty_text_clear(api: Client, empty: str | None) -> None:
-    """Of everything that has texts: absent keeps, null and "" clear."""
+    """An absent text stays; null and "" clear it, for every resource."""
     cases = [(f"{path}/{api.post(path, least).expect(201)['id']}", "PATCH", texts)
              for path, (least, texts) in CLEARED.items() if path != "/contacts"]  # fmt: skip
     made = api.post("/contacts", {"email": f"cleared{len(str(empty))}@example.org"}).expect(201)["id"]
@@ -99,8 +99,8 @@ def test_null_and_an_empty_text_clear(api: Client, empty: str | None) -> None:
 
 
 @pytest.mark.parametrize("empty", [None, ""], ids=["null", "empty"])
-def test_an_empty_address_is_taken_away(api: Client, empty: str | None) -> None:
-    """Of a contact too: the channel goes, and its opt-out is remembered."""
+def test_an_empty_address_removes_the_channel(api: Client, empty: str | None) -> None:
+    """Null and "" remove the email or phone of a contact."""
     address = f"away{len(str(empty))}@example.org"
     made = api.post("/contacts", {"email": address, "phone": "+14155550166", "opt_in": False}).expect(201)
     assert [one["kind"] for one in made["channels"]] == ["email", "phone"]
@@ -110,8 +110,8 @@ def test_an_empty_address_is_taken_away(api: Client, empty: str | None) -> None:
     assert api.get(f"/contacts/{made['id']}").expect(200)["channels"] == []
 
 
-def test_what_has_to_be_there_cannot_be_cleared(api: Client) -> None:
-    """A name that every such thing has is refused when it is empty or null."""
+def test_required_names_cannot_be_cleared(api: Client) -> None:
+    """A required name is rejected if it is empty or null."""
     for path in ("/lists", "/segments", "/campaigns", "/forms"):
         made = f"{path}/{api.post(path, {'name': f'Named {path}'}).expect(201)['id']}"
         for empty in (None, "", "  "):
@@ -120,7 +120,7 @@ def test_what_has_to_be_there_cannot_be_cleared(api: Client) -> None:
 
 @pytest.fixture(scope="module")
 def callers(server: Server) -> list[Client]:
-    """A key with the least of each scope, a test key, and a person of each role."""
+    """Return clients with narrow scopes, and one of each role except owner."""
     found = [server.client(server.new_key("narrow", "--scope", "flows:read")),
              server.client(server.new_key("messages", "--scope", "messages:read"))]  # fmt: skip
 
@@ -136,8 +136,8 @@ def callers(server: Server) -> list[Client]:
     return found
 
 
-def test_what_is_missing_is_a_scope_or_a_role(callers: list[Client]) -> None:
-    """403 names a scope that a key may have, or the least role where no scope helps; the message names it too."""
+def test_403_names_the_missing_scope_or_role(callers: list[Client]) -> None:
+    """A 403 names a scope that a key can have, or else the lowest role, also in its message."""
     seen = set()
     for caller in callers:
         for route in ROUTES:
@@ -170,10 +170,10 @@ def test_what_is_missing_is_a_scope_or_a_role(callers: list[Client]) -> None:
         ("/v1/my/nothing", "text/html", True), ("/v2/contacts", None, True), ("/contactz", "application/json", True),
     ],
 )  # fmt: skip
-def test_a_path_that_there_is_not_answers_programs_in_json(
+def test_404_is_json_for_programs(
     server: Server, path: str, accept: str | None, is_json: bool
 ) -> None:  # fmt: skip
-    """Whoever reads JSON gets the error as JSON, with its headers; a browser gets a page."""
+    """A client that accepts JSON gets a JSON error with its headers; a browser gets a page."""
     for method in ("GET", "POST"):
         answer = server.client().request(method, path, None, {"Accept": accept} if accept else {})
         assert answer.status == 404, answer.text

@@ -1,4 +1,4 @@
-"""The audit over the API: one row for each act that counts, with who and from where, and nothing that tells secrets."""
+"""The audit log over the API: one row for each action, with actor and address, and without secrets."""
 
 import json
 from typing import Any
@@ -15,23 +15,23 @@ WORD = "canary"
 
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Client:
-    """The first owner, signed in."""
+    """Return a client of the first owner, signed in."""
     return user_client(server)
 
 
 @pytest.fixture(scope="module")
 def things(server: Server) -> dict[str, int]:
-    """One of everything, made with a key."""
+    """Return the ids of one object of every kind, created with an API key."""
     return Tenant(server.client()).create_objects(WORD).object_ids
 
 
 def newest(owner: Client, **query: Any) -> dict[str, Any]:
-    """Return the newest row of the audit."""
+    """Return the newest row of the audit log."""
     return dict(owner.get("/audit", limit=1, **query).expect(200)[0])
 
 
-def test_every_act_leaves_its_row(server: Server, owner: Client, things: dict[str, int]) -> None:
-    """What goes out, ends, is settled or leaves the house is noted with the key that did it, and once."""
+def test_each_action_is_logged_once(server: Server, owner: Client, things: dict[str, int]) -> None:
+    """Each action adds one row with its name, subject, API key and address."""
     api = server.client()
     flow, campaign = f"/flows/{things['flows']}", f"/campaigns/{things['campaigns']}"
     content = {
@@ -79,8 +79,8 @@ def test_every_act_leaves_its_row(server: Server, owner: Client, things: dict[st
         assert row["id"] == before + 1 and row["actor_name"] == "test"
 
 
-def test_how_much_left_is_told(server: Server, owner: Client) -> None:
-    """Of each file how many rows there were: what a key or a person took along can be told afterwards."""
+def test_exports_log_their_number_of_rows(server: Server, owner: Client) -> None:
+    """The row of an export has the file name, the names of the filters and the number of rows."""
     api = server.client()
     for number in range(3):
         api.post("/contacts", {"email": f"counted{number}@example.org", "first_name": "Counted"}).expect(201)
@@ -98,8 +98,8 @@ def test_how_much_left_is_told(server: Server, owner: Client) -> None:
         assert newest(owner, action="export")["data"] == {"file": file, "filters": filters, "rows": rows}, path
 
 
-def test_what_is_refused_leaves_no_row(server: Server, owner: Client, things: dict[str, int]) -> None:
-    """An act that did not happen is not told of."""
+def test_failed_requests_are_not_logged(server: Server, owner: Client, things: dict[str, int]) -> None:
+    """A 404 or 422 response adds no row."""
     before, api = newest(owner), server.client()
     for method, path in (("DELETE", "/lists/4711"), ("POST", "/campaigns/4711/send"), ("GET", "/contacts/4711/export")):
         assert api.send(method, path, {} if method == "POST" else None).status == 404
@@ -107,16 +107,16 @@ def test_what_is_refused_leaves_no_row(server: Server, owner: Client, things: di
     assert newest(owner) == before
 
 
-def test_no_row_tells_of_a_person_or_a_secret(server: Server, owner: Client, things: dict[str, int]) -> None:
-    """Neither an address nor a name of anybody, no value of a filter, no key, no secret of a webhook."""
+def test_the_audit_log_contains_no_personal_data(server: Server, owner: Client, things: dict[str, int]) -> None:
+    """No row contains an address, a filter value, a key or a secret; names of domains are kept."""
     said = json.dumps([row["data"] for row in owner.all("/audit")])
     assert "canary.example" in said  # of a domain and a webhook the name is kept
     for secret in ("@", "whsec_", "camp_", "eyJ", "search=", f'"{WORD}"', *map(str, (server.key,))):
         assert secret not in said, secret
 
 
-def test_it_is_narrowed_and_nobody_writes_it(server: Server, owner: Client) -> None:
-    """Filters by who, what, on what and when; an unknown one is refused, and so is every write."""
+def test_the_audit_log_is_filtered_and_read_only(server: Server, owner: Client) -> None:
+    """It is filtered by actor, action, subject and time; an unknown filter is a 422, and each write a 405."""
     owner.post("/api_keys", {"name": "x"}).expect(201)
     row = newest(owner, action="key_create", actor="user:1")
     assert row["data"] == {"name": "x", "scope": "full"} and row["actor_name"] == "owner"
@@ -129,8 +129,8 @@ def test_it_is_narrowed_and_nobody_writes_it(server: Server, owner: Client) -> N
         assert owner.send(method, "/audit").status == 405
 
 
-def test_the_command_line_is_somebody_too(server: Server, owner: Client) -> None:
-    """Keys and people that are made on the machine are noted as its doing."""
+def test_the_command_line_is_an_actor(server: Server, owner: Client) -> None:
+    """Keys created on the command line are logged with the actor `cli`."""
     server.new_key("machine", "--scope", "read")
     assert newest(owner, actor="cli", action="key_create")["data"] == {"name": "machine", "scope": "read"}
     assert newest(owner, actor="cli")["ip"] is None

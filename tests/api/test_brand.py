@@ -1,4 +1,4 @@
-"""The brand over the API, line by line (docs/decisions.md#14)."""
+"""The brand over the API (docs/decisions.md#14)."""
 
 from typing import Any
 
@@ -25,39 +25,39 @@ WRITABLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def put(api: Client, **body: Any) -> Any:
+def update_brand(api: Client, **body: Any) -> Any:
     """Return the brand after a change."""
     return api.put("/brand", body).expect(200)
 
 
-def test_every_field_is_written_and_read_again(api: Client) -> None:
-    """What is put comes back as it was, in both answers; nothing is ever fetched."""
-    written = put(api, **WRITABLE)
+def test_all_brand_fields_are_stored(api: Client) -> None:
+    """All written fields are returned unchanged by PUT and GET; no URL is fetched."""
+    written = update_brand(api, **WRITABLE)
 
     assert {name: written[name] for name in WRITABLE} == WRITABLE
     assert (written["complete"], written["source_url"], written["last_scraped_at"]) == (True, None, None)
     assert api.get("/brand").expect(200) == written
 
 
-def test_absent_keeps_and_null_clears(api: Client) -> None:
-    """One field at a time leaves the rest alone; null, and an empty text, is what it was at first."""
-    before = put(api, **WRITABLE)
-    assert put(api) | {"updated_at": 0} == before | {"updated_at": 0}
+def test_absent_brand_fields_stay_and_null_clears(api: Client) -> None:
+    """A change of one field keeps the others; null and a blank text reset it."""
+    before = update_brand(api, **WRITABLE)
+    assert update_brand(api) | {"updated_at": 0} == before | {"updated_at": 0}
     empty = {"links": [], "default_header": {}, "default_footer": {}, "default_theme": {}}
     for name in WRITABLE:
-        after = put(api, **{name: None})
+        after = update_brand(api, **{name: None})
         assert after[name] == empty.get(name), name
         assert {key: after[key] for key in WRITABLE if key != name} == {
             key: before[key] for key in WRITABLE if key != name
         }, name
-        put(api, **{name: WRITABLE[name]})
-    assert (put(api, tone="  ")["tone"], put(api, logo="")["logo"]) == (None, None)
-    assert put(api, company_name=None)["complete"] is False
+        update_brand(api, **{name: WRITABLE[name]})
+    assert (update_brand(api, tone="  ")["tone"], update_brand(api, logo="")["logo"]) == (None, None)
+    assert update_brand(api, company_name=None)["complete"] is False
 
 
-def test_what_the_service_knows_is_not_written(api: Client) -> None:
-    """Fields that are not a client's are ignored, and named."""
-    before = put(api)
+def test_read_only_brand_fields_are_ignored(api: Client) -> None:
+    """Read-only fields are ignored and listed in `X-Ignored-Fields`."""
+    before = update_brand(api)
     answer = api.put("/brand", {"id": 99, "complete": True, "source_url": "https://x.example", "company_name": "New"})
 
     assert answer.expect(200)["company_name"] == "New"
@@ -99,38 +99,38 @@ def test_what_the_service_knows_is_not_written(api: Client) -> None:
         ({"default_theme": {"x": "y" * 40_000}}, {"default_theme"}),
     ],
 )  # fmt: skip
-def test_every_fault_at_its_path(api: Client, body: dict[str, Any], faults: set[str]) -> None:
-    """All that is wrong is told at once, each where it stands, and nothing is written."""
+def test_brand_errors_are_reported_at_their_paths(api: Client, body: dict[str, Any], faults: set[str]) -> None:
+    """All errors are reported at once, each at its path, and nothing is written."""
     before = api.get("/brand").json
 
     assert set(api.put("/brand", body).expect(422)["validation_errors"]) == faults
     assert api.get("/brand").json == before
 
 
-def test_a_logo_by_its_upload(api: Client, server: Server) -> None:
-    """A signed id goes in and its address comes out, which may be put back; text that is no picture cannot be one."""
+def test_an_uploaded_logo(api: Client, server: Server) -> None:
+    """The signed id of an upload sets the logo; its URL is returned and shown on pages and in emails."""
     made = upload_image(api, encode_image(photo(), "PNG")).expect(201)
 
-    assert put(api, logo=made["signed_id"])["logo"] == made["url"]
-    assert put(api, logo=made["url"])["logo"] == made["url"]
+    assert update_brand(api, logo=made["signed_id"])["logo"] == made["url"]
+    assert update_brand(api, logo=made["url"])["logo"] == made["url"]
     assert f'value="{made["url"]}"' in Visitor(server, EMAIL).send("GET", "/brand").text
     preview = api.post("/templates/preview", {"document": {"sections": [{"type": "header", "props": {}}]}}).expect(200)
     assert made["url"] in preview["html"]
 
 
 def test_a_logo_of_another_account(fresh_server: FreshServer) -> None:
-    """Another account's upload is no logo here, by its name; its address is public and only an address."""
+    """The signed id of another account's upload is rejected; its public URL is accepted."""
     here, there = two_tenants(fresh_server())
     made = upload_image(there.api, encode_image(photo(), "PNG")).expect(201)
 
     assert set(here.api.put("/brand", {"logo": made["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
-    assert put(here.api, logo=made["url"])["logo"] == made["url"]
+    assert update_brand(here.api, logo=made["url"])["logo"] == made["url"]
 
 
-def test_headers_and_footers_show_what_the_brand_says(api: Client) -> None:
-    """Defaults stand where a section says nothing, written as properties or as a whole section."""
-    put(api, company_name="Bakery", logo=None, default_footer={"unsubscribe_text": "Let me go"})
-    put(api, default_header={"type": "header", "props": {"wordmark_text": "The Mill"}})
+def test_brand_defaults_apply_to_headers_and_footers(api: Client) -> None:
+    """Defaults fill empty sections, written as properties or as a whole section."""
+    update_brand(api, company_name="Bakery", logo=None, default_footer={"unsubscribe_text": "Let me go"})
+    update_brand(api, default_header={"type": "header", "props": {"wordmark_text": "The Mill"}})
     document = {"sections": [{"type": "header", "props": {}}, {"type": "footer", "props": {}}]}
     html = api.post("/templates/preview", {"document": document}).expect(200)["html"]
 

@@ -9,23 +9,23 @@ from tests.kit.client import Client
 CONTENT = {"subject": "Hello {{ first_name }}", "body": "<p>Hi</p>"}
 
 
-def audience(api: Client, name: str, people: int = 1) -> int:
-    """Make a list with some people and answer its id."""
+def list_with_contacts(api: Client, name: str, people: int = 1) -> int:
+    """Create a list with some contacts and return its id."""
     number: int = api.post("/lists", {"name": name}).expect(201)["id"]
     for index in range(people):
         api.post("/contacts", {"email": f"{name.lower().replace(' ', '-')}-{index}@example.org", "list_ids": [number]})
     return number
 
 
-def draft(api: Client, **body: Any) -> dict[str, Any]:
-    """Make a draft."""
+def create_draft(api: Client, **body: Any) -> dict[str, Any]:
+    """Create a draft campaign and return it."""
     made: dict[str, Any] = api.post("/campaigns", {"name": "Draft", **body}).expect(201)
     return made
 
 
 def test_a_new_campaign_is_a_complete_draft(api: Client) -> None:
-    """Trigger and template are there from the start, with nothing in them."""
-    made = draft(api)
+    """A new campaign has an empty trigger and an empty template."""
+    made = create_draft(api)
 
     assert (made["status"], made["phase"], made["approval_state"], made["channel"]) == (
         "draft", "draft", "pending_review", "email",
@@ -57,13 +57,13 @@ def test_a_new_campaign_is_a_complete_draft(api: Client) -> None:
         ({"name": "x", "template_attributes": {"subject": "a\r\nBcc: x"}}, "template_attributes.subject", "is invalid"),
     ],
 )  # fmt: skip
-def test_faults_of_a_campaign(api: Client, body: dict[str, Any], field: str, message: str) -> None:
-    """Each fault stands under its path."""
+def test_invalid_campaigns_are_rejected(api: Client, body: dict[str, Any], field: str, message: str) -> None:
+    """Each error is reported at its path."""
     assert api.post("/campaigns", body).expect(422)["validation_errors"] == {field: [message]}
 
 
-def test_a_broken_merge_tag_is_told_with_its_place(api: Client) -> None:
-    """Line and column of a template's fault are in the message."""
+def test_an_invalid_merge_tag_is_reported_with_its_line(api: Client) -> None:
+    """The error of an invalid merge tag names its line."""
     body = {"subject": "Hi {{ first_name", "body": "<p>\n{% if x %}no end</p>", "from_name": "{{ a | nope }}"}
     fault = api.post("/campaigns", {"name": "x", "template_attributes": body}).expect(422)["validation_errors"]
 
@@ -72,9 +72,9 @@ def test_a_broken_merge_tag_is_told_with_its_place(api: Client) -> None:
     assert "unknown filter 'nope'" in fault["template_attributes.from_name"][0]
 
 
-def test_editing_a_draft_keeps_what_is_absent(api: Client) -> None:
-    """PATCH writes what is sent; the version guards against overwriting."""
-    made = draft(api, template_attributes=CONTENT)
+def test_patch_keeps_absent_fields_of_a_draft(api: Client) -> None:
+    """A PATCH keeps absent fields, and with an old `updated_at` it is a conflict."""
+    made = create_draft(api, template_attributes=CONTENT)
     path = f"/campaigns/{made['id']}"
     edited = api.patch(path, {"name": "New name", "template_attributes": {"preheader": "Soon"}}).expect(200)
     stale = api.patch(path, {"name": "Late", "updated_at": made["updated_at"]})
@@ -97,11 +97,11 @@ def test_editing_a_draft_keeps_what_is_absent(api: Client) -> None:
          "confirmation_required", {"confirm_send_to_all"}),
     ],
 )  # fmt: skip
-def test_a_send_that_is_not_ready_says_everything(
+def test_a_rejected_send_lists_all_blockers(
     api: Client, attributes: dict[str, Any], reason: str, fields: set[str]
 ) -> None:
-    """The first blocker is the reason, all of them are listed, and the campaign stays a draft."""
-    made = draft(api)
+    """The first blocker is the reason, all of them are listed, and the campaign stays an unchanged draft."""
+    made = create_draft(api)
     fault = api.post(f"/campaigns/{made['id']}/send", attributes).expect(422)
     after = api.get(f"/campaigns/{made['id']}").json
 
@@ -112,29 +112,31 @@ def test_a_send_that_is_not_ready_says_everything(
 
 
 def test_content_is_required(api: Client) -> None:
-    """An audience without words is refused for its words."""
-    made = draft(api)
-    send = {"trigger_attributes": {"contact_list_id": audience(api, "No words")}}
+    """A send with an audience and without content is rejected with `content_required`."""
+    made = create_draft(api)
+    send = {"trigger_attributes": {"contact_list_id": list_with_contacts(api, "No words")}}
 
     assert api.post(f"/campaigns/{made['id']}/send", send).expect(422)["reason"] == "content_required"
 
 
-def test_sections_without_a_renderer_block(api: Client) -> None:
-    """A design whose sections nobody can render never goes out empty."""
-    made = draft(api, template_attributes={"subject": "x", "design": {"sections": [{"type": "hologram"}]}},
-                 trigger_attributes={"contact_list_id": audience(api, "Sections")})  # fmt: skip
+def test_unknown_section_types_block_a_send(api: Client) -> None:
+    """A design with a section of an unknown type cannot be sent."""
+    made = create_draft(api, template_attributes={"subject": "x", "design": {"sections": [{"type": "hologram"}]}},
+                 trigger_attributes={"contact_list_id": list_with_contacts(api, "Sections")})  # fmt: skip
     fault = api.post(f"/campaigns/{made['id']}/send").expect(422)
 
     assert fault["reason"] == "preflight_failed"
     assert "hologram" in fault["validation_errors"]["template_attributes.design.sections[0]"][0]
 
 
-def test_preflight_lists_what_the_send_would_refuse(api: Client) -> None:
-    """The page and the refusal read one function; warnings and facts are advice."""
-    made = draft(api, template_attributes={"subject": "Hi", "body": "<p>{{ contact.nick }} {{ nobody.knows }}</p>"})
+def test_preflight_lists_the_blockers_of_a_send(api: Client) -> None:
+    """Preflight has the same blockers as the send, and warnings and counts."""
+    made = create_draft(
+        api, template_attributes={"subject": "Hi", "body": "<p>{{ contact.nick }} {{ nobody.knows }}</p>"}
+    )
     empty = api.get(f"/campaigns/{made['id']}/preflight").expect(200)
     refused = api.post(f"/campaigns/{made['id']}/send").expect(422)
-    group = audience(api, "Preflight", 3)
+    group = list_with_contacts(api, "Preflight", 3)
     api.patch(f"/campaigns/{made['id']}", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
     ready = api.get(f"/campaigns/{made['id']}/preflight").expect(200)
 
@@ -146,12 +148,12 @@ def test_preflight_lists_what_the_send_would_refuse(api: Client) -> None:
     assert any("nobody.knows" in one["message"] for one in ready["warnings"])
 
 
-def test_sending_shows_active_and_ends_completed(api: Client) -> None:
-    """The answer always shows `active`; the ledger then sums to what was frozen."""
-    group = audience(api, "Sending", 3)
+def test_send_a_campaign_to_completion(api: Client) -> None:
+    """The response shows `active`; later the counts add up to the audience, and events are recorded."""
+    group = list_with_contacts(api, "Sending", 3)
     out = api.post("/contacts", {"email": "out@example.org", "opt_in": False, "list_ids": [group]}).json
     api.post("/contacts", {"first_name": "No address", "list_ids": [group]})
-    made = draft(api)
+    made = create_draft(api)
     body = {"trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT}
     sent = api.post(f"/campaigns/{made['id']}/send", body).expect(200)
     done = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
@@ -169,8 +171,13 @@ def test_sending_shows_active_and_ends_completed(api: Client) -> None:
 
 
 def test_a_sent_campaign_is_locked(api: Client) -> None:
-    """Content and audience are fixed; the name may change; sending again is refused; deleting keeps the ledger."""
-    made = draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": audience(api, "Locked")})
+    """Content and audience are fixed and it cannot be sent again.
+
+    Its name can change, and deleting it keeps messages.
+    """
+    made = create_draft(
+        api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": list_with_contacts(api, "Locked")}
+    )
     path = f"/campaigns/{made['id']}"
     api.post(f"{path}/send").expect(200)
     api.wait(path, lambda row: row["status"] == "completed")
@@ -189,9 +196,9 @@ def test_a_sent_campaign_is_locked(api: Client) -> None:
     assert len(api.get("/messages", campaign_id=made["id"]).json) == 1
 
 
-def test_transitions_that_do_not_exist_are_refused(api: Client) -> None:
-    """`invalid_transition` names where it stands, where it may go."""
-    path = f"/campaigns/{draft(api)['id']}"
+def test_invalid_campaign_transitions_are_rejected(api: Client) -> None:
+    """`invalid_transition` names the status and the allowed ones."""
+    path = f"/campaigns/{create_draft(api)['id']}"
     for verb in ("pause", "resume", "cancel"):
         fault = api.post(f"{path}/{verb}").expect(422)
         assert (fault["reason"], fault["from"], fault["allowed"]) == ("invalid_transition", "draft", ["active"])
@@ -201,10 +208,10 @@ def test_transitions_that_do_not_exist_are_refused(api: Client) -> None:
     }
 
 
-def test_a_campaign_waits_for_its_time_and_can_be_disarmed(api: Client) -> None:
-    """A future time arms; armed content may still change; taking the time away disarms."""
-    group = audience(api, "Armed")
-    made = draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": group},
+def test_schedule_and_unschedule_a_campaign(api: Client) -> None:
+    """A scheduled campaign can be edited; clearing the time makes it a draft again."""
+    group = list_with_contacts(api, "Armed")
+    made = create_draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": group},
                  scheduled_at="2099-01-01T09:00:00+01:00")  # fmt: skip
     path = f"/campaigns/{made['id']}"
     armed = api.post(f"{path}/send").expect(200)
@@ -223,9 +230,11 @@ def test_a_campaign_waits_for_its_time_and_can_be_disarmed(api: Client) -> None:
     assert api.get("/messages", campaign_id=made["id"]).json == []
 
 
-def test_a_hold_can_be_undone(api: Client) -> None:
-    """While a send is held nothing leaves and it can be taken back whole."""
-    made = draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": audience(api, "Held", 2)})
+def test_a_held_send_can_be_undone(api: Client) -> None:
+    """While a send is held, no message is sent and it can be undone completely."""
+    made = create_draft(
+        api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": list_with_contacts(api, "Held", 2)}
+    )
     path = f"/campaigns/{made['id']}"
     held = api.post(f"{path}/send", {"hold_seconds": 60}).expect(200)
     rows = api.get("/messages", campaign_id=made["id"]).json
@@ -238,9 +247,11 @@ def test_a_hold_can_be_undone(api: Client) -> None:
     assert api.post(f"{path}/send").expect(200)["audience_count"] == 2
 
 
-def test_everybody_only_when_confirmed(api: Client) -> None:
-    """All contacts need a word of confirmation in either place."""
-    made = draft(api, template_attributes=CONTENT, trigger_attributes={"data": {"audience_type": "all_contacts"}})
+def test_sending_to_all_contacts_needs_confirmation(api: Client) -> None:
+    """All contacts are an audience only with `confirm_send_to_all`, and never instead of a deleted list."""
+    made = create_draft(
+        api, template_attributes=CONTENT, trigger_attributes={"data": {"audience_type": "all_contacts"}}
+    )
     path = f"/campaigns/{made['id']}"
     assert api.post(f"{path}/send").expect(422)["reason"] == "confirmation_required"
     sent = api.post(f"{path}/send", {"confirm_send_to_all": True, "hold_seconds": 600}).expect(200)
@@ -248,25 +259,30 @@ def test_everybody_only_when_confirmed(api: Client) -> None:
     assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])
     api.post(f"{path}/cancel").expect(200)
 
-    # Decisions, section 6: the send body alone says it too, but not of a campaign whose list is gone
-    alone = f"/campaigns/{draft(api, template_attributes=CONTENT)['id']}"
+    # docs/decisions.md#6: the body of the send suffices, but not for a campaign whose list was deleted
+    alone = f"/campaigns/{create_draft(api, template_attributes=CONTENT)['id']}"
     assert api.post(f"{alone}/send").expect(422)["reason"] == "audience_required"
     sent = api.post(f"{alone}/send", {"confirm_send_to_all": True, "hold_seconds": 600}).expect(200)
     assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])
     api.post(f"{alone}/cancel").expect(200)
-    lost = audience(api, "Lost", 1)
-    robbed = f"/campaigns/{draft(api, template_attributes=CONTENT, trigger_attributes={'contact_list_id': lost})['id']}"
+    lost = list_with_contacts(api, "Lost", 1)
+    robbed_draft = create_draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": lost})
+    robbed = f"/campaigns/{robbed_draft['id']}"
     api.delete(f"/lists/{lost}").expect(200)
     assert api.post(f"{robbed}/send", {"confirm_send_to_all": True}).expect(422)["reason"] == "audience_required"
 
 
-def test_exclusions_and_unions(api: Client) -> None:
-    """Lists unite, excluded ones are taken away, nobody gets two."""
-    one, two, without = audience(api, "Union one", 2), audience(api, "Union two", 2), audience(api, "Without", 1)
+def test_lists_are_united_and_excluded(api: Client) -> None:
+    """Each contact of several lists gets one message, and those of excluded lists get none."""
+    one, two, without = (
+        list_with_contacts(api, "Union one", 2),
+        list_with_contacts(api, "Union two", 2),
+        list_with_contacts(api, "Without", 1),
+    )
     person = api.get("/contacts", list_id=one).json[0]["id"]
     api.patch(f"/contacts/{person}", {"list_ids": [one, two]})
     api.patch(f"/lists/{without}", {"contact_ids": [api.get("/contacts", list_id=two).json[-1]["id"]]}).expect(200)
-    made = draft(api, template_attributes=CONTENT, trigger_attributes={
+    made = create_draft(api, template_attributes=CONTENT, trigger_attributes={
         "contact_list_id": one,
         "data": {"contact_list_ids": [two], "exclude_contact_list_ids": [without]}})  # fmt: skip
     sent = api.post(f"/campaigns/{made['id']}/send", {"hold_seconds": 600}).expect(200)

@@ -1,4 +1,4 @@
-"""The built-in inbox over the API, and what may happen to a captured message: by the ways of the real ones."""
+"""The built-in inbox over the API, and simulated events of captured emails."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ MARKETING = {
 }
 
 
-def sent(api: Client, address: str, **body: Any) -> tuple[Any, Any]:
-    """Send a message and return it with what was captured of it."""
+def send_captured(api: Client, address: str, **body: Any) -> tuple[Any, Any]:
+    """Send a message and return it with the captured message."""
     api.post("/contacts", {"email": address})
     made = api.post("/messages", {"to": address, "subject": f"To {address}", "body": "<p>Hello</p>", **body}).expect(
         201
@@ -25,28 +25,28 @@ def sent(api: Client, address: str, **body: Any) -> tuple[Any, Any]:
     return made, row
 
 
-def play(api: Client, row: Any, action: str, **more: Any) -> Any:
-    """Let something happen and return the captured message."""
+def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
+    """Simulate an event and return the captured message."""
     return api.post(f"/capture/{row['id']}/simulate", {"action": action, **more}).expect(200)
 
 
-def person(api: Client, message: Any) -> Any:
+def recipient(api: Client, message: Any) -> Any:
     """Return the contact of a message."""
     return api.get(f"/contacts/{message['contact_id']}").expect(200)
 
 
-def events(api: Client, message: Any) -> list[str]:
-    """Return the events of a message after it was sent."""
+def events_after_sending(api: Client, message: Any) -> list[str]:
+    """Return the sorted names of the events of a message, without `email_sent`."""
     found = api.get("/events", resource_uid=f"message:{message['id']}").expect(200)
     return sorted(one["event"] for one in found if one["event"] != "email_sent")
 
 
-def test_what_was_captured(api: Client, server: Server) -> None:
-    """Listed newest first with what a client shows, got whole with parts and headers, and as it came over the wire."""
-    made, row = sent(api, "look@example.org", text="Hello in text")
+def test_read_captured_emails(api: Client, server: Server) -> None:
+    """Captured emails are listed newest first, searched, read with parts and headers, and downloaded as raw bytes."""
+    made, row = send_captured(api, "look@example.org", text="Hello in text")
     assert (row["to"], row["subject"], row["preview"]) == ("look@example.org", "To look@example.org", "Hello")
     assert row["mail_from"].startswith("b+") and row["message_id"] == made["id"]
-    other = sent(api, "newer@example.org")[1]
+    other = send_captured(api, "newer@example.org")[1]
     assert [one["id"] for one in api.get("/capture", limit=2).expect(200)] == [other["id"], row["id"]]
     assert [one["id"] for one in api.get("/capture", search="LOOK@").expect(200)] == [row["id"]]
     whole = api.get(f"/capture/{row['id']}").expect(200)
@@ -62,7 +62,7 @@ def test_what_was_captured(api: Client, server: Server) -> None:
     assert api.post(f"/capture/{row['id']}/simulate", {"action": "dance"}).expect(422)["validation_errors"] == {
         "action": ["is not included in the list"]
     }
-    headed = sent(api, "rule@example.org", body="<h1>Hello</h1><hr><p>News</p>")[1]
+    headed = send_captured(api, "rule@example.org", body="<h1>Hello</h1><hr><p>News</p>")[1]
     assert headed["preview"] == "Hello News"
 
 
@@ -79,77 +79,77 @@ PLAYS: dict[str, tuple[str, list[str], tuple[bool, str | None, bool], str | None
 
 
 @pytest.mark.parametrize("action", PLAYS)
-def test_what_may_happen(action: str, api: Client) -> None:
-    """Each act ends as the real one does: status, event, address; said twice it is told once."""
+def test_simulated_email_events(action: str, api: Client) -> None:
+    """Each simulated event has the effects of the real one, and a repeated one is recorded once."""
     status, expected, address, moment = PLAYS[action]
-    made, row = sent(api, f"act-{action.replace('_', '-')}@example.org", **MARKETING)
-    answer = play(api, row, action)
+    made, row = send_captured(api, f"act-{action.replace('_', '-')}@example.org", **MARKETING)
+    answer = simulate(api, row, action)
     assert answer["message"]["status"] == status
     assert moment is None or answer["message"][moment] is not None
     if action != "reply":
-        play(api, row, action)
-    assert events(api, made) == expected
-    channel = person(api, made)["channels"][0]
+        simulate(api, row, action)
+    assert events_after_sending(api, made) == expected
+    channel = recipient(api, made)["channels"][0]
     assert (channel["subscribed"], channel["suppression_reason"], channel["verified"]) == address
-    interacted = person(api, made)["last_interacted_at"] is not None
+    interacted = recipient(api, made)["last_interacted_at"] is not None
     assert interacted is (action in ("open", "click", "reply"))
 
 
-def test_a_click_is_on_a_link(api: Client) -> None:
-    """The link is chosen by its number; one that is not there is a fault, and so is a message without any."""
-    made, row = sent(api, "links@example.org", **MARKETING)
-    play(api, row, "click", link=2)
+def test_simulate_a_click_on_a_link(api: Client) -> None:
+    """The link is chosen by its number; a number without a link is an error."""
+    made, row = send_captured(api, "links@example.org", **MARKETING)
+    simulate(api, row, "click", link=2)
     [clicked] = api.get("/events", event="email_clicked", resource_uid=f"message:{made['id']}").expect(200)
     assert clicked["resource_url"] == "https://example.com/b" and clicked["data"]["verdict"] == "human"
-    plain = sent(api, "plain@example.org")[1]
+    plain = send_captured(api, "plain@example.org")[1]
     for captured, link in ((row, 99), (plain, 1)):
         fault = api.post(f"/capture/{captured['id']}/simulate", {"action": "click", "link": link}).expect(422)
         assert fault["validation_errors"] == {"link": ["must exist"]}
 
 
-def test_only_an_sms_is_answered_with_stop(api: Client) -> None:
-    """STOP is a word of the phone."""
-    row = sent(api, "stop@example.org")[1]
+def test_stop_is_only_for_sms(api: Client) -> None:
+    """`stop` is an invalid action for an email."""
+    row = send_captured(api, "stop@example.org")[1]
     fault = api.post(f"/capture/{row['id']}/simulate", {"action": "stop"}).expect(422)
     assert list(fault["validation_errors"]) == ["action"]
 
 
-def test_what_happens_to_a_test(api: Client, server: Server) -> None:
-    """Events of a test's message say so, and nothing is counted or held against anybody."""
+def test_simulated_events_of_test_messages(api: Client, server: Server) -> None:
+    """Events of a test message are marked as tests; the contact and the suppression list do not change."""
     tester = server.client(server.new_key("tests", "--test"))
-    live = sent(api, "live@example.org")[1]
+    live = send_captured(api, "live@example.org")[1]
     refused = tester.post(f"/capture/{live['id']}/simulate", {"action": "bounce"})
     assert (refused.status, refused.json["code"]) == (403, "forbidden")
     for action, (status, expected, _, _) in PLAYS.items():
         if action == "unsubscribe":
-            continue  # an opt-out is the person's, whatever brought it
-        made, row = sent(tester, f"test-{action.replace('_', '-')}@example.org", **MARKETING)
-        before = person(api, made)
-        assert play(tester, row, action)["message"]["status"] == status
+            continue  # an opt-out counts, even from a test message
+        made, row = send_captured(tester, f"test-{action.replace('_', '-')}@example.org", **MARKETING)
+        before = recipient(api, made)
+        assert simulate(tester, row, action)["message"]["status"] == status
         told = [one for one in expected if one != "opt_out"]
-        assert events(api, made) == told
+        assert events_after_sending(api, made) == told
         found = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
         assert all(one["test"] for one in found)
-        assert person(api, made) == before
+        assert recipient(api, made) == before
     assert api.get("/suppressions").expect(200) == [
         one for one in api.get("/suppressions").expect(200) if not one["address"].startswith("test-")
     ]
 
 
-def test_emptying(api: Client) -> None:
-    """DELETE throws all away and says how many; messages and what happened to them stay."""
-    made, row = sent(api, "gone@example.org")
+def test_empty_the_inbox(api: Client) -> None:
+    """DELETE removes all captured messages and returns their number; messages of the ledger stay."""
+    made, row = send_captured(api, "gone@example.org")
     count = int(api.get("/capture", limit=1).headers["X-Total-Count"])
     assert api.delete("/capture").expect(200) == {"deleted": count}
     assert api.get("/capture").expect(200) == [] and api.delete("/capture").expect(200) == {"deleted": 0}
     assert api.get(f"/messages/{made['id']}").expect(200)["id"] == made["id"]
     assert api.get(f"/capture/{row['id']}").status == api.get(f"/capture/{row['id']}/raw").status == 404
-    newer = sent(api, "newest@example.org")[1]
+    newer = send_captured(api, "newest@example.org")[1]
     assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
 
 
-def test_many_that_were_emptied_go_by_themselves(api: Client, server: Server) -> None:
-    """However many there were, they are out of sight with the answer, and out of the database soon; newer ones stay."""
+def test_emptied_messages_are_deleted_in_the_background(api: Client, server: Server) -> None:
+    """Thousands are hidden at once and deleted soon afterwards; newer ones stay."""
     here = apsw.Connection(str(server.data / "campanero.db"))
     here.set_busy_timeout(10_000)
     here.execute(
@@ -160,14 +160,14 @@ def test_many_that_were_emptied_go_by_themselves(api: Client, server: Server) ->
     )
     assert api.delete("/capture").expect(200)["deleted"] >= 3000
     assert api.get("/capture").expect(200) == []
-    newer = sent(api, "last@example.org")[1]
+    newer = send_captured(api, "last@example.org")[1]
     wait_until(lambda: here.execute("SELECT count(*) FROM captured_message").get == 1)
     here.close()
     assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
 
 
-def test_scopes(server: Server) -> None:
-    """Reading needs `account:read`, and all else `account:write`."""
+def test_scopes_of_the_inbox(server: Server) -> None:
+    """Reading needs `account:read`, and everything else `account:write`."""
     other = server.client(server.new_key("contacts", "--scope", "contacts:write,messages:read"))
     reader = server.client(server.new_key("reader", "--scope", "account:read"))
     assert other.get("/capture").expect(403)["required_scope"] == "account:read"
@@ -179,10 +179,8 @@ def test_scopes(server: Server) -> None:
 @pytest.mark.parametrize(
     ("preheader", "line"), [("Baked for {{ first_name | default: 'you' }}", "Baked for you"), (None, "Bakery The oven")]
 )
-def test_the_inbox_line_is_the_preview_text_else_the_first_words(
-    api: Client, server: Server, preheader: str | None, line: str
-) -> None:
-    """As an inbox shows it: the preview text alone, and without one what a reader sees first, without addresses."""
+def test_preview_of_a_captured_email(api: Client, server: Server, preheader: str | None, line: str) -> None:
+    """The preview is the preview text, or else the first words of the email without URLs."""
     words = '<p>The oven <a href="https://bakery.example">is on</a></p>'
     header = {"type": "header", "props": {"wordmark_text": "Bakery"}}
     design = {"sections": [header, {"type": "text", "props": {"content": words}}]}

@@ -1,4 +1,4 @@
-"""SMS in the built-in inbox, and what their recipients and networks may do: by the ways of the real ones."""
+"""SMS in the built-in inbox, and simulated events of captured SMS."""
 
 from typing import Any
 
@@ -8,31 +8,31 @@ from tests.kit.client import Client
 from tests.kit.server import Server
 
 
-def sent(api: Client, number: str, **body: Any) -> tuple[Any, Any]:
-    """Send an SMS and return it with what was captured of it."""
+def send_captured(api: Client, number: str, **body: Any) -> tuple[Any, Any]:
+    """Send an SMS and return it once it is sent, with the captured message."""
     api.post("/contacts", {"phone": number})
     made = api.post("/messages", {"channel": "sms", "to": number, "body": f"Hello {number}", **body}).expect(201)
     [row] = api.wait("/capture", bool, message_id=made["id"])
     return api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "sent"), row
 
 
-def play(api: Client, row: Any, action: str, **more: Any) -> Any:
-    """Let something happen and return the message as it stands then."""
+def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
+    """Simulate an event and return the message afterwards."""
     return api.post(f"/capture/{row['id']}/simulate", {"action": action, **more}).expect(200)["message"]
 
 
-def told(api: Client, contact_id: int) -> list[str]:
-    """Return what was told of a person after their SMS was sent."""
+def events_after_sending(api: Client, contact_id: int) -> list[str]:
+    """Return the sorted names of a contact's events, without those of creating it and sending."""
     found = api.get("/events", contact_id=contact_id).expect(200)
     return sorted(one["event"] for one in found if one["event"] not in ("sms_sent", "contact_add", "opt_in"))
 
 
-def test_what_was_captured(api: Client) -> None:
-    """An SMS is listed by its channel with its text and parts, got whole, and as it was handed over."""
-    made, row = sent(api, "+15550200001", body="Ein schönes Stück: 5 €")
+def test_read_captured_sms(api: Client) -> None:
+    """Captured SMS are listed by channel, searched, and read with text, segments and alphabet."""
+    made, row = send_captured(api, "+15550200001", body="Ein schönes Stück: 5 €")
     assert (row["channel"], row["to"], row["subject"], row["preview"]) == (
         "sms", made["to"], None, "Ein schönes Stück: 5 €")  # fmt: skip
-    other = sent(api, "+15550200002", body="Ж" * 71)[1]
+    other = send_captured(api, "+15550200002", body="Ж" * 71)[1]
     [mail] = api.wait("/capture", bool, message_id=api.post(
         "/messages", {"to": "m@example.org", "subject": "s", "body": "b"}).expect(201)["id"])  # fmt: skip
     assert [one["id"] for one in api.get("/capture", channel="sms", limit=2).expect(200)] == [other["id"], row["id"]]
@@ -49,7 +49,7 @@ def test_what_was_captured(api: Client) -> None:
     assert api.get(f"/capture/{mail['id']}").expect(200)["segments"] is None
 
 
-# action: status, what is told, (subscribed, suppression)
+# action: status, events, (subscribed, suppression)
 PLAYS: dict[str, tuple[str, list[str], tuple[bool, str | None]]] = {
     "deliver": ("delivered", ["sms_delivered"], (True, None)),
     "fail": ("bounced", ["sms_failed"], (True, None)),
@@ -62,37 +62,37 @@ PLAYS: dict[str, tuple[str, list[str], tuple[bool, str | None]]] = {
 
 
 @pytest.mark.parametrize("action", PLAYS)
-def test_what_may_happen(action: str, api: Client) -> None:
-    """Each act ends as the real one does; twice it is told once."""
+def test_simulated_sms_events(action: str, api: Client) -> None:
+    """Each simulated event has the effects of the real one, and a repeated one is recorded once."""
     status, events, address = PLAYS[action]
-    made, row = sent(api, f"+155502100{list(PLAYS).index(action):02}")
+    made, row = send_captured(api, f"+155502100{list(PLAYS).index(action):02}")
     for _ in range(2):
-        assert play(api, row, action)["status"] == status
-    assert told(api, made["contact_id"]) == events
+        assert simulate(api, row, action)["status"] == status
+    assert events_after_sending(api, made["contact_id"]) == events
     [channel] = api.get(f"/contacts/{made['contact_id']}").expect(200)["channels"]
     assert (channel["subscribed"], channel["suppression_reason"]) == address
 
 
-def test_a_phone_that_writes(api: Client) -> None:
-    """What is written back is a message or asks something of us; our answers land on the same phone."""
+def test_simulated_sms_replies(api: Client) -> None:
+    """A reply is an event, keywords opt out and in, and the replies of the service are captured too."""
     number = "+15550200100"
-    made, row = sent(api, number)
-    play(api, row, "reply", text="When do you open?")
+    made, row = send_captured(api, number)
+    simulate(api, row, "reply", text="When do you open?")
     [heard] = api.get("/events", event="message", contact_id=made["contact_id"]).expect(200)
     assert heard["data"]["body"] == "When do you open?" and heard["data"]["message_id"] == made["id"]
-    play(api, row, "stop")
+    simulate(api, row, "stop")
     mine = api.wait("/capture", lambda found: len(found) == 2, channel="sms", search=number)
     assert api.post("/messages", {"channel": "sms", "to": number, "body": "x"}).status == 422
-    play(api, row, "stop")
-    play(api, row, "start")
+    simulate(api, row, "stop")
+    simulate(api, row, "start")
     api.wait("/capture", lambda found: len(found) == 3, channel="sms", search=number)
     assert {one["channel"] for one in mine} == {"sms"}
-    assert sent(api, number)[0]["status"] == "sent"
+    assert send_captured(api, number)[0]["status"] == "sent"
 
 
-def test_what_cannot_happen(api: Client) -> None:
-    """An SMS is not opened nor called spam, mail hears no STOP, a reply says something: 422 with the field."""
-    row = sent(api, "+15550200200")[1]
+def test_impossible_events_are_rejected(api: Client) -> None:
+    """An event that the channel does not have, and a reply without text, are 422 at their field."""
+    row = send_captured(api, "+15550200200")[1]
     [mail] = api.wait("/capture", bool, message_id=api.post(
         "/messages", {"to": "n@example.org", "subject": "s", "body": "b"}).expect(201)["id"])  # fmt: skip
     refused = [(row, {"action": one}, "action") for one in ("open", "complain")]
@@ -104,11 +104,11 @@ def test_what_cannot_happen(api: Client) -> None:
         assert list(fault["validation_errors"]) == [field], body
 
 
-def test_a_test_stays_one(api: Client, server: Server) -> None:
-    """Whatever happens to a test key's SMS is a test and holds nothing against anybody."""
+def test_simulated_events_of_test_sms(api: Client, server: Server) -> None:
+    """Events of a test SMS are marked as tests, and nothing is suppressed."""
     tester = server.client(server.new_key("sms tests", "--test"))
-    made, row = sent(tester, "+15550200300")
-    play(tester, row, "bounce")
+    made, row = send_captured(tester, "+15550200300")
+    simulate(tester, row, "bounce")
     events = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
     assert {one["event"] for one in events} == {"sms_sent", "sms_failed"} and all(one["test"] for one in events)
     [channel] = api.get(f"/contacts/{made['contact_id']}").expect(200)["channels"]

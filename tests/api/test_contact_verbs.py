@@ -11,18 +11,18 @@ from tests.kit.client import Client
 from tests.kit.server import Server
 
 
-def person(api: Client, email: str, **body: Any) -> Any:
-    """Make a contact."""
+def create_contact(api: Client, email: str, **body: Any) -> Any:
+    """Create a contact."""
     return api.post("/contacts", {"email": email, **body}).expect(201)
 
 
-def events(api: Client, contact: Any) -> list[tuple[str, Any]]:
+def contact_events(api: Client, contact: Any) -> list[tuple[str, Any]]:
     """Return a contact's events with their data, oldest first."""
     return [(row["event"], row["data"]) for row in reversed(api.get("/events", contact_id=contact["id"]).expect(200))]
 
 
-def send(api: Client, name: str, *contacts: Any) -> int:
-    """Send a campaign to these people and return its id when it is completed."""
+def send_campaign(api: Client, name: str, *contacts: Any) -> int:
+    """Send a campaign to these contacts and return its id once it is completed."""
     people = api.post("/lists", {"name": name, "contact_ids": [one["id"] for one in contacts]}).expect(201)["id"]
     campaign = api.post("/campaigns", {"name": name}).expect(201)["id"]
     content = {"subject": "Hello {{ contact.first_name }}", "body": "<p>For {{ contact.email }}</p>"}
@@ -35,19 +35,19 @@ def send(api: Client, name: str, *contacts: Any) -> int:
 # -- tags and data -----------------------------------------------------------------------------------------------------
 
 
-def test_tags_that_come_and_go_are_events(api: Client) -> None:
-    """Each tag added or removed is an event; other letters are the same tag; a change is one `contact_update`."""
-    made = person(api, "tags@example.org", data={"tags": ["VIP", "new"]})
+def test_tag_changes_are_events(api: Client) -> None:
+    """Each added or removed tag is an event, compared without case; each change is one `contact_update`."""
+    made = create_contact(api, "tags@example.org", data={"tags": ["VIP", "new"]})
     api.patch(f"/contacts/{made['id']}", {"data_merge": {"tags": ["vip", "old"]}}).expect(200)
-    found = [(name, data.get("tag")) for name, data in events(api, made) if name.startswith("tag_")]
+    found = [(name, data.get("tag")) for name, data in contact_events(api, made) if name.startswith("tag_")]
     assert found == [("tag_add", "VIP"), ("tag_add", "new"), ("tag_add", "old"), ("tag_remove", "new")]
-    changes = [data["fields"] for name, data in events(api, made) if name == "contact_update"]
+    changes = [data["fields"] for name, data in contact_events(api, made) if name == "contact_update"]
     assert changes == [["data"]]
     api.patch(f"/contacts/{made['id']}", {"first_name": "T", "email": "tags2@example.org"}).expect(200)
-    changes = [data["fields"] for name, data in events(api, made) if name == "contact_update"]
+    changes = [data["fields"] for name, data in contact_events(api, made) if name == "contact_update"]
     assert changes == [["data"], ["first_name", "channels"]]
     api.patch(f"/contacts/{made['id']}", {"first_name": "T"}).expect(200)
-    assert len([name for name, _ in events(api, made) if name == "contact_update"]) == 2
+    assert len([name for name, _ in contact_events(api, made) if name == "contact_update"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_tags_that_come_and_go_are_events(api: Client) -> None:
     [("VIP", ".tags"), ({"a": 1}, ".tags"), (["x"] * 101, ".tags"), (["ok", 5], ".tags[1]"), ([" "], ".tags[0]"),
      (["ok", "x" * 65], ".tags[1]"), ([["a"]], ".tags[0]"), ([None], ".tags[0]")],
 )  # fmt: skip
-def test_tags_have_their_bounds(tags: Any, where: str, api: Client) -> None:
-    """Tags are an array of at most 100 texts of at most 64 characters; anything else is a fault at its path."""
+def test_invalid_tags_are_rejected(tags: Any, where: str, api: Client) -> None:
+    """Tags are an array of at most 100 texts of at most 64 characters; any other value is an error at its path."""
     made = api.post("/contacts", {"email": "bounds@example.org"}).json
     for fault in (
         api.post("/contacts", {"email": "bounds@example.org", "data": {"tags": tags}}),
@@ -70,10 +70,10 @@ def test_tags_have_their_bounds(tags: Any, where: str, api: Client) -> None:
         assert set(merged.expect(422)["validation_errors"]) == {"data_merge" + where}
 
 
-def test_tags_at_their_bounds(api: Client) -> None:
-    """A hundred tags of 64 characters are fine; null is none."""
+def test_the_largest_valid_tags(api: Client) -> None:
+    """A hundred tags of 64 characters are valid; null removes all."""
     tags = [f"{number:064}" for number in range(100)]
-    made = person(api, "full@example.org", data={"tags": tags})
+    made = create_contact(api, "full@example.org", data={"tags": tags})
     assert made["data"]["tags"] == tags
     assert api.patch(f"/contacts/{made['id']}", {"data": {"tags": None, "a": 1}}).expect(200)["data"] == {"a": 1}
 
@@ -82,8 +82,8 @@ def test_tags_at_their_bounds(api: Client) -> None:
 
 
 def test_the_timeline_has_events_and_messages(api: Client) -> None:
-    """Everything that happened stands in one row, newest first, page by page."""
-    made = person(api, "line@example.org")
+    """The timeline has all events and messages of a contact, newest first, in pages."""
+    made = create_contact(api, "line@example.org")
     sent = api.post("/messages", {"to": "line@example.org", "subject": "Hi", "body": "<p>Hi</p>"}).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
     path = f"/contacts/{made['id']}/timeline"
@@ -100,9 +100,9 @@ def test_the_timeline_has_events_and_messages(api: Client) -> None:
     assert api.get("/contacts/999999/timeline").status == 404
 
 
-def test_the_evidence_is_listed(api: Client) -> None:
-    """Every change of consent is a row with who, how and when; newest first."""
-    made = person(api, "evidence@example.org", opt_in=False)
+def test_list_the_consent_evidence(api: Client) -> None:
+    """Every change of consent is a row with actor, source and address, newest first."""
+    made = create_contact(api, "evidence@example.org", opt_in=False)
     api.patch(f"/contacts/{made['id']}", {"subscribed_email": True}).expect(200)
     api.patch(f"/contacts/{made['id']}", {"opt_in": False}).expect(200)
     out, into = api.get(f"/contacts/{made['id']}/consents").expect(200)
@@ -111,10 +111,10 @@ def test_the_evidence_is_listed(api: Client) -> None:
     assert api.get("/contacts/999999/consents").status == 404
 
 
-def test_everything_about_a_person_is_one_document(api: Client) -> None:
-    """The export holds contact, lists, evidence, suppressions, messages with their words, and events."""
+def test_export_a_contact(api: Client) -> None:
+    """The export has the contact, lists, evidence, suppressions, messages with their texts, and events."""
     people = api.post("/lists", {"name": "Dossier"}).expect(201)["id"]
-    made = person(api, "dossier@example.org", list_ids=[people], data={"tags": ["a"]})
+    made = create_contact(api, "dossier@example.org", list_ids=[people], data={"tags": ["a"]})
     api.post("/messages", {"to": "dossier@example.org", "subject": "Receipt", "body": "<p>Paid</p>"}).expect(201)
     api.post("/suppressions", {"address": "dossier@example.org", "note": "n"}).expect(201)
     answer = api.get(f"/contacts/{made['id']}/export")
@@ -131,14 +131,14 @@ def test_everything_about_a_person_is_one_document(api: Client) -> None:
 # -- merge -------------------------------------------------------------------------------------------------------------
 
 
-def test_two_become_one(api: Client) -> None:
-    """Channels, data, lists, messages and events unite; what both have is the first one's; the other is gone."""
-    one = person(api, "m1@example.org", first_name="Mia", data={"a": 1, "tags": ["x"]})
-    two = person(api, "m2@example.org", first_name="M", last_name="Muster", phone="+4915112349999",
+def test_merge_two_contacts(api: Client) -> None:
+    """Channels, data, lists, messages and events are united; the first contact's values win, the second is deleted."""
+    one = create_contact(api, "m1@example.org", first_name="Mia", data={"a": 1, "tags": ["x"]})
+    two = create_contact(api, "m2@example.org", first_name="M", last_name="Muster", phone="+4915112349999",
                  data={"a": 2, "b": 3, "tags": ["X", "y"]}, tracking="none")  # fmt: skip
     both = api.post("/lists", {"name": "Both", "contact_ids": [one["id"], two["id"]]}).expect(201)["id"]
     only = api.post("/lists", {"name": "Only two", "contact_ids": [two["id"]]}).expect(201)["id"]
-    campaign = send(api, "To both", one, two)
+    campaign = send_campaign(api, "To both", one, two)
     sent = api.post("/messages", {"to": "m2@example.org", "subject": "Hi", "body": "<p>Hi</p>"}).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
 
@@ -153,16 +153,16 @@ def test_two_become_one(api: Client) -> None:
     assert [row["id"] for row in api.get("/contacts", search="muster").json] == [one["id"]]
     assert api.get(f"/messages/{sent['id']}").json["contact_id"] == one["id"]
     assert api.get(f"/campaigns/{campaign}").json["stats"]["sent"] == 2
-    name, data = events(api, one)[-1]
+    name, data = contact_events(api, one)[-1]
     assert (name, data["merged_contact_id"]) == ("contact_merge", two["id"])
-    assert len([name for name, _ in events(api, one) if name == "contact_add"]) == 2
+    assert len([name for name, _ in contact_events(api, one) if name == "contact_add"]) == 2
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["into the one", "into the other"])
-def test_the_stricter_consent_wins(first: bool, api: Client) -> None:
-    """If one of the two is out, the one they become is out, on that kind of address only."""
-    out = person(api, f"out-{first}@example.org", phone=f"+49151123488{int(first)}0")
-    inside = person(api, f"in-{first}@example.org")
+def test_a_merge_keeps_the_stricter_consent(first: bool, api: Client) -> None:
+    """If one of two merged contacts has opted out of a channel, the result is opted out of it."""
+    out = create_contact(api, f"out-{first}@example.org", phone=f"+49151123488{int(first)}0")
+    inside = create_contact(api, f"in-{first}@example.org")
     api.patch(f"/contacts/{out['id']}", {"subscribed_email": False}).expect(200)
     one, two = (out, inside) if first else (inside, out)
     merged = api.post(f"/contacts/{one['id']}/merge", {"contact_id": two["id"]}).expect(200)
@@ -171,10 +171,10 @@ def test_the_stricter_consent_wins(first: bool, api: Client) -> None:
     assert (evidence["source"], evidence["act"], evidence["by"]) == ("merge", "opt_out", "operator")
 
 
-def test_merges_that_cannot_be(api: Client) -> None:
-    """Oneself, nobody, and what would grow too large are refused, and nothing happens."""
-    one = person(api, "cannot@example.org", data={"a": "x" * 20_000})
-    two = person(api, "cannot2@example.org", data={"b": "x" * 20_000})
+def test_invalid_merges_are_rejected(api: Client) -> None:
+    """A merge with itself, an unknown contact, or too much data is rejected and changes nothing."""
+    one = create_contact(api, "cannot@example.org", data={"a": "x" * 20_000})
+    two = create_contact(api, "cannot2@example.org", data={"b": "x" * 20_000})
     path = f"/contacts/{one['id']}/merge"
     assert api.post(path, {"contact_id": one["id"]}).expect(422)["validation_errors"] == {"contact_id": ["is invalid"]}
     assert api.post(path, {"contact_id": 999999}).expect(422)["validation_errors"] == {"contact_id": ["must exist"]}
@@ -189,7 +189,7 @@ def test_merges_that_cannot_be(api: Client) -> None:
 NAMES = ("erasmus", "rotterdam", "+4915112347777", "4915112347777")
 
 
-def dump(server: Server) -> str:
+def dump_database(server: Server) -> str:
     """Return every value of every table of the database as one text, without the search index."""
     with apsw.Connection(str(server.data / "campanero.db")) as here:
         named = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'contact_search%'"
@@ -197,14 +197,16 @@ def dump(server: Server) -> str:
         return "\n".join(str(row) for table in tables for row in here.execute(f"SELECT * FROM {table}").fetchall())
 
 
-def test_an_erased_person_leaves_no_trace(fresh_server: FreshServer) -> None:
-    """After an erasure no table names the person; counts stay; the addresses are suppressed, known by hashes."""
+def test_erase_a_contact(fresh_server: FreshServer) -> None:
+    """After an erasure no table contains the name or address; counts stay, and hashes suppress the addresses."""
     server = fresh_server()
     api = server.client()
-    made = person(api, "Erasmus@rotterdam.example", first_name="Erasmus", last_name="Rotterdam", phone="+4915112347777",
-                  data={"city": "Rotterdam"})  # fmt: skip
-    other = person(api, "other@example.org")
-    campaign = send(api, "News", made, other)
+    made = create_contact(
+        api, "Erasmus@rotterdam.example", first_name="Erasmus", last_name="Rotterdam", phone="+4915112347777",
+        data={"city": "Rotterdam"},
+    )  # fmt: skip
+    other = create_contact(api, "other@example.org")
+    campaign = send_campaign(api, "News", made, other)
     single = {"to": "erasmus@rotterdam.example", "subject": "For Erasmus", "body": "<p>Erasmus</p>",
               "tags": {"who": "Erasmus"}, "data": {"name": "Rotterdam"}}  # fmt: skip
     sent = api.post("/messages", single).expect(201)
@@ -213,14 +215,14 @@ def test_an_erased_person_leaves_no_trace(fresh_server: FreshServer) -> None:
     api.post("/suppressions", {"address": "erasmus@rotterdam.example", "note": "Erasmus asked"}).expect(201)
     api.post("/events", {"event": "checkout", "contact_id": made["id"], "data": {"name": "Erasmus"}}).expect(201)
     before = api.get(f"/campaigns/{campaign}").json["stats"]
-    assert all(name in dump(server).casefold() for name in ("erasmus", "rotterdam"))
+    assert all(name in dump_database(server).casefold() for name in ("erasmus", "rotterdam"))
 
     gone = api.delete(f"/contacts/{made['id']}", erase="true").expect(200)
 
     assert gone["first_name"] == "Erasmus"
     end = time.monotonic() + 10
-    # What imports and the search index keep of a person goes right after the answer
-    while (left := [name for name in NAMES if name in dump(server).casefold()]) and time.monotonic() < end:
+    # Data in imports and the search index is removed soon after the response
+    while (left := [name for name in NAMES if name in dump_database(server).casefold()]) and time.monotonic() < end:
         time.sleep(0.1)
     assert left == []
     assert api.get(f"/contacts/{made['id']}").status == 404
@@ -236,9 +238,9 @@ def test_an_erased_person_leaves_no_trace(fresh_server: FreshServer) -> None:
     }  # fmt: skip
 
 
-def test_an_erased_address_stays_out_until_it_is_lifted(api: Client) -> None:
-    """The address may come back as a contact, but is suppressed and opted out; lifting leaves the opt-out."""
-    made = person(api, "again@example.org")
+def test_an_erased_address_stays_suppressed(api: Client) -> None:
+    """A new contact with the address is suppressed and opted out; lifting the suppression leaves the opt-out."""
+    made = create_contact(api, "again@example.org")
     api.delete(f"/contacts/{made['id']}", erase="true").expect(200)
     back = api.post("/contacts", {"email": "again@example.org", "opt_in": True}).expect(201)
     channel = back["channels"][0]
@@ -256,10 +258,10 @@ def test_an_erased_address_stays_out_until_it_is_lifted(api: Client) -> None:
 
 
 def test_a_plain_delete_does_not_erase(api: Client) -> None:
-    """Without `erase` nothing is suppressed."""
-    made = person(api, "plain@example.org")
+    """Without `erase` no address is suppressed."""
+    made = create_contact(api, "plain@example.org")
     api.delete(f"/contacts/{made['id']}", erase="false").expect(200)
-    back = person(api, "plain@example.org")
+    back = create_contact(api, "plain@example.org")
     assert back["sendable_email"] is True
     assert api.delete(f"/contacts/{back['id']}", erase="maybe").status == 422
     assert api.delete(f"/contacts/{made['id']}", erase="maybe").expect(404)["message"]

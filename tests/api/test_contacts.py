@@ -1,4 +1,4 @@
-"""Contacts over the API (specification, Contacts; docs/decisions.md#9)."""
+"""Contacts over the API (docs/decisions.md#9)."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.kit.client import Client
 
 
 def test_a_contact_is_created_with_its_channels(api: Client) -> None:
-    """Addresses become channels that are opted in; the shape is complete."""
+    """Addresses become subscribed channels, and the response has every field."""
     body = {
         "email": "Anna.Kurz@Example.org",
         "phone": "+49 (151) 123-45 67",
@@ -28,7 +28,7 @@ def test_a_contact_is_created_with_its_channels(api: Client) -> None:
 
 
 def test_a_known_address_updates_its_contact(api: Client) -> None:
-    """The same address in another case is the same person: 200, sent fields overwrite, data merges, lists add."""
+    """The same address in another case is the same contact: status 200, fields are replaced, data and lists merged."""
     one = api.post("/lists", {"name": "Upsert one"}).expect(201)["id"]
     two = api.post("/lists", {"name": "Upsert two"}).expect(201)["id"]
     first = api.post("/contacts", {"email": "up@example.org", "first_name": "Up", "data": {"a": 1}, "list_ids": [one]})
@@ -41,8 +41,8 @@ def test_a_known_address_updates_its_contact(api: Client) -> None:
     assert again.json["list_ids"] == [one, two]
 
 
-def test_two_known_addresses_of_different_people_are_a_fault(api: Client) -> None:
-    """An upsert never joins two people by accident."""
+def test_addresses_of_two_contacts_are_an_error(api: Client) -> None:
+    """An upsert never joins two contacts."""
     api.post("/contacts", {"email": "one@example.org"}).expect(201)
     api.post("/contacts", {"phone": "+4915112340001"}).expect(201)
     fault = api.post("/contacts", {"email": "one@example.org", "phone": "+4915112340001"}).expect(422)
@@ -50,8 +50,8 @@ def test_two_known_addresses_of_different_people_are_a_fault(api: Client) -> Non
     assert fault["validation_errors"] == {"phone": ["has already been taken"]}
 
 
-def test_all_faults_are_told_at_once_and_nothing_is_written(api: Client) -> None:
-    """One answer names every wrong field by its path."""
+def test_all_contact_errors_are_reported_at_once(api: Client) -> None:
+    """The response has every error at its path, and nothing is written."""
     before = api.get("/contacts").headers["X-Total-Count"]
     fault = api.post(
         "/contacts",
@@ -78,8 +78,8 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(api: Client) -> None
      "a@x.org\r\nRCPT TO:<b@y.org>", "a" * 300 + "@example.org", "root@localhost", "", "@example.org", "a@",
      "a@b@c.org"],
 )  # fmt: skip
-def test_addresses_that_cannot_be_sent_to_are_refused(api: Client, address: str) -> None:
-    """What could change a route or an envelope is no address (T08)."""
+def test_invalid_addresses_are_rejected(api: Client, address: str) -> None:
+    """An address that could change a route or an envelope is rejected (T08)."""
     answer = api.post("/contacts", {"channels_attributes": [{"value": address, "kind": "email"}]})
 
     assert answer.status == 422
@@ -88,20 +88,20 @@ def test_addresses_that_cannot_be_sent_to_are_refused(api: Client, address: str)
 @pytest.mark.parametrize(
     "address", ["zoë@example.org", "a@bücher.example", "user@sub.example.test", "o'brien+tag@example.org"]
 )
-def test_unusual_addresses_that_are_good_are_taken(api: Client, address: str) -> None:
+def test_unusual_valid_addresses_are_accepted(api: Client, address: str) -> None:
     """International and reserved domains are valid."""
     assert api.post("/contacts", {"email": address}).expect(201)["channels"][0]["value"] == address
 
 
-def test_a_contact_without_any_address_is_allowed(api: Client) -> None:
-    """A name alone is somebody too, with no channel to write to."""
+def test_a_contact_without_an_address(api: Client) -> None:
+    """A contact may have a name only, and no channel."""
     made = api.post("/contacts", {"first_name": "Nameless"}).expect(201)
 
     assert (made["channels"], made["sendable_email"]) == ([], False)
 
 
-def test_patch_changes_and_keeps(api: Client) -> None:
-    """Absent keeps, null clears, data is replaced, data_merge is merged (RFC 7396)."""
+def test_patch_a_contact(api: Client) -> None:
+    """An absent field stays, null clears, `data` is replaced, `data_merge` is merged (RFC 7396)."""
     made = api.post(
         "/contacts", {"email": "patch@example.org", "first_name": "P", "data": {"a": 1, "b": {"c": 2}}}
     ).json
@@ -115,7 +115,7 @@ def test_patch_changes_and_keeps(api: Client) -> None:
 
 
 def test_channels_are_added_edited_and_removed(api: Client) -> None:
-    """`id` edits, no `id` adds, `_destroy` removes, a foreign id is a fault."""
+    """`id` edits a channel, no `id` adds one, `_destroy` removes one, and an id of another contact is an error."""
     made = api.post("/contacts", {"email": "ch@example.org"}).json
     path, first = f"/contacts/{made['id']}", made["channels"][0]["id"]
     other = api.post("/contacts", {"email": "other-ch@example.org"}).json["channels"][0]["id"]
@@ -132,8 +132,8 @@ def test_channels_are_added_edited_and_removed(api: Client) -> None:
     assert foreign["validation_errors"] == {"channels_attributes[0].id": ["must exist"]}
 
 
-def test_another_contacts_address_is_taken(api: Client) -> None:
-    """An address is one person's."""
+def test_an_address_belongs_to_one_contact(api: Client) -> None:
+    """The address of another contact is an error, compared without case."""
     api.post("/contacts", {"email": "taken@example.org"}).expect(201)
     other = api.post("/contacts", {"email": "free@example.org"}).json["id"]
 
@@ -143,7 +143,7 @@ def test_another_contacts_address_is_taken(api: Client) -> None:
 
 
 def test_search_finds_prefixes_parts_and_digits(api: Client) -> None:
-    """Names, address parts and phone digits find people; hostile text is only text."""
+    """Names, parts of addresses and digits of phone numbers find contacts; search operators have no meaning."""
     made = api.post("/contacts", {"email": "quirin.vogel@seehof.example", "first_name": "Quirin", "last_name": "Vögel",
                                   "phone": "+498921098765"}).json  # fmt: skip
     for words in ("quir", "Vogel", "vög", "seehof", "quirin.vogel@see", "+49 8921 09", "quirin vogel"):
@@ -155,8 +155,8 @@ def test_search_finds_prefixes_parts_and_digits(api: Client) -> None:
     assert api.get("/contacts/search").status == 422
 
 
-def test_filters_of_the_list(api: Client) -> None:
-    """Each filter narrows by what it names."""
+def test_filters_of_the_contact_list(api: Client) -> None:
+    """Each filter returns only the matching contacts."""
     group = api.post("/lists", {"name": "Filtered"}).json["id"]
     made = api.post("/contacts", {"email": "filter@example.org", "source": "Fair", "list_ids": [group],
                                   "data": {"tags": ["VIP"]}}).json  # fmt: skip
@@ -174,8 +174,8 @@ def test_filters_of_the_list(api: Client) -> None:
     }
 
 
-def test_deleting_forgets_the_person_and_keeps_the_opt_out(api: Client) -> None:
-    """DELETE answers the contact as it was, then 404; who had opted out stays out when the address returns."""
+def test_delete_a_contact(api: Client) -> None:
+    """DELETE returns the contact, which is then a 404; a returning address keeps its opt-out."""
     made = api.post("/contacts", {"email": "gone@example.org"}).json
     api.patch(f"/contacts/{made['id']}", {"subscribed_email": False}).expect(200)
     assert api.delete(f"/contacts/{made['id']}").expect(200)["id"] == made["id"]
@@ -187,8 +187,8 @@ def test_deleting_forgets_the_person_and_keeps_the_opt_out(api: Client) -> None:
     assert (back["channels"][0]["subscribed"], back["channels"][0]["opted_out_by"]) == (False, "operator")
 
 
-def test_what_somebody_agreed_to_is_kept_as_evidence(api: Client) -> None:
-    """`consent_source` stands with each opt-in of its write, also of who was in before; it never opts anybody in."""
+def test_consent_source_is_stored_as_evidence(api: Client) -> None:
+    """`consent_source` is stored with each opt-in of the request, and never opts in by itself."""
     words = "Shop till, 3 May: texts about offers, reply STOP to leave"
     number = api.post("/contacts", {"phone": "+34655000111", "consent_source": words}).expect(201)["id"]
     api.patch(f"/contacts/{number}", {"opt_in": True}).expect(200)

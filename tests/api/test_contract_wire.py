@@ -1,4 +1,4 @@
-"""What is promised of every request, held against the running service: order, headers, limits, doors without a key."""
+"""The documented rules of every request, tested against the running service: order of errors, headers, limits."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ LEAST: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def paths(api: Client) -> dict[str, str]:
-    """One of each thing that limits are tried on, as the path to it."""
+    """Return the paths of one object of each resource whose limits are tested."""
     made = {
         "/contacts": {"email": "ann@example.org"},
         "/lists": {"name": "First"},
@@ -30,7 +30,7 @@ def paths(api: Client) -> dict[str, str]:
     return {f"{path}/{{id}}": f"{path}/{api.post(path, body).expect(201)['id']}" for path, body in made.items()}
 
 
-def _filled(limit: Limit, size: int) -> Any:
+def _value_of_size(limit: Limit, size: int) -> Any:
     if limit.unit == "characters":
         return "x" * size
     if limit.unit == "bytes":
@@ -38,10 +38,10 @@ def _filled(limit: Limit, size: int) -> Any:
     return [{"event": 7}] * size if limit.key == "events" else list(range(1, size + 1))
 
 
-def _asked(api: Client, limit: Limit, size: int, paths: dict[str, str]) -> dict[str, list[str]]:
+def _errors_of_size(api: Client, limit: Limit, size: int, paths: dict[str, str]) -> dict[str, list[str]]:
     method, path = limit.operation.split(" ")
     *outer, key = limit.key.split(".")
-    body = {key: _filled(limit, size)}
+    body = {key: _value_of_size(limit, size)}
     for name in reversed(outer):
         body = {name: body}
     answer = api.send(method, paths.get(path, path), {**LEAST.get(limit.operation, {}), **body})
@@ -50,18 +50,18 @@ def _asked(api: Client, limit: Limit, size: int, paths: dict[str, str]) -> dict[
 
 
 @pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda one: f"{one.operation} {one.key}")
-def test_a_limit_holds_to_the_last_of_it(limit: Limit, api: Client, paths: dict[str, str]) -> None:
-    """As long as may be is not too long; one more is, and the message names the limit."""
+def test_limits_are_exact(limit: Limit, api: Client, paths: dict[str, str]) -> None:
+    """A value at its limit is accepted; one more is rejected with the limit in the message."""
     words = f"is too long (maximum is {limit.limit}"
-    assert not any("too long" in one for one in _asked(api, limit, limit.limit, paths).get(limit.key, []))
-    beyond = _asked(api, limit, limit.limit + 1, paths).get(limit.key, [])
+    assert not any("too long" in one for one in _errors_of_size(api, limit, limit.limit, paths).get(limit.key, []))
+    beyond = _errors_of_size(api, limit, limit.limit + 1, paths).get(limit.key, [])
     assert any(one.startswith(words) for one in beyond), beyond
     if limit.unit == "characters":
         assert f"{words} characters)" in beyond
 
 
-def test_pages_are_bounded(api: Client, paths: dict[str, str]) -> None:
-    """Pages of 50 unless asked, of 100 at most, each name of the parameter alike; below 1 is a fault."""
+def test_page_sizes(api: Client, paths: dict[str, str]) -> None:
+    """A page has 50 rows by default and at most 100; a size below 1 is an error."""
     for name in ("limit", "per_page", "per"):
         assert api.get("/events", **{name: limits.MOST + 1}).status == 200
         for wrong in ("0", "-1", "x", ""):
@@ -74,8 +74,8 @@ def test_pages_are_bounded(api: Client, paths: dict[str, str]) -> None:
     assert beyond.json == [] and beyond.headers["X-Next-Page"] is None
 
 
-def test_what_is_wrong_first_is_said_first(api: Client, server: Server) -> None:
-    """A request with every fault there is learns of them in the promised order, as each is mended."""
+def test_errors_come_in_the_documented_order(api: Client, server: Server) -> None:
+    """A request with several errors gets them in the documented order as each is fixed."""
     reads = server.new_key("reads", "--scope", "contacts:read")
     mild = {"Content-Type": "application/json"}
     large, wrong = b"x" * (limits.BODY_BYTES + 1), b"{"
@@ -100,8 +100,8 @@ def test_what_is_wrong_first_is_said_first(api: Client, server: Server) -> None:
         assert status != 403 or told["required_scope"] == "contacts:write"
 
 
-def test_doors_without_a_key(server: Server) -> None:
-    """Recipients' links take the promised methods and are 404 for what is not ours; hooks without a secret are too."""
+def test_paths_without_a_key(server: Server) -> None:
+    """Links of recipients are 404 for unknown tokens, webhooks without a secret are 404, and public paths work."""
     stranger = server.client(None, validate=False)
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     for path, methods in words.LINKS:

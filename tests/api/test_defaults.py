@@ -1,4 +1,4 @@
-"""What is not sent has the value that the document says; and bounds that hold are in the document."""
+"""The default of each request field is that of the OpenAPI document, and so are the limits of pages."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.kit.openapi_document import OpenApiDocument, Operation
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import Tenant
 
-# The least that makes one of each thing
+# The smallest valid body of each operation that creates an object
 LEAST: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "ann@example.org", "subject": "x", "body": "x"},
     "POST /campaigns": {"name": "Least"},
@@ -26,7 +26,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "POST /events": {"event": "least", "contact_email": "alpha@example.org"},
     "POST /webhooks": {"url": "https://least.example/hook"},
 }
-# What follows from other things than a fixed value: the account, another key, what was there before
+# Fields whose default depends on the account, on another field, or on stored data
 FOLLOWS = {
     "POST /contacts": {"subscribed_email", "subscribed_phone", "tracking"},
     "POST /suppressions": {"channel"},
@@ -39,19 +39,19 @@ FOLLOWS = {
 
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
-    """An account with one of everything."""
+    """Return an account with one object of every kind."""
     return Tenant(server.client()).create_objects("alpha")
 
 
 @pytest.fixture(scope="module")
-def person(server: Server) -> Client:
-    """The owner, signed in."""
+def owner(server: Server) -> Client:
+    """Return a client of the owner, signed in."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
     return server.client(token)
 
 
-def described(api: Client, name: str) -> dict[str, dict[str, Any]]:
-    """Return the properties of an operation's body as the document has them, solved but with their own default."""
+def documented_properties(api: Client, name: str) -> dict[str, dict[str, Any]]:
+    """Return the properties of an operation's body in the document, with references resolved."""
     document = api.contract().document
     method, _, path = name.partition(" ")
     one = Operation(method, f"/v1/my{path}", document["paths"][f"/v1/my{path}"][method.lower()])
@@ -62,19 +62,19 @@ def described(api: Client, name: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_what_is_not_sent_is_as_the_document_says(name: str, mine: Tenant, person: Client) -> None:
-    """A key with a default has that value in the answer; one that has a value there has a default."""
-    client = person if name.split("/")[1] in ("users", "api_keys") else mine.api
+def test_defaults_match_the_document(name: str, mine: Tenant, owner: Client) -> None:
+    """An absent field has the documented default in the response."""
+    client = owner if name.split("/")[1] in ("users", "api_keys") else mine.api
     made = client.post(name.partition(" ")[2], LEAST[name]).expect(201)
-    for key, schema in described(client, name).items():
+    for key, schema in documented_properties(client, name).items():
         if key in LEAST[name] or key not in made or key in FOLLOWS.get(name, ()):
             continue
         told = schema.get("default", {} if made[key] == {} else [] if made[key] == [] else None)
         assert made[key] == told, f"{key} is {made[key]!r}, and the document says {told!r}"
 
 
-def test_the_document_has_the_most_of_a_page(api: Client) -> None:
-    """`limit` and its other names are 1 to 100; what is above counts as 100."""
+def test_page_size_limits_match_the_document(api: Client) -> None:
+    """`limit` and its aliases are 1 to 100 in the document, and larger values count as 100."""
     parameters = api.contract().document["components"]["parameters"]
     for name in ("limit", "per_page", "per"):
         schema = parameters[name]["schema"]

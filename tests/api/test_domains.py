@@ -1,4 +1,4 @@
-"""Sending domains over the API: names, shapes, scopes; what DNS does to them is in the journeys."""
+"""Sending domains over the API: names, records, scopes; the journeys test verification by DNS."""
 
 import re
 
@@ -8,8 +8,8 @@ from tests.kit.client import Client
 from tests.kit.server import Server
 
 
-def test_a_new_domain_says_what_it_needs(api: Client) -> None:
-    """201 with six records in their order, the first two required; nothing is known of any yet."""
+def test_a_new_domain_lists_its_dns_records(api: Client) -> None:
+    """A new domain has six DNS records, two of them required, all with the state `unknown`."""
     made = api.post("/domains", {"domain": {"name": " News.Example.COM "}}).expect(201)
     assert (made["name"], made["provider"], made["status"], made["verified_at"]) == (
         "news.example.com", "smtp", "pending", None,
@@ -27,7 +27,7 @@ def test_a_new_domain_says_what_it_needs(api: Client) -> None:
     assert re.fullmatch(r"v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}", records[1]["value"])
     assert records[4]["value"].startswith("v=DMARC1; p=none; rua=mailto:") and "pct" not in records[4]["value"]
     assert all((one["valid"], one["found"], one["checked_at"]) == ("unknown", [], None) for one in records)
-    # Reached at an address of this machine alone, it has no name that DNS could point to
+    # Without a public host name three records have no value yet
     assert [bool(one["value"]) for one in records] == [True, True, False, False, True, False]
     assert all(("base_url" in (one["problem"] or "")) != bool(one["value"]) for one in records)
     assert api.get(f"/domains/{made['id']}").expect(200) == made
@@ -40,8 +40,8 @@ def test_a_new_domain_says_what_it_needs(api: Client) -> None:
         ("dot.example.", "dot.example"), ("a-b.c-d.test", "a-b.c-d.test"), ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
     ],
 )  # fmt: skip
-def test_names_are_kept_as_dns_has_them(api: Client, typed: str, kept: str) -> None:
-    """Lower case, international names in their ASCII form, no dot at the end."""
+def test_domain_names_are_normalized(api: Client, typed: str, kept: str) -> None:
+    """Names are stored in lower case, in ASCII form, without a trailing dot."""
     assert api.post("/domains", {"domain": {"name": typed}}).expect(201)["name"] == kept
 
 
@@ -53,14 +53,14 @@ def test_names_are_kept_as_dns_has_them(api: Client, typed: str, kept: str) -> N
         "a" * 64 + ".test", ".".join(["abcdefgh"] * 27), "a.123", "x\u202ey.test", "a,b.test", "a.test;", "\ud800.test",
     ],
 )  # fmt: skip
-def test_what_is_no_name(api: Client, name: str) -> None:
-    """A scheme, a port, a path, an address, or anything DNS could not hold: `domain.name` is invalid."""
+def test_invalid_domain_names_are_rejected(api: Client, name: str) -> None:
+    """A URL, port, path, address or invalid host name is an error at `domain.name`."""
     refused = api.post("/domains", {"domain": {"name": name}}).expect(422)
     assert refused["validation_errors"] == {"domain.name": ["is invalid"]}
 
 
-def test_a_name_is_wanted_once(api: Client) -> None:
-    """Missing parts are named; a name that is there already is taken, however it is written; mailbox providers' too."""
+def test_a_domain_name_is_unique(api: Client) -> None:
+    """A missing name, the name of an existing domain, and that of a mailbox provider are rejected."""
     assert api.post("/domains", {}).expect(422)["validation_errors"] == {"domain": ["can't be blank"]}
     assert api.post("/domains", {"domain": {}}).expect(422)["validation_errors"] == {"domain.name": ["can't be blank"]}
     api.post("/domains", {"domain": {"name": "twice.example", "provider": "x"}}).expect(201)
@@ -71,8 +71,8 @@ def test_a_name_is_wanted_once(api: Client) -> None:
     assert refused["validation_errors"] == {"domain.name": ["is reserved"]}
 
 
-def test_a_deleted_domain_comes_back_as_another(api: Client) -> None:
-    """DELETE answers it as it was and then it is gone; added again it has a new token and a new key."""
+def test_a_domain_added_again_gets_new_keys(api: Client) -> None:
+    """DELETE returns the domain, which is then a 404; added again it has a new token and DKIM key."""
     made = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
     assert made["id"] in [row["id"] for row in api.get("/domains").expect(200)]
     assert api.delete(f"/domains/{made['id']}").expect(200) == made
@@ -84,8 +84,8 @@ def test_a_deleted_domain_comes_back_as_another(api: Client) -> None:
     assert made["dns_records"][1]["name"] != again["dns_records"][1]["name"] and again["id"] > made["id"]
 
 
-def test_who_may(api: Client, server: Server) -> None:
-    """`domains:read` looks, `domains:write` changes, a key for something else does neither."""
+def test_scopes_of_domains(api: Client, server: Server) -> None:
+    """`domains:read` may read, `domains:write` may change, and other scopes may do neither."""
     made = api.post("/domains", {"domain": {"name": "scoped.example"}}).expect(201)
     path = f"/domains/{made['id']}"
     scopes = ("domains:read", "contacts:read")

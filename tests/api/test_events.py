@@ -1,4 +1,4 @@
-"""Events that clients send: what is read out of them, repeats that change nothing, and many at once."""
+"""Events that clients send: parsed fields, idempotency, batches and retention."""
 
 import sqlite3
 import threading
@@ -20,25 +20,25 @@ PHONE = (
 
 
 @pytest.fixture(scope="module")
-def person(api: Client) -> int:
-    """Somebody to whom things happen."""
+def contact_id(api: Client) -> int:
+    """Return the id of a contact."""
     number: int = api.post("/contacts", {"email": "seen@example.org"}).expect(201)["id"]
     return number
 
 
-def ago(**back: float) -> str:
-    """Return a moment before now."""
+def time_ago(**back: float) -> str:
+    """Return a time before now in ISO 8601."""
     return (datetime.now(UTC) - timedelta(**back)).isoformat(timespec="milliseconds")
 
 
-def quiet(server: Server, number: int) -> bool:
-    """Return whether an event starts no flow."""
+def starts_no_flow(server: Server, number: int) -> bool:
+    """Return whether an event is marked to start no flow."""
     with closing(sqlite3.connect(server.data / "campanero.db")) as database:
         return bool(database.execute("SELECT quiet FROM event WHERE id = ?", (number,)).fetchone()[0])
 
 
-def at_once(api: Client, count: int, path: str, body: Any) -> list[Response]:
-    """Post the same body so many times at once."""
+def post_in_parallel(api: Client, count: int, path: str, body: Any) -> list[Response]:
+    """Post the same body `count` times in parallel and return the responses."""
     answers: list[Response] = []
     threads = [threading.Thread(target=lambda: answers.append(api.post(path, body))) for _ in range(count)]
     for thread in threads:
@@ -48,10 +48,10 @@ def at_once(api: Client, count: int, path: str, body: Any) -> list[Response]:
     return answers
 
 
-def test_where_somebody_was_and_with_what(api: Client, person: int) -> None:
-    """What a client passes on of a person's request is kept and read; of an address only its network."""
+def test_client_fields_of_an_event(api: Client, contact_id: int) -> None:
+    """User agent, referrer and UTM parameters are stored and parsed; only the network of an IP address is stored."""
     made = api.post("/events", {
-        "event": "product_view", "contact_id": person, "ip": "198.51.100.77", "user_agent": PHONE,
+        "event": "product_view", "contact_id": contact_id, "ip": "198.51.100.77", "user_agent": PHONE,
         "referrer": "https://search.example/?q=shoes",
         "resource_url": "https://shop.example/shoes?utm_source=letter&utm_medium=email&utm_campaign=May%20sale",
         "utm_medium": "mail",
@@ -70,22 +70,20 @@ def test_where_somebody_was_and_with_what(api: Client, person: int) -> None:
     [("full", ["198.51.100.77", "2001:db8:1:2::9"]), ("truncated", ["198.51.100.0", "2001:db8:1::"]),
      ("none", [None, None])],
 )  # fmt: skip
-def test_an_account_chooses_what_is_kept_of_an_address(
-    api: Client, person: int, how: str, kept: list[str | None]
-) -> None:
-    """All of it, its network, or nothing; in a batch as in one."""
+def test_privacy_ip(api: Client, contact_id: int, how: str, kept: list[str | None]) -> None:
+    """The account stores whole IP addresses, truncated ones or none, for single events and batches."""
     before = api.get("/account").expect(200)["privacy_ip"]
     api.patch("/account", {"privacy_ip": how}).expect(200)
-    bodies = [{"event": "seen_from", "contact_id": person, "ip": ip} for ip in ("198.51.100.77", "2001:db8:1:2::9")]
+    bodies = [{"event": "seen_from", "contact_id": contact_id, "ip": ip} for ip in ("198.51.100.77", "2001:db8:1:2::9")]
     assert api.post("/events", bodies[0]).expect(201)["ip"] == kept[0]
     api.post("/events/batch", {"events": bodies}).expect(200)
     assert [row["ip"] for row in api.get("/events", event="seen_from", limit=2).json] == kept[::-1]
     api.patch("/account", {"privacy_ip": before}).expect(200)
 
 
-def test_the_request_itself_says_nothing_of_the_person(api: Client, person: int) -> None:
-    """It comes from a client's server: its address and program are nobody's."""
-    made = api.post("/events", {"event": "checkout", "contact_id": person}, {"User-Agent": PHONE}).expect(201)
+def test_client_fields_are_not_taken_from_the_request(api: Client, contact_id: int) -> None:
+    """The IP address and user agent of the API request are not stored."""
+    made = api.post("/events", {"event": "checkout", "contact_id": contact_id}, {"User-Agent": PHONE}).expect(201)
     assert {made[name] for name in ("ip", "user_agent", "browser", "os", "device_type", "referrer")} == {None}
 
 
@@ -98,23 +96,27 @@ def test_the_request_itself_says_nothing_of_the_person(api: Client, person: int)
         ({"referrer": "x" * 2001}, "referrer", "is too long (maximum is 2000 characters)"),
         ({"idempotency_key": "a\tb"}, "idempotency_key", "is invalid"),
         ({"idempotency_key": ""}, "idempotency_key", "is invalid"),
-        ({"created_at": ago(days=366)}, "created_at", "is invalid"),
-        ({"created_at": ago(days=-1)}, "created_at", "is invalid"),
+        ({"created_at": time_ago(days=366)}, "created_at", "is invalid"),
+        ({"created_at": time_ago(days=-1)}, "created_at", "is invalid"),
         ({"amount": "12"}, "amount", "is not a number"),
         ({"data": []}, "data", "is invalid"),
         ({"data": {"x": "y" * 40_000}}, "data", "is too long (maximum is 32768 bytes)"),
     ],
 )
-def test_faults_of_a_field(api: Client, person: int, body: dict[str, Any], field: str, message: str) -> None:
-    """Each fault stands under its field, and nothing is recorded."""
+def test_invalid_event_fields_are_rejected(
+    api: Client, contact_id: int, body: dict[str, Any], field: str, message: str
+) -> None:
+    """Each error is reported at its field, and nothing is recorded."""
     before = api.get("/events").headers["X-Total-Count"]
-    faults = api.post("/events", {"event": "cart_add", "contact_id": person, **body}).expect(422)["validation_errors"]
+    faults = api.post("/events", {"event": "cart_add", "contact_id": contact_id, **body}).expect(422)[
+        "validation_errors"
+    ]
     assert faults == {field: [message]}
     assert api.get("/events").headers["X-Total-Count"] == before
 
 
-def test_all_faults_at_once(api: Client) -> None:
-    """Name, time and contact are told together."""
+def test_all_event_errors_are_reported_at_once(api: Client) -> None:
+    """Errors of name, time, contact and IP address are reported together."""
     body = {"event": "email_sent", "contact_id": 99_999, "created_at": "1999-01-01T00:00:00Z", "ip": "x"}
     assert set(api.post("/events", body).expect(422)["validation_errors"]) == {
         "event",
@@ -127,20 +129,20 @@ def test_all_faults_at_once(api: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "starts"),
     [
-        ({}, True), ({"created_at": ago(minutes=50)}, True), ({"created_at": ago(minutes=70)}, False),
-        ({"created_at": ago(days=300), "trigger": True}, True), ({"trigger": False}, False),
+        ({}, True), ({"created_at": time_ago(minutes=50)}, True), ({"created_at": time_ago(minutes=70)}, False),
+        ({"created_at": time_ago(days=300), "trigger": True}, True), ({"trigger": False}, False),
     ],
 )  # fmt: skip
-def test_what_is_told_late_starts_no_flow(
-    api: Client, server: Server, person: int, body: dict[str, Any], starts: bool
+def test_old_events_start_no_flow(
+    api: Client, server: Server, contact_id: int, body: dict[str, Any], starts: bool
 ) -> None:
-    """Over an hour old is history, unless the client says otherwise; and it may say so of what is new."""
-    made = api.post("/events", {"event": "order_paid", "contact_id": person, **body}).expect(201)
-    assert quiet(server, made["id"]) is not starts
+    """An event that is over an hour old starts no flow, unless `trigger` says so."""
+    made = api.post("/events", {"event": "order_paid", "contact_id": contact_id, **body}).expect(201)
+    assert starts_no_flow(server, made["id"]) is not starts
 
 
-def test_a_test_is_nobodys_doing(api: Client, server: Server) -> None:
-    """A person who only did something in a test was not seen; what a test key sends is a test."""
+def test_test_events_are_no_interactions(api: Client, server: Server) -> None:
+    """A test event does not set the contact's last interaction; events of a test key are tests."""
     contact = api.post("/contacts", {"email": "unseen@example.org"}).expect(201)["id"]
     tester = server.client(server.new_key("tester", "--test"))
     first = api.post("/events", {"event": "checkout", "contact_id": contact, "test": True}).expect(201)
@@ -155,33 +157,33 @@ def test_a_test_is_nobodys_doing(api: Client, server: Server) -> None:
     assert api.get("/events", test="false", event="checkout", contact_id=contact).json == []
 
 
-def flow(api: Client, event: str) -> int:
-    """Make a live flow that this event starts, and in which people wait."""
+def create_flow(api: Client, event: str) -> int:
+    """Create an active flow that an event starts and in which contacts wait."""
     body = {"trigger": {"event": event}, "steps": [{"duration": 86_400}], "status": "active"}
     return int(api.post("/flows", body).expect(201)["id"])
 
 
-def test_a_hundred_at_once_with_one_key_are_one_event(api: Client, person: int) -> None:
-    """One is 201, all others 200 with the same event; it starts a flow once, and one that is late starts none (T44)."""
-    shipped, marker = flow(api, "order_shipped"), flow(api, "marker")
-    body = {"event": "order_shipped", "contact_id": person, "idempotency_key": "ship-1", "data": {"parcel": 1}}
+def test_a_hundred_parallel_repeats_are_one_event(api: Client, contact_id: int) -> None:
+    """One response is 201, the others are 200 with the same event, which starts the flow once (T44)."""
+    shipped, marker = create_flow(api, "order_shipped"), create_flow(api, "marker")
+    body = {"event": "order_shipped", "contact_id": contact_id, "idempotency_key": "ship-1", "data": {"parcel": 1}}
     late = {"event": "order_shipped", "contact_email": "late@example.org", "create_contact": True,
-            "created_at": ago(hours=2)}  # fmt: skip
+            "created_at": time_ago(hours=2)}  # fmt: skip
     api.post("/events", late).expect(201)
-    answers = at_once(api, 100, "/events", body)
-    api.post("/events", {"event": "marker", "contact_id": person}).expect(201)
+    answers = post_in_parallel(api, 100, "/events", body)
+    api.post("/events", {"event": "marker", "contact_id": contact_id}).expect(201)
 
     assert sorted(one.status for one in answers) == [200] * 99 + [201]
     assert len({one.json["id"] for one in answers}) == 1
-    assert api.get("/events", event="order_shipped", contact_id=person).headers["X-Total-Count"] == "1"
-    # What comes after it has had its effect, so it had its own
+    assert api.get("/events", event="order_shipped", contact_id=contact_id).headers["X-Total-Count"] == "1"
+    # A later event has had its effect, so this one has had its own
     api.wait(f"/flows/{marker}", lambda row: row["stats"]["entered"] == 1)
     row = api.get(f"/flows/{shipped}").expect(200)
     assert (row["stats"]["entered"], row["triggered_count"]) == (1, 1)
 
 
-def test_a_repeat_is_one_though_its_contact_is_another_by_now(api: Client) -> None:
-    """Whom a repeat names may be merged into somebody else or be gone; nobody is made anew by it."""
+def test_a_repeat_after_a_merge_or_delete(api: Client) -> None:
+    """A repeat returns the first event even if its contact was merged or deleted, and creates no contact."""
     one, other = (api.post("/contacts", {"email": f"{name}@example.org"}).expect(201)["id"] for name in ("one", "two"))
     merged = {"event": "cart_add", "contact_id": other, "idempotency_key": "m"}
     gone = {"event": "cart_add", "contact_email": "gone@example.org", "create_contact": True, "idempotency_key": "g"}
@@ -196,18 +198,18 @@ def test_a_repeat_is_one_though_its_contact_is_another_by_now(api: Client) -> No
 
 
 @pytest.mark.parametrize("change", [{"data": {"n": 2}}, {"amount": 3}, {"utm_source": "x"}, {"test": True},
-                                    {"created_at": ago(minutes=5)}, {"user_agent": PHONE}])  # fmt: skip
-def test_another_payload_with_the_same_key_is_refused(api: Client, person: int, change: dict[str, Any]) -> None:
-    """Whatever differs, the key was used for something else."""
-    body = {"event": "cart_remove", "contact_id": person, "idempotency_key": "r", "data": {"n": 1.0}}
+                                    {"created_at": time_ago(minutes=5)}, {"user_agent": PHONE}])  # fmt: skip
+def test_an_idempotency_key_with_another_payload(api: Client, contact_id: int, change: dict[str, Any]) -> None:
+    """A different payload with the same key is a conflict."""
+    body = {"event": "cart_remove", "contact_id": contact_id, "idempotency_key": "r", "data": {"n": 1.0}}
     api.post("/events", body)
     assert api.post("/events", body | {"data": {"n": 1}}).expect(200)["data"] == {"n": 1.0}
     assert api.post("/events", body | change).expect(409)["code"] == "idempotency_conflict"
 
 
-def test_many_at_once(api: Client, person: int) -> None:
-    """Good ones are recorded, repeats are known, bad ones told by their index with every fault; unknown keys named."""
-    good = {"event": "bulk", "contact_id": person}
+def test_a_batch_of_events(api: Client, contact_id: int) -> None:
+    """Valid events are recorded, repeats counted, errors reported by index, and unknown keys named."""
+    good = {"event": "bulk", "contact_id": contact_id}
     answer = api.post("/events/batch", {"events": [
         good, good | {"idempotency_key": "b-1"}, {"event": "Bulk!", "contact_id": 99_999}, "no object",
         good | {"idempotency_key": "b-1"}, good | {"idempotency_key": "b-1", "amount": 2},
@@ -230,11 +232,11 @@ def test_many_at_once(api: Client, person: int) -> None:
     assert [one["subscribed_email"] for one in brought] == [False]
 
 
-def test_a_whole_batch_may_be_repeated(api: Client, person: int) -> None:
-    """A thousand with keys, sent by several at once and again: each is recorded once, in the order of the batch."""
-    body = {"events": [{"event": "import_row", "contact_id": person, "idempotency_key": f"i{number}",
+def test_a_whole_batch_may_be_repeated(api: Client, contact_id: int) -> None:
+    """A batch that is sent in parallel and again is recorded once, in its order."""
+    body = {"events": [{"event": "import_row", "contact_id": contact_id, "idempotency_key": f"i{number}",
                         "resource_uid": f"row:{number}"} for number in range(1_000)]}  # fmt: skip
-    answers = [one.expect(200) for one in at_once(api, 3, "/events/batch", body)]
+    answers = [one.expect(200) for one in post_in_parallel(api, 3, "/events/batch", body)]
     again = api.post("/events/batch", body).expect(200)
 
     assert sorted(one["created"] for one in answers) == [0, 0, 1_000]
@@ -249,23 +251,23 @@ def test_a_whole_batch_may_be_repeated(api: Client, person: int) -> None:
     [("x", "is invalid"), ({}, "is invalid"), (None, "can't be blank"),
      ([{}] * 1_001, "is too long (maximum is 1000 entries)")],
 )  # fmt: skip
-def test_a_batch_that_is_none(api: Client, events: Any, message: str) -> None:
-    """What is no list of at most a thousand is refused as a whole; of none there is nothing to do."""
+def test_invalid_batches_are_rejected(api: Client, events: Any, message: str) -> None:
+    """A batch that is no list of at most 1000 events is rejected as a whole; an empty one is valid."""
     assert api.post("/events/batch", {"events": []}).expect(200) == {"created": 0, "repeated": 0, "errors": []}
     assert api.post("/events/batch", {"events": events}).expect(422)["validation_errors"]["events"] == [message]
 
 
-def test_a_repeat_of_large_numbers_is_one(api: Client, person: int) -> None:
-    """What is no number of ours after it was kept is none in a repeat either."""
-    body = {"event": "cart_add", "contact_id": person, "idempotency_key": "n",
+def test_a_repeat_with_large_numbers(api: Client, contact_id: int) -> None:
+    """An event with numbers beyond 64 bits is recognized as a repeat."""
+    body = {"event": "cart_add", "contact_id": contact_id, "idempotency_key": "n",
             "data": {"whole": 10**30, "exact": 2**63, "part": 0.1, "words": "\U0001f600"}}  # fmt: skip
     first = api.post("/events", body).expect(201)
     assert api.post("/events", body).expect(200)["id"] == first["id"]
 
 
-def test_nothing_of_ours_can_be_claimed(api: Client, person: int) -> None:
-    """No client writes events of the service, their depth, or who wrote them."""
-    body = {"event": "product_view", "contact_id": person, "generated": True, "chain_depth": 4, "user_id": 1,
+def test_read_only_event_fields_are_ignored(api: Client, contact_id: int) -> None:
+    """A client cannot set fields of the service, nor send events with reserved names."""
+    body = {"event": "product_view", "contact_id": contact_id, "generated": True, "chain_depth": 4, "user_id": 1,
             "browser": "Mine", "account_id": 2}  # fmt: skip
     answer = api.post("/events", body)
     made = answer.expect(201)
@@ -276,8 +278,8 @@ def test_nothing_of_ours_can_be_claimed(api: Client, person: int) -> None:
     ] == {"event": ["is reserved"]}
 
 
-def test_what_is_too_old_goes_by_itself(fresh_server: FreshServer, clock: TestClock) -> None:
-    """Where events are kept for a month only, the running service deletes what is older, and its doctor is content."""
+def test_old_events_are_deleted(fresh_server: FreshServer, clock: TestClock) -> None:
+    """With `events.keep = 30d` the running service deletes older events, and the doctor reports no problem."""
     server = fresh_server(clock=clock, env={"CAMPANERO_EVENTS__KEEP": "30d"})
     api = server.client()
     made = api.post("/events", {"event": "checkout", "contact_email": "x@example.org", "create_contact": True})

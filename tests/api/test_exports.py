@@ -1,4 +1,4 @@
-"""Exports over the API: whole, safe in a spreadsheet, with the filters of the lists (docs/decisions.md#5 and #16)."""
+"""Exports over the API: complete, safe in spreadsheets, filtered like lists (docs/decisions.md#5 and #16)."""
 
 import csv
 import io
@@ -14,21 +14,21 @@ from tests.kit.uploads import upload, wait_for_import
 FORMULAS = ['=HYPERLINK("http://x","y")', "@SUM(1)", "-2+3", "+1+1", "＝1", "＋1", "－1", "＠x", "'=1", "''@x"]
 
 
-def table(answer: Response) -> list[dict[str, str]]:
-    """Return the rows of a CSV answer by the names of their columns."""
+def csv_rows(answer: Response) -> list[dict[str, str]]:
+    """Return the rows of a CSV response as dicts."""
     assert answer.status == 200 and answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     return list(csv.DictReader(io.StringIO(answer.text.removeprefix("\ufeff"), newline="")))
 
 
-def lines(answer: Response) -> list[Any]:
-    """Return the values of a JSON lines answer."""
+def json_lines(answer: Response) -> list[Any]:
+    """Return the values of a JSON Lines response."""
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/jsonl"
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def people(api: Client) -> Any:
-    """A list with two people in it: one with everything, one with almost nothing."""
+def exported(api: Client) -> Any:
+    """Return a list with two contacts: one with all fields, one with almost none."""
     group = api.post("/lists", {"name": 'News, "weekly"'}).expect(201)["id"]
     full = api.post("/contacts", {
         "email": "full@example.org", "phone": "+14155550123", "first_name": "Zoë", "last_name": 'O"Neil, Jr.',
@@ -41,11 +41,11 @@ def people(api: Client) -> Any:
     return {"list": group, "full": full, "bare": bare}
 
 
-def test_contacts_as_csv(api: Client, people: Any) -> None:
-    """Every field has its column, newest first; what reads back the same has a column of its own in `data`."""
-    answer = api.get("/exports/contacts.csv", list_id=people["list"])
+def test_export_contacts_as_csv(api: Client, exported: Any) -> None:
+    """Every field has a column, newest contact first; data that can be read back unchanged has its own columns."""
+    answer = api.get("/exports/contacts.csv", list_id=exported["list"])
     assert answer.headers["Content-Disposition"] == 'attachment; filename="contacts.csv"'
-    bare, full = table(answer)
+    bare, full = csv_rows(answer)
 
     assert (bare["first_name"], bare["email"], bare["subscribed_email"], bare["channels"]) == ("Nobody", "", "", "")
     assert (full["email"], full["phone"], full["last_name"]) == ("full@example.org", "+14155550123", 'O"Neil, Jr.')
@@ -57,28 +57,28 @@ def test_contacts_as_csv(api: Client, people: Any) -> None:
     assert (full["data.zip"], full["data.note"]) == ("01067", "two\nlines")
     assert json.loads(full["data"]) == {"code": "123", "nested": {"a": [1]}, "nothing": None, "empty": ""}
     assert (full["subscribed_email"], full["opted_out_by"], full["verified"]) == ("true", "", "false")
-    assert full["opt_in_at"] == people["full"]["channels"][0]["opt_in_at"]
-    assert (full["created_at"], full["uuid"]) == (people["full"]["created_at"], people["full"]["uuid"])
+    assert full["opt_in_at"] == exported["full"]["channels"][0]["opt_in_at"]
+    assert (full["created_at"], full["uuid"]) == (exported["full"]["created_at"], exported["full"]["uuid"])
     assert [row["value"] for row in json.loads(full["channels"])] == [
         "full@example.org", "+14155550123", "second@example.org",
     ]  # fmt: skip
 
 
-def test_contacts_as_json_lines(api: Client, people: Any) -> None:
-    """Each line is a person with everything."""
-    bare, full = lines(api.get("/exports/contacts.jsonl", list_id=people["list"]))
-    assert full["data"] == people["full"]["data"]
+def test_export_contacts_as_json_lines(api: Client, exported: Any) -> None:
+    """Each line is a contact with all fields."""
+    bare, full = json_lines(api.get("/exports/contacts.jsonl", list_id=exported["list"]))
+    assert full["data"] == exported["full"]["data"]
     assert full["lists"] == ['News, "weekly"'] and len(full["channels"]) == 3
     assert bare["email"] is None and bare["channels"] == []
 
 
-def test_consent_is_told(api: Client) -> None:
-    """Who opted out, by whose act, and what suppresses an address is in the file."""
+def test_exports_include_consent(api: Client) -> None:
+    """An export has opt-outs, who made them, and the suppression of the address."""
     made = api.post("/contacts", {"email": "told@example.org", "source": "told"}).expect(201)
     api.patch(f"/contacts/{made['id']}", {"subscribed_email": False}).expect(200)
     api.post("/contacts", {"email": "told2@example.org", "source": "told"}).expect(201)
     api.post("/suppressions", {"address": "told2@example.org", "reason": "complaint"}).expect(201)
-    second, first = table(api.get("/exports/contacts.csv", source="told"))
+    second, first = csv_rows(api.get("/exports/contacts.csv", source="told"))
     assert (first["subscribed_email"], first["opted_out_by"], first["status"]) == ("false", "operator", "")
     assert first["opt_out_at"] > first["opt_in_at"] or first["opt_in_at"]
     assert (second["status"], second["suppression_reason"], second["opted_out_by"]) == (
@@ -87,12 +87,12 @@ def test_consent_is_told(api: Client) -> None:
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_nothing_in_a_cell_is_a_formula(text: str, api: Client) -> None:
-    """What a spreadsheet would run stands behind a quote, everywhere; phones are left as they are (T05)."""
+def test_no_csv_cell_is_a_formula(text: str, api: Client) -> None:
+    """A cell that a spreadsheet would run starts with a quote, except phone numbers (T05)."""
     source = f"f{FORMULAS.index(text)}"
     api.post("/contacts", {"phone": f"+1415555020{FORMULAS.index(text)}", "first_name": text, "source": source,
                            "data": {"tags": [text], "x": text, "y": f"\t{text}"}}).expect(201)  # fmt: skip
-    (row,) = table(api.get("/exports/contacts.csv", source=source))
+    (row,) = csv_rows(api.get("/exports/contacts.csv", source=source))
     assert row["first_name"] == row["data.x"] == "'" + text
     assert row["phone"].startswith("+1415")
     cells = [cell for name, cell in row.items() if name != "phone"]
@@ -100,27 +100,27 @@ def test_nothing_in_a_cell_is_a_formula(text: str, api: Client) -> None:
     assert json.loads(row["data"]) == {"y": f"\t{text}"}
 
 
-def test_every_cell_is_quoted(api: Client, people: Any) -> None:
-    """Quotes around every cell, so that no reader guesses."""
-    text = api.get("/exports/contacts.csv", list_id=people["list"]).text
+def test_every_csv_cell_is_quoted(api: Client, exported: Any) -> None:
+    """Every cell is in double quotes."""
+    text = api.get("/exports/contacts.csv", list_id=exported["list"]).text
     assert text.startswith('"id","uuid","email"') and text.endswith('"\r\n') and ",," not in text.replace('",,"', "")
 
 
-def test_the_mark_of_utf8_only_if_asked(api: Client, people: Any) -> None:
-    """`bom=true` puts the mark that spreadsheets look for before the first line."""
-    with_mark = api.get("/exports/contacts.csv", list_id=people["list"], bom="true").body
-    without = api.get("/exports/contacts.csv", list_id=people["list"]).body
+def test_the_byte_order_mark_is_optional(api: Client, exported: Any) -> None:
+    """`bom=true` puts a UTF-8 byte order mark before the first line."""
+    with_mark = api.get("/exports/contacts.csv", list_id=exported["list"], bom="true").body
+    without = api.get("/exports/contacts.csv", list_id=exported["list"]).body
     assert with_mark == b"\xef\xbb\xbf" + without and not without.startswith(b"\xef")
 
 
-def test_the_filters_of_the_lists(api: Client, people: Any) -> None:
-    """An export takes the filters of its list and refuses what the list refuses, before anything is streamed."""
-    full = people["full"]["id"]
+def test_exports_take_the_filters_of_the_lists(api: Client, exported: Any) -> None:
+    """An export applies the filters of its list, and rejects invalid ones with a 422."""
+    full = exported["full"]["id"]
     for query in ({"search": "zoë"}, {"tag": "vip"}, {"source": "fair"}, {"subscribed_phone": "true", "q": "neil"}):
-        assert [row["id"] for row in lines(api.get("/exports/contacts.jsonl", **query))] == [full], query
-        assert [row["id"] for row in table(api.get("/exports/contacts.csv", **query))] == [str(full)], query
-    assert lines(api.get("/exports/contacts.jsonl", created_after="2100-01-01")) == []
-    assert table(api.get("/exports/contacts.csv", created_after="2100-01-01")) == []
+        assert [row["id"] for row in json_lines(api.get("/exports/contacts.jsonl", **query))] == [full], query
+        assert [row["id"] for row in csv_rows(api.get("/exports/contacts.csv", **query))] == [str(full)], query
+    assert json_lines(api.get("/exports/contacts.jsonl", created_after="2100-01-01")) == []
+    assert csv_rows(api.get("/exports/contacts.csv", created_after="2100-01-01")) == []
     for wrong in ({"list_id": 424242}, {"created_after": "x"}, {"nonsense": "1"}, {"page": "2"}):
         for path in ("/exports/contacts.csv", "/exports/contacts.jsonl"):
             assert api.get(path, **wrong).status == 422, (path, wrong)
@@ -129,23 +129,23 @@ def test_the_filters_of_the_lists(api: Client, people: Any) -> None:
     assert api.get("/exports/messages.csv", status="nonsense").status == 422
 
 
-def test_more_than_a_page(api: Client) -> None:
-    """Longer files come in pieces, each person once, newest first, by every way through the table."""
+def test_exports_of_many_rows(api: Client) -> None:
+    """A long export has each row once, newest first, for every filter."""
     group = api.post("/lists", {"name": "Many"}).expect(201)["id"]
     for number in range(950):
         body = {"email": f"many{number}@example.org", "source": "many", "list_ids": [group], "opt_in": False}
         api.send("POST", "/contacts", body)
     for query in ({"source": "many"}, {"list_id": group}, {"search": "many"}):
-        found = [row["email"] for row in lines(api.get("/exports/contacts.jsonl", **query))]
+        found = [row["email"] for row in json_lines(api.get("/exports/contacts.jsonl", **query))]
         assert found == [f"many{number}@example.org" for number in reversed(range(950))], query
-    events = lines(api.get("/exports/events.jsonl", event="list_add"))
+    events = json_lines(api.get("/exports/events.jsonl", event="list_add"))
     assert len({row["id"] for row in events}) == len(events) >= 950
     order = [(row["created_at"], row["id"]) for row in events]
     assert order == sorted(order, reverse=True)
 
 
-def test_events_and_messages(api: Client) -> None:
-    """Events and messages have the fields and values of the interface."""
+def test_export_events_and_messages(api: Client) -> None:
+    """Exported events and messages have the fields and values of the API."""
     made = api.post("/contacts", {"email": "log@example.org"}).expect(201)
     api.post("/events", {"event": "order_paid", "contact_id": made["id"], "amount": 12.5, "data": {"a": "=1"}}).expect(
         201
@@ -154,32 +154,32 @@ def test_events_and_messages(api: Client) -> None:
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
 
     event = api.get("/events", event="order_paid", contact_id=made["id"]).json[0]
-    assert lines(api.get("/exports/events.jsonl", event="order_paid", contact_id=made["id"])) == [event]
-    (row,) = table(api.get("/exports/events.csv", event="order_paid", contact_id=made["id"]))
+    assert json_lines(api.get("/exports/events.jsonl", event="order_paid", contact_id=made["id"])) == [event]
+    (row,) = csv_rows(api.get("/exports/events.csv", event="order_paid", contact_id=made["id"]))
     assert (row["amount"], row["data"], row["test"], row["ip"]) == ("12.5", '{"a":"=1"}', "false", "")
     assert (row["created_at"], list(row)) == (event["created_at"], list(event))
 
     message = api.get(f"/messages/{sent['id']}").json
-    (line,) = lines(api.get("/exports/messages.jsonl", contact_id=made["id"]))
+    (line,) = json_lines(api.get("/exports/messages.jsonl", contact_id=made["id"]))
     assert {name: line[name] for name in ("to", "from", "status", "sent_at", "transactional", "test")} == {
         name: message[name] for name in ("to", "from", "status", "sent_at", "transactional", "test")
     }
-    (row,) = table(api.get("/exports/messages.csv", to="LOG@example.org"))
+    (row,) = csv_rows(api.get("/exports/messages.csv", to="LOG@example.org"))
     assert (row["subject"], row["to"], row["status"]) == ("'=1+1", "log@example.org", "sent")
 
 
-def test_accounts_and_scopes_are_apart(fresh_server: FreshServer) -> None:
-    """Another account's people, events and messages are in no file; a key without the scope gets none (T09)."""
+def test_exports_respect_accounts_and_scopes(fresh_server: FreshServer) -> None:
+    """An export has no data of another account, and needs the scope (T09)."""
     server = fresh_server()
     server.client().post("/contacts", {"email": "mine@example.org"}).expect(201)
     account = server.cli("account", "add", "Other").stdout.strip()
     other = server.client(server.new_key("other", "--account", account))
-    assert len(lines(server.client().get("/exports/contacts.jsonl"))) == 1
-    assert len(lines(server.client().get("/exports/contacts.jsonl", search="mine"))) == 1
+    assert len(json_lines(server.client().get("/exports/contacts.jsonl"))) == 1
+    assert len(json_lines(server.client().get("/exports/contacts.jsonl", search="mine"))) == 1
     for name in ("contacts", "events", "messages"):
-        assert lines(other.get(f"/exports/{name}.jsonl")) == []
-        assert table(other.get(f"/exports/{name}.csv")) == []
-    assert lines(other.get("/exports/contacts.jsonl", search="mine")) == []
+        assert json_lines(other.get(f"/exports/{name}.jsonl")) == []
+        assert csv_rows(other.get(f"/exports/{name}.csv")) == []
+    assert json_lines(other.get("/exports/contacts.jsonl", search="mine")) == []
     narrow = server.client(server.new_key("narrow", "--scope", "templates:read"))
     for name in ("contacts", "events", "messages"):
         assert narrow.get(f"/exports/{name}.csv").status == 403
@@ -196,8 +196,8 @@ PEOPLE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl"])
-def test_an_export_imported_again_loses_nothing(name: str, fresh_server: FreshServer) -> None:
-    """What one account exports another imports: the same names, addresses, data with types, tags and consent (T05)."""
+def test_an_export_can_be_imported_unchanged(name: str, fresh_server: FreshServer) -> None:
+    """An export imported into another account keeps names, addresses, typed data, tags and consent (T05)."""
     server = fresh_server()
     here = server.client()
     for person in PEOPLE:
@@ -215,7 +215,7 @@ def test_an_export_imported_again_loses_nothing(name: str, fresh_server: FreshSe
     before, after = (
         {
             row["email"] or row["phone"]: {key: row[key] for key in same}
-            for row in lines(one.get("/exports/contacts.jsonl"))
+            for row in json_lines(one.get("/exports/contacts.jsonl"))
         }
         for one in (here, there)
     )

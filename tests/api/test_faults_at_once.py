@@ -1,7 +1,6 @@
-"""Whoever sends several things that are wrong learns of all of them in one answer, whatever each of them is.
+"""All errors of a request are reported in one response.
 
-One is wrong in its type, another names what is not there, a third breaks a rule, a fourth stands in the query: every
-operation that reads a body is asked with at least two of these.
+Each operation that reads a body gets at least two of: wrong types, unknown ids, broken rules, query parameters.
 """
 
 import json
@@ -21,8 +20,8 @@ TAKEN = "+14155559999"
 _WAIT = {"duration": -5}
 
 
-class Wrong(NamedTuple):
-    """A request with several faults, and the names that all have to be told."""
+class Invalid(NamedTuple):
+    """An invalid request, and the paths of all errors that must be reported."""
 
     operation: str
     body: dict[str, Any]
@@ -32,116 +31,117 @@ class Wrong(NamedTuple):
 
 
 WRONG = (
-    Wrong("POST /messages", {"to": "nobody", "subject": 5, "body": "x", "template_id": MISSING_ID},
+    Invalid("POST /messages", {"to": "nobody", "subject": 5, "body": "x", "template_id": MISSING_ID},
           {"to", "subject", "template_id"}),
-    Wrong("POST /messages", {"to": "nobody", "subject": "x", "body": _BROKEN, "template_id": MISSING_ID},
+    Invalid("POST /messages", {"to": "nobody", "subject": "x", "body": _BROKEN, "template_id": MISSING_ID},
           {"to", "body", "template_id"}),
-    Wrong("POST /messages", {"channel": "sms", "to": "12", "body": _BROKEN, "tags": 5, "template_id": MISSING_ID},
+    Invalid("POST /messages", {"channel": "sms", "to": "12", "body": _BROKEN, "tags": 5, "template_id": MISSING_ID},
           {"to", "body", "tags", "template_id"}),
-    Wrong("POST /messages", {"subject": "x", "headers": {"Bad": "x"}, "send_at": "soon"},
+    Invalid("POST /messages", {"subject": "x", "headers": {"Bad": "x"}, "send_at": "soon"},
           {"to", "body", "headers.Bad", "send_at", "Idempotency-Key"}, headers={"Idempotency-Key": "x" * 256}),
-    Wrong("POST /messages", {"to": "nobody", "idempotency_key": "a\u00adb"},
+    Invalid("POST /messages", {"to": "nobody", "idempotency_key": "a\u00adb"},
           {"to", "subject", "body", "idempotency_key"}),
-    Wrong("POST /campaigns", {"name": 5, "trigger_attributes": {"contact_list_id": MISSING_ID},
+    Invalid("POST /campaigns", {"name": 5, "trigger_attributes": {"contact_list_id": MISSING_ID},
                               "template_attributes": {"subject": _BROKEN}},
           {"name", "trigger_attributes.contact_list_id", "template_attributes.subject"}),
-    Wrong("PATCH /campaigns/{id}", {"scheduled_at": "soon", "trigger_attributes": {"segment_id": MISSING_ID}},
+    Invalid("PATCH /campaigns/{id}", {"scheduled_at": "soon", "trigger_attributes": {"segment_id": MISSING_ID}},
           {"scheduled_at", "trigger_attributes.segment_id"}),
-    Wrong("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": MISSING_ID}},
+    Invalid("POST /campaigns/{id}/send", {"hold_seconds": "x", "trigger_attributes": {"segment_id": MISSING_ID}},
           {"hold_seconds", "trigger_attributes.segment_id", "Idempotency-Key"},
           headers={"Idempotency-Key": "x" * 256}),
-    Wrong("POST /campaigns/{id}/duplicate", {"name": ""}, {"name", "no"}, "no=1"),
-    Wrong("POST /campaigns/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
-    Wrong("POST /contacts", {"first_name": 5, "email": "x", "list_ids": [MISSING_ID]},
+    Invalid("POST /campaigns/{id}/duplicate", {"name": ""}, {"name", "no"}, "no=1"),
+    Invalid("POST /campaigns/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
+    Invalid("POST /contacts", {"first_name": 5, "email": "x", "list_ids": [MISSING_ID]},
           {"first_name", "email", "list_ids"}),
-    Wrong("POST /contacts",
+    Invalid("POST /contacts",
           {"email": "alpha@example.org", "phone": TAKEN, "list_ids": [MISSING_ID], "data": {"tags": 5}},
           {"phone", "list_ids", "data.tags"}),
-    Wrong("POST /messages", {"to": "ann@example.org", "subject": _BROKEN, "body": "x\n" + _BROKEN, "from_name": _BROKEN,
-                             "text": _BROKEN}, {"subject", "body", "from_name", "text"}),
-    Wrong("POST /messages", {"channel": "fax", "to": "+14155550123", "body": _BROKEN}, {"channel", "body"}),
-    Wrong("POST /campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": MISSING_ID, "unknown": 1},
+    Invalid("POST /messages",
+            {"to": "ann@example.org", "subject": _BROKEN, "body": "x\n" + _BROKEN, "from_name": _BROKEN,
+             "text": _BROKEN}, {"subject", "body", "from_name", "text"}),
+    Invalid("POST /messages", {"channel": "fax", "to": "+14155550123", "body": _BROKEN}, {"channel", "body"}),
+    Invalid("POST /campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": MISSING_ID, "unknown": 1},
                               "template_attributes": {"subject": 5, "body": _BROKEN}},
           {"trigger_attributes.contact_list_id", "trigger_attributes.unknown", "template_attributes.subject",
            "template_attributes.body"}),
-    Wrong("POST /webhooks", {"url": "https://x.example/", "events": [5, "order_paid", "A b"]},
+    Invalid("POST /webhooks", {"url": "https://x.example/", "events": [5, "order_paid", "A b"]},
           {"events[0]", "events[2]"}),
-    Wrong("POST /messages", {"to": "ann@example.org", "subject": "x", "body": "x",
+    Invalid("POST /messages", {"to": "ann@example.org", "subject": "x", "body": "x",
                              "headers": {"X-A": 5, "Bad": "x"}}, {"headers.X-A", "headers.Bad"}),
-    Wrong("PATCH /contacts/{id}", {"data": 5, "list_ids": [MISSING_ID]}, {"data", "list_ids"}),
-    Wrong("POST /contacts/{id}/merge", {"contact_id": MISSING_ID}, {"contact_id", "no"}, "no=1"),
-    Wrong("POST /incoming/{id}/seen", {"opt_out": 5}, {"opt_out", "no"}, "no=1"),
-    Wrong("POST /suppressions", {"address": "x", "reason": "x"}, {"address", "reason"}),
-    Wrong("DELETE /suppressions/{id}", {"reason": 5}, {"reason", "no"}, "no=1"),
-    Wrong("POST /lists", {"name": 5, "segment_id": MISSING_ID, "contact_ids": [MISSING_ID]},
+    Invalid("PATCH /contacts/{id}", {"data": 5, "list_ids": [MISSING_ID]}, {"data", "list_ids"}),
+    Invalid("POST /contacts/{id}/merge", {"contact_id": MISSING_ID}, {"contact_id", "no"}, "no=1"),
+    Invalid("POST /incoming/{id}/seen", {"opt_out": 5}, {"opt_out", "no"}, "no=1"),
+    Invalid("POST /suppressions", {"address": "x", "reason": "x"}, {"address", "reason"}),
+    Invalid("DELETE /suppressions/{id}", {"reason": 5}, {"reason", "no"}, "no=1"),
+    Invalid("POST /lists", {"name": 5, "segment_id": MISSING_ID, "contact_ids": [MISSING_ID]},
           {"name", "segment_id", "contact_ids"}),
-    Wrong("PATCH /lists/{id}", {"public": 5, "segment_id": MISSING_ID}, {"public", "segment_id"}),
-    Wrong("POST /lists/{id}/contacts/bulk", {"add": [True]}, {"add[0]", "no"}, "no=1"),
-    Wrong("POST /segments", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
-    Wrong("PATCH /segments/{id}", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
-    Wrong("POST /segments/count", {"filters": _ODD}, {"filters[0].name", "no"}, "no=1"),
-    Wrong("POST /forms", {"name": 5, "list_ids": [MISSING_ID], "origins": ["x"]}, {"name", "list_ids", "origins[0]"}),
-    Wrong("PATCH /forms/{id}", {"name": 5, "list_ids": [MISSING_ID]}, {"name", "list_ids"}),
-    Wrong("POST /templates", {"name": 5, "subject": _BROKEN, "design": {"sections": 5}},
+    Invalid("PATCH /lists/{id}", {"public": 5, "segment_id": MISSING_ID}, {"public", "segment_id"}),
+    Invalid("POST /lists/{id}/contacts/bulk", {"add": [True]}, {"add[0]", "no"}, "no=1"),
+    Invalid("POST /segments", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
+    Invalid("PATCH /segments/{id}", {"name": 5, "filters": _ODD}, {"name", "filters[0].name"}),
+    Invalid("POST /segments/count", {"filters": _ODD}, {"filters[0].name", "no"}, "no=1"),
+    Invalid("POST /forms", {"name": 5, "list_ids": [MISSING_ID], "origins": ["x"]}, {"name", "list_ids", "origins[0]"}),
+    Invalid("PATCH /forms/{id}", {"name": 5, "list_ids": [MISSING_ID]}, {"name", "list_ids"}),
+    Invalid("POST /templates", {"name": 5, "subject": _BROKEN, "design": {"sections": 5}},
           {"name", "subject", "design.sections"}),
-    Wrong("PATCH /templates/{id}", {"name": 5, "body": _BROKEN}, {"name", "body"}),
-    Wrong("POST /templates/preview", {"subject": _BROKEN, "contact_id": MISSING_ID, "channel": "x"},
+    Invalid("PATCH /templates/{id}", {"name": 5, "body": _BROKEN}, {"name", "body"}),
+    Invalid("POST /templates/preview", {"subject": _BROKEN, "contact_id": MISSING_ID, "channel": "x"},
           {"document", "subject", "contact_id", "channel"}),
-    Wrong("POST /templates/preview", {"document": {"sections": 5}, "data": 5}, {"document.sections", "data"}),
-    Wrong("POST /templates/preview", {"document": {}, "channel": "sms", "body": _BROKEN, "contact_id": MISSING_ID},
+    Invalid("POST /templates/preview", {"document": {"sections": 5}, "data": 5}, {"document.sections", "data"}),
+    Invalid("POST /templates/preview", {"document": {}, "channel": "sms", "body": _BROKEN, "contact_id": MISSING_ID},
           {"body", "contact_id"}),
-    Wrong("POST /templates/{id}/send_test", {"contact_id": MISSING_ID, "data": 5, "phone": "+14155550123"},
+    Invalid("POST /templates/{id}/send_test", {"contact_id": MISSING_ID, "data": 5, "phone": "+14155550123"},
           {"contact_id", "data", "phone"}),
-    Wrong("POST /flows", {"name": 5, "steps": [_WAIT], "trigger": {"event": "A b"}, "starter": "none"},
+    Invalid("POST /flows", {"name": 5, "steps": [_WAIT], "trigger": {"event": "A b"}, "starter": "none"},
           {"name", "steps[0].duration", "trigger.event", "starter"}),
-    Wrong("POST /flows", {"goal": 5, "starter": "none"}, {"goal", "starter"}),
-    Wrong("PATCH /flows/{id}", {"status": "x", "steps": [_WAIT], "data": {"scripts": 5}},
+    Invalid("POST /flows", {"goal": 5, "starter": "none"}, {"goal", "starter"}),
+    Invalid("PATCH /flows/{id}", {"status": "x", "steps": [_WAIT], "data": {"scripts": 5}},
           {"status", "steps[0].duration", "data.scripts"}),
-    Wrong("POST /flows/{id}/enroll", {"contact_ids": "x", "segment_id": MISSING_ID}, {"contact_ids", "segment_id"}),
-    Wrong("POST /flows/{id}/simulate", {"start_at": "soon", "contact_id": MISSING_ID, "steps": [_WAIT],
+    Invalid("POST /flows/{id}/enroll", {"contact_ids": "x", "segment_id": MISSING_ID}, {"contact_ids", "segment_id"}),
+    Invalid("POST /flows/{id}/simulate", {"start_at": "soon", "contact_id": MISSING_ID, "steps": [_WAIT],
                                         "events": [{"event": "A b"}]},
           {"start_at", "contact_id", "steps[0].duration", "events[0].event"}),
-    Wrong("POST /flows/{id}/simulate", {"contact": {"email": "ann@example.org", "list_ids": [MISSING_ID]},
+    Invalid("POST /flows/{id}/simulate", {"contact": {"email": "ann@example.org", "list_ids": [MISSING_ID]},
                                         "events": [{"event": "A b"}]},
           {"contact.list_ids", "events[0].event"}),
-    Wrong("POST /flows/{id}/simulate",
+    Invalid("POST /flows/{id}/simulate",
           {"contact": {"channels_attributes": [{"value": "x"}], "data": {"tags": 5}, "list_ids": [MISSING_ID]},
            "start_at": "2001-01-01T00:00:00Z"},
           {"contact.channels_attributes[0].value", "contact.data.tags", "contact.list_ids", "start_at"}),
-    Wrong("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
+    Invalid("POST /flows/{id}/simulate_all", {"days": 0, "steps": [_WAIT], "start_at": "2001-01-01T00:00:00Z"},
           {"days", "steps[0].duration", "start_at"}),
-    Wrong("POST /flows/{id}/activate", {"skip_overdue_seconds": -1}, {"skip_overdue_seconds", "no"}, "no=1"),
-    Wrong("POST /flows/{id}/archive", {"take_out": 5}, {"take_out", "no"}, "no=1"),
-    Wrong("POST /flows/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
-    Wrong("POST /flows/{id}/runs/move_on", {}, {"run_ids", "no"}, "no=1"),
-    Wrong("POST /flows/{id}/runs/take_out", {"run_ids": [1], "step": 1}, {"step", "no"}, "no=1"),
-    Wrong("PUT /brand", {"company_name": 5, "logo": "nothing", "brand_color": "red"},
+    Invalid("POST /flows/{id}/activate", {"skip_overdue_seconds": -1}, {"skip_overdue_seconds", "no"}, "no=1"),
+    Invalid("POST /flows/{id}/archive", {"take_out": 5}, {"take_out", "no"}, "no=1"),
+    Invalid("POST /flows/{id}/reject", {"note": 5}, {"note", "no"}, "no=1"),
+    Invalid("POST /flows/{id}/runs/move_on", {}, {"run_ids", "no"}, "no=1"),
+    Invalid("POST /flows/{id}/runs/take_out", {"run_ids": [1], "step": 1}, {"step", "no"}, "no=1"),
+    Invalid("PUT /brand", {"company_name": 5, "logo": "nothing", "brand_color": "red"},
           {"company_name", "logo", "brand_color"}),
-    Wrong("POST /domains", {"domain": {"name": "no domain"}}, {"domain.name", "no"}, "no=1"),
-    Wrong("PATCH /account", {"name": 5, "time_zone": "Nowhere", "email_from_email": "x"},
+    Invalid("POST /domains", {"domain": {"name": "no domain"}}, {"domain.name", "no"}, "no=1"),
+    Invalid("PATCH /account", {"name": 5, "time_zone": "Nowhere", "email_from_email": "x"},
           {"name", "time_zone", "email_from_email"}),
-    Wrong("POST /users", {"email": EMAIL, "role": "king", "password": "short"}, {"email", "role", "password"}),
-    Wrong("POST /users", {"email": EMAIL, "role": "viewer", "password": "short"}, {"email", "password"}),
-    Wrong("PATCH /users/{id}", {"name": 5, "disabled": True, "password": "short", "role": "viewer"},
+    Invalid("POST /users", {"email": EMAIL, "role": "king", "password": "short"}, {"email", "role", "password"}),
+    Invalid("POST /users", {"email": EMAIL, "role": "viewer", "password": "short"}, {"email", "password"}),
+    Invalid("PATCH /users/{id}", {"name": 5, "disabled": True, "password": "short", "role": "viewer"},
           {"name", "disabled", "password", "role"}),
-    Wrong("PATCH /users/{id}", {"disabled": True, "password": "short", "role": "viewer"},
+    Invalid("PATCH /users/{id}", {"disabled": True, "password": "short", "role": "viewer"},
           {"disabled", "password", "role"}),
-    Wrong("PATCH /user", {"name": 5, "password": "short"}, {"name", "password", "current_password"}),
-    Wrong("PATCH /user", {"name": 5, "password": "long enough", "current_password": "wrong"},
+    Invalid("PATCH /user", {"name": 5, "password": "short"}, {"name", "password", "current_password"}),
+    Invalid("PATCH /user", {"name": 5, "password": "long enough", "current_password": "wrong"},
           {"name", "current_password"}),
-    Wrong("POST /api_keys", {"name": 5, "scope": "everything"}, {"name", "scope"}),
-    Wrong("POST /capture/{id}/simulate", {"action": "stop", "text": 5}, {"action", "text"}),
-    Wrong("POST /capture/{id}/simulate", {"action": "click", "link": 99}, {"link", "no"}, "no=1"),
-    Wrong("POST /events", {"event": "A b", "contact_id": MISSING_ID, "ip": "x"}, {"event", "contact_id", "ip"}),
-    Wrong("POST /events", {"event": "a", "contact_id": MISSING_ID}, {"contact_id", "Idempotency-Key"},
+    Invalid("POST /api_keys", {"name": 5, "scope": "everything"}, {"name", "scope"}),
+    Invalid("POST /capture/{id}/simulate", {"action": "stop", "text": 5}, {"action", "text"}),
+    Invalid("POST /capture/{id}/simulate", {"action": "click", "link": 99}, {"link", "no"}, "no=1"),
+    Invalid("POST /events", {"event": "A b", "contact_id": MISSING_ID, "ip": "x"}, {"event", "contact_id", "ip"}),
+    Invalid("POST /events", {"event": "a", "contact_id": MISSING_ID}, {"contact_id", "Idempotency-Key"},
           headers={"Idempotency-Key": "x" * 256}),
-    Wrong("POST /events/batch", {"events": 5}, {"events", "no"}, "no=1"),
-    Wrong("POST /webhooks", {"url": 5, "events": ["A b"]}, {"url", "events[0]"}),
-    Wrong("PATCH /webhooks/{id}", {"enabled": 5, "url": "http://127.0.0.1/x"}, {"enabled", "url"}),
-    Wrong("POST /webhooks/{id}/test", {"event": "A b"}, {"event", "no"}, "no=1"),
-    Wrong("POST /webhooks/{id}/replay_failed", {"since": "soon"}, {"since", "no"}, "no=1"),
+    Invalid("POST /events/batch", {"events": 5}, {"events", "no"}, "no=1"),
+    Invalid("POST /webhooks", {"url": 5, "events": ["A b"]}, {"url", "events[0]"}),
+    Invalid("PATCH /webhooks/{id}", {"enabled": 5, "url": "http://127.0.0.1/x"}, {"enabled", "url"}),
+    Invalid("POST /webhooks/{id}/test", {"event": "A b"}, {"event", "no"}, "no=1"),
+    Invalid("POST /webhooks/{id}/replay_failed", {"since": "soon"}, {"since", "no"}, "no=1"),
 )  # fmt: skip
-# Forms with a file: the text beside it, the file, and all that has to be told
+# Uploads: path, text fields, file, and the paths of all errors
 FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
     ("/imports?no=1", {"resource": "x", "options": json.dumps({"map": {"none": "email"}, "list_ids": [MISSING_ID]})},
      b"email\na@example.org\n", {"no", "resource", "options.map.none", "options.list_ids"}),
@@ -157,7 +157,7 @@ FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
 
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
-    """An account with one of everything."""
+    """Return an account with one object of every kind."""
     found = Tenant(server.client()).create_objects("alpha")
     found.object_ids["users"] = 1
     found.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
@@ -165,36 +165,36 @@ def mine(server: Server) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def person(server: Server) -> Client:
-    """The owner, signed in: some things are for people alone."""
+def owner(server: Server) -> Client:
+    """Return a client of the owner, signed in, for operations that need a user."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
     return server.client(token)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda one: f"{one.operation} {','.join(sorted(one.told))}")
-def test_all_that_is_wrong_is_told(wrong: Wrong, mine: Tenant, person: Client) -> None:
-    """Every fault is named, and nothing that is right is called wrong."""
+def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: Client) -> None:
+    """Every error is reported, and no valid field."""
     method, _, path = wrong.operation.partition(" ")
     noun = path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys")
     path = path.replace("{id}", str(mine.object_ids.get(noun))) + (f"?{wrong.query}" if wrong.query else "")
-    answer = (person if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
+    answer = (owner if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
     assert set(validation_errors(answer)) == wrong.told, answer.text
 
 
 @pytest.mark.parametrize(("path", "texts", "file", "told"), FILES)
-def test_all_that_is_wrong_with_a_file_is_told(
+def test_all_errors_of_an_upload_are_reported(
     path: str, texts: dict[str, str], file: bytes | None, told: set[str], mine: Tenant
 ) -> None:
-    """A file, the texts that come with it and the query are looked at together."""
+    """Errors of the file, the text fields and the query are reported together."""
     body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
     answer = mine.api.request("POST", f"/v1/my{path}", body, headers)
     assert set(validation_errors(answer)) == told, answer.text
 
 
-def test_that_a_list_takes_nobody_is_told_beside_all_else(mine: Tenant) -> None:
-    """A view of a segment takes no members by hand, whatever else is wrong; of several lists each fault is told."""
+def test_errors_of_mirrors_are_reported_with_others(mine: Tenant) -> None:
+    """That a mirror has no members of its own is reported together with other errors."""
     segment = mine.api.post("/segments", {"name": "Everybody", "filters": []}).expect(201)["id"]
     view = mine.api.post("/lists", {"name": "View", "segment_id": segment}).expect(201)["id"]
     answer = mine.api.post(f"/lists/{view}/contacts/bulk?no=1", {"add": [True]})
@@ -203,8 +203,8 @@ def test_that_a_list_takes_nobody_is_told_beside_all_else(mine: Tenant) -> None:
     assert validation_errors(answer)["list_ids"] == ["must exist", "is a view of a segment"], answer.text
 
 
-def test_no_operation_is_left_out(mine: Tenant) -> None:
-    """Every operation of the document that reads a body is asked above."""
+def test_every_operation_with_a_body_is_tested(mine: Tenant) -> None:
+    """Every operation of the document that reads a body is in the lists above."""
     asked = {one.operation for one in WRONG} | {f"POST {path.partition('?')[0]}" for path, *_ in FILES}
     document = mine.api.contract().document
     reading = {
@@ -213,6 +213,6 @@ def test_no_operation_is_left_out(mine: Tenant) -> None:
         for method, one in methods.items()
         if path.startswith("/v1/my/") and "requestBody" in one
     }
-    # Two texts that are only looked at for being some
+    # Two texts without rules of their own
     assert reading - asked == {"POST /login"}
     assert asked <= reading

@@ -1,4 +1,4 @@
-"""As many independent faults as a request has, so many are told: of every operation, by its declaration."""
+"""Every operation reports exactly the independent errors of a request, generated from its declaration."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ from tests.kit.uploads import multipart_form
 
 _FILTER = {"name": "contact_first_name", "predicate": "eq", "value": "x"}
 _FILTERS, _STEPS = [_FILTER] * 3, [{"duration": 5}] * 5
-# What is right of each operation; each break stands over it
+# A valid body for each operation; changes make it invalid
 RIGHT: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "ann@example.org", "subject": "x", "body": "x"},
     "POST /campaigns": {"name": "x"},
@@ -70,9 +70,9 @@ RIGHT: dict[str, dict[str, Any]] = {
     "POST /flows/{id}/runs/take_out": {"run_ids": [1]},
     "POST /flows/{id}/simulate_all": {"steps": _STEPS, "events": [{"event": "counted"}]},
 }
-# Of these only one may be there; two that are well formed are a fault of their own
+# Only one field of each pair is allowed; two valid ones are another error
 EITHER = (("contact_ids", "segment_id"), ("run_ids", "step"), ("contact_id", "contact"))
-# What somebody else has already; `alpha` and `bela` are there
+# Values that another object has already
 TAKEN = {
     "POST /contacts": [
         InvalidChange(("channels_attributes", 0, "value"), "bela@example.org", "channels_attributes[0].value"),
@@ -84,9 +84,9 @@ TAKEN = {
     "POST /domains": [InvalidChange(("domain", "name"), "alpha.example", "domain.name")],
     "POST /users": [InvalidChange(("email",), EMAIL, "email")],
 }  # fmt: skip
-# Runs that are not there are told in an answer of 200; who is to be moved may have gone on meanwhile
+# Unknown runs are reported in a 200 response, since a run may have ended in the meantime
 TOLD_OTHERWISE = {"POST /flows/{id}/runs/move_on", "POST /flows/{id}/runs/take_out"}
-# Parts of requests that are read by readers of their own, each by a few ways to break it
+# Parts of requests with their own parsers, and a few invalid changes of each
 OPAQUE: dict[str, list[InvalidChange]] = {
     "filters": [
         InvalidChange(("filters",), 5, "filters"),
@@ -127,11 +127,11 @@ OPAQUE: dict[str, list[InvalidChange]] = {
 LIQUID = ("subject", "preheader", "from_name", "body", "text")
 
 
-def body_breaks(route: Route) -> list[InvalidChange]:
-    """Return the ways to break the body of an operation: by its declaration, and what is looked into beyond it."""
+def body_changes(route: Route) -> list[InvalidChange]:
+    """Return the invalid changes of an operation's body, from its declaration and its nested documents."""
     assert route.body_type is not None
     found = list(changes_of_struct(route.body_type))
-    if name_of(route) not in TOLD_OTHERWISE:
+    if operation_name(route) not in TOLD_OTHERWISE:
         found += changes_of_ids(route.body_type)
     names = {info.encode_name for info in fields(route.body_type)}
     for prefix, inner in (((), names), (("template_attributes",), set(Content.__struct_fields__))):
@@ -144,10 +144,10 @@ def body_breaks(route: Route) -> list[InvalidChange]:
                 if name in inner
             ]
         found += [one for name in ("design", "document") if name in inner for one in _designs((*prefix, name))]
-    # The trigger of an event is no trigger of a flow
+    # The field `trigger` of an event is not the trigger of a flow
     opaque = names if "steps" in names else names - {"trigger"}
     found += [one for name in sorted(opaque) for one in OPAQUE.get(name, [])]
-    return found + TAKEN.get(name_of(route), [])
+    return found + TAKEN.get(operation_name(route), [])
 
 
 def _designs(place: tuple[str | int, ...]) -> list[InvalidChange]:
@@ -160,8 +160,8 @@ def _designs(place: tuple[str | int, ...]) -> list[InvalidChange]:
     ]
 
 
-def query_breaks(route: Route) -> list[InvalidChange]:
-    """Return the ways to break the query of an operation; what is not known to it too."""
+def query_changes(route: Route) -> list[InvalidChange]:
+    """Return the invalid changes of an operation's query, including an unknown parameter."""
     found = [InvalidChange(("no_such_parameter",), "1", "no_such_parameter")]
     for info in fields(route.query_type) if route.query_type is not None else ():
         if info.required:
@@ -175,13 +175,13 @@ def query_breaks(route: Route) -> list[InvalidChange]:
     return found
 
 
-def name_of(route: Route) -> str:
-    """Return an operation's name."""
+def operation_name(route: Route) -> str:
+    """Return an operation's method and path."""
     return f"{route.method} {route.path}"
 
 
-def some_of(all_breaks: list[InvalidChange]) -> st.SearchStrategy[list[InvalidChange]]:
-    """Draw some breaks of which none stands within another, and no two are a fault together."""
+def independent_changes(all_breaks: list[InvalidChange]) -> st.SearchStrategy[list[InvalidChange]]:
+    """Draw some changes that neither overlap nor are an error together."""
 
     def apart(drawn: list[InvalidChange]) -> list[InvalidChange]:
         kept: list[InvalidChange] = []
@@ -203,7 +203,7 @@ _settings = settings(
 
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
-    """An account with one of everything, and a flow that lets people in."""
+    """Return an account with one object of every kind, and an active flow."""
     found = Tenant(server.client()).create_objects("alpha")
     found.object_ids["users"] = 1
     found.api.post("/contacts", {"email": "bela@example.org", "phone": "+14155559999"}).expect(201)
@@ -213,31 +213,31 @@ def mine(server: Server) -> Tenant:
 
 
 @pytest.fixture(scope="module")
-def person(server: Server) -> Client:
-    """The owner, signed in: some things are for people alone."""
+def owner(server: Server) -> Client:
+    """Return a client of the owner, signed in, for operations that need a user."""
     token = server.client().post("/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)["token"]
     return server.client(token)
 
 
-def at(route: Route, mine: Tenant, person: Client) -> tuple[Client, str]:
-    """Return who asks for an operation, and its path."""
+def client_and_path(route: Route, mine: Tenant, owner: Client) -> tuple[Client, str]:
+    """Return the client and the path for an operation."""
     noun = route.path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys", "audit")
     number = mine.object_ids.get("open_flow" if route.path.endswith("/enroll") else noun)
-    return person if is_persons else mine.api, route.path.replace("{id}", str(number))
+    return owner if is_persons else mine.api, route.path.replace("{id}", str(number))
 
 
-@pytest.mark.parametrize("route", READING, ids=name_of)
-def test_every_fault_of_a_body_is_told(route: Route, mine: Tenant, person: Client) -> None:
-    """Each field that is wrong is named, and no other, whatever is wrong with it."""
-    client, path = at(route, mine, person)
+@pytest.mark.parametrize("route", READING, ids=operation_name)
+def test_all_errors_of_generated_bodies(route: Route, mine: Tenant, owner: Client) -> None:
+    """The response reports exactly the invalid fields."""
+    client, path = client_and_path(route, mine, owner)
 
     @_settings
-    @given(drawn=some_of(body_breaks(route)), extra=st.booleans())
+    @given(drawn=independent_changes(body_changes(route)), extra=st.booleans())
     def ask(drawn: list[InvalidChange], extra: bool) -> None:
         rivals = {name for one in drawn for pair in EITHER if one.path[0] in pair for name in pair}
         rivals -= {str(one.path[0]) for one in drawn}
-        right = {key: value for key, value in RIGHT.get(name_of(route), {}).items() if key not in rivals}
+        right = {key: value for key, value in RIGHT.get(operation_name(route), {}).items() if key not in rivals}
         body = apply_changes(right, drawn)
         told = {one.error_path for one in drawn}
         headers = {}
@@ -253,13 +253,13 @@ def test_every_fault_of_a_body_is_told(route: Route, mine: Tenant, person: Clien
     ask()
 
 
-@pytest.mark.parametrize("route", ASKING, ids=name_of)
-def test_every_fault_of_a_query_is_told(route: Route, mine: Tenant, person: Client) -> None:
-    """A parameter that nobody knows hides none that is missing or wrong, nor an id that is not there."""
-    client, path = at(route, mine, person)
+@pytest.mark.parametrize("route", ASKING, ids=operation_name)
+def test_all_errors_of_generated_queries(route: Route, mine: Tenant, owner: Client) -> None:
+    """An unknown parameter hides no other error of the query."""
+    client, path = client_and_path(route, mine, owner)
 
     @_settings
-    @given(drawn=some_of(query_breaks(route)))
+    @given(drawn=independent_changes(query_changes(route)))
     def ask(drawn: list[InvalidChange]) -> None:
         right = (
             {"q": "x"}
@@ -284,9 +284,9 @@ BESIDE += [InvalidChange(("file",), REMOVED, "file"), InvalidChange(("file",), b
 
 
 @_settings
-@given(drawn=some_of(OPTIONS + BESIDE * 4))
-def test_every_fault_of_an_import_is_told(mine: Tenant, drawn: list[InvalidChange]) -> None:
-    """The file, the texts beside it, what stands within one of them and the query are looked at together."""
+@given(drawn=independent_changes(OPTIONS + BESIDE * 4))
+def test_all_errors_of_generated_imports(mine: Tenant, drawn: list[InvalidChange]) -> None:
+    """Errors of the file, the text fields, their contents and the query are reported together."""
     right: dict[str, Any] = {"file": b"email\na@example.org\n", "resource": "contacts"}
     asked = apply_changes(right, drawn)
     query = {name: asked.pop(name) for name in ("dry_run", "no_such_parameter") if name in asked}

@@ -1,4 +1,4 @@
-"""Rehearsals over the API: the whole answer, scripts that are played on each edit, and who may see what."""
+"""Simulations over the API: the whole response, scripts that run on each edit, and permissions."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ START = "2031-03-03T09:00:00Z"
 
 @pytest.fixture
 def flow(api: Client) -> int:
-    """A draft that a tag starts."""
+    """Return the id of a draft that a tag starts."""
     body = {"name": "Hello", "trigger": {"event": "tag_add"}, "steps": STEPS}
     return int(api.post("/flows", body).expect(201)["id"])
 
 
-def test_a_rehearsal_answers_as_data_and_as_text(api: Client, flow: int) -> None:
-    """Each moment has its step, its outcome and its reasons; nothing of it is found anywhere afterwards."""
+def test_simulate_one_contact(api: Client, flow: int) -> None:
+    """The timeline has each step with outcome and reasons, also as text; nothing is stored."""
     ann = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)["id"]
     counted = {path: api.get(path).headers["X-Total-Count"] for path in ("/events", "/messages", "/contacts")}
     body = {"contact_id": ann, "start_at": START, "events": [{"event": "email_clicked", "step": 1, "after": 60}]}
@@ -39,13 +39,13 @@ def test_a_rehearsal_answers_as_data_and_as_text(api: Client, flow: int) -> None
     assert {path: api.get(path).headers["X-Total-Count"] for path in counted} == counted
     shown = api.get(f"/flows/{flow}").expect(200)
     assert (shown["status"], shown["stats"]["entered"], shown["version"]) == ("draft", 0, 0)
-    # A link of a mail that nobody got opens nothing
+    # The link in a simulated email does not work
     link = next(word for word in mail["text"].split() if "/u/" in word)
     assert httpx.get(link).status_code == 404
 
 
-def test_everybody_who_met_the_trigger_is_counted(api: Client, flow: int) -> None:
-    """The counts of each step come with a text; a body is not needed."""
+def test_simulate_all_contacts(api: Client, flow: int) -> None:
+    """The response counts the contacts in each step, also as text; no body is required."""
     for n in range(3):
         api.post("/contacts", {"email": f"tagged{n}@example.org", "data": {"tags": ["a"]}}).expect(201)
     found = api.post(f"/flows/{flow}/simulate_all").expect(200)
@@ -56,8 +56,8 @@ def test_everybody_who_met_the_trigger_is_counted(api: Client, flow: int) -> Non
     assert "3 people met it" in found["text"]
 
 
-def test_scripts_are_played_on_each_edit(api: Client, flow: int) -> None:
-    """An edit answers which of the flow's scripts come out as expected, and so does asking for them."""
+def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
+    """An edit returns which scripts pass, and so does the list of scripts."""
     script = {"name": "No click, no exit", "start_at": START, "expect": [{"step": 3, "outcome": "no"}]}
     fine = api.patch(f"/flows/{flow}", {"data": {"scripts": [script]}}).expect(200)
     assert fine["scripts"] == [
@@ -74,8 +74,8 @@ def test_scripts_are_played_on_each_edit(api: Client, flow: int) -> None:
     assert {name.partition("[0].")[2] for name in refused} <= {"name", "expect"}
 
 
-def test_faults_have_paths_and_unknown_keys_are_named(api: Client, flow: int) -> None:
-    """All faults of a request at once; keys that mean nothing are named in the header."""
+def test_invalid_simulations_are_rejected(api: Client, flow: int) -> None:
+    """All errors are reported at their paths, and unknown keys in `X-Ignored-Fields`."""
     body: dict[str, Any] = {"contact_id": 10**6, "events": [{"event": "flow_enter"}, {"event": "x", "after": -1}]}
     assert set(api.post(f"/flows/{flow}/simulate", {"start_at": "soon", **body}).expect(422)["validation_errors"]) >= {
         "start_at"
@@ -86,8 +86,8 @@ def test_faults_have_paths_and_unknown_keys_are_named(api: Client, flow: int) ->
     assert api.post(f"/flows/{10**6}/simulate", {}).status == 404
 
 
-def test_who_may_not_see_people_rehearses_with_nobody_real(api: Client, server: Server, flow: int) -> None:
-    """A key for flows alone rehearses with somebody made up; with a real person, or with all, it is refused."""
+def test_simulating_contacts_needs_their_scope(api: Client, server: Server, flow: int) -> None:
+    """Without `contacts:read` only an invented contact can be simulated."""
     flows_only = server.client(server.new_key("flows", "--scope", "flows:read"))
     ann = api.get("/contacts").expect(200)[0]["id"]
     assert flows_only.post(f"/flows/{flow}/simulate", {"contact": {"email": "x@example.org"}}).status == 200
@@ -99,8 +99,8 @@ def test_who_may_not_see_people_rehearses_with_nobody_real(api: Client, server: 
     assert api.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is True
 
 
-def test_a_rehearsal_tells_nobody_whose_address_is_suppressed(api: Client, server: Server, flow: int) -> None:
-    """With somebody made up, whose address another has, only who may see people learns what is known of it."""
+def test_simulations_do_not_reveal_suppressions(api: Client, server: Server, flow: int) -> None:
+    """Without `contacts:read` an invented contact's address does not show whether it is suppressed."""
     api.post("/suppressions", {"address": "bob@example.org", "reason": "manual"}).expect(201)
     body = {"contact": {"email": "bob@example.org", "opt_in": True}, "start_at": START}
     scripts = [{"name": "Bob", **body, "expect": [{"step": 1, "outcome": "skipped"}]}]

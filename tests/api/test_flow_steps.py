@@ -1,4 +1,4 @@
-"""Steps of flows as they are sent and as they come back (docs/decisions.md#12)."""
+"""Steps of flows in requests and responses (docs/decisions.md#12)."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ PAID = [{"name": "event.total", "predicate": "gt", "value": 3}]
 DESIGN = {"sections": [{"props": {"content": "<p>Hello</p>"}, "styles": {}}], "theme": {}}
 
 
-def made(api: Client, *steps: Any) -> list[dict[str, Any]]:
-    """Make a flow of some steps and return them as they come back."""
+def create_steps(api: Client, *steps: Any) -> list[dict[str, Any]]:
+    """Create a flow and return its steps."""
     return api.post("/flows", {"steps": list(steps)}).expect(201)["steps"]
 
 
-def faults(api: Client, *steps: Any) -> dict[str, list[str]]:
-    """Return what is wrong with some steps."""
+def step_errors(api: Client, *steps: Any) -> dict[str, list[str]]:
+    """Return the validation errors of a flow with some steps."""
     return api.post("/flows", {"steps": list(steps)}).expect(422)["validation_errors"]
 
 
 @pytest.fixture(scope="module")
 def lists(api: Client) -> dict[str, int]:
-    """A list with members of its own, and one that is a view of a segment."""
+    """Return a list with its own members, and a mirror of a segment."""
     own = api.post("/lists", {"name": "Own"}).expect(201)["id"]
     segment = api.post("/segments", {"name": "All"}).expect(201)["id"]
     view = api.post("/lists", {"name": "View", "segment_id": segment}).expect(201)["id"]
@@ -52,9 +52,9 @@ def lists(api: Client) -> dict[str, int]:
         ({"type": "sms"}, "sms"),
     ],
 )
-def test_the_kind_follows_from_the_keys(api: Client, step: dict[str, Any], kind: str) -> None:
-    """Without a `type` the keys that are set say what a step is; it comes back with all nine keys, id and type."""
-    (shown,) = made(api, step)
+def test_step_types_are_inferred(api: Client, step: dict[str, Any], kind: str) -> None:
+    """Without `type` the keys determine the type; the response has all nine keys, id and type."""
+    (shown,) = create_steps(api, step)
     assert shown["type"] == kind and shown["id"] == 1
     assert set(NINE) <= set(shown) and "template_id" in shown
     set_keys = {key: value for key, value in step.items() if value not in (None, "", [], {}, 0, False)}
@@ -65,8 +65,8 @@ def test_the_kind_follows_from_the_keys(api: Client, step: dict[str, Any], kind:
     }
 
 
-def test_what_comes_back_may_be_sent_back(api: Client, lists: dict[str, int]) -> None:
-    """Every kind, nested: the answer is a valid request, changes nothing, and makes the same flow anew elsewhere."""
+def test_steps_round_trip(api: Client, lists: dict[str, int]) -> None:
+    """The response is a valid request, changes nothing when sent back, and creates an equal flow."""
     steps = [
         {"subject": "Hi {{ contact.first_name }}", "preheader": "p", "from_name": "Ann", "from_email": "a@example.org",
          "reply_to": "r@example.org", "design": DESIGN, "body": "text", "transactional": True},
@@ -94,8 +94,8 @@ def test_what_comes_back_may_be_sent_back(api: Client, lists: dict[str, int]) ->
     assert {one["id"] for one in copy["templates"]}.isdisjoint(one["id"] for one in flow["templates"])
 
 
-def test_ids_stay_and_are_never_given_twice(api: Client) -> None:
-    """A step that is sent with its id stays that one wherever it moves to; new ones get ids that nobody had."""
+def test_step_ids_are_stable_and_unique(api: Client) -> None:
+    """A step keeps its id wherever it moves; new steps get ids that were never used."""
     flow = api.post("/flows", {"steps": [{"subject": "One"}, {"duration": 5}, {"subject": "Two"}]}).expect(201)
     one, wait, two = flow["steps"]
     here = f"/flows/{flow['id']}"
@@ -104,15 +104,15 @@ def test_ids_stay_and_are_never_given_twice(api: Client) -> None:
     (shown,) = moved["steps"]
     assert shown["id"] == 4 and [shown[branch][0]["id"] for branch in ("yes", "no")] == [one["id"], two["id"]]
     assert [row["id"] for row in moved["templates"]] == [row["id"] for row in flow["templates"]]
-    # One that is gone is new when it comes back
+    # A deleted step that is sent again gets a new id
     back = api.patch(here, {"steps": [wait, {**one, "id": 77}]}).expect(200)
     assert [step["id"] for step in back["steps"]] == [5, 6]
     assert [row["action_id"] for row in back["templates"]] == [6]
     assert [row["action_id"] for row in api.get("/templates", search="Two").expect(200)] == []
 
 
-def test_a_step_keeps_the_words_it_is_not_sent(api: Client) -> None:
-    """As in every change: absent keeps, null clears; so steps can be moved without carrying their designs along."""
+def test_absent_step_fields_stay(api: Client) -> None:
+    """An absent field stays and null clears it, so steps can be moved without their content."""
     steps = [{"subject": "One", "preheader": "p", "design": DESIGN, "transactional": True}, {"duration": 5}]
     flow = api.post("/flows", {"steps": steps}).expect(201)
     here = f"/flows/{flow['id']}"
@@ -124,20 +124,20 @@ def test_a_step_keeps_the_words_it_is_not_sent(api: Client) -> None:
     assert cleared["templates"][0]["subject"] == "One" and cleared["templates"][0]["preheader"] is None
 
 
-def test_the_words_of_a_template_are_copied(api: Client) -> None:
-    """`template_id` of any template begins a step with what it says, under the step's own keys; both live on alone."""
+def test_a_template_is_copied_into_a_step(api: Client) -> None:
+    """`template_id` copies the content of a template, overridden by the step's own keys; later changes are separate."""
     base = api.post("/templates", {"name": "Base", "subject": "Base", "body": "<p>Base</p>"}).expect(201)
-    (step,) = made(api, {"template_id": base["id"], "subject": "Own"})
+    (step,) = create_steps(api, {"template_id": base["id"], "subject": "Own"})
     assert (step["type"], step["subject"], step["body"]) == ("email", "Own", "<p>Base</p>")
     assert step["template_id"] != base["id"]
     api.patch(f"/templates/{base['id']}", {"body": "<p>New</p>"}).expect(200)
     assert api.get(f"/templates/{step['template_id']}").expect(200)["body"] == "<p>Base</p>"
-    assert faults(api, {"template_id": 987654321}) == {"steps[0].template_id": ["must exist"]}
+    assert step_errors(api, {"template_id": 987654321}) == {"steps[0].template_id": ["must exist"]}
 
 
-def test_every_fault_of_a_kind_has_its_path(api: Client) -> None:
-    """What cannot be told a kind, or says it is another, is told beside all else, at the step."""
-    assert faults(
+def test_errors_of_step_types(api: Client) -> None:
+    """A step of unknown or contradictory type is an error at the step."""
+    assert step_errors(
         api, {}, "x", {"subject": "s", "duration": 5}, {"type": "wait", "subject": "s"}, {"type": "nothing"},
         {"id": "1", "type": "exit"}, {"type": 7, "filters": "x"}, {"contact_list_id": 1},
         {"duration": 1, "x\ud800": None},
@@ -159,9 +159,9 @@ def test_every_fault_of_a_kind_has_its_path(api: Client) -> None:
     }  # fmt: skip
 
 
-def test_every_fault_of_a_value_has_its_path(api: Client, lists: dict[str, int]) -> None:
-    """Wrong values are told all at once, each at its path."""
-    assert faults(
+def test_errors_of_step_values(api: Client, lists: dict[str, int]) -> None:
+    """All invalid values are reported at once, each at its path."""
+    assert step_errors(
         api, {"duration": "soon"}, {"duration": 31_622_401}, {"duration": -1},
         {"subject": "a\u0000", "from_email": "nobody"},
         {"type": "list_add", "contact_list_id": lists["view"]}, {"type": "list_remove", "contact_list_id": 987654321},
@@ -187,13 +187,15 @@ def test_every_fault_of_a_value_has_its_path(api: Client, lists: dict[str, int])
     }  # fmt: skip
 
 
-def test_faults_deep_inside(api: Client) -> None:
-    """In branches of branches the path leads there."""
+def test_errors_in_nested_branches(api: Client) -> None:
+    """An error in a nested branch has the full path."""
     inner = {
         "filters": [{"name": "nothing", "predicate": "eq"}],
         "no": [{"event_name": "contact_add"}, {"yes": [None]}],
     }
-    found = faults(api, {"filters": PAID, "yes": [{"subject": "{{ contact.first_name"}, inner], "no": {"subject": "x"}})
+    found = step_errors(
+        api, {"filters": PAID, "yes": [{"subject": "{{ contact.first_name"}, inner], "no": {"subject": "x"}}
+    )
     assert found.pop("steps[0].yes[0].subject")[0].endswith("(line 1, column 1)")
     assert found == {
         "steps[0].yes[1].filters[0].name": ["is not included in the list"],
@@ -204,8 +206,8 @@ def test_faults_deep_inside(api: Client) -> None:
     }
 
 
-def test_a_step_stays_of_its_kind(api: Client) -> None:
-    """What is counted for a step would mean nothing if it became something else; and no two steps are the same one."""
+def test_a_step_cannot_change_its_type(api: Client) -> None:
+    """The type of a step with an id is fixed, and no two steps have the same id."""
     flow = api.post("/flows", {"steps": [{"subject": "One"}, {"duration": 5}]}).expect(201)
     wrong = [{"id": 1, "duration": 5}, {"id": 2, "type": "exit"}, {"id": 1, "subject": "x"}, {"id": 2}]
     assert api.patch(f"/flows/{flow['id']}", {"steps": wrong}).expect(422)["validation_errors"] == {
@@ -217,30 +219,30 @@ def test_a_step_stays_of_its_kind(api: Client) -> None:
     }
 
 
-def nested(depth: int) -> dict[str, Any]:
-    """Return a step with branches in branches, so deep in all."""
+def nested_split(depth: int) -> dict[str, Any]:
+    """Return a step with nested branches of this depth."""
     step: dict[str, Any] = {"type": "exit"}
     for _ in range(depth - 1):
         step = {"filters": PAID, "no": [step]}
     return step
 
 
-def test_sizes_are_bounded(api: Client) -> None:
-    """200 steps and ten levels are taken, more are not, however they are packed."""
-    made(api, *({"duration": 1} for _ in range(199)), {"type": "exit"})
-    assert faults(api, *({"duration": 1} for _ in range(201))) == {"steps": ["is too long (maximum is 200 steps)"]}
+def test_limits_of_steps(api: Client) -> None:
+    """A flow has at most 200 steps and ten levels."""
+    create_steps(api, *({"duration": 1} for _ in range(199)), {"type": "exit"})
+    assert step_errors(api, *({"duration": 1} for _ in range(201))) == {"steps": ["is too long (maximum is 200 steps)"]}
     many = [{"filters": PAID, "yes": [{"duration": 1}] * 100, "no": [{"duration": 1}] * 100}]
-    assert faults(api, *many) == {"steps": ["is too long (maximum is 200 steps)"]}
-    made(api, nested(10))
-    assert faults(api, nested(11)) == {"steps": ["is nested too deeply (maximum is 10 levels)"]}
+    assert step_errors(api, *many) == {"steps": ["is too long (maximum is 200 steps)"]}
+    create_steps(api, nested_split(10))
+    assert step_errors(api, nested_split(11)) == {"steps": ["is nested too deeply (maximum is 10 levels)"]}
     assert api.post("/flows", {"steps": None}).expect(201)["steps"] == []
-    assert faults(api, {"event_name": "a", "event_data": {"a": "x" * 33_000}}) == {
+    assert step_errors(api, {"event_name": "a", "event_data": {"a": "x" * 33_000}}) == {
         "steps[0].event_data": ["is too long (maximum is 32768 bytes)"]
     }
 
 
-def test_what_counts_as_absent_is_documented(api: Client) -> None:
-    """Clients made of the document may send null for what a step or a trigger has not, and all that comes back."""
+def test_null_steps_match_the_document(api: Client) -> None:
+    """The document allows null for absent fields, and whatever the API returns."""
     body = {"steps": [dict.fromkeys(NINE) | {"id": None, "type": None, "subject": "Hi"}], "trigger": {"event": None}}
     flow = api.post("/flows", body).expect(201)
     assert api.contract().matches("FlowCreate", body)
@@ -249,8 +251,8 @@ def test_what_counts_as_absent_is_documented(api: Client) -> None:
 
 
 @pytest.mark.parametrize("steps", [{}, "", "x", 0, False, {"0": {"subject": "a"}}])
-def test_steps_are_a_list_or_null(api: Client, steps: object) -> None:
-    """What stands in place of all steps and is none of them empties no flow, is rehearsed by none, and makes none."""
+def test_invalid_steps_are_rejected(api: Client, steps: object) -> None:
+    """Any other value than a list or null is rejected when creating, editing and simulating a flow."""
     one = api.post("/flows", {"steps": [{"duration": 60}]}).expect(201)
     for ask in (
         lambda: api.post("/flows", {"steps": steps}),

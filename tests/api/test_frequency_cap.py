@@ -1,12 +1,15 @@
-"""The frequency cap over the API: set, checked, and kept by campaigns that run at the same time."""
+"""The frequency cap over the API: set, validated, and applied to campaigns that run at the same time."""
 
 from tests.conftest import FreshServer
 from tests.journeys.test_sending import completed, create_list, send
 from tests.kit.smtp import SmtpServer
 
 
-def test_two_campaigns_at_once_keep_it(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Each person gets one of the two, the other row says why; without the cap the next one reaches everybody."""
+def test_the_cap_holds_for_parallel_campaigns(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Each contact gets one of two campaigns, the other message is skipped with a reason.
+
+    Without the cap all get one.
+    """
     smtp_server.rules.delay("body", 0.02)
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
@@ -24,8 +27,8 @@ def test_two_campaigns_at_once_keep_it(fresh_server: FreshServer, smtp_server: S
     assert completed(api, send(api, group))["stats"]["sent"] == 20
 
 
-def test_what_is_no_cap_is_refused(fresh_server: FreshServer) -> None:
-    """Both numbers are needed and positive; what is wrong is named by its path."""
+def test_invalid_frequency_caps_are_rejected(fresh_server: FreshServer) -> None:
+    """Both numbers are required and positive; errors are reported at their paths."""
     api = fresh_server().client()
     for body, path in (
         ({"messages": 0, "days": 1}, "frequency_cap.messages"), ({"messages": 1}, "frequency_cap.days"),

@@ -1,4 +1,4 @@
-"""What every endpoint has in common: credentials, bodies, errors, pages (docs/decisions.md#1 to #4)."""
+"""Rules of every endpoint: credentials, bodies, errors, pages (docs/decisions.md#1 to #4)."""
 
 import json
 from typing import Any
@@ -17,8 +17,8 @@ PATHS = ("/contacts", "/lists", "/campaigns", "/messages", "/templates", "/brand
     "header",
     [None, "", "Bearer", "Bearer ", "Bearer camp_live_nope", "Basic YTpi", "bearer  x y", "Bearer " + "x" * 5000],
 )
-def test_every_kind_of_bad_credential_gets_the_same_answer(server: Server, path: str, header: str | None) -> None:
-    """Missing, malformed and unknown credentials are one 401."""
+def test_invalid_credentials_get_the_same_401(server: Server, path: str, header: str | None) -> None:
+    """Missing, malformed and unknown credentials are the same 401."""
     headers = {} if header is None else {"Authorization": header}
     answer = server.client().request("GET", "/v1/my" + path, headers=headers)
     body = answer.json
@@ -29,8 +29,8 @@ def test_every_kind_of_bad_credential_gets_the_same_answer(server: Server, path:
     assert set(body) == {"error", "code", "message", "request_id", "hint"}
 
 
-def test_a_revoked_key_opens_nothing_at_the_next_request(server: Server) -> None:
-    """Revoking counts at once."""
+def test_a_revoked_key_is_rejected_at_once(server: Server) -> None:
+    """The next request with a revoked key is a 401."""
     import apsw
 
     key = server.new_key("short-lived")
@@ -44,8 +44,8 @@ def test_a_revoked_key_opens_nothing_at_the_next_request(server: Server) -> None
     assert client.get("/lists").status == 401
 
 
-def test_a_key_reaches_only_its_scopes(server: Server) -> None:
-    """A scope that is missing is named in the 403; writing includes reading."""
+def test_scopes_of_a_key(server: Server) -> None:
+    """A missing scope is named in the 403; a write scope includes reading."""
     client = server.client(server.new_key("writer", "--scope", "contacts:write"))
 
     client.get("/contacts").expect(200)
@@ -54,7 +54,7 @@ def test_a_key_reaches_only_its_scopes(server: Server) -> None:
 
 
 def test_writing_campaigns_does_not_include_sending_them(server: Server) -> None:
-    """`campaigns:write` may edit and not send, by `/send` or by `status`."""
+    """`campaigns:write` can neither use `/send` nor set `status`."""
     writer = server.client(server.new_key("editor", "--scope", "campaigns:write"))
     number = writer.post("/campaigns", {"name": "x"}).expect(201)["id"]
 
@@ -63,8 +63,8 @@ def test_writing_campaigns_does_not_include_sending_them(server: Server) -> None
 
 
 @pytest.mark.parametrize("path", ["/v1/my/nothing", "/v1/my/contacts/1/nothing", "/v1", "/v1/my/", "/v1/other"])
-def test_unknown_paths_are_404_before_anything_else(api: Client, path: str) -> None:
-    """A path that does not exist says so, whoever asks."""
+def test_unknown_paths_are_404_without_a_key(api: Client, path: str) -> None:
+    """An unknown path is a 404 even without a credential."""
     answer = api.request("GET", path, headers={})
 
     assert (answer.status, answer.json["code"]) == (404, "not_found")
@@ -72,18 +72,18 @@ def test_unknown_paths_are_404_before_anything_else(api: Client, path: str) -> N
 
 @pytest.mark.parametrize("number", ["abc", "1.5", "-1", "0", "99999999", "9" * 40, "1e3", "%00", "%D9%A3"])
 @pytest.mark.parametrize("path", ["/contacts", "/lists", "/campaigns", "/messages", "/templates", "/events"])
-def test_an_id_that_is_no_number_is_a_thing_that_does_not_exist(api: Client, path: str, number: str) -> None:
-    """Ids are whole numbers; all else is 404."""
+def test_invalid_ids_are_404(api: Client, path: str, number: str) -> None:
+    """An id that is no positive integer is a 404."""
     assert api.get(f"{path}/{number}").status == 404
 
 
-def test_a_wrong_method_names_the_right_ones(api: Client) -> None:
-    """405 with `Allow`."""
+def test_405_lists_the_allowed_methods(api: Client) -> None:
+    """A wrong method is a 405 with `Allow`."""
     answer = api.request("PUT", "/v1/my/contacts")
 
     assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
     assert "GET" in answer.headers["Allow"] and "POST" in answer.headers["Allow"]
-    # Also where several methods share a path that ends in an id
+    # Also for paths that end in an id
     for path, methods in (
         ("flows/1", "GET, HEAD, PATCH, DELETE"),
         ("events/1", "GET, HEAD"),
@@ -112,8 +112,8 @@ def test_a_wrong_method_names_the_right_ones(api: Client) -> None:
         (b'{"name":"' + b"x" * 2_200_000 + b'"}', "application/json", 413, "payload_too_large"),
     ],
 )
-def test_bodies_that_are_no_json_object(api: Client, body: bytes, kind: str, status: int, code: str) -> None:
-    """Each kind of unreadable body has its own status, and nothing is written."""
+def test_invalid_bodies_are_rejected(api: Client, body: bytes, kind: str, status: int, code: str) -> None:
+    """Each kind of invalid body has its status, and nothing is written."""
     before = api.get("/lists").headers["X-Total-Count"]
     headers = {"Content-Type": kind} if kind else {"Content-Type": "application/octet-stream"}
     answer = api.request("POST", "/v1/my/lists", body, headers | {"Authorization": f"Bearer {api.key}"})
@@ -122,15 +122,15 @@ def test_bodies_that_are_no_json_object(api: Client, body: bytes, kind: str, sta
     assert api.get("/lists").headers["X-Total-Count"] == before
 
 
-def test_an_encoded_body_is_refused(api: Client) -> None:
-    """No Content-Encoding, so no bombs."""
+def test_compressed_bodies_are_rejected(api: Client) -> None:
+    """A body with Content-Encoding is a 415, which prevents decompression bombs."""
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip", "Authorization": f"Bearer {api.key}"}
 
     assert api.request("POST", "/v1/my/lists", b"\x1f\x8b", headers).status == 415
 
 
-def test_keys_nobody_declared_are_ignored_and_named(api: Client) -> None:
-    """Read-only and unknown keys change nothing; the header names them (T10)."""
+def test_unknown_keys_are_ignored_and_reported(api: Client) -> None:
+    """Read-only and unknown keys have no effect and are listed in `X-Ignored-Fields` (T10)."""
     answer = api.post("/lists", {"name": "Ignored", "id": 999, "account_id": 2, "contacts_count": 5, "zz": 1})
 
     assert answer.status == 201
@@ -139,8 +139,8 @@ def test_keys_nobody_declared_are_ignored_and_named(api: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/contacts", "/lists", "/campaigns", "/messages", "/templates", "/events"])
-def test_an_unknown_parameter_of_a_list_is_a_fault(api: Client, path: str) -> None:
-    """A misspelt filter must not return everything."""
+def test_unknown_list_parameters_are_rejected(api: Client, path: str) -> None:
+    """An unknown parameter is a 422, so that a misspelt filter does not return everything."""
     fault = api.get(path, pagee=1).expect(422)
 
     assert list(fault["validation_errors"]) == ["pagee"]
@@ -149,15 +149,15 @@ def test_an_unknown_parameter_of_a_list_is_a_fault(api: Client, path: str) -> No
 @pytest.mark.parametrize(
     "query", [{"page": 0}, {"page": -1}, {"page": "x"}, {"limit": 0}, {"per_page": "1.5"}, {"page": ""}]
 )
-def test_page_and_limit_have_to_be_whole_numbers_from_one(api: Client, query: dict[str, object]) -> None:
-    """422 under the name of the parameter."""
+def test_invalid_page_parameters_are_rejected(api: Client, query: dict[str, object]) -> None:
+    """Page and limit are positive integers; any other value is an error at the parameter."""
     fault = api.get("/contacts", **query).expect(422)
 
     assert list(fault["validation_errors"]) == list(query)
 
 
-def test_every_list_is_paged(api: Client) -> None:
-    """Headers count records and pages; the ends have no neighbour; past the end is an empty array."""
+def test_lists_are_paged(api: Client) -> None:
+    """Headers have the totals and the neighbouring pages; a page past the end is empty."""
     for number in range(5):
         api.post("/templates", {"name": f"T{number}"}).expect(201)
     first = api.get("/templates", standalone="true", limit=2)
@@ -174,8 +174,8 @@ def test_every_list_is_paged(api: Client) -> None:
     assert api.get("/templates", limit=1000).status == 200
 
 
-def test_every_answer_has_a_request_id_and_errors_name_it(api: Client) -> None:
-    """The id in the header is the one in the body."""
+def test_responses_have_a_request_id(api: Client) -> None:
+    """The id in the header of an error is the one in its body, and differs for each request."""
     answer = api.get("/contacts/0")
 
     assert answer.headers["X-Request-Id"] == answer.json["request_id"]
@@ -183,15 +183,15 @@ def test_every_answer_has_a_request_id_and_errors_name_it(api: Client) -> None:
 
 
 def test_the_document_and_health_need_no_credential(server: Server) -> None:
-    """`/openapi.yaml` begins with its version, `/healthz` says ok."""
+    """`/openapi.yaml` and `/healthz` can be read without a credential."""
     client = server.client(None, validate=False)
 
     assert client.request("GET", "/openapi.yaml", headers={}).body.startswith(b"openapi: 3.1")
     assert json.loads(client.request("GET", "/healthz", headers={}).body) == {"status": "ok"}
 
 
-def test_two_accounts_do_not_see_each_other(server: Server) -> None:
-    """Another account's id behaves as if it never existed, in paths and nested (T09)."""
+def test_accounts_are_isolated(server: Server) -> None:
+    """An id of another account is treated as unknown, in paths and in bodies (T09)."""
     mine = server.client()
     other_account = server.cli("account", "add", "Other").stdout.strip()
     theirs = server.client(server.cli("key", "create", "k", "--account", other_account).stdout.strip())
@@ -217,8 +217,8 @@ def test_two_accounts_do_not_see_each_other(server: Server) -> None:
     assert theirs.post("/contacts", {"email": "secret@example.org"}).status == 201
 
 
-def test_faults_are_told_in_their_order(api: Client) -> None:
-    """JSON before the id, the id before the fields (docs/decisions.md#3)."""
+def test_order_of_errors(api: Client) -> None:
+    """Invalid JSON comes before an unknown id, which comes before invalid fields (docs/decisions.md#3)."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api.key}"}
     campaign = api.post("/campaigns", {"name": "Order"}).expect(201)["id"]
 
@@ -230,8 +230,8 @@ def test_faults_are_told_in_their_order(api: Client) -> None:
     }
 
 
-def test_hooks_are_closed_until_they_have_a_secret(api: Client) -> None:
-    """No secret, no door: 404 whatever is posted, as for a name that is none (T30)."""
+def test_webhooks_without_a_secret_are_404(api: Client) -> None:
+    """Without a secret each inbound webhook is a 404, like an unknown one (T30)."""
     signed = custom_relay("", {"type": "bounced", "internet_message_id": "x"}, 0)
     for name in ("email", "ses", "mailgun", "sendgrid", "postmark", "nonsense", "email/x", ""):
         answer = api.request("POST", f"/hooks/{name}", signed.body, signed.headers)
@@ -251,8 +251,8 @@ def test_hooks_are_closed_until_they_have_a_secret(api: Client) -> None:
         ("/events", {"ip": "x"}, {"event", "ip", "contact_id"}),
     ],
 )  # fmt: skip
-def test_what_only_the_database_knows_is_told_with_the_rest(
+def test_errors_from_the_database_are_reported_too(
     api: Client, path: str, body: dict[str, Any], named: set[str]
 ) -> None:
-    """All failures at once (docs/decisions.md#3), also where one is of a type and another of what exists."""
+    """Unknown ids are reported together with invalid values (docs/decisions.md#3)."""
     assert set(api.post(path, body).expect(422)["validation_errors"]) == named

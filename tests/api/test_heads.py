@@ -13,8 +13,8 @@ from tests.kit.server import Server
     ("method", "path"),
     [("POST", "/contacts"), ("GET", "/account"), ("PUT", "/brand"), ("GET", "/contacts/1"), ("DELETE", "/lists/1")],
 )
-def test_a_parameter_that_nobody_knows_is_a_fault_everywhere(api: Client, method: str, path: str) -> None:
-    """Whoever asks for a rehearsal where there is none has nothing done, and is told so with all other faults."""
+def test_unknown_parameters_are_rejected_everywhere(api: Client, method: str, path: str) -> None:
+    """An unknown query parameter is reported with all other errors, and nothing is written."""
     api.post("/contacts", {"email": "somebody@example.org"})
     api.post("/lists", {"name": "One"})
     before = api.get("/contacts").headers["X-Total-Count"]
@@ -27,8 +27,8 @@ def test_a_parameter_that_nobody_knows_is_a_fault_everywhere(api: Client, method
     assert api.send("DELETE", "/lists/999999", query={"dry_run": "true"}).status == 404
 
 
-def test_ignored_names_of_any_letters_are_told(api: Client) -> None:
-    """A header is ASCII: other letters, and what parts names, are percent-encoded UTF-8; the plainer ones stay."""
+def test_ignored_field_names_are_encoded(api: Client) -> None:
+    """`X-Ignored-Fields` percent-encodes non-ASCII characters and separators, and is limited in length."""
     answer = api.post("/lists", {"name": "Ünknown", "größe": 1, "a b": 2, "x,y": 3, "100%": 4, "\ud83d": 5, "n\n": 6})
 
     names = answer.headers["X-Ignored-Fields"].split(", ")
@@ -41,8 +41,8 @@ def test_ignored_names_of_any_letters_are_told(api: Client) -> None:
 
 @pytest.mark.parametrize(("size", "status", "code"), [(5000, 401, "unauthorized"), (20_000, 401, "unauthorized"),
                                                       (60_000, 431, "bad_request")])  # fmt: skip
-def test_a_credential_that_is_far_too_long(server: Server, size: int, status: int, code: str) -> None:
-    """It is refused as a wrong one; past 32 KiB of headers, as JSON too, nothing is read at all (T17)."""
+def test_oversized_credentials_are_rejected(server: Server, size: int, status: int, code: str) -> None:
+    """A long credential is a 401; headers of more than 32 KiB are a 431 in JSON (T17)."""
     headers = {"Authorization": "Bearer " + "x" * size}
     answer = server.client(validate=False).request("GET", "/v1/my/lists", headers=headers)
 
@@ -52,8 +52,8 @@ def test_a_credential_that_is_far_too_long(server: Server, size: int, status: in
     assert server.client().request("GET", "/login", headers={"Cookie": "x" * 60_000}).status in (400, 431)
 
 
-def test_a_head_that_cannot_be_read_is_refused_as_json(server: Server) -> None:
-    """Also where the library reads no head at all, the answer is the one shape of all refusals."""
+def test_malformed_requests_get_a_json_error(server: Server) -> None:
+    """A request line that the HTTP server cannot parse gets a JSON 400."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
         link.sendall(b"GET /v1/my/lists HTTP/9.9\r\nHost: x\r\n\r\n")
         head, _, body = link.makefile("rb").read().partition(b"\r\n\r\n")
@@ -64,8 +64,8 @@ def test_a_head_that_cannot_be_read_is_refused_as_json(server: Server) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/my/lists", "/v1/my/account", "/healthz", "/openapi.yaml", "/v1/my/exports/contacts.csv"]
 )
-def test_head_answers_as_get_without_a_body(api: Client, path: str) -> None:
-    """HEAD wherever GET is (RFC 9110, section 9.3.2); the status, the type and the length are those of GET."""
+def test_head_returns_the_headers_of_get(api: Client, path: str) -> None:
+    """HEAD is supported wherever GET is, with the same status, type and length (RFC 9110, section 9.3.2)."""
     key = {"Authorization": f"Bearer {api.key}"}
     head, get = (api.request(method, path, headers=key, validate=False) for method in ("HEAD", "GET"))
 
@@ -75,8 +75,8 @@ def test_head_answers_as_get_without_a_body(api: Client, path: str) -> None:
     assert api.request("HEAD", path, validate=False).status == (200 if path in ("/healthz", "/openapi.yaml") else 401)
 
 
-def test_no_answer_is_kept_or_read_as_something_else(api: Client) -> None:
-    """What is said of somebody is kept by no cache, refusals too; the document may be for five minutes."""
+def test_responses_are_neither_cached_nor_sniffed(api: Client) -> None:
+    """Responses are `no-store` and `nosniff`, errors too; the OpenAPI document may be cached for five minutes."""
     key = {"Authorization": f"Bearer {api.key}"}
     for path, headers in (
         ("/v1/my/lists", key), ("/v1/my/lists", {}), ("/v1/nothing", {}), ("/v2/contacts", {}), ("/healthz", {}),
@@ -88,8 +88,8 @@ def test_no_answer_is_kept_or_read_as_something_else(api: Client) -> None:
     assert api.request("GET", "/openapi.yaml").headers["Cache-Control"] == "max-age=300"
 
 
-def test_test_keys_and_live_keys_repeat_only_themselves(server: Server, api: Client) -> None:
-    """The same Idempotency-Key of a test key and of a live one are two: neither is answered by what the other did."""
+def test_idempotency_keys_of_test_keys_are_separate(server: Server, api: Client) -> None:
+    """The same Idempotency-Key of a test key and a live key are two messages."""
     tests = server.client(server.new_key("tests", "--test"))
     sent, repeats = {"to": "her@example.org", "subject": "Hi", "body": "Hello"}, {"Idempotency-Key": "the same"}
     first, second = (one.post("/messages", sent, repeats).expect(201) for one in (api, tests))
@@ -99,8 +99,8 @@ def test_test_keys_and_live_keys_repeat_only_themselves(server: Server, api: Cli
     assert tests.post("/messages", sent, repeats).expect(200)["id"] == second["id"]
 
 
-def test_all_faults_are_told_at_once(api: Client) -> None:
-    """What the types let through is looked at although something else is wrong with its type (docs/decisions.md#3)."""
+def test_all_errors_are_reported_at_once(api: Client) -> None:
+    """Values are validated although others have a wrong type (docs/decisions.md#3)."""
     asked = api.get("/contacts", list_id="x", created_after="nonsense", updated_before="", page=0, dry_run=1)
     assert set(asked.expect(422)["validation_errors"]) == {
         "list_id", "created_after", "updated_before", "page", "dry_run"
@@ -128,8 +128,8 @@ def test_all_faults_are_told_at_once(api: Client) -> None:
     [("2026-11-20", True), ("2026-11-20T09:30:00Z", True), ("2026-11-20T09:30:00+02:00", True),
      ("2026-11-20T09:30:00", False), ("2026-13-01", False), ("yesterday", False), ("", False), ("0001-01-01", False)],
 )  # fmt: skip
-def test_moments_and_days_of_filters(api: Client, moment: str, good: bool) -> None:
-    """A filter takes a moment with its offset, or a day; all else is a fault (docs/decisions.md#1)."""
+def test_time_filters(api: Client, moment: str, good: bool) -> None:
+    """A filter takes a date, or a time with its offset; any other value is an error (docs/decisions.md#1)."""
     for path, name in (
         ("/contacts", "updated_after"),
         ("/events", "created_before"),
@@ -138,8 +138,8 @@ def test_moments_and_days_of_filters(api: Client, moment: str, good: bool) -> No
         assert api.get(path, **{name: moment}).status == (200 if good else 422), path
 
 
-def test_the_account_says_what_it_is_told(api: Client) -> None:
-    """The switches of the account, and who gets its tests, are written and read again (docs/decisions.md#16)."""
+def test_account_settings(api: Client) -> None:
+    """The settings of the account and its test recipients are stored and validated (docs/decisions.md#16)."""
     before = api.get("/account").expect(200)
     said = {"test_email_recipients": ["ann@example.com", "bob@example.com", "ann@example.com"],
             "block_on_missing_variable": True, "transactional_allowed": False, "approval_required": True}  # fmt: skip

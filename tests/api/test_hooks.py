@@ -1,6 +1,6 @@
-"""Hooks of mail services: what each tells is believed as its documents say, and counts once.
+"""Inbound webhooks of email providers: each report has its documented effect, once.
 
-The services are stand-ins of the kit that sign as the real ones do; nothing leaves this machine.
+The providers are simulated with valid signatures; no request leaves this machine.
 """
 
 import sqlite3
@@ -24,12 +24,12 @@ DELIVERED = ("delivered", ["email_delivered"], None, True)
 LEFT = ("sent", ["opt_out"], None, False)
 
 CASES: dict[str, tuple[Any, ...]] = {
-    "own delivered": (lambda w, m: w.own(m, "delivered"), *DELIVERED),
-    "own bounced": (lambda w, m: w.own(m, "bounced", diagnostic=GONE), *HARD),
-    "own bounced without words": (lambda w, m: w.own(m, "bounced"), *HARD),
-    "own bounced as spam": (lambda w, m: w.own(m, "bounced", diagnostic=SPAM), *NOBODYS),
-    "own soft": (lambda w, m: w.own(m, "soft_bounced", diagnostic="452 4.2.2 mailbox full"), *SOFT),
-    "own complained": (lambda w, m: w.own(m, "complained"), *COMPLAINED),
+    "own delivered": (lambda w, m: w.custom_relay(m, "delivered"), *DELIVERED),
+    "own bounced": (lambda w, m: w.custom_relay(m, "bounced", diagnostic=GONE), *HARD),
+    "own bounced without words": (lambda w, m: w.custom_relay(m, "bounced"), *HARD),
+    "own bounced as spam": (lambda w, m: w.custom_relay(m, "bounced", diagnostic=SPAM), *NOBODYS),
+    "own soft": (lambda w, m: w.custom_relay(m, "soft_bounced", diagnostic="452 4.2.2 mailbox full"), *SOFT),
+    "own complained": (lambda w, m: w.custom_relay(m, "complained"), *COMPLAINED),
     "ses permanent": (
         lambda w, m: w.ses_bounce(m, "Permanent", "General", status="5.1.1", diagnosticCode=f"smtp; {GONE}"), *HARD),
     "ses passed on": (
@@ -106,8 +106,8 @@ CASES: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_told(case: str, world: World) -> None:
-    """Each thing that a service tells becomes what its documents mean, and the same thing told again is nothing new."""
+def test_provider_reports(case: str, world: World) -> None:
+    """Each kind of report has its documented effect, and a repeated one has none."""
     build, *expected = CASES[case]
     message = world.sent()
     post = build(world, message)
@@ -116,18 +116,18 @@ def test_what_is_told(case: str, world: World) -> None:
         assert list(world.state(message)) == expected
 
 
-def test_diagnostics_are_kept(world: World) -> None:
-    """A message says why it came back in the server's own words, and the suppression carries the evidence."""
+def test_bounce_diagnostics_are_stored(world: World) -> None:
+    """The message and the suppression have the reply of the recipient's server."""
     message = world.sent()
-    assert world.post(world.own(message, "bounced", diagnostic=GONE)).status == 200
+    assert world.post(world.custom_relay(message, "bounced", diagnostic=GONE)).status == 200
     error = world.api.get(f"/messages/{message['id']}").expect(200)["error"]
     assert (error["smtp"], error["enhanced"], error["text"]) == (550, "5.1.1", GONE)
     [kept] = world.api.get("/suppressions", address=message["to"]).expect(200)
     assert (kept["reason"], kept["source"], kept["diagnostic"]) == ("hard_bounce", "hook", GONE)
 
 
-def test_ses_by_return_path(world: World) -> None:
-    """Without the headers of the mail, SES still tells the return path; any case of it will do."""
+def test_ses_reports_are_matched_by_return_path(world: World) -> None:
+    """Without the headers of the mail, the return path identifies the message, in any case."""
     crypto.load_key(world.server.data)
     message = world.sent()
     source = links.build_return_path(message["id"], "example.org").upper()
@@ -136,8 +136,8 @@ def test_ses_by_return_path(world: World) -> None:
     assert list(world.state(message)) == list(DELIVERED)
 
 
-def test_what_is_remembered_of_reports_names_nobody(world: World) -> None:
-    """Names of reports are kept for a month, also of people who are erased meanwhile: no address is in them."""
+def test_processed_reports_contain_no_address(world: World) -> None:
+    """The stored keys of processed reports contain no email address."""
     message = world.sent()
     for post in (
         world.ses("Delivery", message, delivery={"recipients": [message["to"]]}),
@@ -151,20 +151,20 @@ def test_what_is_remembered_of_reports_names_nobody(world: World) -> None:
     assert len(names) >= 4 and [name for name in names if "@" in name] == []
 
 
-def test_status_never_goes_back(world: World) -> None:
-    """Late and early reports come in any order; the gravest stands."""
+def test_message_status_never_goes_back(world: World) -> None:
+    """Whatever the order of the reports, the most severe status stays."""
     message = world.sent()
     for kind, status in (("complained", "complained"), ("bounced", "complained"), ("delivered", "complained")):
-        assert world.post(world.own(message, kind)).status == 200
+        assert world.post(world.custom_relay(message, kind)).status == 200
         assert world.state(message)[0] == status
     other = world.sent()
     for kind, status in (("delivered", "delivered"), ("bounced", "bounced"), ("delivered", "bounced")):
-        assert world.post(world.own(other, kind)).status == 200
+        assert world.post(world.custom_relay(other, kind)).status == 200
         assert world.state(other)[0] == status
 
 
-def test_it_is_told_again_when_nothing_can_be_written(world: World) -> None:
-    """On a disk that cannot be written the answer is 503, so that the service comes again, and then it counts."""
+def test_a_report_is_retried_when_the_disk_fails(world: World) -> None:
+    """While the disk cannot be written, the response is a 503; the provider's retry is then processed."""
     message = world.sent()
     post = world.mailgun(message, "complained")
     with unwritable(world.server.pid):
@@ -173,31 +173,31 @@ def test_it_is_told_again_when_nothing_can_be_written(world: World) -> None:
     assert list(world.state(message)) == list(COMPLAINED)
 
 
-def test_what_must_wait_keeps_no_other_waiting(world: World) -> None:
-    """Of a batch all is written but what is said of a message still in hand: for that the service is to come again."""
+def test_a_message_in_sending_defers_only_itself(world: World) -> None:
+    """A report about a message that is being sent gets a 503; the other reports of the request are stored."""
     waits, *others = [world.sent() for _ in range(3)]
     events = [
         {"email": one["to"], "event": "spamreport", "smtp-id": f"<{one['internet_message_id']}>",
          "sg_event_id": f"w{one['id']}"}
         for one in (others[0], waits, others[1])
     ]  # fmt: skip
-    _put(world, waits, "sending")
+    _set_status(world, waits, "sending")
     answers = [world.post(world.grid.post(events, world.clock.now())) for _ in range(2)]
     assert [(answer.status, answer.json["code"]) for answer in answers] == [(503, "unavailable")] * 2
     assert [world.state(one) for one in others] == [COMPLAINED] * 2
 
-    _put(world, waits, "sent")
+    _set_status(world, waits, "sent")
     assert world.post(world.grid.post(events, world.clock.now())).status == 200
     assert [world.state(one) for one in (waits, *others)] == [COMPLAINED] * 3
 
 
-def _put(world: World, message: Any, status: str) -> None:
+def _set_status(world: World, message: Any, status: str) -> None:
     with sqlite3.connect(world.server.data / "campanero.db", timeout=10) as database:
         database.execute("UPDATE message SET status = ? WHERE id = ?", (status, message["id"]))
 
 
-def test_many_at_once(world: World) -> None:
-    """A request may tell of many messages, of some that are none of ours, and of some that cannot be read."""
+def test_many_reports_in_one_request(world: World) -> None:
+    """A request may have reports on many messages; unknown and malformed ones are ignored."""
     messages = [world.sent() for _ in range(3)]
     events: list[Any] = [
         {"event": "delivered", "email": one["to"], "smtp-id": f"<{one['internet_message_id']}>"} for one in messages
@@ -208,8 +208,8 @@ def test_many_at_once(world: World) -> None:
     assert [world.state(one)[0] for one in messages] == ["delivered"] * 3
 
 
-def test_an_opt_out_counts_once(world: World) -> None:
-    """An opt-out that is told again after the person came back does not take them out again."""
+def test_a_repeated_opt_out_counts_once(world: World) -> None:
+    """A repeated opt-out report has no effect after the contact has opted in again."""
     message = world.sent()
     post = world.sendgrid(message, "unsubscribe")
     assert world.post(post).status == 200
@@ -218,25 +218,25 @@ def test_an_opt_out_counts_once(world: World) -> None:
     assert world.state(message)[3] is True
 
 
-def test_only_its_own_recipient(world: World) -> None:
-    """A report about another address than the message's is not believed."""
+def test_a_report_on_another_recipient_is_ignored(world: World) -> None:
+    """A report with the address of another contact has no effect."""
     message, other = world.sent(), world.sent()
-    assert world.post(world.own(message, "complained", recipient=other["to"])).status == 200
+    assert world.post(world.custom_relay(message, "complained", recipient=other["to"])).status == 200
     assert list(world.state(message)) == list(NOTHING) and list(world.state(other)) == list(NOTHING)
 
 
 @pytest.mark.parametrize("spelling", ["<{}>", "Jo Roe <{}>", "{}.", " {} "])
-def test_a_recipient_may_be_written_as_in_a_header(spelling: str, world: World) -> None:
-    """Logs of mail servers have angle brackets around an address, SES may have a name, and DNS a dot at the end."""
+def test_recipient_address_formats(spelling: str, world: World) -> None:
+    """Angle brackets, a display name, a trailing dot and spaces around the address are accepted."""
     message = world.sent()
-    assert world.post(world.own(message, "complained", recipient=spelling.format(message["to"]))).status == 200
+    assert world.post(world.custom_relay(message, "complained", recipient=spelling.format(message["to"]))).status == 200
     assert list(world.state(message)) == list(COMPLAINED)
 
 
 @pytest.mark.parametrize("recipient", ["other", None, ""])
 @pytest.mark.parametrize("kind", ["delivered", "bounced", "soft_bounced", "complained"])
-def test_nobody_but_the_recipient_is_believed(kind: str, recipient: str | None, world: World) -> None:
-    """Whoever tells it: what is said of somebody else, or of nobody, changes nothing."""
+def test_reports_must_name_the_recipient(kind: str, recipient: str | None, world: World) -> None:
+    """A report of any provider with another recipient or none has no effect."""
     message = world.sent()
     to = world.sent()["to"] if recipient == "other" else recipient
     posts = [
@@ -248,7 +248,7 @@ def test_nobody_but_the_recipient_is_believed(kind: str, recipient: str | None, 
     ]  # fmt: skip
     for post in posts:
         assert world.post(post).status == 200
-    answer = world.post(world.own(message, kind, recipient=to))
+    answer = world.post(world.custom_relay(message, kind, recipient=to))
     if recipient == "other":
         assert answer.status == 200
     else:
@@ -256,8 +256,8 @@ def test_nobody_but_the_recipient_is_believed(kind: str, recipient: str | None, 
     assert list(world.state(message)) == list(NOTHING)
 
 
-def test_a_mail_that_ses_sent_to_somebody_else_is_another(world: World) -> None:
-    """SES says whom it sent a mail to; that has to be the recipient of the message that its headers name."""
+def test_ses_destination_must_be_the_recipient(world: World) -> None:
+    """A report of SES on a mail to another destination has no effect."""
     message, other = world.sent(), world.sent()
     sent_to = {**world.mail(message), "destination": [other["to"]]}
     gone = {"emailAddress": message["to"], "status": "5.1.1"}
@@ -270,8 +270,8 @@ def test_a_mail_that_ses_sent_to_somebody_else_is_another(world: World) -> None:
 
 
 @pytest.mark.parametrize("recipient", ["other", None])
-def test_an_opt_out_of_somebody_else_is_not_believed(recipient: str | None, world: World) -> None:
-    """An opt-out with a service is one of the recipient of the message, whom it names."""
+def test_opt_outs_must_name_the_recipient(recipient: str | None, world: World) -> None:
+    """An opt-out report with another recipient or none has no effect."""
     message = world.sent()
     to = world.sent()["to"] if recipient else None
     for post in (
@@ -283,14 +283,14 @@ def test_an_opt_out_of_somebody_else_is_not_believed(recipient: str | None, worl
     assert list(world.state(message)) == list(NOTHING)
 
 
-def test_all_that_is_wrong_is_told_at_once(world: World) -> None:
-    """A post of one's own relay that names neither a message of ours nor anybody."""
+def test_all_errors_of_a_custom_report(world: World) -> None:
+    """A custom report with an unknown message and an invalid recipient gets both errors."""
     for recipient, fault in (
         (None, "can't be blank"),
         (" ", "can't be blank"),
         ("<>", "is invalid"),
         ("@", "is invalid"),
     ):
-        post = world.own(world.sent(), "bounced", internet_message_id="a@b", recipient=recipient)
+        post = world.custom_relay(world.sent(), "bounced", internet_message_id="a@b", recipient=recipient)
         faults = world.post(post).expect(422)["validation_errors"]
         assert faults == {"internet_message_id": ["must exist"], "recipient": [fault]}, recipient

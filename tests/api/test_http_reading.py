@@ -1,4 +1,4 @@
-"""What two programs could read in two ways is refused, and nothing that follows it is asked (RFC 9112)."""
+"""Requests that two HTTP parsers could read differently are rejected, and no byte after them is read (RFC 9112)."""
 
 import json
 import os
@@ -24,31 +24,31 @@ NEXT = b"GET /v1/my/lists HTTP/1.1\r\nHost: x\r\n\r\n"
 def head(
     server: Server, *lines: bytes, first: bytes = b"POST /v1/my/lists HTTP/1.1", host: bytes = b"Host: x"
 ) -> bytes:
-    """Return a head whose request would create a list."""
+    """Return the headers of a request that would create a list."""
     known = [f"Authorization: Bearer {server.key}".encode(), b"Content-Type: application/json"]
     return b"\r\n".join([first, *filter(None, [host]), *known, *lines]) + b"\r\n\r\n"
 
 
 def chunked(server: Server, body: bytes) -> bytes:
-    """Return a request with a body in chunks, as it is."""
+    """Return a request with a body that is already encoded in chunks."""
     return head(server, b"Transfer-Encoding: chunked") + body
 
 
-def lists(server: Server) -> int:
-    """Return how many lists there are."""
+def count_lists(server: Server) -> int:
+    """Return the number of lists."""
     return int(server.client().get("/lists").headers["X-Total-Count"])
 
 
-def refuses(server: Server, request: bytes) -> None:
-    """Check that a request gets 400 as JSON, does nothing, and that what follows on its connection is never read."""
-    before = lists(server)
+def check_rejected(server: Server, request: bytes) -> None:
+    """Check that a request gets a JSON 400 without effect, and that the rest of its connection is never read."""
+    before = count_lists(server)
     inner = head(server, b"Content-Length: 19") + b'{"name":"smuggled"}'
     answer = exchange_bytes(server.port, request + inner + NEXT)
 
     assert answer.startswith(b"HTTP/1.1 400 "), answer[:300]
     assert (answer.count(b"HTTP/1.1 "), b"connection: close" in answer.lower()) == (1, True), answer
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
-    assert lists(server) == before
+    assert count_lists(server) == before
 
 
 SIZES = {
@@ -64,9 +64,9 @@ SIZES = {
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_chunk_size_is_hexadecimal_digits(server: Server, size: str) -> None:
-    """One to sixteen of them, perhaps with an extension of bounded length (section 7.1)."""
-    refuses(server, chunked(server, SIZES[size] + b"\r\n" + BODY + b"\r\n0\r\n\r\n"))
+def test_invalid_chunk_sizes_are_rejected(server: Server, size: str) -> None:
+    """A size is one to sixteen hexadecimal digits, with an extension of bounded length (section 7.1)."""
+    check_rejected(server, chunked(server, SIZES[size] + b"\r\n" + BODY + b"\r\n0\r\n\r\n"))
 
 
 CHUNKS = {
@@ -83,9 +83,9 @@ CHUNKS = {
 
 
 @pytest.mark.parametrize("body", CHUNKS)
-def test_chunks_end_in_crlf(server: Server, body: str) -> None:
-    """Each chunk, each line, and the last one; trailers are refused."""
-    refuses(server, chunked(server, CHUNKS[body]))
+def test_invalid_chunks_are_rejected(server: Server, body: str) -> None:
+    """Each chunk and line must end in CRLF; trailers are rejected."""
+    check_rejected(server, chunked(server, CHUNKS[body]))
 
 
 LENGTHS = {
@@ -97,9 +97,9 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_length_is_digits(server: Server, length: str) -> None:
-    """Nothing else, with spaces and tabs around at most (section 6.2)."""
-    refuses(server, head(server, b"Content-Length: " + LENGTHS[length]) + BODY)
+def test_invalid_lengths_are_rejected(server: Server, length: str) -> None:
+    """Content-Length is digits, with spaces and tabs around at most (section 6.2)."""
+    check_rejected(server, head(server, b"Content-Length: " + LENGTHS[length]) + BODY)
 
 
 LINES: dict[str, Callable[[Server], bytes]] = {
@@ -134,18 +134,18 @@ LINES: dict[str, Callable[[Server], bytes]] = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_lines_that_could_be_read_otherwise(server: Server, line: str) -> None:
-    """One length or chunks alone, one Host, each header on a line of its own (sections 2.2, 3.2, 5, 6)."""
-    refuses(server, LINES[line](server))
+def test_ambiguous_headers_are_rejected(server: Server, line: str) -> None:
+    """A request has one length or chunks, one Host, and each header on one line (sections 2.2, 3.2, 5, 6)."""
+    check_rejected(server, LINES[line](server))
 
 
 @pytest.mark.parametrize(
     "host",
     [b"", b"a b", b"a/b", b"user@x", b"x:port", b"x:123456", b"x,y z", b"[::1", b"x\xc3\xa9", b"x#y", b"x?y", b"<x>"],
 )
-def test_a_host_is_a_name_and_a_port(server: Server, host: bytes) -> None:
-    """Nothing else stands in a Host line (section 3.2)."""
-    refuses(server, head(server, b"Content-Length: 16", host=b"Host: " + host) + BODY)
+def test_invalid_hosts_are_rejected(server: Server, host: bytes) -> None:
+    """Host is a name or address and optionally a port (section 3.2)."""
+    check_rejected(server, head(server, b"Content-Length: 16", host=b"Host: " + host) + BODY)
 
 
 @pytest.mark.parametrize(
@@ -159,18 +159,18 @@ def test_a_host_is_a_name_and_a_port(server: Server, host: bytes) -> None:
         b"POST http://a b/v1/my/lists HTTP/1.1", b"CONNECT x:80 HTTP/1.1",
     ],
 )  # fmt: skip
-def test_a_request_line_is_method_target_and_version(server: Server, first: bytes) -> None:
-    """One space between them, a method that is a token, HTTP/1.0 or HTTP/1.1 (section 3)."""
-    before = lists(server)
+def test_invalid_request_lines_are_rejected(server: Server, first: bytes) -> None:
+    """A request line is a token, a target and HTTP/1.0 or HTTP/1.1, separated by one space (section 3)."""
+    before = count_lists(server)
     answer = exchange_bytes(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
 
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer[:300]
-    assert lists(server) == before
+    assert count_lists(server) == before
 
 
-def test_what_is_allowed_is_read(server: Server) -> None:
-    """Spaces around a length, extensions of chunks, absolute targets, HTTP/1.0 without Host, two requests at once."""
-    before = lists(server)
+def test_valid_variants_are_accepted(server: Server) -> None:
+    """Spaces around a length, chunk extensions, absolute targets, HTTP/1.0 without Host and pipelining are accepted."""
+    before = count_lists(server)
     good = [
         head(server, b"Content-Length: \t16 \t") + BODY,
         head(server, b"content-LENGTH:16", host=b"host:\t[::1]:8080") + BODY,
@@ -185,14 +185,14 @@ def test_what_is_allowed_is_read(server: Server) -> None:
         named = request.replace(b"outer", b"a%04d" % number)
         answer = exchange_bytes(server.port, named.replace(b"Host: x", b"Connection: close\r\nHost: x", 1), timeout=1.5)
         assert b"HTTP/1.1 201 " in answer, (request, answer[:300])
-    assert lists(server) == before + len(good)
+    assert count_lists(server) == before + len(good)
     two = chunked(server, SIZE + b"\r\n" + BODY.replace(b"outer", b"first") + b"\r\n0\r\n\r\n")
     two += head(server, b"Connection: close", b"Content-Length: 16") + BODY.replace(b"outer", b"secon")
     assert exchange_bytes(server.port, two).count(b"HTTP/1.1 201 ") == 2
 
 
-def test_a_large_upload_in_chunks_arrives_whole(server: Server) -> None:
-    """An import of 20 MiB in chunks of every size, some of which are cut by the network."""
+def test_a_large_chunked_upload(server: Server) -> None:
+    """An import of 20 MiB in chunks of many sizes is accepted."""
     line = b"somebody@example.org,x\n"
     content = b"email,first_name\n" + line * (20 * MIB // len(line))
     body, kind = multipart_form(content)
@@ -207,8 +207,8 @@ def test_a_large_upload_in_chunks_arrives_whole(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 201 "), answer[:500]
 
 
-def test_head_of_a_streamed_answer_has_no_body_and_no_fault(server: Server) -> None:
-    """The connection is kept, and the log has no traceback."""
+def test_head_of_a_streamed_response(server: Server) -> None:
+    """It has no body, the connection stays open, and the log has no traceback."""
     first = head(server, first=b"HEAD /v1/my/exports/contacts.csv HTTP/1.1")
     answer = exchange_bytes(server.port, first + head(server, b"Connection: close", first=b"GET /v1/my/lists HTTP/1.1"))
 
@@ -216,8 +216,8 @@ def test_head_of_a_streamed_answer_has_no_body_and_no_fault(server: Server) -> N
     assert "Traceback" not in server.output
 
 
-def test_bytes_of_chance_fail_nothing(server: Server, full: bool) -> None:
-    """Random bytes, and sound requests with bytes changed, get an answer below 500 or none, and no traceback."""
+def test_random_bytes_cause_no_server_error(server: Server, full: bool) -> None:
+    """Random changes of valid requests get a response below 500 or none, and the log has no traceback."""
     chance = random.Random(9112)
     sound = [chunked(server, SIZE + b";a=b\r\n" + BODY + b"\r\n0\r\n\r\n"), head(server, b"Content-Length: 16") + BODY]
     begun = time.monotonic()
@@ -234,15 +234,15 @@ def test_bytes_of_chance_fail_nothing(server: Server, full: bool) -> None:
 
 
 @pytest.fixture
-def hasty(fresh_server: FreshServer) -> Iterator[Server]:
-    """A server that waits one second for a request."""
+def impatient_server(fresh_server: FreshServer) -> Iterator[Server]:
+    """Yield a server with a request timeout of one second."""
     server = fresh_server(env={"CAMPANERO_LIMITS__REQUEST_TIMEOUT": "1s"})
     yield server
     server.stop()
 
 
-def trickle(port: int, begin: bytes, rest: bytes, pause: float, seconds: float = 20) -> tuple[bytes, float]:
-    """Send a beginning at once and the rest byte by byte; return what is answered and how long that took."""
+def send_slowly(port: int, begin: bytes, rest: bytes, pause: float, seconds: float = 20) -> tuple[bytes, float]:
+    """Send the beginning at once and the rest byte by byte; return the received bytes and the duration in seconds."""
     began = time.monotonic()
     received = bytearray()
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
@@ -266,39 +266,46 @@ def trickle(port: int, begin: bytes, rest: bytes, pause: float, seconds: float =
         (b"POST /v1/my/lists", b"", 408),
         (b"POST /v1/my/lists", b"1" * 100, 408),
         (b"POST /v1/my/uploads", b"1" * 100, 408),
-        # Refused before its body was read: what is left of that keeps nobody waiting either
+        # Rejected before the body was read: the rest of the body is not waited for either
         (b"POST /v1/my/nothing", b"1" * 100, 404),
         (b"POST /login", b"1" * 100, 403),
     ],
 )
-def test_a_slow_body_is_given_up(hasty: Server, begin: bytes, rest: bytes, status: int) -> None:
-    """A body that stops or comes byte by byte gets 408, or the refusal it had anyway, and the connection ends."""
+def test_a_slow_body_times_out(impatient_server: Server, begin: bytes, rest: bytes, status: int) -> None:
+    """A body that stops or comes byte by byte gets a 408, or the error it already had, and the connection ends."""
     kind = b"multipart/form-data; boundary=x" if b"uploads" in begin else b"application/json"
-    lines = [begin + b" HTTP/1.1", b"Host: x", f"Authorization: Bearer {hasty.key}".encode(), b"Content-Type: " + kind]
+    lines = [
+        begin + b" HTTP/1.1",
+        b"Host: x",
+        f"Authorization: Bearer {impatient_server.key}".encode(),
+        b"Content-Type: " + kind,
+    ]
     start = b"\r\n".join([*lines, b"Content-Length: 1000", b"", b'{"name": '])
-    answer, seconds = trickle(hasty.port, start, rest, 0.1)
+    answer, seconds = send_slowly(impatient_server.port, start, rest, 0.1)
     assert int(answer.split(b" ")[1]) == status, answer
     assert 0.5 < seconds < 6, seconds
     if status == 408:
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "The request is incomplete."
-    assert lists(hasty) == 0
+    assert count_lists(impatient_server) == 0
 
 
-def test_a_slow_head_is_given_up(hasty: Server) -> None:
-    """A head that comes line by line has no more time than one that stops."""
-    answer, seconds = trickle(hasty.port, b"GET /v1/my/lists HTTP/1.1\r\nHost: x\r\nX-A: ", b"a" * 100, 0.1)
+def test_slow_headers_time_out(impatient_server: Server) -> None:
+    """Headers that come byte by byte have no more time than headers that stop."""
+    answer, seconds = send_slowly(
+        impatient_server.port, b"GET /v1/my/lists HTTP/1.1\r\nHost: x\r\nX-A: ", b"a" * 100, 0.1
+    )
     assert answer.startswith(b"HTTP/1.1 408 "), answer
     assert 0.5 < seconds < 6, seconds
 
 
-def test_a_slow_upload_arrives(hasty: Server) -> None:
-    """A large body that keeps coming takes many times the limit of a pause."""
+def test_a_slow_upload_succeeds(impatient_server: Server) -> None:
+    """A large body that keeps coming may take many times the timeout."""
     body = b'{"name": "' + b"x" * 200 + b'"}' + b" " * 20_000
-    request = head(hasty, f"Content-Length: {len(body)}".encode())
-    with socket.create_connection(("127.0.0.1", hasty.port), timeout=10) as link:
+    request = head(impatient_server, f"Content-Length: {len(body)}".encode())
+    with socket.create_connection(("127.0.0.1", impatient_server.port), timeout=10) as link:
         link.sendall(request)
         for start in range(0, len(body), 2_000):
             link.sendall(body[start : start + 2_000])
             time.sleep(0.4)
         assert link.recv(65_536).startswith(b"HTTP/1.1 201 ")
-    assert lists(hasty) == 1
+    assert count_lists(impatient_server) == 1

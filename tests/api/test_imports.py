@@ -1,4 +1,4 @@
-"""Imports over the API: good rows come in, bad ones are explained, opt-outs stay (docs/decisions.md#9 and #16; T21)."""
+"""Imports over the API: valid rows, errors, consent, other products, undo (docs/decisions.md#9 and #16; T21)."""
 
 import json
 import socket
@@ -14,8 +14,8 @@ from tests.kit.uploads import import_results, multipart_form, upload, wait_for_i
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 
 
-def person(api: Client, address: str) -> dict[str, Any]:
-    """Return the contact who has an address."""
+def get_contact(api: Client, address: str) -> dict[str, Any]:
+    """Return the only contact with an address, with its first phone number as `phone`."""
     found = [
         one
         for one in api.all("/contacts", search=address)
@@ -26,13 +26,13 @@ def person(api: Client, address: str) -> dict[str, Any]:
     return found[0] | {"phone": phones[0] if phones else None}
 
 
-def numbers(job: dict[str, Any]) -> tuple[int, ...]:
+def row_counts(job: dict[str, Any]) -> tuple[int, ...]:
     """Return total, created, updated, skipped, failed."""
     return tuple(job[name] for name in ("total", "created", "updated", "skipped", "failed"))
 
 
-def test_good_rows_come_in_and_bad_ones_are_explained(api: Client) -> None:
-    """Columns are guessed, others become data, each line gets its result and its reason."""
+def test_import_contacts(api: Client) -> None:
+    """Columns are recognized, others become data, and each line has a result and a reason."""
     group = api.post("/lists", {"name": "Imported"}).expect(201)["id"]
     file = (
         "E-Mail;Vorname;Surname;Phone;City;Orders;tags;id\r\n"
@@ -45,8 +45,8 @@ def test_good_rows_come_in_and_bad_ones_are_explained(api: Client) -> None:
     )
     job = wait_for_import(api, upload(api, file, list_ids=[group], consent_source="the counter book"))
 
-    assert (job["status"], numbers(job), job["warnings"]) == ("complete", (4, 3, 0, 0, 1), 1)
-    one = person(api, "one@example.org")
+    assert (job["status"], row_counts(job), job["warnings"]) == ("complete", (4, 3, 0, 0, 1), 1)
+    one = get_contact(api, "one@example.org")
     assert (one["first_name"], one["last_name"], one["phone"]) == ("Änne", "Öst", "+14155550101")
     assert one["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
     assert (one["list_ids"], one["subscribed_email"], one["subscribed_phone"]) == ([group], True, True)
@@ -55,7 +55,7 @@ def test_good_rows_come_in_and_bad_ones_are_explained(api: Client) -> None:
         ("2", "created"), ("3", "failed"), ("5", "created"), ("7", "created"),
     ]  # fmt: skip
     assert lines[1]["reason"] == "email is invalid: not an address"
-    assert person(api, "two@example.org")["first_name"] == 'Jo "J" Two'
+    assert get_contact(api, "two@example.org")["first_name"] == 'Jo "J" Two'
     assert lines[3]["warnings"] == "phone: 12345 (has no country code)"
     assert api.get(f"/lists/{group}").json["contacts_count"] == 3
     assert api.get("/contacts/search", q="änne").json[0]["id"] == one["id"]
@@ -64,45 +64,45 @@ def test_good_rows_come_in_and_bad_ones_are_explained(api: Client) -> None:
     assert "trigger_flows" not in events["contact_add"]
 
 
-def test_a_known_address_is_updated_or_left_alone(api: Client) -> None:
-    """`merge` lays what the row says over what is there, `skip` leaves it; an empty cell says nothing."""
+def test_on_conflict_of_an_import(api: Client) -> None:
+    """`merge` overwrites with the values of the row, `skip` keeps the contact; an empty cell changes nothing."""
     api.post("/contacts", {"email": "Known@example.org", "first_name": "Kay", "last_name": "Old", "data": {"a": 1}})
     file = "email,first_name,last_name,b\nknown@EXAMPLE.org,,New,x\n"
     skipped = wait_for_import(api, upload(api, file, on_conflict="skip"))
-    assert numbers(skipped) == (1, 0, 0, 1, 0)
-    assert person(api, "Known@example.org")["last_name"] == "Old"
+    assert row_counts(skipped) == (1, 0, 0, 1, 0)
+    assert get_contact(api, "Known@example.org")["last_name"] == "Old"
     merged = wait_for_import(api, upload(api, file))
 
-    assert numbers(merged) == (1, 0, 1, 0, 0)
-    kay = person(api, "Known@example.org")
+    assert row_counts(merged) == (1, 0, 1, 0, 0)
+    kay = get_contact(api, "Known@example.org")
     assert (kay["first_name"], kay["last_name"], kay["data"]) == ("Kay", "New", {"a": 1, "b": "x"})
     assert api.get("/contacts/search", q="kay new").json[0]["id"] == kay["id"]
 
 
-def test_a_line_with_the_same_address_updates_the_first(api: Client) -> None:
-    """Case and no-break spaces make no other person; the later line's values win and its result names the first."""
+def test_repeated_addresses_in_a_file(api: Client) -> None:
+    """Addresses are compared without case and spaces; the later line updates the contact and names the first line."""
     file = "email,first_name,x\ntwin@example.org,First,1\n\u00a0TWIN@example.org\u00a0,Second,\n"
     job = wait_for_import(api, upload(api, file))
 
-    assert numbers(job) == (2, 1, 1, 0, 0)
-    twin = person(api, "twin@example.org")
+    assert row_counts(job) == (2, 1, 1, 0, 0)
+    twin = get_contact(api, "twin@example.org")
     assert (twin["first_name"], twin["data"]) == ("Second", {"x": 1})
     assert import_results(api, job["id"])[1]["reason"] == "the same address as line 2"
 
 
 def test_a_dry_run_writes_nothing(api: Client) -> None:
-    """The report has the numbers and the reasons that applying would have."""
+    """The dry run has the numbers and reasons of the import, and writes no contact."""
     before = api.get("/contacts").headers["X-Total-Count"]
     job = wait_for_import(api, upload(api, "email\ndry1@example.org\nknown@example.org\nbad\n", dry_run=True))
 
-    assert (job["dry_run"], numbers(job)) == (True, (3, 1, 1, 0, 1))
+    assert (job["dry_run"], row_counts(job)) == (True, (3, 1, 1, 0, 1))
     assert [row["result"] for row in import_results(api, job["id"])] == ["created", "updated", "failed"]
     assert api.get("/contacts").headers["X-Total-Count"] == before
     assert api.post(f"/imports/{job['id']}/undo").status == 422
 
 
-def test_who_lifts_what(api: Client) -> None:
-    """An import opts new people in, lifts an operator's opt-out, never the person's own, and says what it kept."""
+def test_imports_and_opt_outs(api: Client) -> None:
+    """An import subscribes new contacts, lifts opt-outs by an operator, and keeps those by the recipient."""
     group = api.post("/lists", {"name": "Rules"}).expect(201)["id"]
     api.post("/contacts", {"email": "operator@example.org"}).expect(201)
     api.post("/contacts", {"email": "operator@example.org", "opt_in": False}).expect(200)
@@ -113,8 +113,8 @@ def test_who_lifts_what(api: Client) -> None:
     file = "email\n" + "".join(f"{name}@example.org\n" for name in names)
     quiet = wait_for_import(api, upload(api, file.replace("fresh", "quiet"), opt_in=False))
     assert not any(row["kept_opt_out"] for row in import_results(api, quiet["id"]))
-    assert not person(api, "quiet@example.org")["subscribed_email"]
-    assert not person(api, "operator@example.org")["subscribed_email"]
+    assert not get_contact(api, "quiet@example.org")["subscribed_email"]
+    assert not get_contact(api, "operator@example.org")["subscribed_email"]
     job = wait_for_import(api, upload(api, file, list_ids=[group]))
 
     lines = {row["address"]: row["kept_opt_out"] for row in import_results(api, job["id"])}
@@ -122,22 +122,22 @@ def test_who_lifts_what(api: Client) -> None:
         "fresh@example.org": "", "operator@example.org": "", "recipient@example.org": "recipient@example.org",
         "complained@example.org": "complained@example.org", "bounced@example.org": "bounced@example.org",
     }  # fmt: skip
-    assert person(api, "operator@example.org")["subscribed_email"]
-    assert not person(api, "recipient@example.org")["subscribed_email"]
-    assert not person(api, "complained@example.org")["sendable_email"]
+    assert get_contact(api, "operator@example.org")["subscribed_email"]
+    assert not get_contact(api, "recipient@example.org")["subscribed_email"]
+    assert not get_contact(api, "complained@example.org")["sendable_email"]
     assert api.get(f"/lists/{group}").json["sendable_count"] == {"email": 2, "sms": 0}
 
 
-def test_suppressions_come_as_a_file(api: Client) -> None:
-    """Addresses with reasons; without one it is `manual`; who has the address is out at once."""
+def test_import_suppressions(api: Client) -> None:
+    """Addresses are suppressed with their reason, by default `manual`."""
     api.post("/contacts", {"email": "sup1@example.org"}).expect(201)
     file = (
         "address,reason,note\nSUP1@example.org,bounced,came back\n+14155550199,,\nx,manual,\nsup2@example.org,weird,\n"
     )
     job = wait_for_import(api, upload(api, file, resource="suppressions"))
 
-    assert (numbers(job), job["warnings"]) == ((4, 3, 0, 0, 1), 1)
-    assert not person(api, "sup1@example.org")["sendable_email"]
+    assert (row_counts(job), job["warnings"]) == ((4, 3, 0, 0, 1), 1)
+    assert not get_contact(api, "sup1@example.org")["sendable_email"]
     reasons = {row["address"]: row["reason"] for row in api.all("/suppressions")}
     assert (reasons["SUP1@example.org"], reasons["+14155550199"]) == ("hard_bounce", "manual")
     assert reasons["sup2@example.org"] == "manual"
@@ -158,22 +158,22 @@ def test_suppressions_come_as_a_file(api: Client) -> None:
 def test_exports_of_other_products_keep_their_opt_outs(
     api: Client, file: str, product: str, expected: dict[str, str]
 ) -> None:
-    """They are recognised by their columns; nobody who was out there is in here."""
+    """The product is recognized by its columns, and opted-out contacts stay opted out."""
     job = wait_for_import(api, upload(api, (SAMPLES / file).read_bytes(), file))
 
     assert (job["product"], job["failed"]) == (product, 0), import_results(api, job["id"])
     for name, state in expected.items():
-        found = person(api, f"{name}@example.org")
+        found = get_contact(api, f"{name}@example.org")
         channel = found["channels"][0]
         said = channel["suppression_reason"] or {"recipient": "out", "operator": "off"}.get(channel["opted_out_by"])
         assert (said or ("in" if channel["subscribed"] else "off")) == state, name
         assert found["sendable_email"] == (state == "in")
 
 
-def test_what_other_products_know_of_people_comes_along(api: Client) -> None:
-    """Names, attributes, tags and phones find their place."""
+def test_exports_of_other_products_keep_their_fields(api: Client) -> None:
+    """Names, attributes, tags and phone numbers are imported."""
     anna, dora, greta, jana = (
-        person(api, f"{name}@example.org") for name in ("anna.visser", "dora", "greta", "jana")
+        get_contact(api, f"{name}@example.org") for name in ("anna.visser", "dora", "greta", "jana")
     )  # fmt: skip
 
     assert (anna["first_name"], anna["last_name"], anna["data"]) == ("Anna", "Visser", {"city": "Bath", "orders": 3})
@@ -182,8 +182,8 @@ def test_what_other_products_know_of_people_comes_along(api: Client) -> None:
     assert (jana["last_name"], jana["phone"], jana["data"]["tags"]) == ("Novak", "+442079460123", ["lead", "trial"])
 
 
-def test_json_lines(api: Client) -> None:
-    """Values keep their types; keys that come late are taken too; a broken line is told."""
+def test_import_json_lines(api: Client) -> None:
+    """Values keep their types, keys may differ between lines, and an invalid line fails."""
     rows = [
         '{"email": "j1@example.org", "data": {"deep": {"n": 1}}, "tags": ["t"]}',
         "{",
@@ -191,13 +191,13 @@ def test_json_lines(api: Client) -> None:
     ]
     job = wait_for_import(api, upload(api, "\n".join(rows), "people.jsonl"))
 
-    assert (job["format"], numbers(job)) == ("jsonl", (3, 2, 0, 0, 1))
-    assert person(api, "j1@example.org")["data"] == {"deep": {"n": 1}, "tags": ["t"]}
-    assert person(api, "j2@example.org")["data"] == {"vip": True}
+    assert (job["format"], row_counts(job)) == ("jsonl", (3, 2, 0, 0, 1))
+    assert get_contact(api, "j1@example.org")["data"] == {"deep": {"n": 1}, "tags": ["t"]}
+    assert get_contact(api, "j2@example.org")["data"] == {"vip": True}
 
 
-def test_undo_takes_back_what_nothing_else_changed(api: Client) -> None:
-    """Made contacts go, changed ones return, what was changed since stays."""
+def test_undo_an_import(api: Client) -> None:
+    """Created contacts are deleted, changed fields restored; what was changed since stays."""
     group = api.post("/lists", {"name": "Undone"}).expect(201)["id"]
     old = api.post("/contacts", {"email": "u-old@example.org", "first_name": "Old", "data": {"k": 1}}).json["id"]
     wait_for_import(api, upload(api, "email\nu-left@example.org\n", opt_in=False))
@@ -206,8 +206,8 @@ def test_undo_takes_back_what_nothing_else_changed(api: Client) -> None:
         "u-left@example.org,,,,cleaned\n"
     )
     job = wait_for_import(api, upload(api, file, list_ids=[group]))
-    assert numbers(job) == (4, 2, 2, 0, 0)
-    kept = person(api, "u-kept@example.org")
+    assert row_counts(job) == (4, 2, 2, 0, 0)
+    kept = get_contact(api, "u-kept@example.org")
     api.patch(f"/contacts/{kept['id']}", {"last_name": "Touched"}).expect(200)
     api.patch(f"/contacts/{old}", {"data_merge": {"n": 4}}).expect(200)
     api.post(f"/imports/{job['id']}/undo").expect(200)
@@ -218,13 +218,13 @@ def test_undo_takes_back_what_nothing_else_changed(api: Client) -> None:
     assert (found["first_name"], found["data"], found["list_ids"]) == ("Old", {"k": 1, "n": 4}, [])
     assert api.get("/contacts", search="u-new").json == []
     assert api.get(f"/contacts/{kept['id']}").expect(200)["list_ids"] == [group]
-    assert person(api, "u-left@example.org")["channels"][0]["suppression_reason"] is None
+    assert get_contact(api, "u-left@example.org")["channels"][0]["suppression_reason"] is None
     assert api.get(f"/lists/{group}").json["contacts_count"] == 1
     assert api.post(f"/imports/{job['id']}/undo").status == 422
 
 
-def test_faults_of_a_request(api: Client, server: Server) -> None:
-    """Every refusal is said before anything is written."""
+def test_invalid_imports_are_rejected(api: Client, server: Server) -> None:
+    """Each error is reported before anything is written."""
     mirror = api.post(
         "/lists", {"name": "Mirror", "segment_id": api.post("/segments", {"name": "All"}).json["id"]}
     ).json["id"]
@@ -251,8 +251,8 @@ def test_faults_of_a_request(api: Client, server: Server) -> None:
     assert api.get("/imports").headers["X-Total-Count"] == before
 
 
-def test_another_account_sees_nothing(api: Client, server: Server) -> None:
-    """Imports, their results and their lists belong to an account (T09)."""
+def test_imports_of_another_account(api: Client, server: Server) -> None:
+    """Imports, their results and lists of another account are unknown (T09)."""
     other = server.cli("account", "add", "Elsewhere").stdout.strip()
     theirs = server.client(server.cli("key", "create", "k", "--account", other).stdout.strip())
     group = api.post("/lists", {"name": "Ours"}).json["id"]
@@ -266,8 +266,8 @@ def test_another_account_sees_nothing(api: Client, server: Server) -> None:
     assert theirs.get("/imports").json == []
 
 
-def test_a_file_that_is_too_large_is_refused_early(api: Client, server: Server) -> None:
-    """A length over the limit gets its 413 before the file has come."""
+def test_a_too_large_file_is_rejected_early(api: Client, server: Server) -> None:
+    """A length over the limit gets a 413 before the file is sent."""
     head = (
         f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n"
         "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 2147483648\r\n\r\n"
@@ -277,8 +277,8 @@ def test_a_file_that_is_too_large_is_refused_early(api: Client, server: Server) 
         assert raw.recv(4096).startswith(b"HTTP/1.1 413")
 
 
-def test_an_import_may_be_stopped_only_while_it_runs(api: Client) -> None:
-    """What is over cannot be cancelled."""
+def test_a_complete_import_cannot_be_cancelled(api: Client) -> None:
+    """Cancelling it is `invalid_transition`."""
     job = wait_for_import(api, upload(api, "email\nover@example.org\n"))
     fault = api.post(f"/imports/{job['id']}/cancel").expect(422)
 
@@ -291,10 +291,8 @@ def test_an_import_may_be_stopped_only_while_it_runs(api: Client) -> None:
     [("resource", "suppressions", "the form field `resource` beside `options`"), ("dry_run", True, "`dry_run`"),
      ("opt-in", False, "opt_in"), ("subscribed", False, "`opt_in`")],
 )  # fmt: skip
-def test_options_that_would_change_what_an_import_does_are_refused(
-    api: Client, key: str, value: Any, hint: str
-) -> None:
-    """Ignored, they would opt in people who are on a list of those who must not be written to."""
+def test_misplaced_import_options_are_rejected(api: Client, key: str, value: Any, hint: str) -> None:
+    """A misspelt or misplaced option is an error with a hint, so that no contact is subscribed by mistake."""
     body, kind = multipart_form(b"email\nmisplaced@example.org\n", "people.csv", options=json.dumps({key: value}))
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
     answer = api.request("POST", "/v1/my/imports", body, headers)
@@ -302,8 +300,8 @@ def test_options_that_would_change_what_an_import_does_are_refused(
     assert not api.all("/contacts", search="misplaced@example.org")
 
 
-def test_options_beside_the_options_are_refused(api: Client) -> None:
-    """Texts of the form that belong into `options` or into the query, all of them at once."""
+def test_import_options_as_form_fields_are_rejected(api: Client) -> None:
+    """Form fields that belong into `options` or the query are all reported."""
     body, kind = multipart_form(b"email\nmisplaced@example.org\n", "people.csv", opt_in="false", dry_run="true")
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
     answer = api.request("POST", "/v1/my/imports", body, headers)

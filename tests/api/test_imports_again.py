@@ -1,4 +1,4 @@
-"""What was exported comes in again as it was (T05)."""
+"""An export imported into another installation restores contacts unchanged (T05)."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PEOPLE: list[dict[str, Any]] = [
     {"email": "both@example.org", "phone": "+442079460123", "first_name": "Zoë"},
     {"email": "out@example.org", "opt_in": False},
 ]  # fmt: skip
-# Who left, and bounced besides; both must come back
+# An unsubscribed contact that has also bounced; both must be restored
 LEFT = "email,status,bounced,optin_time\nleft@example.org,unsubscribed,yes,2020-05-01 10:00:00\n"
 FIELDS = ("first_name", "last_name", "source", "country_code", "data", "tracking", "subscribed_email")
 
@@ -26,8 +26,8 @@ CHANNEL = (
 )  # fmt: skip
 
 
-def told(api: Client) -> dict[str, Any]:
-    """Return what is known of everybody, by address: addresses with their consent, fields, names of lists."""
+def snapshot(api: Client) -> dict[str, Any]:
+    """Return consent, list names and fields of each contact, by its first address."""
     lists = {one["id"]: one["name"] for one in api.all("/lists")}
     found = {}
     for one in api.all("/contacts"):
@@ -39,7 +39,7 @@ def told(api: Client) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def source(api: Client) -> Client:
-    """A service with people of every kind."""
+    """Return a client of a server with contacts of every kind."""
     lists = [api.post("/lists", {"name": name}).expect(201)["id"] for name in ("Friends, old", "=1+1")]
     for one in PEOPLE:
         api.post("/contacts", {**one, "list_ids": lists if "phone" in one else []}).expect(201)
@@ -52,8 +52,8 @@ def source(api: Client) -> Client:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_an_export_comes_in_again_as_it_was(source: Client, kind: str) -> None:
-    """Formulas, numbers as text, nested data, further addresses, lists, bounces and consent survive out and in."""
+def test_an_export_is_restored_by_an_import(source: Client, kind: str) -> None:
+    """Formulas, numbers as text, nested data, addresses, lists, bounces and consent are restored."""
     file = source.get(f"/exports/contacts.{kind}")
     assert file.status == 200
     with Server().set_up() as server:
@@ -61,7 +61,7 @@ def test_an_export_comes_in_again_as_it_was(source: Client, kind: str) -> None:
         job = wait_for_import(other, upload(other, file.body, f"contacts.{kind}"))
 
         assert (job["failed"], job["created"], job["product"]) == (0, len(PEOPLE) + 2, "campanero")
-        assert told(other) == told(source)
-        left = told(other)["left@example.org"][0][0]
+        assert snapshot(other) == snapshot(source)
+        left = snapshot(other)["left@example.org"][0][0]
         assert left[3:5] == ("hard_bounce", "recipient")
         assert other.all("/lists")[0]["contacts_count"] == 2

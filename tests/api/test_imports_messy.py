@@ -1,51 +1,51 @@
-"""Files as small businesses have them: no person is lost for a value that cannot be read, and the check is exact."""
+"""Imports of files with typical faults: an unreadable value loses no contact, and the dry run predicts the result."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.test_imports import numbers, person
+from tests.api.test_imports import get_contact, row_counts
 from tests.kit.client import Client
 from tests.kit.uploads import import_results, upload, wait_for_import
 
 
-def by_address(api: Client, job: dict[str, Any]) -> dict[str, dict[str, str]]:
+def results_by_address(api: Client, job: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the results of an import by address."""
     return {row["address"]: row for row in import_results(api, job["id"])}
 
 
-def test_a_phone_that_cannot_be_read_costs_nobody(api: Client) -> None:
-    """310 of 500 rows with a good address were lost for such phones; the row comes without, and says why."""
+def test_an_unreadable_phone_loses_no_contact(api: Client) -> None:
+    """A row with a valid email is imported without its invalid phone, with a warning."""
     phones = ["-", "n/a", "N/A", "#N/A", "none", "null", "0", "keine", "k.A.", "–", "?", ".", "' '", "07700 900003",
               "4.47701E+11", "Ask Bob", "12345", "0049 30 1234567", "+44 (0)20 7946 0018", "'+44 20 7946 0019",
               "tel:+442079460020", "+1 415 555 0101 / +1 415 555 0102"]  # fmt: skip
     file = "email;phone\n" + "".join(f"p{n}@messy.example;{phone}\n" for n, phone in enumerate(phones))
     job = wait_for_import(api, upload(api, file))
 
-    assert numbers(job) == (len(phones), len(phones), 0, 0, 0)
-    lines = [by_address(api, job)[f"p{n}@messy.example"]["warnings"] for n in range(len(phones))]
+    assert row_counts(job) == (len(phones), len(phones), 0, 0, 0)
+    lines = [results_by_address(api, job)[f"p{n}@messy.example"]["warnings"] for n in range(len(phones))]
     assert lines[:13] == [""] * 13
     assert lines[13] == "phone: 07700 900003 (has no country code)"
     assert "shortened by a spreadsheet" in lines[14] and "is not a phone number" in lines[15]
     assert lines[16] == "phone: 12345 (has no country code)"
     assert lines[21] == "phone: +1 415 555 0102 (is a further number; kept as other_phone)"
     assert job["warnings"] == sum(bool(line) for line in lines) == 5
-    kept = {n: person(api, f"p{n}@messy.example")["phone"] for n in (0, 13, 17, 18, 19, 20, 21)}
+    kept = {n: get_contact(api, f"p{n}@messy.example")["phone"] for n in (0, 13, 17, 18, 19, 20, 21)}
     assert kept == {0: None, 13: None, 17: "+49301234567", 18: "+442079460018", 19: "+442079460019",
                     20: "+442079460020", 21: "+14155550101"}  # fmt: skip
 
 
-def test_a_default_country_completes_numbers(api: Client) -> None:
-    """The account's, unless the import names another or none; a country that does not exist is refused."""
+def test_the_default_country_of_phone_numbers(api: Client) -> None:
+    """It is that of the account, unless the import names another or none; unknown countries are rejected."""
     file = "email,phone\ngb{n}@country.example,07700 90000{n}\n"
     api.patch("/account", {"country_code": "gb"}).expect(200)
     assert api.get("/account").json["country_code"] == "GB"
     job = wait_for_import(api, upload(api, file.replace("{n}", "4")))
     assert (job["warnings"], job["options"]["default_country"]) == (0, "GB")
-    assert person(api, "gb4@country.example")["phone"] == "+447700900004"
+    assert get_contact(api, "gb4@country.example")["phone"] == "+447700900004"
     wait_for_import(api, upload(api, "email,phone\nus@country.example,(415) 555-0177\n", default_country="US"))
-    assert person(api, "us@country.example")["phone"] == "+14155550177"
+    assert get_contact(api, "us@country.example")["phone"] == "+14155550177"
     assert wait_for_import(api, upload(api, file.replace("{n}", "5"), default_country=None))["warnings"] == 1
     told = upload(api, "email\n", default_country="XX").expect(422)["validation_errors"]
     assert told == {"options.default_country": ["is not included in the list"]}
@@ -54,8 +54,8 @@ def test_a_default_country_completes_numbers(api: Client) -> None:
     api.patch("/account", {"country_code": None}).expect(200)
 
 
-def test_other_values_that_cannot_be_read_are_left_out(api: Client) -> None:
-    """Countries, names, tags, JSON, statuses: each is told with its field, and nobody is lost."""
+def test_unreadable_values_are_left_out(api: Client) -> None:
+    """An invalid country, name, tag, JSON or status is left out with a warning, and the contact is imported."""
     rows = {
         "country": "country_code\nAtlantis", "uk": "country_code\nUK", "name": f"first_name\n{'x' * 300}",
         "lines": 'last_name\n"van\nDam"', "tags": f"tags\ngood,{'y' * 70}", "json": "data\n{broken",
@@ -64,14 +64,14 @@ def test_other_values_that_cannot_be_read_are_left_out(api: Client) -> None:
     for name, text in rows.items():
         header, _, cell = text.partition("\n")
         job = wait_for_import(api, upload(api, f"email;{header}\n{name}@left.example;{cell}\n"))
-        assert (numbers(job)[1], job["warnings"]) == (1, int(name not in ("uk", "lines"))), name
-    assert person(api, "uk@left.example")["country_code"] == "GB"
-    assert person(api, "lines@left.example")["last_name"] == "van Dam"
-    assert person(api, "tags@left.example")["data"]["tags"] == ["good"]
+        assert (row_counts(job)[1], job["warnings"]) == (1, int(name not in ("uk", "lines"))), name
+    assert get_contact(api, "uk@left.example")["country_code"] == "GB"
+    assert get_contact(api, "lines@left.example")["last_name"] == "van Dam"
+    assert get_contact(api, "tags@left.example")["data"]["tags"] == ["good"]
 
 
-def test_addresses_in_other_words_are_found(api: Client) -> None:
-    """`mailto:`, names with brackets, commas behind, capitals, quotes, two in one cell."""
+def test_formats_of_email_addresses(api: Client) -> None:
+    """`mailto:`, display names, trailing punctuation, quotes and two addresses in a cell are understood."""
     cells = {
         "mailto:w1@words.example": "w1@words.example", "Ann Low <w2@words.example>": "w2@words.example",
         "w3@words.example,": "w3@words.example", "W4@Words.Example;": "W4@words.example",
@@ -81,11 +81,11 @@ def test_addresses_in_other_words_are_found(api: Client) -> None:
     file = "email\n" + "".join(f'"{cell}"\n' for cell in cells) + "nobody at home\n"
     job = wait_for_import(api, upload(api, file, opt_in=False))
 
-    assert numbers(job) == (9, 8, 0, 0, 1) and job["warnings"] == 1
+    assert row_counts(job) == (9, 8, 0, 0, 1) and job["warnings"] == 1
     for address in cells.values():
-        person(api, address)
-    assert person(api, "w2@words.example")["last_name"] == "Low"
-    assert person(api, "w7@words.example")["data"] == {"other_email": "w8@words.example"}
+        get_contact(api, address)
+    assert get_contact(api, "w2@words.example")["last_name"] == "Low"
+    assert get_contact(api, "w7@words.example")["data"] == {"other_email": "w8@words.example"}
     told = wait_for_import(api, upload(api, "email,phone\nbad,+14155550155\n,07700 900003\n"))
     lines = import_results(api, told["id"])
     assert [line["result"] for line in lines] == ["created", "failed"]
@@ -93,8 +93,8 @@ def test_addresses_in_other_words_are_found(api: Client) -> None:
     assert lines[1]["reason"] == "phone has no country code: 07700 900003"
 
 
-def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
-    """Any value over 12 decides for its column; one that nothing decides stays text, and the import says so."""
+def test_date_formats_of_columns(api: Client) -> None:
+    """A value over 12 decides the order of day and month for its column; otherwise dates stay text with a warning."""
     file = (
         "email;born;joined;us;seen;either;word\n"
         "d1@dates.example;23.11.2026;03/04/2026;11/23/2026;2026-11-23 10:00;03/04/2026;soon\n"
@@ -105,7 +105,7 @@ def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
         "email": None, "born": "dmy", "joined": "dmy", "us": "mdy", "seen": "clear", "either": "ambiguous",
         "word": None,
     }  # fmt: skip
-    first, second = (person(api, f"d{n}@dates.example")["data"] for n in (1, 2))
+    first, second = (get_contact(api, f"d{n}@dates.example")["data"] for n in (1, 2))
     assert first == {"born": "2026-11-23", "joined": "2026-04-03", "us": "2026-11-23", "seen": "2026-11-23 10:00",
                      "either": "03/04/2026", "word": "soon"}  # fmt: skip
     assert (second["born"], second["us"], second["seen"]) == ("2026-02-01", "2026-03-04", "2026-11-23")
@@ -116,34 +116,34 @@ def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
     filters = [{"name": "data.born", "predicate": "gt", "value": "2026-10-01"}]
     assert api.post("/segments/count", {"filters": filters}).expect(200)["count"] == 1
     job = wait_for_import(api, upload(api, file, date_order="mdy"))
-    assert (job["warnings"], person(api, "d1@dates.example")["data"]["either"]) == (0, "2026-03-04")
-    assert person(api, "d1@dates.example")["data"]["joined"] == "2026-04-03"
+    assert (job["warnings"], get_contact(api, "d1@dates.example")["data"]["either"]) == (0, "2026-03-04")
+    assert get_contact(api, "d1@dates.example")["data"]["joined"] == "2026-04-03"
 
 
-def test_a_date_that_can_be_read_in_one_way_is_read_in_a_mixed_column(api: Client) -> None:
-    """A column of both orders keeps as text only what may be either, and reads that too once the order is chosen."""
+def test_dates_in_a_column_with_mixed_orders(api: Client) -> None:
+    """Only ambiguous dates stay text, and are parsed once the order is given."""
     days = {"m1": "31.12.1985", "m2": "05/13/1991", "m3": "29/02/1984", "m4": "03/04/2024"}
     file = "email;born\n" + "".join(f"{name}@mixed.example;{day}\n" for name, day in days.items())
     job = wait_for_import(api, upload(api, file))
     assert [column["dates"] for column in job["columns"]] == [None, "mixed"]
-    assert [person(api, f"{name}@mixed.example")["data"]["born"] for name in days] == [
+    assert [get_contact(api, f"{name}@mixed.example")["data"]["born"] for name in days] == [
         "1985-12-31", "1991-05-13", "1984-02-29", "03/04/2024",
     ]  # fmt: skip
     assert job["warnings"] == 1
     wait_for_import(api, upload(api, file, date_order="dmy"))
-    assert [person(api, f"{name}@mixed.example")["data"]["born"] for name in ("m2", "m4")] == [
+    assert [get_contact(api, f"{name}@mixed.example")["data"]["born"] for name in ("m2", "m4")] == [
         "1991-05-13", "2024-04-03",
     ]  # fmt: skip
 
 
-def test_titles_totals_and_empty_lines_are_no_people(api: Client) -> None:
-    """The names of columns are found below titles, lines of separators alone are none, a sum is told."""
+def test_titles_totals_and_empty_lines(api: Client) -> None:
+    """Column names are found below titles, empty lines are skipped, and a line with a total fails."""
     titles = "Customers 2026;;\nas of November;;\n\n"
     file = f"{titles}E-Mail-Adresse;Prénom;Téléphone\nt1@totals.example;Zoé;\n;;\n;;\nSum;1;\n"
     job = wait_for_import(api, upload(api, file))
 
-    assert numbers(job) == (2, 1, 0, 0, 1)
-    assert person(api, "t1@totals.example")["first_name"] == "Zoé"
+    assert row_counts(job) == (2, 1, 0, 0, 1)
+    assert get_contact(api, "t1@totals.example")["first_name"] == "Zoé"
     lines = import_results(api, job["id"])
     assert [(row["line"], row["result"]) for row in lines] == [("5", "created"), ("8", "failed")]
 
@@ -154,29 +154,29 @@ def test_titles_totals_and_empty_lines_are_no_people(api: Client) -> None:
      ("Suscrito", "no", "sí"), ("Email Marketing Consent", "NEVER_SUBSCRIBED", "SUBSCRIBED"),
      ("Status", "Désinscrit", "Inscrit"), ("Status", "abgemeldet", "aktiv"), ("Status", "baja", "alta")],
 )  # fmt: skip
-def test_who_said_no_in_any_language_is_not_subscribed(api: Client, header: str, no: str, yes: str) -> None:
-    """Exports of shops and newsletters say it in columns of their own; a yes stays one."""
+def test_consent_columns_in_several_languages(api: Client, header: str, no: str, yes: str) -> None:
+    """Columns and values of consent are recognized in several languages."""
     name = f"{header}.{no}".lower().replace(" ", "").encode("ascii", "ignore").decode()
     file = f"Email;{header}\nno.{name}@said.example;{no}\nyes.{name}@said.example;{yes}\n"
     job = wait_for_import(api, upload(api, file))
 
     assert (job["warnings"], job["arriving"]["subscribed"], job["arriving"]["unsubscribed"]) == (0, 1, 1)
-    assert not person(api, f"no.{name}@said.example")["subscribed_email"]
-    assert person(api, f"yes.{name}@said.example")["subscribed_email"]
+    assert not get_contact(api, f"no.{name}@said.example")["subscribed_email"]
+    assert get_contact(api, f"yes.{name}@said.example")["subscribed_email"]
 
 
-def messy(api: Client) -> str:
-    """Return a file that meets everything at once, and make those whom it meets."""
+def create_messy_file(api: Client) -> str:
+    """Return a file with many kinds of rows, and create the contacts that it repeats."""
     for name in ("known", "left", "bounced"):
         api.post("/contacts", {"email": f"{name}@exact.example", "phone": f"+1415555{len(name):04}"}).expect(201)
-    channel = person(api, "left@exact.example")
+    channel = get_contact(api, "left@exact.example")
     api.patch(f"/contacts/{channel['id']}", {"subscribed_email": False}).expect(200)
     wait_for_import(api, upload(api, "email,status\nleft2@exact.example,unsubscribed\n"))
     api.post("/suppressions", {"address": "bounced@exact.example", "reason": "hard_bounce"}).expect(201)
     lines = ["email,phone,status,born"]
     for number in range(260):
         status = {7: "unsubscribed", 11: "cleaned", 13: "gold"}.get(number % 17, "")
-        # Households share a number, far apart in the file
+        # Several contacts share a phone number, far apart in the file
         phone = f"+1415556{number % 97:04}" if number % 5 == 0 else "07700 900003" if number % 5 == 1 else ""
         lines.append(f"e{number}@exact.example,{phone},{status},03/04/2026")
     lines += [f"E{number}@exact.example,,{'unsubscribed' if number % 2 else ''}," for number in range(90, 110)]
@@ -189,13 +189,13 @@ COUNTED = ("total", "created", "updated", "skipped", "failed", "warnings", "arri
 
 
 @pytest.mark.parametrize("options", [{}, {"on_conflict": "skip"}, {"opt_in": False}], ids=str)
-def test_the_numbers_of_the_check_are_those_of_the_import(tmp_path: Path, options: dict[str, Any]) -> None:
-    """However rows repeat, share numbers and meet people who are there: and they are those of the account itself."""
+def test_a_dry_run_predicts_the_import(tmp_path: Path, options: dict[str, Any]) -> None:
+    """The dry run counts what the import then counts, and the contacts of the account agree."""
     from tests.kit.server import Server
 
     with Server().set_up() as server:
         api = server.client()
-        file = messy(api)
+        file = create_messy_file(api)
         before = {one["id"]: one for one in api.all("/contacts")}
         check = wait_for_import(api, upload(api, file, dry_run=True, **options))
         assert {one["id"]: one for one in api.all("/contacts")} == before
@@ -217,8 +217,8 @@ def test_the_numbers_of_the_check_are_those_of_the_import(tmp_path: Path, option
         assert sum(job["arriving"]["reasons"].values()) == counted["unsubscribed"] + counted["suppressed"]
 
 
-def test_a_shared_phone_number_lays_nobody_over_somebody_else(api: Client) -> None:
-    """A row without a readable email, by the number of a person with one: only if it says nothing to the contrary."""
+def test_a_shared_phone_number_does_not_mix_contacts(api: Client) -> None:
+    """A row without a readable email updates the contact of its phone number only if the names do not contradict."""
     file = (
         "email,phone,first_name,last_name\n"
         "heike@shared.example,+14155550171,Heike,Fuchs\n"
@@ -230,12 +230,12 @@ def test_a_shared_phone_number_lays_nobody_over_somebody_else(api: Client) -> No
     assert [line["result"] for line in import_results(api, job["id"])] == ["created", "skipped", "skipped", "updated"]
     reasons = [line["reason"] for line in import_results(api, job["id"])][1:3]
     assert reasons == ["its phone number belongs to another contact"] * 2
-    heike = person(api, "heike@shared.example")
+    heike = get_contact(api, "heike@shared.example")
     assert (heike["first_name"], heike["last_name"]) == ("Heike Maria", "FUCHS")
 
 
-def test_an_address_with_a_space_in_it_is_nobodys(api: Client) -> None:
-    """`a b@…` may be anybody's: it is left out and told, rather than mailed to whoever has the second half."""
+def test_an_address_with_a_space_is_invalid(api: Client) -> None:
+    """`a b@…` is left out with a warning, and not imported as `b@…`."""
     file = "email,phone\na b@spaced.example,+14155550181\nAnn <ann@spaced.example>,\n"
     job = wait_for_import(api, upload(api, file))
     assert [line["result"] for line in import_results(api, job["id"])] == ["created", "created"]
@@ -243,10 +243,10 @@ def test_an_address_with_a_space_in_it_is_nobodys(api: Client) -> None:
     assert int(api.get("/contacts", search="b@spaced.example", limit=1).headers["X-Total-Count"]) == 0
 
 
-def test_a_shared_phone_number_goes_to_the_first_line_of_the_file(api: Client) -> None:
-    """Whatever the order of their addresses: later lines come without it, each with a warning; the check says the same.
+def test_a_shared_phone_number_stays_with_the_first_line(api: Client) -> None:
+    """Later contacts are imported without it, each with a warning, and the dry run says the same.
 
-    Repeated lines of the same person stay in order: the last one counts.
+    Repeated lines of a contact are applied in order.
     """
     file = (
         "email,phone,first_name\n"
@@ -260,7 +260,7 @@ def test_a_shared_phone_number_goes_to_the_first_line_of_the_file(api: Client) -
     check = wait_for_import(api, upload(api, file, dry_run=True))
     job = wait_for_import(api, upload(api, file))
 
-    contacts = [person(api, f"{name}@office.example") for name in ("zoe", "bob", "amy", "kim")]
+    contacts = [get_contact(api, f"{name}@office.example") for name in ("zoe", "bob", "amy", "kim")]
     assert [contact["phone"] for contact in contacts] == ["+14155550191", None, "+14155550192", "+14155550193"]
     assert [contact["first_name"] for contact in contacts] == ["Zoe Marie", "Bob", "Amy Lee", "Kim"]
     for lines in (import_results(api, check["id"]), import_results(api, job["id"])):
@@ -273,8 +273,8 @@ def test_a_shared_phone_number_goes_to_the_first_line_of_the_file(api: Client) -
     assert check["warnings"] == job["warnings"] == 2
 
 
-def test_rows_that_repeat_a_contact_of_the_file_are_counted_apart(api: Client) -> None:
-    """By the same email address or by the phone number alone; an existing contact on two lines is one update."""
+def test_repeated_rows_are_counted(api: Client) -> None:
+    """Rows with the email or phone of an earlier row are counted as `repeated`."""
     api.post("/contacts", {"email": "old@repeats.example"}).expect(201)
     file = (
         "email,phone\nold@repeats.example,\nOLD@repeats.example,\nnew@repeats.example,+14155550195\n"
@@ -283,9 +283,9 @@ def test_rows_that_repeat_a_contact_of_the_file_are_counted_apart(api: Client) -
     check = wait_for_import(api, upload(api, file, dry_run=True))
     job = wait_for_import(api, upload(api, file))
     for row in (check, job):
-        assert (*numbers(row), row["repeated"]) == (7, 2, 4, 0, 1, 3)
+        assert (*row_counts(row), row["repeated"]) == (7, 2, 4, 0, 1, 3)
     again = wait_for_import(api, upload(api, file, on_conflict="skip"))
-    assert (*numbers(again), again["repeated"]) == (7, 0, 0, 6, 1, 0)
+    assert (*row_counts(again), again["repeated"]) == (7, 0, 0, 6, 1, 0)
     addresses = "email\nstop@repeats.example\nstop@repeats.example\n"
     suppressed = wait_for_import(api, upload(api, addresses, resource="suppressions"))
-    assert (*numbers(suppressed), suppressed["repeated"]) == (2, 1, 0, 1, 0, 0)
+    assert (*row_counts(suppressed), suppressed["repeated"]) == (2, 1, 0, 1, 0, 0)

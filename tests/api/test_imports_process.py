@@ -1,4 +1,4 @@
-"""Imports and the process they run in: killed, stopped, cancelled, and many people at once (T20, T21)."""
+"""Imports while the process is killed, stopped or busy (T20, T21)."""
 
 import threading
 import time
@@ -16,8 +16,8 @@ from tests.kit.uploads import import_results, upload, wait_for_import
 PEOPLE = 20_000
 
 
-def people(number: int = PEOPLE) -> str:
-    """Make a file in which every fifth line names somebody again, in other letters."""
+def create_file(number: int = PEOPLE) -> str:
+    """Return a file in which every fifth line repeats a contact in another case."""
     lines = ["email,first_name,n"]
     for one in range(number):
         name = f"p{one}@example.org" if one % 5 else f"P{one // 2}@EXAMPLE.org\u00a0"
@@ -25,93 +25,93 @@ def people(number: int = PEOPLE) -> str:
     return "\n".join(lines)
 
 
-def addresses(number: int = PEOPLE) -> int:
-    """Return how many people that file names."""
+def count_contacts(number: int = PEOPLE) -> int:
+    """Return the number of contacts in that file."""
     return len({one if one % 5 else one // 2 for one in range(number)})
 
 
-def wait_for(api: Client, job: int, processed: int) -> dict[str, Any]:
-    """Wait until an import has written some rows."""
+def wait_until_processed(api: Client, job: int, processed: int) -> dict[str, Any]:
+    """Wait until an import has processed more than this number of rows."""
     found: dict[str, Any] = api.wait(f"/imports/{job}", lambda one: one["processed"] > processed, 60)
     return found
 
 
 @pytest.fixture
 def running() -> Any:
-    """A server of the test's own."""
+    """Yield a new server."""
     with Server().set_up() as server:
         yield server
 
 
-def test_a_killed_import_ends_with_the_same_people(running: Server) -> None:
-    """SIGKILL while reading and while writing: in the end everybody is there once and every line has its result."""
+def test_a_killed_import_is_completed(running: Server) -> None:
+    """After SIGKILL while reading and while writing each contact exists once and each line has its result."""
     api = running.client()
     group = api.post("/lists", {"name": "All"}).expect(201)["id"]
-    job = upload(api, people(), list_ids=[group]).expect(201)["id"]
+    job = upload(api, create_file(), list_ids=[group]).expect(201)["id"]
     running.kill()
     running.start()
-    wait_for(api, job, 1000)
+    wait_until_processed(api, job, 1000)
     running.kill()
     running.start()
     end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
 
     assert (end["status"], end["total"], end["failed"]) == ("complete", PEOPLE, 0)
-    assert (end["created"], end["updated"]) == (addresses(), PEOPLE - addresses())
-    assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == addresses()
-    assert api.get(f"/lists/{group}").json["sendable_count"]["email"] == addresses()
-    assert int(api.get("/events", limit=1, event="contact_add").headers["X-Total-Count"]) == addresses()
+    assert (end["created"], end["updated"]) == (count_contacts(), PEOPLE - count_contacts())
+    assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == count_contacts()
+    assert api.get(f"/lists/{group}").json["sendable_count"]["email"] == count_contacts()
+    assert int(api.get("/events", limit=1, event="contact_add").headers["X-Total-Count"]) == count_contacts()
     lines = import_results(api, job)
     assert [int(row["line"]) for row in lines] == list(range(2, PEOPLE + 2))
     assert {row["result"] for row in lines} == {"created", "updated"}
 
 
-def test_cancel_and_undo(running: Server) -> None:
-    """A cancelled import stops before its end; undone it leaves nobody."""
+def test_cancel_and_undo_an_import(running: Server) -> None:
+    """A cancelled import stops before its end, and undoing it deletes its contacts."""
     api = running.client()
-    job = upload(api, people()).expect(201)["id"]
-    wait_for(api, job, 500)
+    job = upload(api, create_file()).expect(201)["id"]
+    wait_until_processed(api, job, 500)
     api.post(f"/imports/{job}/cancel").expect(200)
     end = api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled")
 
-    assert 0 < end["created"] == int(api.get("/contacts", limit=1).headers["X-Total-Count"]) < addresses()
+    assert 0 < end["created"] == int(api.get("/contacts", limit=1).headers["X-Total-Count"]) < count_contacts()
     api.post(f"/imports/{job}/undo").expect(200)
     api.wait(f"/imports/{job}", lambda one: one["phase"] == "undone", 30)
     assert api.get("/contacts").json == []
 
 
-def test_the_page_of_an_import_that_was_cancelled_while_it_was_read(running: Server) -> None:
-    """What was never read to its end has no lines to show, and its page says where it stands."""
+def test_the_page_of_an_import_cancelled_while_reading(running: Server) -> None:
+    """The page says that nothing was imported, and has no link to results."""
     api = running.client()
-    job = upload(api, people(10 * PEOPLE)).expect(201)["id"]
+    job = upload(api, create_file(10 * PEOPLE)).expect(201)["id"]
     wait_until(lambda: any((running.data / "imports").rglob("staging.raw")))
     api.post(f"/imports/{job}/cancel").expect(200)
     api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled")
 
-    assert addresses() > 0 == len(api.get("/contacts").json)
+    assert count_contacts() > 0 == len(api.get("/contacts").json)
     page = Visitor(running, EMAIL).send("GET", f"/contacts/imports/{job}")
     assert page.status == 200 and "Cancelled before anything was imported." in page.text
     assert "/results" not in page.text
     assert api.get(f"/imports/{job}/results").status == 404
 
 
-def test_a_stop_is_not_held_up(running: Server) -> None:
-    """SIGTERM in the middle ends the process at once; the next one goes on."""
+def test_a_stop_interrupts_an_import(running: Server) -> None:
+    """SIGTERM ends the process at once, and the next start completes the import."""
     api = running.client()
-    job = upload(api, people()).expect(201)["id"]
-    wait_for(api, job, 500)
+    job = upload(api, create_file()).expect(201)["id"]
+    wait_until_processed(api, job, 500)
     begun = time.monotonic()
     running.stop()
     assert time.monotonic() - begun < extend_timeout(2)
     running.start()
     end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
 
-    assert (end["status"], end["created"]) == ("complete", addresses())
+    assert (end["status"], end["created"]) == ("complete", count_contacts())
 
 
-def test_requests_are_answered_meanwhile(running: Server) -> None:
-    """While a file is read and written others hardly wait, and one import waits for the other."""
+def test_requests_are_fast_during_an_import(running: Server) -> None:
+    """Other requests hardly wait, and a second import waits for the first."""
     api = running.client()
-    first = upload(api, people()).expect(201)["id"]
+    first = upload(api, create_file()).expect(201)["id"]
     waits: list[float] = []
     over = threading.Event()
 

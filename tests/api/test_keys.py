@@ -1,4 +1,4 @@
-"""Keys over the API: shown once, revoked at once, and told of (T12)."""
+"""API keys over the API: created, used, revoked and kept secret (T12)."""
 
 import re
 import statistics
@@ -14,12 +14,12 @@ from tests.kit.server import Server
 
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Client:
-    """The first owner, signed in."""
+    """Return a client of the first owner, signed in."""
     return user_client(server)
 
 
-def test_a_key_is_shown_once_and_reaches_what_was_chosen(server: Server, owner: Client) -> None:
-    """The answer of its making alone shows a key; it does what it may, is seen in use, and opens nothing afterwards."""
+def test_create_use_and_revoke_a_key(server: Server, owner: Client) -> None:
+    """Only the response of the creation has the key; it has its scopes, is marked as used, and ends when revoked."""
     made = owner.post("/api_keys", {"name": "Counter", "scope": "contacts:read, send"}).expect(201)
     assert re.fullmatch(r"camp_live_\w{36}", made["key"]) and made["hint"] == made["key"][-4:]
     assert (made["created_by"], made["last_used_at"], made["test"]) == (1, None, False)
@@ -41,8 +41,8 @@ def test_a_key_is_shown_once_and_reaches_what_was_chosen(server: Server, owner: 
     assert made["key"] not in str(acts)
 
 
-def test_faults_of_a_key(owner: Client) -> None:
-    """A scope that nobody knows is refused with its name, `rule` among them; a name has to be something."""
+def test_invalid_keys_are_rejected(owner: Client) -> None:
+    """An unknown or internal scope, a blank name and a wrong type are rejected."""
     answer = owner.post("/api_keys", {"name": " ", "scope": "contacts:fly", "test": "yes"}).expect(422)
     assert set(answer["validation_errors"]) == {"name", "scope", "test"}
     for scope in ("contacts:fly", "rule", "self", "full,", "x" * 1001):
@@ -51,8 +51,8 @@ def test_faults_of_a_key(owner: Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def canary(server: Server, owner: Client) -> Iterator[str]:
-    """A key that was made, used, listed, looked at on its page, misspelt and revoked."""
+def used_key(server: Server, owner: Client) -> Iterator[str]:
+    """Yield a key that was created, used, misspelt and listed."""
     made = owner.post("/api_keys", {"name": "Canary"}).expect(201)
     client = server.client(made["key"])
     client.post("/lists", {"name": "Birds"}).expect(201)
@@ -63,17 +63,17 @@ def canary(server: Server, owner: Client) -> Iterator[str]:
     yield made["key"]
 
 
-def test_a_key_is_nowhere_in_clear(server: Server, canary: str) -> None:
-    """No file of the data directory, the journal of the database among them, and no line of the log has it."""
+def test_a_key_is_never_stored_in_plain_text(server: Server, used_key: str) -> None:
+    """Neither a file of the data directory nor the log contains the key or a part of it."""
     files = [path for path in server.data.rglob("*") if path.is_file()]
     assert {"campanero.db", "campanero.db-wal"} <= {path.name for path in files}
-    for secret in (canary, canary[10:], canary[10:30]):
+    for secret in (used_key, used_key[10:], used_key[10:30]):
         assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
         assert secret not in server.output
 
 
-def test_a_wrong_key_tells_nothing_by_its_answer_or_time(server: Server, owner: Client) -> None:
-    """Unknown, too short, near a good one, revoked: one answer; and how near it is cannot be timed."""
+def test_a_wrong_key_reveals_nothing(server: Server, owner: Client) -> None:
+    """All wrong keys get the same response, in a time that does not depend on their similarity to a valid key."""
     good = owner.post("/api_keys", {"name": "Timed"}).expect(201)["key"]
     near, far = good[:-1] + ("a" if good[-1] != "a" else "b"), "camp_live_" + "0" * 36
     answers = []
@@ -90,5 +90,5 @@ def test_a_wrong_key_tells_nothing_by_its_answer_or_time(server: Server, owner: 
             client.get("/account")
             times[key].append(time.perf_counter() - begun)
     medians = [statistics.median(found) for found in times.values()]
-    # Looked up by digest, nothing is compared letter by letter: what is left is the noise of a busy machine
+    # Keys are looked up by their hash, so differences are the noise of a busy machine
     assert max(medians) < 1.5 * min(medians)

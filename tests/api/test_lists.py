@@ -22,8 +22,8 @@ def test_lists_have_unique_names_and_exact_counts(api: Client) -> None:
     assert (made["stale"], made["last_populated_at"], made["segment_id"]) == (False, None, None)
 
 
-def test_faults_of_a_list(api: Client) -> None:
-    """A name is needed; members and segments must exist; both together make no sense."""
+def test_invalid_lists_are_rejected(api: Client) -> None:
+    """A name is required, members and segments must exist, and both together are an error."""
     assert api.post("/lists", {}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
     assert api.post("/lists", {"name": " "}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
     fault = api.post("/lists", {"name": "Both", "contact_ids": [999999], "segment_id": 7}).expect(422)
@@ -31,8 +31,8 @@ def test_faults_of_a_list(api: Client) -> None:
     assert "Both" not in [row["name"] for row in api.get("/lists").json]
 
 
-def test_deleting_a_list_keeps_its_people(api: Client) -> None:
-    """The list goes, the people stay."""
+def test_deleting_a_list_keeps_its_contacts(api: Client) -> None:
+    """The list is deleted, and its contacts stay."""
     person = api.post("/contacts", {"email": "stays@example.org"}).json["id"]
     made = api.post("/lists", {"name": "Short", "contact_ids": [person]}).expect(201)
 
@@ -41,8 +41,8 @@ def test_deleting_a_list_keeps_its_people(api: Client) -> None:
     assert api.get(f"/contacts/{person}").expect(200)["list_ids"] == []
 
 
-def test_joining_and_leaving_are_events(api: Client) -> None:
-    """Each joining and leaving is recorded once."""
+def test_list_membership_changes_are_events(api: Client) -> None:
+    """Adding to and removing from a list are recorded once each."""
     made = api.post("/lists", {"name": "Eventful"}).json
     person = api.post("/contacts", {"email": "ev@example.org", "list_ids": [made["id"]]}).json["id"]
     api.post("/contacts", {"email": "ev@example.org", "list_ids": [made["id"]]}).expect(200)
@@ -53,8 +53,8 @@ def test_joining_and_leaving_are_events(api: Client) -> None:
     assert all(one["data"] == {"contact_list_id": made["id"]} for one in events if one["event"].startswith("list_"))
 
 
-def test_a_list_that_an_audience_leaves_out_is_not_deleted_under_it(api: Client) -> None:
-    """An armed campaign needs its exclusions; a draft whose exclusion is gone has to choose again (never wider)."""
+def test_an_excluded_list_of_a_scheduled_campaign_is_in_use(api: Client) -> None:
+    """It cannot be deleted; a draft whose excluded list was deleted cannot be sent."""
     group = api.post("/lists", {"name": "Everybody here"}).json["id"]
     without = api.post("/lists", {"name": "Not these"}).json["id"]
     api.post("/contacts", {"email": "excluded@example.org", "list_ids": [group, without]}).expect(201)
@@ -74,8 +74,8 @@ def test_a_list_that_an_audience_leaves_out_is_not_deleted_under_it(api: Client)
     assert list(blocked["validation_errors"]) == ["trigger_attributes.data.exclude_contact_list_ids"]
 
 
-def test_a_draft_whose_list_is_gone_is_for_nobody(api: Client) -> None:
-    """Whatever else it said: it does not become for everybody, and has to choose again."""
+def test_a_draft_whose_list_was_deleted_has_no_audience(api: Client) -> None:
+    """It is not sent to all contacts instead."""
     group = api.post("/lists", {"name": "The only ones"}).json["id"]
     data = {"audience_type": "all_contacts", "confirm_send_to_all": True}
     body = {"name": "c", "trigger_attributes": {"contact_list_id": group, "data": data},
@@ -87,8 +87,8 @@ def test_a_draft_whose_list_is_gone_is_for_nobody(api: Client) -> None:
     assert api.post(f"/campaigns/{made}/send").expect(422)["reason"] == "audience_required"
 
 
-def test_members_are_not_lost_by_a_null(api: Client) -> None:
-    """`contact_ids: null` names nobody and removes nobody."""
+def test_null_contact_ids_remove_no_members(api: Client) -> None:
+    """`contact_ids: null` changes nothing; an empty array removes all."""
     person = api.post("/contacts", {"email": "kept@example.org"}).json["id"]
     made = api.post("/lists", {"name": "Kept", "contact_ids": [person]}).expect(201)
 
@@ -96,8 +96,8 @@ def test_members_are_not_lost_by_a_null(api: Client) -> None:
     assert api.patch(f"/lists/{made['id']}", {"contact_ids": []}).expect(200)["contacts_count"] == 0
 
 
-def test_ids_beyond_all_numbers_do_not_exist(api: Client) -> None:
-    """Too large an id is a fault or nothing, never an error of ours."""
+def test_ids_beyond_64_bits(api: Client) -> None:
+    """A too large id is a 422 or an empty result, and never a server error."""
     large = 10**20
     for path in (f"/contacts?list_id={large}", f"/messages?contact_id={large}", f"/events?contact_id={large}"):
         assert api.get(path).status == 422, path

@@ -1,4 +1,4 @@
-"""People sign in over the API: what they get, what it reaches, what ends it, and how often they may be wrong."""
+"""Sign-in of users over the API: tokens, roles, sessions and limits of attempts."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +15,13 @@ ROLES = ("admin", "editor", "author", "viewer")
 
 @pytest.fixture(scope="module")
 def own_clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
-    """The clock of the module's server."""
+    """Return the clock of the module's server."""
     return TestClock(tmp_path_factory.mktemp("clock") / "clock")
 
 
 @pytest.fixture(scope="module")
 def server(own_clock: TestClock) -> Iterator[Server]:
-    """A server with somebody of every role."""
+    """Yield a server with a user of every role."""
     with Server(clock=own_clock).set_up() as running:
         for role in ROLES:
             running.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
@@ -30,18 +30,18 @@ def server(own_clock: TestClock) -> Iterator[Server]:
 
 
 def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: Any) -> Response:
-    """Ask for a token."""
+    """Request a token."""
     return Client(server.url).post("/v1/login", {"email": email, "password": password, **more})
 
 
-def person(server: Server, role: str) -> Client:
-    """Return a client of somebody of a role."""
+def sign_in(server: Server, role: str) -> Client:
+    """Return a client of a user with a role."""
     email = EMAIL if role == "owner" else f"{role}@example.org"
     return Client(server.url, login(server, email).expect(200)["token"])
 
 
-def test_both_paths_and_both_shapes(server: Server) -> None:
-    """The token comes in body and header, and opens the account of its person; a word too many is ignored."""
+def test_login_paths_and_bodies(server: Server) -> None:
+    """The token is in body and header and works for the user's account; an unknown key is ignored."""
     for path, body in (
         ("/v1/login", {"email": EMAIL, "password": PASSWORD, "remember": True}),
         ("/v1/my/login", {"user": {"email": EMAIL.upper(), "password": PASSWORD}}),
@@ -55,18 +55,18 @@ def test_both_paths_and_both_shapes(server: Server) -> None:
         assert Client(server.url, said["token"]).get("/account").expect(200)["name"] == "Bakery"
 
 
-def test_signing_out_ends_the_token(server: Server) -> None:
-    """204, and from the next request on the token is as unknown as one that never was; a key is no sign-in."""
+def test_logout_ends_the_token(server: Server) -> None:
+    """Logging out is a 204, and the next request with the token a 401; a key cannot log out."""
     for path in ("/v1/logout", "/v1/my/logout"):
-        api, other = person(server, "owner"), person(server, "owner")
+        api, other = sign_in(server, "owner"), sign_in(server, "owner")
         assert api.delete(path).status == 204
         assert {api.get("/account").status, api.delete(path).status} == {401}
         assert other.get("/account").status == 200
         assert server.client().delete(path).expect(403)["code"] == "forbidden"
 
 
-def test_roles_are_scopes(server: Server) -> None:
-    """A viewer reads, an author writes and sends nothing, an editor sends and does not approve; admins do it all."""
+def test_roles_have_scopes(server: Server) -> None:
+    """Each role may use exactly the operations of its scopes."""
     made = server.client().post("/campaigns", {"name": "Letter"}).expect(201)["id"]
     flow = server.client().post("/flows", {"name": "Letters"}).expect(201)["id"]
     wants = {
@@ -81,7 +81,7 @@ def test_roles_are_scopes(server: Server) -> None:
         "GET /contacts": ("viewer", "author", "editor", "admin", "owner"),
     }  # fmt: skip
     for role in (*ROLES, "owner"):
-        api = person(server, role)
+        api = sign_in(server, role)
         for ask, roles in wants.items():
             method, _, path = ask.partition(" ")
             answer = api.send(method, path, None if method == "GET" else {"name": ""})
@@ -91,8 +91,8 @@ def test_roles_are_scopes(server: Server) -> None:
                 assert answer.json["required_scope"]
 
 
-def test_wrong_is_wrong(server: Server) -> None:
-    """Unknown, shut out and wrong are one answer; what is no sign-in at all is told field by field."""
+def test_failed_logins(server: Server) -> None:
+    """Unknown, wrong and disabled get the same 401; an invalid request has errors at its fields."""
     said = [login(server, email, word) for email, word in (
         ("nobody@example.org", PASSWORD), ("viewer@example.org", "wrong wrong wrong"), ("no address", PASSWORD),
         ("viewer@example.org", PASSWORD + " "))]  # fmt: skip
@@ -112,8 +112,8 @@ def test_wrong_is_wrong(server: Server) -> None:
     assert set(long["validation_errors"]) == {"password", "otp"}
 
 
-def test_guessing_at_once_is_guessing(server: Server, own_clock: TestClock) -> None:
-    """Of forty guesses at once at most ten are looked at; then even the right password waits, whatever it claims."""
+def test_parallel_guesses_are_limited(server: Server, own_clock: TestClock) -> None:
+    """Of forty parallel attempts at most ten are checked; afterwards even the right password must wait."""
     own_clock.advance(minutes=16)
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda n: login(server, "author@example.org", f"wrong wrong {n}"), range(40)))
@@ -129,9 +129,9 @@ def test_guessing_at_once_is_guessing(server: Server, own_clock: TestClock) -> N
     assert login(server, "author@example.org").status == 200
 
 
-def test_sign_ins_are_listed_and_ended(server: Server) -> None:
-    """Everybody sees their own and nobody else's, and ends them, the one that asks too; a key has none."""
-    mine, other, boss = person(server, "editor"), person(server, "editor"), person(server, "owner")
+def test_list_and_end_sessions(server: Server) -> None:
+    """A user sees and ends only their own sessions; a key has none."""
+    mine, other, boss = sign_in(server, "editor"), sign_in(server, "editor"), sign_in(server, "owner")
     rows = mine.get("/user/sessions").expect(200)
     assert [(row["kind"], row["current"], row["ip"]) for row in rows[:2]] == [
         ("token", False, "127.0.0.1"), ("token", True, "127.0.0.1")

@@ -1,4 +1,4 @@
-"""Single messages, events, and repeats that change nothing (docs/decisions.md#4, #7, #13)."""
+"""Single messages, events, and idempotency (docs/decisions.md#4, #7, #13)."""
 
 import threading
 
@@ -10,8 +10,8 @@ MAIL = {"to": "solo@example.org", "subject": "Receipt {{ data.number }}", "body"
         "data": {"number": 7}}  # fmt: skip
 
 
-def test_a_single_message_is_queued_and_sent(api: Client) -> None:
-    """201 and `queued`; then sent, with what it said and what happened."""
+def test_send_a_single_message(api: Client) -> None:
+    """A message is queued, then sent, with its content, tags, headers and events."""
     made = api.post("/messages", MAIL | {"tags": {"kind": "receipt"}, "headers": {"X-Order": "7"}}).expect(201)
     done = api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
 
@@ -42,16 +42,16 @@ def test_a_single_message_is_queued_and_sent(api: Client) -> None:
         (MAIL | {"send_at": "tomorrow"}, {"send_at"}),
     ],
 )
-def test_faults_of_a_message(api: Client, body: dict[str, object], fields: set[str]) -> None:
-    """Nothing is queued for a request with a fault."""
+def test_invalid_messages_are_rejected(api: Client, body: dict[str, object], fields: set[str]) -> None:
+    """Errors are reported at their fields, and nothing is queued."""
     before = api.get("/messages").headers["X-Total-Count"]
 
     assert set(api.post("/messages", body).expect(422)["validation_errors"]) == fields
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
-def test_a_repeat_with_the_same_key_sends_once(api: Client) -> None:
-    """Same key and payload: the first message, 200; another payload: 409; header and body key mean the same."""
+def test_idempotency_key_of_a_message(api: Client) -> None:
+    """The same key and payload return the first message; another payload is a 409; the key may be in header or body."""
     first = api.post("/messages", MAIL, {"Idempotency-Key": "order-7"}).expect(201)
     again = api.post("/messages", MAIL, {"Idempotency-Key": "order-7"})
     in_body = api.post("/messages", MAIL | {"idempotency_key": "order-7"})
@@ -64,8 +64,8 @@ def test_a_repeat_with_the_same_key_sends_once(api: Client) -> None:
     assert api.post("/messages", MAIL, {"Idempotency-Key": "x" * 256}).status == 422
 
 
-def test_twenty_at_once_with_one_key_are_one_message(api: Client) -> None:
-    """A race of repeats ends in one row."""
+def test_twenty_parallel_repeats_are_one_message(api: Client) -> None:
+    """Parallel requests with one key create one message."""
     numbers: list[int] = []
 
     def ask() -> None:
@@ -81,13 +81,13 @@ def test_twenty_at_once_with_one_key_are_one_message(api: Client) -> None:
 
 
 def test_a_failed_request_is_not_remembered(api: Client) -> None:
-    """Only what succeeded is repeated."""
+    """A key of a failed request can be used again."""
     assert api.post("/messages", MAIL | {"to": "nope"}, {"Idempotency-Key": "retry"}).status == 422
     assert api.post("/messages", MAIL, {"Idempotency-Key": "retry"}).status == 201
 
 
-def test_a_send_is_repeated_by_its_key(api: Client) -> None:
-    """A second send with the key answers the campaign as it is and starts nothing."""
+def test_idempotency_key_of_a_send(api: Client) -> None:
+    """A repeated send returns the campaign as it is now, and sends nothing."""
     group = api.post("/lists", {"name": "Repeat"}).json["id"]
     api.post("/contacts", {"email": "repeat@example.org", "list_ids": [group]})
     made = api.post("/campaigns", {"name": "R", "template_attributes": {"subject": "s", "body": "b"}}).json
@@ -102,7 +102,7 @@ def test_a_send_is_repeated_by_its_key(api: Client) -> None:
 
 
 def test_marketing_needs_consent(api: Client) -> None:
-    """`transactional: false` to somebody who never agreed is kept as skipped and refused."""
+    """A marketing message to a stranger is stored as skipped and rejected."""
     fault = api.post("/messages", MAIL | {"to": "stranger@example.org", "transactional": False}).expect(422)
     row = api.get(f"/messages/{fault['message_id']}").expect(200)
 
@@ -110,8 +110,8 @@ def test_marketing_needs_consent(api: Client) -> None:
     assert (row["status"], row["skip_reason"]) == ("skipped", "no_consent")
 
 
-def test_marketing_carries_its_way_out(api: Client) -> None:
-    """A single marketing mail has a footer with the unsubscribe link."""
+def test_marketing_has_an_unsubscribe_link(api: Client) -> None:
+    """A single marketing email has a footer with the unsubscribe link."""
     api.post("/contacts", {"email": "agreed@example.org"}).expect(201)
     made = api.post("/messages", MAIL | {"to": "agreed@example.org", "transactional": False}).expect(201)
     done = api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
@@ -120,14 +120,14 @@ def test_marketing_carries_its_way_out(api: Client) -> None:
 
 
 def test_a_message_for_later_is_held(api: Client) -> None:
-    """`send_at` in the future waits as `held` and says when."""
+    """A message with a future `send_at` is held until then."""
     made = api.post("/messages", MAIL | {"send_at": "2099-05-01T10:00:00Z"}).expect(201)
 
     assert (made["status"], made["next_attempt_at"]) == ("held", "2099-05-01T10:00:00.000Z")
 
 
 def test_message_filters(api: Client) -> None:
-    """Each filter narrows; unknown statuses are a fault."""
+    """Each filter returns the matching messages; an unknown status is an error."""
     made = api.post("/messages", MAIL | {"to": "filter-me@example.org"}).expect(201)
 
     assert [row["id"] for row in api.get("/messages", to="Filter-me@example.org").json] == [made["id"]]
@@ -137,7 +137,7 @@ def test_message_filters(api: Client) -> None:
 
 
 def test_clients_record_events(api: Client) -> None:
-    """An event of a client is listed with what it carries; a contact may be brought along, not opted in."""
+    """An event is stored with its fields; `create_contact` creates a contact that is not subscribed."""
     body = {"event": "order_paid", "contact_email": "buyer@example.org", "create_contact": True, "amount": 12.5,
             "data": {"sku": "a1"}, "resource_uid": "order:1", "utm_source": "letter"}  # fmt: skip
     made = api.post("/events", body).expect(201)
@@ -161,14 +161,14 @@ def test_clients_record_events(api: Client) -> None:
         ({"event": "order_paid", "contact_id": 1, "created_at": "2001-01-01T00:00:00Z"}, "created_at", "is invalid"),
     ],
 )
-def test_faults_of_an_event(api: Client, body: dict[str, object], field: str, message: str) -> None:
-    """Each fault stands under its field."""
+def test_invalid_events_are_rejected(api: Client, body: dict[str, object], field: str, message: str) -> None:
+    """Each error is reported at its field."""
     api.post("/contacts", {"email": "first@example.org"})
     assert message in api.post("/events", body).expect(422)["validation_errors"][field]
 
 
 def test_an_event_is_recorded_once_per_key(api: Client) -> None:
-    """A repeat answers the first event; the key belongs to one event name."""
+    """A repeat returns the first event; the key is separate for each event name."""
     contact = api.post("/contacts", {"email": "keyed@example.org"}).json["id"]
     body = {"event": "checkout", "contact_id": contact, "idempotency_key": "c-1"}
     first = api.post("/events", body).expect(201)

@@ -1,4 +1,4 @@
-"""`POST /messages` with `channel: sms`: what is refused, what is kept, and what is told (docs/decisions.md#7)."""
+"""`POST /messages` with `channel: sms`: validation, storage and consent (docs/decisions.md#7)."""
 
 from typing import Any
 
@@ -12,15 +12,17 @@ TO = "+12025550143"
 HI = {"channel": "sms", "to": TO, "body": "Your code is 1234"}
 
 
-def ask(api: Client, **more: Any) -> Any:
-    """Ask for an SMS, and answer what came back."""
+def send_sms(api: Client, **more: Any) -> Any:
+    """Send an SMS and return the response."""
     return api.post("/messages", HI | more)
 
 
-def test_one_is_kept_with_what_it_costs(api: Client) -> None:
-    """It is queued for the number as it is written to, linked to whoever has it, and says its parts at once."""
+def test_send_a_single_sms(api: Client) -> None:
+    """It is stored with normalized number, contact and number of segments."""
     who = api.post("/contacts", {"phone": TO, "first_name": "Ann"}).expect(201)["id"]
-    kept = ask(api, to="+1 (202) 555-0143", body="Hi {{ first_name }} " + "x" * 160, tags={"kind": "code"}).expect(201)
+    kept = send_sms(api, to="+1 (202) 555-0143", body="Hi {{ first_name }} " + "x" * 160, tags={"kind": "code"}).expect(
+        201
+    )
     assert {name: kept[name] for name in ("channel", "to", "segments", "contact_id", "transactional", "provider")} == {
         "channel": "sms", "to": TO, "segments": 2, "contact_id": who, "transactional": True, "provider": "capture",
     }  # fmt: skip
@@ -52,30 +54,30 @@ def test_one_is_kept_with_what_it_costs(api: Client) -> None:
         ({"template_id": 424_242}, {"template_id": "must exist"}),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_before_it_is_kept(api: Client, more: dict[str, Any], where: dict[str, str]) -> None:
-    """All faults at once, each at its field; nothing is kept."""
+def test_invalid_sms_are_rejected(api: Client, more: dict[str, Any], where: dict[str, str]) -> None:
+    """All errors are reported at their fields, and nothing is stored."""
     before = api.get("/messages").headers["X-Total-Count"]
-    refused = ask(api, **more).expect(422)
+    refused = send_sms(api, **more).expect(422)
     assert refused["validation_errors"] == {name: [words] for name, words in where.items()}
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
-def test_what_only_a_mail_has_is_named(api: Client) -> None:
-    """Fields of mail mean nothing in an SMS: they are ignored, and the caller is told which, again when it repeats."""
+def test_email_fields_of_an_sms_are_ignored(api: Client) -> None:
+    """They are listed in `X-Ignored-Fields`, also by a repeat."""
     mail = {"subject": "s", "from_email": "a@bakery.example", "headers": {"X-A": "1"}, "reply_to": "b@bakery.example",
             "shiny": 1}  # fmt: skip
-    first = ask(api, **mail, idempotency_key="once")
+    first = send_sms(api, **mail, idempotency_key="once")
     kept = first.expect(201)
     assert first.headers["X-Ignored-Fields"] == "shiny, subject, from_email, reply_to, headers"
-    again = ask(api, **mail, idempotency_key="once")
+    again = send_sms(api, **mail, idempotency_key="once")
     assert again.expect(200)["id"] == kept["id"]
     assert again.headers["Idempotent-Replayed"] == "true"
     assert again.headers["X-Ignored-Fields"] == first.headers["X-Ignored-Fields"]
-    assert ask(api, idempotency_key="once").expect(409)["code"] == "idempotency_conflict"
+    assert send_sms(api, idempotency_key="once").expect(409)["code"] == "idempotency_conflict"
 
 
-def test_the_words_may_be_those_of_a_template(api: Client) -> None:
-    """A template's text does where none is sent; a text that is sent comes first."""
+def test_send_an_sms_from_a_template(api: Client) -> None:
+    """The text of the template is used, unless the request has its own; templates of another channel are rejected."""
     made = {"name": "Code", "channel": "sms", "body": "Code: {{ data.code }}"}
     words = api.post("/templates", made).expect(201)["id"]
     asked = {"channel": "sms", "to": TO, "template_id": words, "data": {"code": 7}}
@@ -91,50 +93,50 @@ def test_the_words_may_be_those_of_a_template(api: Client) -> None:
     assert api.post("/messages", mail).expect(422)["validation_errors"] == {"template_id": ["is for sms"]}
 
 
-def test_a_later_one_is_held(api: Client) -> None:
-    """With `send_at` it is held until then; whoever asked may take it back."""
-    held = ask(api, send_at="2099-01-01T08:00:00Z").expect(201)
+def test_an_sms_for_later_is_held(api: Client) -> None:
+    """With `send_at` it is held until then, and can be cancelled."""
+    held = send_sms(api, send_at="2099-01-01T08:00:00Z").expect(201)
     assert (held["status"], held["next_attempt_at"]) == ("held", "2099-01-01T08:00:00.000Z")
     assert api.post(f"/messages/{held['id']}/cancel").expect(200)["status"] == "cancelled"
 
 
-def test_marketing_needs_consent(api: Client) -> None:
-    """A stranger gets none; who opted out gets none, but what they asked for; who opted in gets it."""
-    stranger = ask(api, to="+12025550144", transactional=False).expect(422)
+def test_marketing_sms_need_consent(api: Client) -> None:
+    """Strangers and unsubscribed contacts get no marketing SMS; unsubscribed ones get transactional SMS."""
+    stranger = send_sms(api, to="+12025550144", transactional=False).expect(422)
     assert (stranger["reason"], stranger["skip_reason"]) == ("recipient_suppressed", "no_consent")
     row = api.get(f"/messages/{stranger['message_id']}").expect(200)
     assert (row["status"], row["channel"], row["skip_reason"]) == ("skipped", "sms", "no_consent")
     (event,) = api.get("/events", resource_uid=f"message:{row['id']}").expect(200)
     assert (event["event"], event["data"]["reason"]) == ("sms_skipped", "no_consent")
     one = api.post("/contacts", {"phone": "+12025550145"}).expect(201)["id"]
-    assert ask(api, to="+12025550145", transactional=False).expect(201)["status"] == "queued"
+    assert send_sms(api, to="+12025550145", transactional=False).expect(201)["status"] == "queued"
     api.patch(f"/contacts/{one}", {"subscribed_phone": False}).expect(200)
-    refused = ask(api, to="+12025550145", transactional=False).expect(422)
+    refused = send_sms(api, to="+12025550145", transactional=False).expect(422)
     assert refused["skip_reason"] == "unsubscribed"
-    assert ask(api, to="+12025550145").expect(201)["transactional"]
+    assert send_sms(api, to="+12025550145").expect(201)["transactional"]
 
 
-def test_who_is_suppressed_gets_nothing(api: Client) -> None:
-    """A suppressed number gets no SMS at all; the refusal names the row that was kept."""
+def test_a_suppressed_number_gets_no_sms(api: Client) -> None:
+    """Even a transactional SMS is rejected with the reason."""
     api.post("/suppressions", {"address": "+12025550146"}).expect(201)
-    refused = ask(api, to="+1 202 555 0146").expect(422)
+    refused = send_sms(api, to="+1 202 555 0146").expect(422)
     assert (refused["reason"], refused["skip_reason"]) == ("recipient_suppressed", "suppressed_manual")
 
 
-def test_the_hint_counts(api: Client) -> None:
-    """What a marketing SMS costs includes how to opt out; a service message has no such words."""
+def test_the_opt_out_hint_counts_as_text(api: Client) -> None:
+    """The segments of a marketing SMS include the hint; a transactional SMS has none."""
     api.patch("/account", {"sms_opt_out_hint": "Reply STOP to end"}).expect(200)
     api.post("/contacts", {"phone": "+12025550147"}).expect(201)
     body = "x" * 150
-    sold = ask(api, to="+12025550147", body=body, transactional=False).expect(201)
-    service = ask(api, to="+12025550147", body=body).expect(201)
+    sold = send_sms(api, to="+12025550147", body=body, transactional=False).expect(201)
+    service = send_sms(api, to="+12025550147", body=body).expect(201)
     api.patch("/account", {"sms_opt_out_hint": None}).expect(200)
     assert (sold["segments"], service["segments"]) == (2, 1)
 
 
-def test_they_are_found_by_their_number(api: Client) -> None:
-    """List and export take a number as people write it, a plus lost on the way too; channels are told apart."""
-    kept = ask(api, to="+12025550148").expect(201)["id"]
+def test_sms_are_found_by_number(api: Client) -> None:
+    """List and export accept any format of the number; the channel is a filter."""
+    kept = send_sms(api, to="+12025550148").expect(201)["id"]
     for written in ("+12025550148", "+1 202 555-0148", " 12025550148"):
         assert [one["id"] for one in api.get("/messages", to=written, channel="sms").expect(200)] == [kept]
         (line,) = api.get("/exports/messages.csv", to=written).text.splitlines()[1:]
@@ -143,24 +145,24 @@ def test_they_are_found_by_their_number(api: Client) -> None:
     assert set(api.get("/messages", channel="fax").expect(422)["validation_errors"]) == {"channel"}
 
 
-def test_who_somebody_is_may_stand_in_it(api: Client) -> None:
-    """The number is the person's phone, not their address; who has none has none."""
+def test_merge_tags_of_a_phone_contact(api: Client) -> None:
+    """`contact.phone` is the number, and the email of a contact without one is empty."""
     api.post("/contacts", {"phone": "+12025550151", "first_name": "Ann"}).expect(201)
-    kept = ask(api, to="+12025550151", body="{{ contact.phone }}{{ contact.email }}{{ email }}").expect(201)
+    kept = send_sms(api, to="+12025550151", body="{{ contact.phone }}{{ contact.email }}{{ email }}").expect(201)
     assert api.get(f"/messages/{kept['id']}").json["text"] == "+12025550151"
-    assert ask(api, to="+12025550151", body="{{ contact.email }}{{ email }}").expect(422)["validation_errors"] == {
+    assert send_sms(api, to="+12025550151", body="{{ contact.email }}{{ email }}").expect(422)["validation_errors"] == {
         "body": ["it says nothing"]
     }
 
 
-def test_a_test_key_sends_none_into_the_world(api: Client, server: Any) -> None:
-    """What a test key asks for is a test, for the inbox."""
+def test_sms_of_a_test_key_are_captured(api: Client, server: Any) -> None:
+    """An SMS of a test key is a test and goes to the inbox."""
     kept = server.client(server.new_key("try", "--test")).post("/messages", HI).expect(201)
     assert (kept["test"], kept["provider"]) == (True, "capture")
 
 
-def test_another_account_knows_nobody_of_it(api: Client, server: Any) -> None:
-    """A number that two accounts know is a person of each: names, consent and bans of one are not the other's."""
+def test_accounts_share_no_phone_data(api: Client, server: Any) -> None:
+    """Names, consent, suppressions and messages of a number are separate for each account."""
     number = "+12025550149"
     ours = api.post("/contacts", {"phone": number, "first_name": "Ann"}).expect(201)["id"]
     theirs = server.client(
@@ -182,8 +184,8 @@ def test_another_account_knows_nobody_of_it(api: Client, server: Any) -> None:
 
 
 @pytest.fixture
-def real(fresh_server: FreshServer) -> Server:
-    """A server whose SMS go to a provider that is not there, from nobody."""
+def twilio_server(fresh_server: FreshServer) -> Server:
+    """Return a server whose SMS transport is Twilio, without a sender."""
     return fresh_server(env={
         "CAMPANERO_SMS__TRANSPORT": "twilio", "CAMPANERO_SMS__TWILIO__BASE_URL": "http://127.0.0.1:9",
         "CAMPANERO_SMS__TWILIO__ACCOUNT_SID": "AC1", "CAMPANERO_SMS__TWILIO__AUTH_TOKEN": "t",
@@ -191,22 +193,22 @@ def real(fresh_server: FreshServer) -> Server:
     })  # fmt: skip
 
 
-def test_on_a_real_transport_it_is_from_somebody(real: Server) -> None:
-    """Without a sender it is refused in words, and the account says so too; a test stays at home and needs none."""
-    api = real.client()
+def test_a_real_transport_needs_a_sender(twilio_server: Server) -> None:
+    """Without a valid sender for the country an SMS is rejected; test SMS need none."""
+    api = twilio_server.client()
     account = api.get("/account").expect(200)
     assert [one["severity"] for one in account["blockers"] if one["code"] == "sms_sender_missing"] == ["warning"]
     assert (account["transport"]["sms"], account["capabilities"]["sms"]) == ("twilio", True)
-    refused = ask(api).expect(422)
+    refused = send_sms(api).expect(422)
     assert (refused["reason"], refused["blockers"][0]["code"]) == ("sender_not_ready", "sender_not_ready")
-    tried = real.client(real.new_key("try", "--test"))
-    kept = ask(tried).expect(201)
+    tried = twilio_server.client(twilio_server.new_key("try", "--test"))
+    kept = send_sms(tried).expect(201)
     api.wait(f"/messages/{kept['id']}", lambda row: row["status"] == "sent" and row["from"] == "Campanero")
     api.patch("/account", {"sms_from": "Bakery"}).expect(200)
-    assert "US needs a number" in ask(api).expect(422)["validation_errors"]["base"][0]
-    assert ask(api, to="+447700900123").expect(201)["from"] == "Bakery"
-    elsewhere = ask(api, to="+4917012345678").expect(422)["validation_errors"]
+    assert "US needs a number" in send_sms(api).expect(422)["validation_errors"]["base"][0]
+    assert send_sms(api, to="+447700900123").expect(201)["from"] == "Bakery"
+    elsewhere = send_sms(api, to="+4917012345678").expect(422)["validation_errors"]
     assert elsewhere == {"to": ["is in DE, which is not among sms.countries"]}
     api.post("/contacts", {"phone": "+447700900124"}).expect(201)
-    unproven = ask(api, to="+447700900124", transactional=False).expect(422)
+    unproven = send_sms(api, to="+447700900124", transactional=False).expect(422)
     assert unproven["skip_reason"] == "no_consent"

@@ -1,4 +1,4 @@
-"""`/metrics`: exactly the text format, what it counts, whose numbers a key sees, and no name of anybody in it."""
+"""`/metrics`: the exact text format, the counters, permissions, and no personal data."""
 
 import re
 import time
@@ -14,12 +14,12 @@ from tests.kit.client import Client
 from tests.kit.server import Server
 from tests.kit.smtp import SmtpServer
 
-# Said of the machine, or of all accounts together
+# Prefixes of metrics about the machine or about all accounts
 OF_ALL = ("database", "disk", "process", "storage", "stop_file", "http_request", "jobs", "build", "smtp")
 
 
 def scrape(api: Client) -> dict[str, exposition.Family]:
-    """Return all numbers, read by their rules."""
+    """Return all metric families, parsed strictly."""
     answer = api.get("/metrics")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -27,7 +27,7 @@ def scrape(api: Client) -> dict[str, exposition.Family]:
 
 
 def scrape_until(api: Client, true: Callable[[dict[str, exposition.Family]], bool]) -> dict[str, exposition.Family]:
-    """Return the numbers once they say something; what is on disk is counted a moment after."""
+    """Return the metrics once they satisfy a condition."""
     end = time.monotonic() + 60
     while not true(found := scrape(api)):
         assert time.monotonic() < end, found
@@ -35,13 +35,13 @@ def scrape_until(api: Client, true: Callable[[dict[str, exposition.Family]], boo
     return found
 
 
-def ended(api: Client, number: int) -> dict[str, exposition.Family]:
-    """Return the numbers once so many attempts have ended."""
+def scrape_after_sends(api: Client, number: int) -> dict[str, exposition.Family]:
+    """Return the metrics once this number of attempts has ended."""
     name = "campanero_sends_total"
     return scrape_until(api, lambda told: name in told and told[name].value() == number)
 
 
-def send(api: Client, to: str) -> int:
+def send_message(api: Client, to: str) -> int:
     """Send a message and return its id."""
     api.post("/contacts", {"email": to})
     made = api.post("/messages", {"to": to, "subject": "s", "body": "<p>x</p>"}).expect(201)["id"]
@@ -49,9 +49,9 @@ def send(api: Client, to: str) -> int:
     return int(made)
 
 
-def test_it_is_exactly_the_format(server: Server, api: Client) -> None:
-    """Every name is ours, said once, with its meaning and its type, in base units."""
-    send(api, "reader@example.org")
+def test_the_metrics_format(server: Server, api: Client) -> None:
+    """Every name has the prefix, one help and type line, and base units."""
+    send_message(api, "reader@example.org")
     found = scrape(api)
     assert all(name.startswith("campanero_") for name in found)
     assert not [name for name in found if re.search(r"_(ms|millis\w*|minutes|hours|days|kb|mb|percent)(_|$)", name)]
@@ -67,8 +67,8 @@ def test_it_is_exactly_the_format(server: Server, api: Client) -> None:
     assert found["campanero_jobs"].value(job="outbox", state="waiting") in (0, 1)
 
 
-def test_what_is_odd_is_escaped() -> None:
-    """Quotes, backslashes and ends of lines in a value come back as they were, and so do numbers that are none."""
+def test_special_characters_are_escaped() -> None:
+    """Quotes, backslashes, line breaks and infinite numbers are read back unchanged."""
     odd = 'a"b\\n\\c\nd'
     family = Family("x", "gauge", "Back\\slash\nand more.", [
         Sample("", (("one", odd),), 1.5), Sample("", (("one", ""),), float("inf")), Sample("", (("one", "2"),), 1e21),
@@ -81,15 +81,15 @@ def test_what_is_odd_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("line", ["x 1", 'x{a="b} 1', "x{a='b'} 1", 'x{a="b",} 1', "x one", 'x{a="\\t"} 1', "y 1"])
-def test_the_reader_is_strict(line: str) -> None:
-    """The reader of these tests takes nothing that is not the format."""
+def test_the_test_parser_is_strict(line: str) -> None:
+    """The parser of these tests rejects anything else than the format."""
     head = "" if line == "x 1" else "# HELP x Words.\n# TYPE x gauge\n"
     with pytest.raises(AssertionError):
         exposition.parse(f"{head}{line}\n")
 
 
-def test_a_credential_opens_it(server: Server, api: Client) -> None:
-    """Without one it is 401, without the scope 403, both as every refusal; HEAD answers as GET."""
+def test_metrics_need_a_scope(server: Server, api: Client) -> None:
+    """Without a credential it is a 401, without the scope a 403; HEAD works like GET."""
     assert Client(server.url).get("/metrics").expect(401)["code"] == "unauthorized"
     other = server.client(server.new_key("other", "--scope", "contacts:read"))
     assert other.get("/metrics").expect(403)["required_scope"] == "account:read"
@@ -101,15 +101,15 @@ def test_a_credential_opens_it(server: Server, api: Client) -> None:
     assert api.request("POST", "/metrics", b"{}", headers).status == 405
 
 
-def test_sends_are_counted_by_what_became_of_them(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Accepted, put off and refused, by way out and by who takes the mail; bounces by what they mean."""
+def test_sends_are_counted_by_result(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Sends are counted by provider, recipient group and result; bounces by class."""
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     api.patch("/account", {"email_from_email": "news@bakery.example"}).expect(200)
     smtp_server.rules.reject("rcpt", "gone@example.org", code=550, text="5.1.1 no such person")
     for to in ("reader@gmail.com", "other@small-firm.example", "gone@example.org"):
-        send(api, to)
-    found = ended(api, 3)
+        send_message(api, to)
+    found = scrape_after_sends(api, 3)
     sends, took = found["campanero_sends_total"], found["campanero_smtp_transaction_seconds"]
     assert sends.value(provider="relay", group="google", result="accepted", channel="email") == 1
     assert sends.value(group="other", result="accepted") == 1 and sends.value(result="failed") == 1
@@ -118,12 +118,12 @@ def test_sends_are_counted_by_what_became_of_them(fresh_server: FreshServer, smt
     assert took.value("_count", result="accepted") == 2 and took.value("_count", result="refused") == 1
 
 
-def test_the_queue_is_told_with_its_age(fresh_server: FreshServer) -> None:
-    """What waits for nobody is due and grows older; a campaign for later is not; a start begins counting anew."""
+def test_metrics_of_the_queue(fresh_server: FreshServer) -> None:
+    """Due messages and their age are reported while sending is stopped; a restart resets the counters."""
     server = fresh_server()
     api = server.client()
-    send(api, "reader@example.org")
-    ended(api, 1)
+    send_message(api, "reader@example.org")
+    scrape_after_sends(api, 1)
     server.stop()
     (server.data / "STOP").touch()
     server.start()
@@ -135,24 +135,24 @@ def test_the_queue_is_told_with_its_age(fresh_server: FreshServer) -> None:
     assert "campanero_sends_total" not in found
 
 
-def test_an_account_sees_its_own_alone(fresh_server: FreshServer) -> None:
-    """The first account's keys see the installation; others nothing of the machine, and no number of anybody else."""
+def test_metrics_of_other_accounts(fresh_server: FreshServer) -> None:
+    """The first account sees the installation; another one sees only its own numbers."""
     server = fresh_server()
     number = server.cli("account", "add", "Other").stdout.strip()
     first, other = server.client(), server.client(server.new_key("other", "--account", number))
     for to in ("a@gmail.com", "b@gmail.com"):
-        send(first, to)
-    ended(first, 2)
+        send_message(first, to)
+    scrape_after_sends(first, 2)
     mine = scrape(other)
     assert "campanero_sends_total" not in mine
     assert [name for name in mine if name.removeprefix("campanero_").startswith(OF_ALL)] == []
-    send(other, "c@yahoo.com")
-    assert ended(other, 1)["campanero_sends_total"].values_of("group") == {"yahoo"}
-    ended(first, 3)
+    send_message(other, "c@yahoo.com")
+    assert scrape_after_sends(other, 1)["campanero_sends_total"].values_of("group") == {"yahoo"}
+    scrape_after_sends(first, 3)
 
 
-def test_nobody_is_named_in_it(server: Server, api: Client) -> None:
-    """Whatever is asked for: no id, address, token or made-up method becomes a label."""
+def test_metrics_contain_no_personal_data(server: Server, api: Client) -> None:
+    """No id, address, token or unknown method of a request becomes a label."""
     asked = Client(server.url, validate=False)
     headers = {"Authorization": f"Bearer {api.key}"}
     for path in (

@@ -1,4 +1,4 @@
-"""Placeholder copy of sections and starters is told before it goes out, named with its section."""
+"""Placeholder texts and links of sections and starters are reported before a send, each at its section."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ FLOW_DESIGNS = [email["design"] for email in starters.build_flow_emails("https:/
 OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
 
 
-def told(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
+def placeholders(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
     """Return code and path of each placeholder of a template."""
     return [(one.code, one.path) for one in starters.find_placeholders({"design": design, **fields})]
 
 
-def draft(api: Client, **template: Any) -> int:
-    """Make a draft to a list with one contact and return its id."""
+def create_draft(api: Client, **template: Any) -> int:
+    """Create a draft to a list with one contact and return its id."""
     group = api.post("/lists", {"name": f"Placeholders {sorted(template)}"}).expect(201)["id"]
     api.post("/contacts", {"email": "p@example.org", "list_ids": [group]})
     body = {
@@ -31,16 +31,16 @@ def draft(api: Client, **template: Any) -> int:
     return int(api.post("/campaigns", body).expect(201)["id"])
 
 
-def unfinished(found: Any) -> list[tuple[str, str]]:
-    """Return code and field of each warning about something unfinished."""
+def placeholder_warnings(found: Any) -> list[tuple[str, str]]:
+    """Return code and field of each warning about a placeholder."""
     return [(one["code"], one["field"]) for one in found["warnings"] if one["code"].startswith("placeholder_")]
 
 
 @pytest.mark.parametrize("key", STARTERS)
-def test_a_starter_that_nobody_changed_is_told_section_by_section(key: str) -> None:
-    """Every section of a starter with a sentence or heading of its own is named, and the subject and preview text."""
+def test_placeholders_of_an_unchanged_starter(key: str) -> None:
+    """Each section of a starter with a text or heading of its own is reported, and the subject and preview text."""
     one = STARTERS[key]
-    found = told(one.design, subject=one.subject, preheader=one.preheader)
+    found = placeholders(one.design, subject=one.subject, preheader=one.preheader)
     assert ("placeholder_content", "preheader") in found
     assert (("placeholder_content", "subject") in found) is (one.subject not in starters.SENDABLE_TEXTS)
     wanted = {
@@ -53,20 +53,20 @@ def test_a_starter_that_nobody_changed_is_told_section_by_section(key: str) -> N
 
 
 @pytest.mark.parametrize("name", starters.build_flow_emails(""))
-def test_an_email_of_a_ready_made_flow_is_told(name: str) -> None:
-    """Its text and its preview text are placeholders; its button once there is no web address of the brand."""
+def test_placeholders_of_flow_starters(name: str) -> None:
+    """Text and preview text are placeholders, and the button until the brand has a web address."""
     one = starters.build_flow_emails(starters.FALLBACK_URL)[name]
-    found = told(one["design"], preheader=one["preheader"])
+    found = placeholders(one["design"], preheader=one["preheader"])
     assert [code for code, _ in found] == ["placeholder_content", "placeholder_content", "placeholder_link"]
     linked = starters.build_flow_emails("https://acme.example")[name]
-    assert "placeholder_link" not in [code for code, _ in told(linked["design"])]
+    assert "placeholder_link" not in [code for code, _ in placeholders(linked["design"])]
 
 
 @pytest.mark.parametrize("kind", [kind for kind, props in INITIAL_PROPS.items() if kind not in ("header", "gallery")])
-def test_a_new_section_is_told_until_its_text_is_replaced(kind: str) -> None:
-    """What the palette puts in is told at its section; a button is told for its missing link instead."""
+def test_a_new_section_is_a_placeholder(kind: str) -> None:
+    """The default text of a new section is reported at its path; a button is reported for its missing link instead."""
     raw = {"id": "s1", "type": kind, "props": INITIAL_PROPS[kind]}
-    found = told({"sections": [OWN, raw]})
+    found = placeholders({"sections": [OWN, raw]})
     if kind == "button":
         assert found == []
     else:
@@ -74,14 +74,14 @@ def test_a_new_section_is_told_until_its_text_is_replaced(kind: str) -> None:
         assert {code for code, _ in found} == {"placeholder_content"}
 
 
-def test_what_was_replaced_and_what_may_be_kept_is_not_told() -> None:
-    """Own words, greetings, headings of flow emails and labels with real links are no placeholders."""
+def test_replaced_texts_are_no_placeholders() -> None:
+    """New texts, greetings, headings of flow emails, and labels with real links are no placeholders."""
     for one in (*(one.design for one in starters.build_starters(LINKED)), *FLOW_DESIGNS):
         kinds = ("header", "footer", "heading") if one in FLOW_DESIGNS else ("header", "footer")
         kept = [section for section in one["sections"] if section["type"] in kinds]
         buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
         hello = [{"type": "text", "props": {"content": f"<p>{starters.GREETING}</p><p>Our oven is new.</p>"}}]
-        assert told({"sections": [*kept, *buttons, *hello]}, subject="You are invited", preheader="Ours") == []
+        assert placeholders({"sections": [*kept, *buttons, *hello]}, subject="You are invited", preheader="Ours") == []
 
 
 @pytest.mark.parametrize(
@@ -95,46 +95,48 @@ def test_what_was_replaced_and_what_may_be_kept_is_not_told() -> None:
         ({"type": "hero", "props": {"title": "Ours", "cta_text": "Go", "cta_url": "#"}}, "placeholder_link"),
     ],
 )
-def test_texts_and_links_that_nobody_chose(section: dict[str, Any], code: str) -> None:
-    """A default, filler text, an address that is only #, and the names kept for examples are each told."""
+def test_kinds_of_placeholders(section: dict[str, Any], code: str) -> None:
+    """Default texts, filler texts, `#` and example domains are placeholders, also in columns."""
     column = {"type": "columns", "props": {"columns": [{"sections": [section]}, {"sections": [OWN]}]}}
-    assert told({"sections": [OWN, section]}) == [(code, "design.sections[1]")]
-    assert told({"sections": [column]}) == [(code, "design.sections[0].props.columns[0].sections[0]")]
+    assert placeholders({"sections": [OWN, section]}) == [(code, "design.sections[1]")]
+    assert placeholders({"sections": [column]}) == [(code, "design.sections[0].props.columns[0].sections[0]")]
 
 
-def test_preflight_warns_and_never_refuses(api: Client) -> None:
-    """A program may send what it likes: placeholders are warnings at their section; nothing is left once replaced."""
+def test_preflight_warns_about_placeholders(api: Client) -> None:
+    """Placeholders are warnings at their sections, and do not block a send."""
     design = {"sections": [OWN, {"type": "text", "props": {"content": "<p>Write something here.</p>"}}]}
-    number = draft(api, design=design)
+    number = create_draft(api, design=design)
     found = api.get(f"/campaigns/{number}/preflight").expect(200)
-    assert found["ok"] and unfinished(found) == [("placeholder_content", "template_attributes.design.sections[1]")]
+    assert found["ok"] and placeholder_warnings(found) == [
+        ("placeholder_content", "template_attributes.design.sections[1]")
+    ]
     words = next(one["message"] for one in found["warnings"] if one["code"] == "placeholder_content")
     assert words == "“Write something here.” in the section “Text” is still placeholder text"
     api.patch(f"/campaigns/{number}", {"template_attributes": {"design": {"sections": [OWN]}}}).expect(200)
-    assert unfinished(api.get(f"/campaigns/{number}/preflight").expect(200)) == []
+    assert placeholder_warnings(api.get(f"/campaigns/{number}/preflight").expect(200)) == []
 
 
-def test_pasted_html_is_looked_at_too(api: Client) -> None:
-    """Links that are only # and filler text in a body are told at the body."""
-    number = draft(api, body='<p>Lorem ipsum dolor sit amet</p><p><a href="#">Shop</a></p>')
+def test_placeholders_in_html_bodies(api: Client) -> None:
+    """Filler text and `#` links in a body are reported at the body."""
+    number = create_draft(api, body='<p>Lorem ipsum dolor sit amet</p><p><a href="#">Shop</a></p>')
     found = api.get(f"/campaigns/{number}/preflight").expect(200)
     field = "template_attributes.body"
-    assert unfinished(found) == [("placeholder_content", field), ("placeholder_link", field)]
+    assert placeholder_warnings(found) == [("placeholder_content", field), ("placeholder_link", field)]
 
 
-def test_a_preview_and_a_test_tell_it(api: Client) -> None:
-    """Both answer what is unfinished, at the fields of their own request; the test is sent."""
+def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
+    """Both report them at the fields of their request, and the test email is sent."""
     one = STARTERS["letter"]
     asked = {"document": one.design, "subject": one.subject, "preheader": one.preheader}
-    found = unfinished(api.post("/templates/preview", asked).expect(200))
+    found = placeholder_warnings(api.post("/templates/preview", asked).expect(200))
     assert ("placeholder_content", "preheader") in found and ("placeholder_content", "document.sections[0]") in found
     row = api.post("/templates", {"name": "Letter", "design": one.design, "subject": "Own"}).expect(201)["id"]
     sent = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)
-    assert sent["sent"] == 1 and ("placeholder_content", "design.sections[0]") in unfinished(sent)
+    assert sent["sent"] == 1 and ("placeholder_content", "design.sections[0]") in placeholder_warnings(sent)
 
 
-def test_a_simulation_of_a_flow_tells_it(api: Client) -> None:
-    """The notes of a simulation name step and section of what is still a placeholder."""
+def test_flow_simulations_report_placeholders(api: Client) -> None:
+    """The notes name step and section of a placeholder."""
     email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]

@@ -1,4 +1,4 @@
-"""What is told before a send: blockers, advice, and a rehearsal of the message for every recipient."""
+"""Preflight of a campaign: blockers, advice, and the rendering of the message for every recipient."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from tests.kit.clock import TestClock
 BODY = "<p>Hi {{ contact.first_name }}, {{ contact.data.city | default: 'friend' }}: {{ contact.data.sum | money }}</p>"
 
 
-def draft(api: Client, list_id: int, **template: Any) -> int:
-    """Make a draft to a list and return its id."""
+def create_draft(api: Client, list_id: int, **template: Any) -> int:
+    """Create a draft to a list and return its id."""
     content = {"subject": "Spring", "body": BODY, **template}
     body = {
         "name": "Spring", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": content,
@@ -18,8 +18,8 @@ def draft(api: Client, list_id: int, **template: Any) -> int:
     return int(api.post("/campaigns", body).expect(201)["id"])
 
 
-def people(api: Client, **more: dict[str, Any]) -> tuple[int, dict[str, int]]:
-    """Make a list with people by first name; return its id and theirs."""
+def list_with_contacts(api: Client, **more: dict[str, Any]) -> tuple[int, dict[str, int]]:
+    """Create a list with contacts by first name; return its id and theirs."""
     group = api.post("/lists", {"name": f"News {len(more)} {sorted(more)}"}).expect(201)["id"]
     made = {
         name: api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [group], **fields}).json["id"]
@@ -28,24 +28,24 @@ def people(api: Client, **more: dict[str, Any]) -> tuple[int, dict[str, int]]:
     return group, made
 
 
-def rehearsed(api: Client, campaign: int) -> Any:
-    """Return the preflight of a campaign once its rehearsal is over."""
+def wait_for_rehearsal(api: Client, campaign: int) -> Any:
+    """Return the preflight of a campaign once the rendering for all recipients has ended."""
     path = f"/campaigns/{campaign}/preflight"
     return api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
 
 
-def codes(preflight: Any) -> set[str]:
+def warning_codes(preflight: Any) -> set[str]:
     """Return the codes of the warnings."""
     return {one["code"] for one in preflight["warnings"]}
 
 
-def test_everybody_is_rehearsed(api: Client) -> None:
-    """Who lacks a value without a default is named, and who cannot get the message, with the reason."""
-    group, ids = people(
+def test_the_message_is_rendered_for_all_recipients(api: Client) -> None:
+    """Contacts without a value and contacts whose message fails to render are reported."""
+    group, ids = list_with_contacts(
         api, ann={"first_name": "Ann", "data": {"sum": 3}}, bo={"data": {"sum": 4, "city": "Rome"}},
         cy={"first_name": "Cy", "data": {"sum": "much"}},
     )  # fmt: skip
-    found = rehearsed(api, draft(api, group))
+    found = wait_for_rehearsal(api, create_draft(api, group))
     done = found["facts"]["rehearsal"]
 
     assert found["ok"] and done["status"] == "complete"
@@ -55,58 +55,58 @@ def test_everybody_is_rehearsed(api: Client) -> None:
     lacking = {one["name"]: (one["count"], one["contact_ids"]) for one in done["lacking"]}
     assert lacking["contact.first_name"] == (1, [ids["bo"]])
     assert "contact.data.city" not in lacking
-    assert {"missing_value", "render_error"} <= codes(found)
+    assert {"missing_value", "render_error"} <= warning_codes(found)
     assert done["html_bytes"] > found["facts"]["html_bytes"] - 200
 
 
-def test_a_change_is_rehearsed_anew(api: Client) -> None:
-    """What was found belongs to one state of draft and audience: after a change it is looked for again."""
-    group, _ = people(api, di={"first_name": "Di", "data": {"sum": "none"}})
-    campaign = draft(api, group)
-    assert rehearsed(api, campaign)["facts"]["rehearsal"]["failed"] == 1
+def test_a_change_starts_a_new_rehearsal(api: Client) -> None:
+    """A changed draft is rendered again, and old results are dropped."""
+    group, _ = list_with_contacts(api, di={"first_name": "Di", "data": {"sum": "none"}})
+    campaign = create_draft(api, group)
+    assert wait_for_rehearsal(api, campaign)["facts"]["rehearsal"]["failed"] == 1
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"body": "<p>Plain</p>"}}).expect(200)
-    found = rehearsed(api, campaign)
+    found = wait_for_rehearsal(api, campaign)
 
     assert found["facts"]["rehearsal"]["failed"] == 0
-    assert not {"missing_value", "render_error"} & codes(found)
+    assert not {"missing_value", "render_error"} & warning_codes(found)
 
 
-def test_what_is_worth_a_second_look(api: Client) -> None:
-    """Plain links, no preheader, nobody tested, a crowded day and a repeated subject are told; none refuses."""
-    group, _ = people(api, ed={"first_name": "Ed"})
+def test_advice_of_preflight(api: Client) -> None:
+    """Plain HTTP links, missing preheader or test, a second send on a day and a repeated subject are warnings."""
+    group, _ = list_with_contacts(api, ed={"first_name": "Ed"})
     body = '<p><a href="http://plain.example/x">x</a><a href="https://good.example">y</a> {{ data.nothing }}</p>'
-    first = draft(api, group, body=body)
-    found = rehearsed(api, first)
+    first = create_draft(api, group, body=body)
+    found = wait_for_rehearsal(api, first)
     assert found["ok"]
-    assert {"link_not_https", "preheader_missing", "not_tested", "postal_address"} <= codes(found)
-    assert not {"crowded", "same_subject", "dormant", "too_long"} & codes(found)
+    assert {"link_not_https", "preheader_missing", "not_tested", "postal_address"} <= warning_codes(found)
+    assert not {"crowded", "same_subject", "dormant", "too_long"} & warning_codes(found)
     api.post(f"/campaigns/{first}/send", {}).expect(200)
-    second = rehearsed(api, draft(api, group, preheader="p", body="<p>Other</p>"))
+    second = wait_for_rehearsal(api, create_draft(api, group, preheader="p", body="<p>Other</p>"))
 
-    assert {"crowded", "same_subject"} <= codes(second)
-    assert not {"link_not_https", "preheader_missing"} & codes(second)
+    assert {"crowded", "same_subject"} <= warning_codes(second)
+    assert not {"link_not_https", "preheader_missing"} & warning_codes(second)
 
 
-def test_an_audience_that_slept(fresh_server: FreshServer, clock: TestClock) -> None:
-    """People who got nothing for six months are worth a warm-up."""
+def test_a_dormant_audience_is_a_warning(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Contacts that got nothing for six months are a warning."""
     api = fresh_server(clock=clock).client()
-    group, _ = people(api, flo={"first_name": "Flo"})
-    campaign = draft(api, group, body="<p>Hi</p>")
-    assert "dormant" not in codes(rehearsed(api, campaign))
+    group, _ = list_with_contacts(api, flo={"first_name": "Flo"})
+    campaign = create_draft(api, group, body="<p>Hi</p>")
+    assert "dormant" not in warning_codes(wait_for_rehearsal(api, campaign))
     clock.advance(200 * 86_400)
 
-    assert "dormant" in codes(rehearsed(api, campaign))
+    assert "dormant" in warning_codes(wait_for_rehearsal(api, campaign))
 
 
-def test_a_design_is_told_of(api: Client) -> None:
-    """Advice of sections stands at their paths; a section that nobody knows blocks."""
-    group, _ = people(api, gil={"first_name": "Gil"})
+def test_findings_about_a_design(api: Client) -> None:
+    """Advice about sections has their paths; a section of unknown type is a blocker."""
+    group, _ = list_with_contacts(api, gil={"first_name": "Gil"})
     sections = [
         {"type": "image", "props": {"src": "https://pictures.example/a.png"}},
         {"type": "button", "props": {"text": "Go"}},
     ]
-    campaign = draft(api, group, body=None, design={"sections": sections})
-    found = rehearsed(api, campaign)
+    campaign = create_draft(api, group, body=None, design={"sections": sections})
+    found = wait_for_rehearsal(api, campaign)
     fields = {one["code"]: one["field"] for one in found["warnings"]}
 
     assert found["ok"] and fields["alt_missing"] == "template_attributes.design.sections[0]"
@@ -117,21 +117,21 @@ def test_a_design_is_told_of(api: Client) -> None:
     assert [one["field"] for one in blocked["blockers"]] == ["template_attributes.design.sections[2]"]
 
 
-def test_what_a_campaign_never_has_everybody_lacks(api: Client) -> None:
-    """`data` belongs to single messages: in a campaign its tags are holes for all."""
-    group, ids = people(api, hal={"first_name": "Hal"}, ida={"first_name": "Ida"})
-    found = rehearsed(api, draft(api, group, body="<p>{{ data.code }} {{ contact.first_name }}</p>"))
+def test_data_tags_are_missing_in_campaigns(api: Client) -> None:
+    """A `data` tag, which only single messages have, is missing for all recipients."""
+    group, ids = list_with_contacts(api, hal={"first_name": "Hal"}, ida={"first_name": "Ida"})
+    found = wait_for_rehearsal(api, create_draft(api, group, body="<p>{{ data.code }} {{ contact.first_name }}</p>"))
 
     assert [(one["name"], one["count"]) for one in found["facts"]["rehearsal"]["lacking"] if one["count"]] == [
         ("data.code", len(ids))
     ]
-    assert "missing_value" in codes(found)
+    assert "missing_value" in warning_codes(found)
 
 
-def test_the_size_is_that_of_what_is_sent(api: Client) -> None:
-    """Links that lead through us and the way out are counted; from 80 KB there is advice, before Gmail cuts it off."""
-    group, _ = people(api, size={"first_name": "Ed", "data": {"sum": 1}})
-    campaign = draft(api, group, body=f"<p>{'word ' * 17_500}</p>")
+def test_the_size_of_the_sent_html(api: Client) -> None:
+    """The size includes tracked links and the footer; from 80 KB there is a warning about Gmail."""
+    group, _ = list_with_contacts(api, size={"first_name": "Ed", "data": {"sum": 1}})
+    campaign = create_draft(api, group, body=f"<p>{'word ' * 17_500}</p>")
     path = f"/campaigns/{campaign}/preflight"
     said = [one["message"] for one in api.get(path).expect(200)["warnings"] if one["code"] == "nearly_too_long"]
     assert len(said) == 1 and "Gmail cuts off what is over 102 KB" in said[0]

@@ -1,4 +1,4 @@
-"""`/readyz`: ready while requests are answered and messages can go; else one word why not, and nothing of anybody."""
+"""`/readyz`: 200 while requests and messages are processed, else 503 with a one-word reason and no personal data."""
 
 import contextlib
 import os
@@ -18,8 +18,8 @@ from tests.kit.smtp import SmtpServer
 READY = {"status": "ready"}
 
 
-def until(api: Client, status: int) -> Response:
-    """Return what `/readyz` answers once it has this status."""
+def wait_for_status(api: Client, status: int) -> Response:
+    """Return the response of `/readyz` once it has this status."""
     end = time.monotonic() + 60
     while (answer := api.get("/readyz")).status != status:
         assert time.monotonic() < end, answer.text
@@ -27,8 +27,8 @@ def until(api: Client, status: int) -> Response:
     return answer
 
 
-def test_anybody_may_ask(server: Server) -> None:
-    """Without a credential, by GET and HEAD; a stop by a person is no fault of the service."""
+def test_readyz_needs_no_credential(server: Server) -> None:
+    """GET and HEAD work without a credential; a stop file does not make the service unready."""
     stranger = Client(server.url)
     assert stranger.get("/readyz").expect(200) == READY
     assert stranger.request("HEAD", "/readyz").status == 200
@@ -38,8 +38,8 @@ def test_anybody_may_ask(server: Server) -> None:
     (server.data / "STOP").unlink()
 
 
-def test_until_messages_can_go_it_says_that_it_starts(fresh_server: FreshServer) -> None:
-    """Requests are answered before the queue is there: whoever asks then is told so, and nothing fails."""
+def test_readyz_during_a_start(fresh_server: FreshServer) -> None:
+    """Before the queue is loaded the response is a 503 with the reason `starting`."""
     server, over, heard = fresh_server(start=False), threading.Event(), []
 
     def ask() -> None:
@@ -59,8 +59,8 @@ def test_until_messages_can_go_it_says_that_it_starts(fresh_server: FreshServer)
     }
 
 
-def test_without_room_it_is_not_ready(fresh_server: FreshServer) -> None:
-    """Below the room that sending needs it is 503 while what is there can still be read and written."""
+def test_readyz_on_a_full_disk(fresh_server: FreshServer) -> None:
+    """With less free space than sending needs it is a 503 with the reason `storage`, while `/healthz` is a 200."""
     room = {"CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000", "CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100"}
     stranger = Client(fresh_server(env=room).url)
     answer = stranger.get("/readyz")
@@ -70,20 +70,20 @@ def test_without_room_it_is_not_ready(fresh_server: FreshServer) -> None:
     assert stranger.get("/healthz").status == 200
 
 
-def test_a_disk_that_cannot_be_written_is_told(fresh_server: FreshServer) -> None:
-    """While nothing can be written it is 503, and ready again by itself afterwards."""
+def test_readyz_on_a_read_only_disk(fresh_server: FreshServer) -> None:
+    """While writes fail it is a 503, and afterwards a 200 again."""
     server = fresh_server()
     api = server.client(validate=False)
     with unwritable(server.pid):
-        # Somebody writes, and so it is known
+        # The service notices with the first failed write
         assert api.post("/contacts", {"email": "reader@example.org"}).status == 503
-        assert until(api, 503).json["message"].endswith(": storage")
+        assert wait_for_status(api, 503).json["message"].endswith(": storage")
         assert api.get("/healthz").status == 503
-    assert until(api, 200).json == READY
+    assert wait_for_status(api, 200).json == READY
 
 
-def test_it_ends_being_ready_when_it_is_told_to_stop(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """From SIGTERM on it is 503 on a connection that was open, until the last conversation has ended."""
+def test_readyz_during_a_stop(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """After SIGTERM it is a 503 on an open connection until the last SMTP session has ended."""
     gate = smtp_server.rules.hold("body")
     server = fresh_server(relay=smtp_server.port)
     api = server.client(keep_alive=True)
@@ -93,14 +93,14 @@ def test_it_ends_being_ready_when_it_is_told_to_stop(fresh_server: FreshServer, 
     gate.wait_reached()
     assert api.get("/readyz").expect(200) == READY
     os.kill(server.pid, signal.SIGTERM)
-    assert until(api, 503).json["code"] == "unavailable"
+    assert wait_for_status(api, 503).json["code"] == "unavailable"
     gate.release()
     server.stop()
 
 
 @pytest.mark.parametrize("times", [3])
-def test_once_ready_it_stays_so(fresh_server: FreshServer, times: int) -> None:
-    """Asked without pause through starts, it refuses the connection or says no until it is ready, and then only yes."""
+def test_readyz_never_goes_back_during_a_start(fresh_server: FreshServer, times: int) -> None:
+    """Polled during a start, it is first 503 or refused, and then only 200."""
     server = fresh_server(start=False)
     for _ in range(times):
         seen: list[int] = []
@@ -117,7 +117,7 @@ def test_once_ready_it_stays_so(fresh_server: FreshServer, times: int) -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         server.start()
-        until(Client(server.url), 200)
+        wait_for_status(Client(server.url), 200)
         ended.set()
         asking.join()
         assert set(seen) <= {200, 503} and seen == sorted(seen, reverse=True)

@@ -1,4 +1,4 @@
-"""Unknown keys that would change what is sent, to whom or when are refused (docs/decisions.md#1)."""
+"""Unknown keys that would change content, recipients or time of a send are rejected (docs/decisions.md#1)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ TOMORROW = "2099-01-01T09:00:00Z"
 
 @pytest.fixture(scope="module")
 def campaign(api: Client) -> str:
-    """Return the path of a campaign that could be sent."""
+    """Return the path of a campaign that is ready to be sent."""
     contact_list = api.post("/lists", {"name": "All"}).expect(201)["id"]
     api.post("/contacts", {"email": "a@example.org", "list_ids": [contact_list]}).expect(201)
     trigger = {"contact_list_id": contact_list}
@@ -46,8 +46,8 @@ SEND_KEYS = [
 
 
 @pytest.mark.parametrize(("key", "value", "hint"), MESSAGE_KEYS, ids=[key for key, _, _ in MESSAGE_KEYS])
-def test_a_message_is_refused_with_the_right_name(api: Client, key: str, value: Any, hint: str) -> None:
-    """422 at the key with what to use instead; no message is made."""
+def test_rejected_keys_of_a_message(api: Client, key: str, value: Any, hint: str) -> None:
+    """The error is at the key with a hint on the right one, and no message is created."""
     before = api.get("/messages").headers["X-Total-Count"]
     fault = api.post("/messages", MESSAGE | {key: value}).expect(422)
 
@@ -56,8 +56,8 @@ def test_a_message_is_refused_with_the_right_name(api: Client, key: str, value: 
 
 
 @pytest.mark.parametrize(("key", "value", "hint"), SEND_KEYS, ids=[key for key, _, _ in SEND_KEYS])
-def test_a_send_is_refused_with_the_right_name(api: Client, campaign: str, key: str, value: Any, hint: str) -> None:
-    """422 at the key with what to use instead; nothing is sent."""
+def test_rejected_keys_of_a_send(api: Client, campaign: str, key: str, value: Any, hint: str) -> None:
+    """The error is at the key with a hint on the right one, and nothing is sent."""
     fault = api.post(f"{campaign}/send", {key: value}).expect(422)
 
     assert (set(fault["validation_errors"]), hint in fault["validation_errors"][key][0]) == ({key}, True), fault
@@ -89,10 +89,10 @@ def test_a_send_is_refused_with_the_right_name(api: Client, campaign: str, key: 
         ("POST", "{template}/send_test", {"email": "b@example.org", "send_at": TOMORROW}, "send_at"),
     ],
 )  # fmt: skip
-def test_other_requests_refuse_them_too(
+def test_rejected_keys_of_other_requests(
     api: Client, campaign: str, method: str, path: str, body: dict[str, Any], at: str
 ) -> None:
-    """Creating and changing campaigns and templates, and tests of a template; nothing is done."""
+    """Creating and changing campaigns and templates, and test sends, reject such keys too."""
     template = f"/templates/{api.get(campaign).expect(200)['template']['id']}"
     before = api.get("/messages").headers["X-Total-Count"]
     fault = api.send(method, path.format(campaign=campaign, template=template), body).expect(422)
@@ -102,15 +102,15 @@ def test_other_requests_refuse_them_too(
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
-def test_they_are_told_with_all_other_faults(api: Client) -> None:
-    """One answer names the refused key, the wrong field and the missing one."""
+def test_rejected_keys_are_reported_with_other_errors(api: Client) -> None:
+    """One response names the rejected key, the invalid field and the missing one."""
     fault = api.post("/messages", {"html": "x", "cc": ["y"], "send_at": "soon", "subject": "s"}).expect(422)
 
     assert set(fault["validation_errors"]) == {"html", "cc", "send_at", "to", "body"}
 
 
-def test_null_asks_for_nothing_and_other_keys_are_named(api: Client, campaign: str) -> None:
-    """Null, and false where only true would change something, are ignored and named as any unknown or read-only key."""
+def test_null_and_other_unknown_keys_are_ignored(api: Client, campaign: str) -> None:
+    """Null, false flags and other unknown keys are ignored and listed in `X-Ignored-Fields`."""
     body = {**MESSAGE, "html": None, "cc": None, "dry_run": False, "test": True, "my_reference": 7}
     sent = api.post("/messages", body)
 
@@ -118,8 +118,8 @@ def test_null_asks_for_nothing_and_other_keys_are_named(api: Client, campaign: s
     assert set(sent.headers["X-Ignored-Fields"].split(", ")) == {"html", "cc", "dry_run", "test", "my_reference"}
 
 
-def test_what_the_api_answers_may_be_sent_back(api: Client, campaign: str) -> None:
-    """No key of an answer is refused, so that a campaign or a template may be changed in place and sent back."""
+def test_responses_can_be_sent_back(api: Client, campaign: str) -> None:
+    """No key of a response is rejected in a request."""
     row = api.get(campaign).expect(200)
     assert api.patch(campaign, row).status == 200
     assert api.post("/campaigns", row).status == 201
@@ -128,8 +128,8 @@ def test_what_the_api_answers_may_be_sent_back(api: Client, campaign: str) -> No
     assert api.patch(campaign, {"template_attributes": template}).status == 200
 
 
-def test_a_body_of_very_many_keys_is_read_at_once(api: Client) -> None:
-    """Comparing unknown keys with known ones is bounded, so a body of 2 MiB costs no more than its size."""
+def test_a_body_with_many_keys_is_fast(api: Client) -> None:
+    """Comparing unknown keys with known ones is bounded for a body of 2 MiB."""
     body = MESSAGE | {f"unknown_key_{number}": 1 for number in range(60_000)} | {"k" * 100_000: 1}
 
     assert api.post("/messages", body).status == 201

@@ -1,4 +1,4 @@
-"""The report of a campaign: its numbers add up, and each leads to the very people that it counts."""
+"""The report of a campaign: its numbers add up, and each links to the recipients that it counts."""
 
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -16,19 +16,19 @@ WHO = ("open", "click", "bounce", "soft_bounce", "complain", "unsubscribe", "qui
 AT = {"open": "gmail.com", "click": "googlemail.com", "quiet": "firm.example"}
 
 
-def address(name: str) -> str:
-    """Return the address of somebody who does what their name says."""
+def address_of(name: str) -> str:
+    """Return the address of the contact whose name is its action."""
     return f"{name}@{AT.get(name, 'example.org')}"
 
 
 @pytest.fixture(scope="module")
-def sent(server: Server) -> Any:
-    """A campaign to one person for each thing that may happen, one who had left, and it has happened."""
+def sent_campaign(server: Server) -> Any:
+    """Return a completed campaign with one recipient for each simulated event, and one unsubscribed contact."""
     api = server.client()
     group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
     for name in (*WHO, "left"):
-        api.post("/contacts", {"email": address(name), "list_ids": [group]}).expect(201)
-    gone = api.get("/contacts/search", q=address("left")).expect(200)[0]
+        api.post("/contacts", {"email": address_of(name), "list_ids": [group]}).expect(201)
+    gone = api.get("/contacts/search", q=address_of("left")).expect(200)[0]
     channel = gone["channels"][0]["id"]
     api.patch(f"/contacts/{gone['id']}", {"channels_attributes": [{"id": channel, "subscribed": False}]}).expect(200)
     made = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
@@ -36,49 +36,49 @@ def sent(server: Server) -> Any:
     api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
     captured = {row["to"]: row["id"] for row in api.get("/capture", limit=100).expect(200)}
     for name in WHO[:-1]:
-        api.post(f"/capture/{captured[address(name)]}/simulate", {"action": name}).expect(200)
+        api.post(f"/capture/{captured[address_of(name)]}/simulate", {"action": name}).expect(200)
     return made
 
 
-def report(api: Client, made: Any) -> Any:
-    """Ask for a report."""
+def get_report(api: Client, made: Any) -> Any:
+    """Return the report of a campaign."""
     return api.get(f"/campaigns/{made['id']}/report").expect(200)
 
 
-def people(api: Client, path: str) -> list[str]:
-    """Follow the path of a number and answer whom it lists, by name."""
+def names_behind(api: Client, path: str) -> list[str]:
+    """Return the sorted names of the recipients that a path of the report lists."""
     parts = urlsplit(path)
     assert parts.path.startswith("/v1/my/")
     found = api.get(parts.path.removeprefix("/v1/my"), limit=100, **dict(parse_qsl(parts.query))).expect(200)
     return sorted(row["to"].partition("@")[0] for row in found)
 
 
-def counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
-    """Return every number of a report that has people: its place, its count, its path."""
+def linked_counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
+    """Return (place, count, path) of every number of a report that links to recipients."""
     found = []
     if isinstance(value, dict):
         if isinstance(value.get("people"), str) and "count" in value:
             found.append((where, value["count"], value["people"]))
         for name, inner in value.items():
-            found += counts(inner, f"{where}.{name}")
+            found += linked_counts(inner, f"{where}.{name}")
     elif isinstance(value, list):
         for at, inner in enumerate(value):
-            found += counts(inner, f"{where}[{at}]")
+            found += linked_counts(inner, f"{where}[{at}]")
     return found
 
 
-def test_every_number_leads_to_its_people(api: Client, sent: Any) -> None:
-    """Followed, each path lists exactly as many as the number says."""
-    found = counts(report(api, sent))
+def test_report_numbers_link_to_their_recipients(api: Client, sent_campaign: Any) -> None:
+    """Each path lists exactly as many recipients as its number."""
+    found = linked_counts(get_report(api, sent_campaign))
 
     assert len(found) >= 20
     for where, count, path in found:
-        assert len(people(api, path)) == count, where
+        assert len(names_behind(api, path)) == count, where
 
 
-def test_the_ledger_adds_up(api: Client, sent: Any) -> None:
-    """Everybody stands in one term, and the report proves it."""
-    ledger = report(api, sent)["ledger"]
+def test_the_ledger_adds_up(api: Client, sent_campaign: Any) -> None:
+    """Each recipient is in one term, and the terms add up to the audience."""
+    ledger = get_report(api, sent_campaign)["ledger"]
     terms = {one["name"]: one["count"] for one in ledger["terms"]}
 
     assert ledger["adds_up"] and ledger["sum"] == ledger["audience"]["count"] == sum(terms.values()) == 8
@@ -88,24 +88,24 @@ def test_the_ledger_adds_up(api: Client, sent: Any) -> None:
     assert (ledger["accepted"]["count"], ledger["delivered_to"]) == (7, 5)
 
 
-def test_who_did_what(api: Client, sent: Any) -> None:
-    """Opens and clicks are of people, with rates of those it was delivered to; a click is an open too."""
-    found = report(api, sent)
+def test_engagement_in_a_report(api: Client, sent_campaign: Any) -> None:
+    """Opens and clicks are those of people, with rates of delivered messages; a click counts as an open."""
+    found = get_report(api, sent_campaign)
 
-    assert people(api, found["opens"]["people"]["people"]) == ["click", "open"]
+    assert names_behind(api, found["opens"]["people"]["people"]) == ["click", "open"]
     assert (found["opens"]["people"]["rate"], found["clicks"]["people"]["rate"]) == (0.4, 0.2)
     assert (found["opens"]["total"], found["clicks"]["total_human"], found["clicks"]["total_machine"]) == (1, 1, 0)
-    assert people(api, found["clicks"]["people"]["people"]) == ["click"]
-    assert people(api, found["unsubscribes"]["people"]) == ["unsubscribe"]
-    assert people(api, found["complaints"]["people"]) == ["complain"]
-    assert people(api, found["bounces"]["people"]) == ["bounce", "soft_bounce"]
+    assert names_behind(api, found["clicks"]["people"]["people"]) == ["click"]
+    assert names_behind(api, found["unsubscribes"]["people"]) == ["unsubscribe"]
+    assert names_behind(api, found["complaints"]["people"]) == ["complain"]
+    assert names_behind(api, found["bounces"]["people"]) == ["bounce", "soft_bounce"]
     assert sum(one["opened"] for one in found["over_time"]) == 2
     assert sum(one["clicked"] for one in found["over_time"]) == 1
 
 
-def test_links_and_domains(api: Client, sent: Any) -> None:
-    """All links are there as they were numbered; mailboxes are summed by who keeps them."""
-    found = report(api, sent)
+def test_links_and_domains_of_a_report(api: Client, sent_campaign: Any) -> None:
+    """All links are listed with their clicks; domains are grouped by mailbox provider."""
+    found = get_report(api, sent_campaign)
     links = {one["url"]: one for one in found["links"]}
     domains = {one["name"]: one for one in found["domains"]}
 
@@ -115,25 +115,25 @@ def test_links_and_domains(api: Client, sent: Any) -> None:
     assert {url for url, one in links.items() if not one["counted"]} == {"{{ unsubscribe_url }}"}
     [google] = [one for one in found["domains"] if set(one["domains"]) == {"gmail.com", "googlemail.com"}]
     assert (google["audience"], google["accepted"], google["opened"], google["clicked"]) == (2, 2, 2, 1)
-    assert people(api, google["people"]) == ["click", "open"]
+    assert names_behind(api, google["people"]) == ["click", "open"]
     rest = domains["example.org"]
     assert (rest["audience"], rest["accepted"], rest["bounced"], rest["complained"]) == (5, 4, 2, 1)
     assert domains["firm.example"]["audience"] == 1
 
 
-def test_problems_say_what_they_mean(api: Client, sent: Any) -> None:
-    """A problem has the server's words, its class and what helps."""
-    found = {one["class"]: one for one in report(api, sent)["problems"] if one["class"]}
+def test_problems_of_a_report(api: Client, sent_campaign: Any) -> None:
+    """A problem has the server's text, its class, its meaning and its recipients."""
+    found = {one["class"]: one for one in get_report(api, sent_campaign)["problems"] if one["class"]}
 
-    assert people(api, found["hard"]["people"]) == ["bounce"]
+    assert names_behind(api, found["hard"]["people"]) == ["bounce"]
     assert found["hard"]["meaning"] == "there is no such recipient" and found["hard"]["text"]
-    skipped = [one for one in report(api, sent)["problems"] if one["status"] == "skipped"]
+    skipped = [one for one in get_report(api, sent_campaign)["problems"] if one["status"] == "skipped"]
     assert [(one["reason"], one["count"]) for one in skipped] == [("unsubscribed", 1)]
-    assert people(api, skipped[0]["people"]) == ["left"]
+    assert names_behind(api, skipped[0]["people"]) == ["left"]
 
 
-def test_words_meant_for_one_do_not_part_a_problem(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """A server that names each recipient, and the message in its own queue, says one thing to all of them."""
+def test_problems_are_grouped_across_recipients(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """Replies that differ only in address and queue id are one problem."""
     api = fresh_server(relay=smtp_server.port).client()
     group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
     for at, name in enumerate(("ana", "ben", "eva")):
@@ -144,20 +144,20 @@ def test_words_meant_for_one_do_not_part_a_problem(fresh_server: FreshServer, sm
     number = made.expect(201)["id"]
     api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
     api.wait(f"/campaigns/{number}", lambda row: row["status"] == "completed")
-    [found] = report(api, made.json)["problems"]
+    [found] = get_report(api, made.json)["problems"]
 
     assert (found["count"], found["class"]) == (3, "hard")
     assert found["text"] == "550 5.1.1 …: Recipient address rejected, queue …"
-    assert people(api, found["people"]) == ["ana", "ben", "eva"]
+    assert names_behind(api, found["people"]) == ["ana", "ben", "eva"]
 
 
 def test_a_draft_has_an_empty_report(api: Client) -> None:
-    """Nothing was sent: every number is zero, no rate is made up, and it still adds up."""
+    """Every number is zero, no rate is shown, and the terms add up."""
     made = api.post("/campaigns", {"name": "Draft"}).expect(201)
-    found = report(api, made)
+    found = get_report(api, made)
 
     assert found["ledger"]["adds_up"] and found["ledger"]["sum"] == 0
-    assert {count for _, count, _ in counts(found)} == {0}
+    assert {count for _, count, _ in linked_counts(found)} == {0}
     assert found["opens"]["people"]["rate"] is None
     assert (found["links"], found["domains"], found["problems"], found["over_time"]) == ([], [], [], [])
 
@@ -169,23 +169,25 @@ def test_a_draft_has_an_empty_report(api: Client) -> None:
         ({"nothing": "1"}, "nothing"),
     ],
 )  # fmt: skip
-def test_a_filter_that_is_none_is_refused(query: dict[str, str], field: str, api: Client, sent: Any) -> None:
-    """A misspelt filter never lists everybody."""
-    answer = api.get(f"/campaigns/{sent['id']}/recipients", **query).expect(422)
+def test_invalid_recipient_filters_are_rejected(
+    query: dict[str, str], field: str, api: Client, sent_campaign: Any
+) -> None:
+    """An invalid or unknown filter is an error at its name."""
+    answer = api.get(f"/campaigns/{sent_campaign['id']}/recipients", **query).expect(422)
 
     assert list(answer["validation_errors"]) == [field]
 
 
-def test_filters_that_find_nobody(api: Client, sent: Any) -> None:
-    """Unknown domains, links and problems are nobody's, whatever signs they are made of."""
+def test_recipient_filters_without_matches(api: Client, sent_campaign: Any) -> None:
+    """Unknown domains, links and problems match no recipient, and wildcards have no meaning."""
     for query in ({"domain": "%"}, {"domain": "gmail.co_"}, {"domain": ""}, {"link": 99}, {"problem": "'; --"}):
-        assert api.get(f"/campaigns/{sent['id']}/recipients", **query).expect(200) == [], query
+        assert api.get(f"/campaigns/{sent_campaign['id']}/recipients", **query).expect(200) == [], query
 
 
-def test_one_person_is_explained(api: Client, sent: Any) -> None:
-    """Of a campaign that was sent: what became of their message; of a draft: whether they would get it."""
-    path = f"/campaigns/{sent['id']}/explain"
-    left = api.get("/contacts/search", q=address("left")).expect(200)[0]["id"]
+def test_explain_one_contact(api: Client, sent_campaign: Any) -> None:
+    """For a sent campaign it shows the contact's message, for a draft whether the contact would get it."""
+    path = f"/campaigns/{sent_campaign['id']}/explain"
+    left = api.get("/contacts/search", q=address_of("left")).expect(200)[0]["id"]
     told = api.get(path, contact_id=left).expect(200)
     assert (told["in_audience"], told["status"], told["skip_reason"]) == (True, "skipped", "unsubscribed")
     stranger = api.post("/contacts", {"email": "stranger@example.org"}).expect(201)["id"]

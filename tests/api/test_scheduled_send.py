@@ -1,4 +1,4 @@
-"""`scheduled_at` in the body of a send (docs/decisions.md#1 and #6): it counts as if a PATCH had stored it before."""
+"""`scheduled_at` in the body of a send has the effect of a PATCH before the send (docs/decisions.md#1 and #6)."""
 
 import time
 from itertools import count
@@ -18,11 +18,11 @@ CONTENT = {"subject": "Sale", "body": "<p>Hi</p>", "from_email": "ana@bakery.exa
 
 
 def in_seconds(seconds: float, now: float | None = None) -> str:
-    """Return a time so many seconds from now as the API writes it."""
+    """Return a time some seconds from now in the format of the API."""
     return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime((now or time.time()) + seconds))
 
 
-def draft(api: Client, **body: Any) -> str:
+def create_campaign(api: Client, **body: Any) -> str:
     """Create a campaign to one contact and return its path."""
     contact_list = api.post("/lists", {"name": f"Timed {next(_NUMBERS)}"}).expect(201)["id"]
     api.post("/contacts", {"email": "t@example.org", "list_ids": [contact_list]})
@@ -31,23 +31,21 @@ def draft(api: Client, **body: Any) -> str:
     return f"/campaigns/{api.post('/campaigns', campaign | body).expect(201)['id']}"
 
 
-def messages(api: Client, path: str) -> list[Any]:
+def messages_of(api: Client, path: str) -> list[Any]:
     """Return the messages of a campaign."""
     rows: list[Any] = api.get("/messages", campaign_id=path.rpartition("/")[2]).expect(200)
     return rows
 
 
-def test_a_future_time_schedules_and_the_mail_leaves_then(
-    fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock
-) -> None:
-    """Nothing leaves before; the answer shows `active` and `scheduled`; at its time it goes, once."""
+def test_a_future_time_schedules_the_send(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> None:
+    """The response shows `scheduled`, and the message is sent once at that time."""
     server = fresh_server(relay=smtp_server.port, clock=clock)
     api, when = server.client(), in_seconds(HOUR, clock.now())
-    path = draft(api)
+    path = create_campaign(api)
     sent = api.post(f"{path}/send", {"scheduled_at": when}).expect(200)
     time.sleep(1)
     assert (sent["status"], sent["phase"], sent["scheduled_at"]) == ("active", "scheduled", when)
-    assert (messages(api, path), smtp_server.messages) == ([], [])
+    assert (messages_of(api, path), smtp_server.messages) == ([], [])
     clock.advance(HOUR + 5)
     api.wait(path, lambda row: row["status"] == "completed")
     assert len(smtp_server.messages) == 1
@@ -55,9 +53,9 @@ def test_a_future_time_schedules_and_the_mail_leaves_then(
 
 @pytest.mark.parametrize("when", ["past", None], ids=["past", "null"])
 @pytest.mark.parametrize("stored", [None, HOUR], ids=["nothing-stored", "an-hour-stored"])
-def test_a_past_time_or_null_means_now(api: Client, when: str | None, stored: int | None) -> None:
-    """Also where the campaign had a time of its own."""
-    path = draft(api, scheduled_at=stored and in_seconds(stored))
+def test_a_past_time_or_null_sends_now(api: Client, when: str | None, stored: int | None) -> None:
+    """The send starts at once, also if the campaign had a time."""
+    path = create_campaign(api, scheduled_at=stored and in_seconds(stored))
     body = {"scheduled_at": when and in_seconds(-HOUR), "hold_seconds": 600}
     sent = api.post(f"{path}/send", body).expect(200)
 
@@ -66,18 +64,18 @@ def test_a_past_time_or_null_means_now(api: Client, when: str | None, stored: in
 
 
 @pytest.mark.parametrize("wrong", ["tomorrow", "2027-01-01T10:00:00", 1_900_000_000, ["2027-01-01T10:00:00Z"], ""])
-def test_a_bad_time_is_refused_with_everything_else(api: Client, wrong: Any) -> None:
-    """422 at its field beside the other faults; nothing is sent."""
-    path = draft(api)
+def test_an_invalid_time_is_rejected(api: Client, wrong: Any) -> None:
+    """The error is reported together with others, and nothing is sent."""
+    path = create_campaign(api)
     fault = api.post(f"{path}/send", {"scheduled_at": wrong, "hold_seconds": -1}).expect(422)["validation_errors"]
 
     assert (set(fault), fault["scheduled_at"]) == ({"scheduled_at", "hold_seconds"}, ["is invalid"])
-    assert (api.get(path).expect(200)["status"], messages(api, path)) == ("draft", [])
+    assert (api.get(path).expect(200)["status"], messages_of(api, path)) == ("draft", [])
 
 
-def test_a_scheduled_one_moves_and_starts(api: Client) -> None:
-    """Another future time moves it, the same starts nothing, null starts it under its hold."""
-    path, first, second = draft(api), in_seconds(HOUR), in_seconds(2 * HOUR)
+def test_reschedule_and_start_a_scheduled_campaign(api: Client) -> None:
+    """Another future time moves it, the same changes nothing, null starts it; a started campaign is locked."""
+    path, first, second = create_campaign(api), in_seconds(HOUR), in_seconds(2 * HOUR)
     api.post(f"{path}/send", {"scheduled_at": first}).expect(200)
     moved = api.post(f"{path}/send", {"scheduled_at": second}).expect(200)
     same = api.post(f"{path}/send", {"scheduled_at": second}).expect(200)
@@ -86,8 +84,8 @@ def test_a_scheduled_one_moves_and_starts(api: Client) -> None:
     assert api.get(path).expect(200)["scheduled_at"] == second
 
     started = api.post(f"{path}/send", {"scheduled_at": None, "hold_seconds": 600}).expect(200)
-    assert (started["phase"], started["scheduled_at"], len(messages(api, path))) == ("holding", None, 1)
-    # What has started has no time that could change
+    assert (started["phase"], started["scheduled_at"], len(messages_of(api, path))) == ("holding", None, 1)
+    # The time of a started campaign cannot change
     late = api.post(f"{path}/send", {"scheduled_at": first}).expect(422)
     assert (late["reason"], late["status"]) == ("campaign_locked", "active")
     assert api.post(f"{path}/send", {"scheduled_at": None}).expect(200)["phase"] == "holding"
@@ -95,10 +93,10 @@ def test_a_scheduled_one_moves_and_starts(api: Client) -> None:
     assert api.post(f"{path}/send", {"scheduled_at": second}).expect(422)["reason"] == "campaign_locked"
 
 
-def test_the_lock_holds_for_the_time_too(fresh_server: FreshServer, clock: TestClock) -> None:
-    """Five minutes before, a send neither moves nor starts it; the same time again is no error."""
+def test_the_time_is_locked_before_the_send(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Five minutes before, the time can neither change nor be cleared; the same time is no error."""
     api = fresh_server(clock=clock).client()
-    path, when = draft(api), in_seconds(HOUR, clock.now())
+    path, when = create_campaign(api), in_seconds(HOUR, clock.now())
     api.post(f"{path}/send", {"scheduled_at": when}).expect(200)
     clock.advance(HOUR - 240)
     for other in (in_seconds(2 * HOUR, clock.now()), in_seconds(-HOUR, clock.now()), None):
@@ -107,17 +105,17 @@ def test_the_lock_holds_for_the_time_too(fresh_server: FreshServer, clock: TestC
 
 
 @pytest.mark.parametrize(("hold", "phase"), [(60, "scheduled"), (2 * HOUR, "holding")])
-def test_a_hold_beside_a_time(api: Client, hold: int, phase: str) -> None:
-    """Nothing leaves before either of them has passed."""
-    path = draft(api)
+def test_a_hold_with_a_scheduled_time(api: Client, hold: int, phase: str) -> None:
+    """The later of hold and time decides the phase."""
+    path = create_campaign(api)
     sent = api.post(f"{path}/send", {"scheduled_at": in_seconds(HOUR), "hold_seconds": hold}).expect(200)
 
     assert sent["phase"] == phase
     api.post(f"{path}/cancel").expect(200)
 
 
-def test_a_blocker_keeps_it_a_draft_without_the_time(api: Client) -> None:
-    """What cannot be sent is not scheduled either, and nothing of the request is stored."""
+def test_a_blocked_send_is_not_scheduled(api: Client) -> None:
+    """A rejected send stores nothing, not even the time."""
     path = f"/campaigns/{api.post('/campaigns', {'name': 'Empty'}).expect(201)['id']}"
     fault = api.post(f"{path}/send", {"scheduled_at": in_seconds(HOUR)}).expect(422)
 
@@ -126,9 +124,9 @@ def test_a_blocker_keeps_it_a_draft_without_the_time(api: Client) -> None:
     assert (after["status"], after["scheduled_at"]) == ("draft", None)
 
 
-def test_a_repeat_with_a_key_schedules_once(api: Client) -> None:
-    """The same payload answers the campaign as it is now; another time under the same key is a conflict."""
-    path, when = draft(api), in_seconds(HOUR)
+def test_idempotency_key_of_a_scheduled_send(api: Client) -> None:
+    """A repeat returns the campaign as it is now; another time with the same key is a conflict."""
+    path, when = create_campaign(api), in_seconds(HOUR)
     key = {"Idempotency-Key": "spring-sale"}
     api.post(f"{path}/send", {"scheduled_at": when}, key).expect(200)
     api.patch(path, {"status": "draft"}).expect(200)
@@ -139,30 +137,30 @@ def test_a_repeat_with_a_key_schedules_once(api: Client) -> None:
     assert (other.status, other.json["code"]) == (409, "idempotency_conflict")
 
 
-def test_approval_and_test_keys(server: Server, api: Client) -> None:
-    """A time needs no approval of its own; what a test key schedules is a test; it moves no real campaign."""
+def test_scheduled_sends_with_approval_and_test_keys(server: Server, api: Client) -> None:
+    """A test key cannot move a live campaign; a time needs no approval, and changed content does."""
     tester = server.client(server.new_key("tests", "--test"))
-    path, when = draft(api), in_seconds(HOUR)
+    path, when = create_campaign(api), in_seconds(HOUR)
     api.post(f"{path}/send", {"scheduled_at": when}).expect(200)
     assert tester.post(f"{path}/send", {"scheduled_at": None}).status == 403
     assert api.get(path).expect(200)["scheduled_at"] == when
 
-    own = draft(api)
+    own = create_campaign(api)
     assert tester.post(f"{own}/send", {"scheduled_at": when}).expect(200)["phase"] == "scheduled"
     tester.post(f"{own}/send", {"scheduled_at": None, "hold_seconds": 0}).expect(200)
     api.wait(own, lambda row: row["status"] == "completed")
-    assert [row["test"] for row in messages(api, own)] == [True]
+    assert [row["test"] for row in messages_of(api, own)] == [True]
 
     api.patch("/account", {"approval_required": True}).expect(200)
     try:
         writer = server.client(server.new_key("writer", "--scope", "campaigns:write,campaigns:send"))
-        waiting = draft(api)
+        waiting = create_campaign(api)
         refused = writer.post(f"{waiting}/send", {"scheduled_at": when}).expect(422)
         assert refused["reason"] == "approval_required"
         api.post(f"{waiting}/approve").expect(200)
         assert writer.post(f"{waiting}/send", {"scheduled_at": when}).expect(200)["phase"] == "scheduled"
         assert writer.post(f"{waiting}/send", {"scheduled_at": in_seconds(2 * HOUR)}).expect(200)
-        # A last change of the words waits for another look, also where it would start at once
+        # Changed content needs approval again, also if the send would start at once
         changed = {"scheduled_at": None, "template_attributes": {"subject": "Other"}}
         assert writer.post(f"{waiting}/send", changed).expect(422)["reason"] == "approval_required"
         assert api.get(waiting).expect(200)["template"]["subject"] == "Sale"

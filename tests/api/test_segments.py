@@ -1,4 +1,4 @@
-"""Segments over the API: shapes, faults, hostile words, mirrors, audiences (docs/decisions.md#5 and #10)."""
+"""Segments over the API: validation, counts, explanations, mirrors, audiences (docs/decisions.md#5 and #10)."""
 
 import time
 from typing import Any
@@ -9,12 +9,12 @@ from tests.kit.client import Client
 
 
 def leaf(name: str, predicate: str, *value: Any) -> dict[str, Any]:
-    """Make a filter; without a value the key is left out."""
+    """Return a filter; without a value the key is left out."""
     return {"name": name, "predicate": predicate, **({"value": value[0]} if value else {})}
 
 
-def until(what: Any, seconds: float = 15) -> Any:
-    """Wait until something is true and answer it."""
+def wait_for(what: Any, seconds: float = 15) -> Any:
+    """Wait until a function returns a true value, and return it."""
     end = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < end:
         time.sleep(0.1)
@@ -23,8 +23,8 @@ def until(what: Any, seconds: float = 15) -> Any:
 
 
 @pytest.fixture(scope="module")
-def crowd(api: Client) -> dict[str, Any]:
-    """Six people, three of them in Newsletter."""
+def contacts(api: Client) -> dict[str, Any]:
+    """Return a list with three members, and the ids of six contacts."""
     news = api.post("/lists", {"name": "Newsletter"}).expect(201)["id"]
     people = [
         api.post("/contacts", {
@@ -35,9 +35,9 @@ def crowd(api: Client) -> dict[str, Any]:
     return {"list": news, "people": people}
 
 
-def test_a_segment_as_it_goes(api: Client, crowd: dict[str, Any]) -> None:
-    """A segment is made, shown, listed, changed and deleted; its filters come back as they were sent."""
-    filters = [leaf("list_id", "eq", crowd["list"]), leaf("first_name", "cont", "AN")]
+def test_create_change_and_delete_a_segment(api: Client, contacts: dict[str, Any]) -> None:
+    """The filters are returned as they were sent; a deleted segment is a 404."""
+    filters = [leaf("list_id", "eq", contacts["list"]), leaf("first_name", "cont", "AN")]
     made = api.post("/segments", {"name": " Anns ", "filters": filters}).expect(201)
     assert (made["name"], made["filters"], made["contacts_count"]) == ("Anns", filters, 1)
     assert made["sentence"] == "People in Newsletter whose first name contains “AN”"
@@ -54,32 +54,32 @@ def test_a_segment_as_it_goes(api: Client, crowd: dict[str, Any]) -> None:
     }
 
 
-def test_counting_without_keeping(api: Client, crowd: dict[str, Any]) -> None:
-    """A count comes with a sample and the share of each row; no filters are everybody."""
+def test_count_filters(api: Client, contacts: dict[str, Any]) -> None:
+    """A count has a sample and the count of each row; no filters match all contacts."""
     found = api.post("/segments/count", {"filters": [
-        leaf("contact_list", "eq", crowd["list"]), leaf("data.orders", "gteq", 1), leaf("tag", "not_cont", "VIP"),
+        leaf("contact_list", "eq", contacts["list"]), leaf("data.orders", "gteq", 1), leaf("tag", "not_cont", "VIP"),
     ]}).expect(200)  # fmt: skip
     everybody = int(api.get("/contacts").headers["X-Total-Count"])
-    assert (found["count"], sorted(one["id"] for one in found["sample"])) == (2, crowd["people"][1:3])
+    assert (found["count"], sorted(one["id"] for one in found["sample"])) == (2, contacts["people"][1:3])
     assert found["rows"] == [{"count": n, "estimated": False} for n in (3, 5, everybody - 2)]
     assert api.post("/segments/count", {"filters": []}).expect(200)["count"] == everybody
     assert api.post("/segments/count", {}).expect(422)["validation_errors"] == {"filters": ["can't be blank"]}
 
 
-def test_why_and_why_not(api: Client, crowd: dict[str, Any]) -> None:
-    """An explanation says of each row yes or no, with the person's own value."""
-    api.post("/events", {"event": "order_paid", "contact_id": crowd["people"][0], "data": {"total": 12}}).expect(201)
+def test_explain_a_contact(api: Client, contacts: dict[str, Any]) -> None:
+    """The explanation has for each row whether it matches, and the contact's own value."""
+    api.post("/events", {"event": "order_paid", "contact_id": contacts["people"][0], "data": {"total": 12}}).expect(201)
     paid = {"event": "order_paid", "within_days": 30, "where": [leaf("event.total", "gt", 10)]}
     filters = [
-        leaf("contact_list", "eq", crowd["list"]), leaf("data.plan", "eq", "Free"), leaf("event", "performed", paid),
+        leaf("contact_list", "eq", contacts["list"]), leaf("data.plan", "eq", "Free"), leaf("event", "performed", paid),
         leaf("group", "any", [leaf("contact_country", "eq", "de"), leaf("contact_tag", "present")]),
     ]  # fmt: skip
     made = api.post("/segments", {"name": "Why", "filters": filters}).expect(201)
-    told = api.get(f"/segments/{made['id']}/explain", contact_id=crowd["people"][0]).expect(200)
+    told = api.get(f"/segments/{made['id']}/explain", contact_id=contacts["people"][0]).expect(200)
     assert told["matches"] is False
     assert [row["matches"] for row in told["rows"]] == [True, False, True, True]
     assert [row["matches"] for row in told["rows"][3]["rows"]] == [False, True]
-    assert [told["rows"][n]["actual"] for n in (0, 1)] == [[crowd["list"]], "pro"]
+    assert [told["rows"][n]["actual"] for n in (0, 1)] == [[contacts["list"]], "pro"]
     assert told["rows"][2]["actual"]["count"] == 1 and told["rows"][2]["actual"]["last_at"].endswith("Z")
     assert told["rows"][2]["sentence"].startswith("who did “order paid” at least once in the last 30 days")
     for query, message in (({}, "can't be blank"), ({"contact_id": 999_999}, "must exist")):
@@ -88,8 +88,8 @@ def test_why_and_why_not(api: Client, crowd: dict[str, Any]) -> None:
         }
 
 
-def test_the_spec_names_what_is_taken(api: Client) -> None:
-    """Every field has predicates, and a builder's first choice of each is taken."""
+def test_segment_spec(api: Client) -> None:
+    """For each field and predicate of the specification a valid value is accepted."""
     spec = api.get("/segments/spec").expect(200)
     assert {"contact_first_name", "contact_tag", "contact_data.<path>", "event", "group"} <= {
         field["name"] for field in spec["fields"]
@@ -143,15 +143,15 @@ FAULTS: list[tuple[Any, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("filters", "faults"), FAULTS)
-def test_faults_stand_at_their_paths(api: Client, filters: Any, faults: dict[str, str]) -> None:
-    """Every fault of a filter is told at its path, when counting and when keeping."""
+def test_invalid_filters_are_rejected(api: Client, filters: Any, faults: dict[str, str]) -> None:
+    """Every error is reported at its path, when counting and when creating."""
     expected = {path: [message] for path, message in faults.items()}
     assert api.post("/segments/count", {"filters": filters}).expect(422)["validation_errors"] == expected
     assert api.post("/segments", {"name": "Wrong", "filters": filters}).expect(422)["validation_errors"] == expected
 
 
-def test_depth_and_circles(api: Client) -> None:
-    """Five levels are taken and six are not; a segment that leads back to itself is refused, through others too."""
+def test_nesting_and_circular_references(api: Client) -> None:
+    """Five levels are allowed; a segment that refers to itself, also through others, is rejected."""
 
     def nested(levels: int) -> dict[str, Any]:
         return leaf("group", "all", [nested(levels - 1)]) if levels > 1 else leaf("email", "present")
@@ -176,18 +176,18 @@ def test_depth_and_circles(api: Client) -> None:
     ] == {"filters[0].value": ["refers back to this segment"]}
 
 
-def test_a_list_mirrors_a_segment(api: Client, crowd: dict[str, Any]) -> None:
-    """A mirror is stale until its people are those of the segment, follows changes, and takes nobody by hand."""
+def test_a_list_mirrors_a_segment(api: Client, contacts: dict[str, Any]) -> None:
+    """A mirror is stale until it has the members of the segment, follows changes, and has no members of its own."""
     segment = api.post("/segments", {"name": "Vips", "filters": [leaf("tag", "cont", "vip")]}).expect(201)["id"]
     made = api.post("/lists", {"name": "Vip mirror", "segment_id": segment}).expect(201)
     path = f"/lists/{made['id']}"
     assert (made["segment_id"], made["stale"], made["last_populated_at"]) == (segment, True, None)
-    ready = until(lambda: (found := api.get(path).json) and not found["stale"] and found)
+    ready = wait_for(lambda: (found := api.get(path).json) and not found["stale"] and found)
     assert ready["contacts_count"] == 2 and ready["last_populated_at"]
 
-    person = crowd["people"][3]
+    person = contacts["people"][3]
     api.patch(f"/contacts/{person}", {"data_merge": {"tags": ["VIP"]}}).expect(200)
-    until(lambda: made["id"] in api.get(f"/contacts/{person}").json["list_ids"])
+    wait_for(lambda: made["id"] in api.get(f"/contacts/{person}").json["list_ids"])
     assert api.get(path).json["contacts_count"] == 3
     for attempt in (
         api.post("/contacts", {"email": "new@example.org", "list_ids": [made["id"]]}),
@@ -204,11 +204,11 @@ def test_a_list_mirrors_a_segment(api: Client, crowd: dict[str, Any]) -> None:
     api.delete(f"/segments/{segment}").expect(200)
 
 
-def test_many_join_and_leave_at_once(api: Client, crowd: dict[str, Any]) -> None:
-    """Ids and addresses are told apart; what names nobody is given back as it was sent."""
+def test_add_and_remove_list_members_in_bulk(api: Client, contacts: dict[str, Any]) -> None:
+    """Members are given by id or address; unknown ones are returned."""
     made = api.post("/lists", {"name": "Bulk"}).expect(201)["id"]
     path = f"/lists/{made}/contacts/bulk"
-    one, two = crowd["people"][:2]
+    one, two = contacts["people"][:2]
     done = api.post(path, {"add": [one, "CROWD1@example.org", two, 999_999, "no one", "a@example.net"]}).expect(200)
     assert done == {"added": 2, "removed": 0, "unknown": [999_999, "no one", "a@example.net"], "kept_opt_out": []}
     assert api.post(path, {"add": [one], "remove": [two]}).expect(200)["removed"] == 1
@@ -221,39 +221,39 @@ def test_many_join_and_leave_at_once(api: Client, crowd: dict[str, Any]) -> None
     assert api.post("/lists/999999/contacts/bulk", {"add": []}).status == 404
 
 
-def campaign(api: Client, name: str, **trigger: Any) -> Any:
-    """Make a draft with content for an audience."""
+def create_campaign(api: Client, name: str, **trigger: Any) -> Any:
+    """Create a draft with content for an audience."""
     return api.post("/campaigns", {
         "name": name, "trigger_attributes": trigger, "template_attributes": {"subject": "Hi", "body": "<p>Hi</p>"},
     }).expect(201)["id"]  # fmt: skip
 
 
-def test_a_campaign_reaches_exactly_its_segment(api: Client, crowd: dict[str, Any]) -> None:
-    """Segment alone, cut with a list, less an excluded one: exactly those rows, and a segment in use."""
+def test_a_campaign_reaches_exactly_its_segment(api: Client, contacts: dict[str, Any]) -> None:
+    """A segment alone, within a list, and without an excluded segment get exactly their contacts; it is then in use."""
     free = api.post("/segments", {"name": "Free", "filters": [leaf("data.plan", "eq", "free")]}).expect(201)["id"]
     anns = api.post("/segments", {"name": "Ann", "filters": [leaf("first_name", "eq", "ann")]}).expect(201)["id"]
     for name, people, trigger in (
         ("Alone", [2, 3, 4, 5], {"segment_id": free}),
-        ("Both", [2], {"segment_id": free, "contact_list_id": crowd["list"]}),
+        ("Both", [2], {"segment_id": free, "contact_list_id": contacts["list"]}),
         ("Less", [2, 4], {"segment_id": free, "data": {"exclude_segment_ids": [anns]}}),
     ):
-        made = campaign(api, name, **trigger)
+        made = create_campaign(api, name, **trigger)
         facts = api.get(f"/campaigns/{made}/preflight")
         expected = facts.json["facts"]["sendable"] if facts.status == 200 else len(people)
         sent = api.post(f"/campaigns/{made}/send", {"hold_seconds": 60}).expect(200)
         found = api.get("/messages", campaign_id=made).expect(200)
-        assert {row["contact_id"] for row in found} == {crowd["people"][n] for n in people}
+        assert {row["contact_id"] for row in found} == {contacts["people"][n] for n in people}
         assert sent["audience_count"] == len(people) == expected
         refused = api.delete(f"/segments/{free}").expect(422)
         assert {"campaign_id": made, "name": name} in refused["used_by"]
         api.patch(f"/campaigns/{made}", {"status": "cancelled"}).expect(200)
 
 
-def test_everybody_has_to_be_confirmed(api: Client, crowd: dict[str, Any]) -> None:
-    """A segment without filters is everybody, and asks for a confirmation."""
+def test_a_segment_of_all_needs_confirmation(api: Client, contacts: dict[str, Any]) -> None:
+    """A send to a segment without filters needs `confirm_send_to_all`."""
     everybody = api.post("/segments", {"name": "All of them"}).expect(201)
     assert everybody["sentence"] == "Everybody"
-    made = campaign(api, "All", segment_id=everybody["id"])
+    made = create_campaign(api, "All", segment_id=everybody["id"])
     assert api.post(f"/campaigns/{made}/send", {}).expect(422)["reason"] == "confirmation_required"
     sent = api.post(f"/campaigns/{made}/send", {"confirm_send_to_all": True, "hold_seconds": 60}).expect(200)
     assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])

@@ -1,4 +1,4 @@
-"""Which numbers an SMS may go to: thirty of them, asked for one by one."""
+"""Valid and invalid recipients of an SMS."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.kit.client import Client
 
 NOWHERE = "is no number that a network has"
 DEAR = "is a number that costs extra: premium or shared cost"
-# As it is asked for, and as it is written to, or why not
+# The number in the request, and its normal form or the error
 NUMBERS = [
     ("+14155552671", "+14155552671"), ("+1 (202) 555-0143", "+12025550143"), ("+1.808.555.0123", "+18085550123"),
     ("+14035550123", "+14035550123"), ("+17875550123", "+17875550123"), ("+12425550123", "+12425550123"),
@@ -21,8 +21,8 @@ NUMBERS = [
 ]  # fmt: skip
 
 
-def test_thirty_numbers(api: Client) -> None:
-    """Each is written to in its normal form, or refused at `to` with the reason, and then nothing is kept."""
+def test_valid_and_invalid_numbers(api: Client) -> None:
+    """Each number is returned in its normal form, or rejected at `to` with the reason."""
     assert len(NUMBERS) == 30
     for given, expected in NUMBERS:
         answer = api.post("/messages", {"channel": "sms", "to": given, "body": "Hi"})
@@ -33,7 +33,7 @@ def test_thirty_numbers(api: Client) -> None:
 
 
 @pytest.mark.parametrize("body", ["Hi", ""])
-def test_a_number_is_refused_with_all_else_that_is_wrong(api: Client, body: str) -> None:
-    """A number that gets none is told together with the other faults."""
+def test_number_errors_are_reported_with_others(api: Client, body: str) -> None:
+    """The error of a number is reported together with other errors."""
     refused = api.post("/messages", {"channel": "sms", "to": "+19005551234", "body": body}).expect(422)
     assert refused["validation_errors"] == {"to": [DEAR]} | ({} if body else {"body": ["can't be blank"]})

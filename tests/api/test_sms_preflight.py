@@ -1,4 +1,4 @@
-"""What is told before the SMS of a campaign leave: what they take, whom they miss, and what stands in the way."""
+"""Preflight of SMS campaigns: segments, skipped recipients, advice and blockers."""
 
 from typing import Any
 
@@ -12,21 +12,21 @@ HINT = "Reply STOP to leave"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def account(api: Client) -> None:
-    """An account that says how to leave."""
+def sms_settings(api: Client) -> None:
+    """Set name, sender and opt-out hint of the account."""
     api.patch("/account", {"name": "Acme", "sms_opt_out_hint": HINT, "sms_from": "+15005550006"}).expect(200)
 
 
-def people(api: Client, name: str, *contacts: dict[str, Any]) -> int:
-    """Make a list with people; return its id."""
+def list_with_contacts(api: Client, name: str, *contacts: dict[str, Any]) -> int:
+    """Create a list with contacts and return its id."""
     group = int(api.post("/lists", {"name": name}).expect(201)["id"])
     for one in contacts:
         api.post("/contacts", {**one, "list_ids": [group]}).expect(201)
     return group
 
 
-def draft(api: Client, group: int, body: str | None, **more: Any) -> int:
-    """Make a draft of an SMS to a list; return its id."""
+def create_draft(api: Client, group: int, body: str | None, **more: Any) -> int:
+    """Create a draft of an SMS to a list and return its id."""
     asked = {
         "name": "Spring", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
         "template_attributes": {"body": body}, **more,
@@ -34,24 +34,24 @@ def draft(api: Client, group: int, body: str | None, **more: Any) -> int:
     return int(api.post("/campaigns", asked).expect(201)["id"])
 
 
-def rehearsed(api: Client, campaign: int) -> Any:
-    """Return the preflight of a campaign once its rehearsal is over."""
+def wait_for_rehearsal(api: Client, campaign: int) -> Any:
+    """Return the preflight of a campaign once the rendering for all recipients has ended."""
     path = f"/campaigns/{campaign}/preflight"
     return api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 30)
 
 
-def codes(preflight: Any) -> set[str]:
+def warning_codes(preflight: Any) -> set[str]:
     """Return the codes of the warnings."""
     return {one["code"] for one in preflight["warnings"]}
 
 
-def test_parts_are_counted_for_each_person(api: Client) -> None:
-    """Of what each gets, the hint behind it: a long name takes a second part, a foreign letter the other alphabet."""
-    group = people(
+def test_segments_are_counted_for_each_recipient(api: Client) -> None:
+    """Segments include the hint and depend on the length and alphabet of each rendered text."""
+    group = list_with_contacts(
         api, "Parts", {"phone": "+14155550101", "first_name": "Ann"},
         {"phone": "+4915112345678", "first_name": "A" * 100}, {"phone": "+33612345678", "first_name": "François"},
     )  # fmt: skip
-    found = rehearsed(api, draft(api, group, "Acme: hi {{ contact.first_name }}, " + "x" * 60))
+    found = wait_for_rehearsal(api, create_draft(api, group, "Acme: hi {{ contact.first_name }}, " + "x" * 60))
     sms = found["facts"]["rehearsal"]["sms"]
 
     assert found["ok"] and found["facts"]["sendable"] == 3
@@ -61,45 +61,51 @@ def test_parts_are_counted_for_each_person(api: Client) -> None:
     assert "CEDILLA" in sms["forcing"][0]["name"]
     assert found["facts"]["sms"] == {"from": "+15005550006", "opt_out_hint": HINT, "parts": 5, "is_exact": True}
     assert sms["countries"] == {"US": 1, "DE": 1, "FR": 1}
-    assert "ucs2" in codes(found) and not {"opt_out_hint_missing", "unknown_merge_tag", "sender_unnamed"} & codes(found)
+    assert "ucs2" in warning_codes(found) and not {
+        "opt_out_hint_missing",
+        "unknown_merge_tag",
+        "sender_unnamed",
+    } & warning_codes(found)
     assert [one for one in found["warnings"] if one["code"] == "ucs2" and "ç" in one["message"]]
 
 
-def test_who_cannot_get_it_is_told(api: Client) -> None:
-    """Too long for one, empty for another: they are named, all others get it."""
-    group = people(
+def test_recipients_that_cannot_get_the_sms(api: Client) -> None:
+    """Recipients with a too long text or a missing value are reported, and those without a phone are skipped."""
+    group = list_with_contacts(
         api, "Long", {"phone": "+14155550111", "first_name": "Bo"},
         {"phone": "+14155550112", "first_name": "Cy", "data": {"note": "é" * 300 + "я" * 400}},
         {"email": "mail@example.org"},
     )  # fmt: skip
-    found = rehearsed(api, draft(api, group, "Acme {{ contact.data.note | default: 'news' }} {{ contact.last_name }}"))
+    found = wait_for_rehearsal(
+        api, create_draft(api, group, "Acme {{ contact.data.note | default: 'news' }} {{ contact.last_name }}")
+    )
     done = found["facts"]["rehearsal"]
 
     assert (done["total"], done["done"], done["failed"]) == (2, 2, 1)
     assert "11 parts" in done["failures"][0]["error"]
     assert found["facts"]["skipped"] == {"no_channel": 1} and done["sms"]["parts"] == 1
-    assert {"render_error", "missing_value"} <= codes(found)
+    assert {"render_error", "missing_value"} <= warning_codes(found)
 
 
-def test_what_the_text_lacks_is_advice(api: Client) -> None:
-    """No name, a public shortener, a tag nobody knows: each is said, and none refuses the send."""
-    group = people(api, "Wording", {"phone": "+14155550121"})
-    campaign = draft(api, group, "Sale: https://bit.ly/abc {{ nobody.knows }}")
-    found = rehearsed(api, campaign)
+def test_advice_about_the_text(api: Client) -> None:
+    """A missing sender name, a public link shortener and an unknown tag are warnings."""
+    group = list_with_contacts(api, "Wording", {"phone": "+14155550121"})
+    campaign = create_draft(api, group, "Sale: https://bit.ly/abc {{ nobody.knows }}")
+    found = wait_for_rehearsal(api, campaign)
 
     assert found["ok"]
-    assert {"sender_unnamed", "public_shortener", "unknown_merge_tag", "not_tested"} <= codes(found)
-    assert not {"preheader_missing", "dormant", "same_subject", "postal_address"} & codes(found)
+    assert {"sender_unnamed", "public_shortener", "unknown_merge_tag", "not_tested"} <= warning_codes(found)
+    assert not {"preheader_missing", "dormant", "same_subject", "postal_address"} & warning_codes(found)
 
 
-def test_the_way_out_is_missed(api: Client) -> None:
-    """Without a hint of the account the text has to say how to leave, in any of its ways."""
+def test_a_missing_opt_out_hint_is_a_warning(api: Client) -> None:
+    """Without the account's hint the text itself must say how to opt out."""
     api.patch("/account", {"sms_opt_out_hint": None}).expect(200)
-    group = people(api, "Hints", {"phone": "+14155550131"})
+    group = list_with_contacts(api, "Hints", {"phone": "+14155550131"})
 
     def told(body: str) -> bool:
-        found = api.get(f"/campaigns/{draft(api, group, body)}/preflight").expect(200)
-        return "opt_out_hint_missing" in codes(found)
+        found = api.get(f"/campaigns/{create_draft(api, group, body)}/preflight").expect(200)
+        return "opt_out_hint_missing" in warning_codes(found)
 
     assert told("Acme: sale")
     assert not told("Acme: sale. Stop: answer STOPP")
@@ -107,10 +113,10 @@ def test_the_way_out_is_missed(api: Client) -> None:
     api.patch("/account", {"sms_opt_out_hint": HINT}).expect(200)
 
 
-def test_what_refuses_a_send_is_a_blocker(api: Client) -> None:
-    """No text, a tag that cannot be read, more than ten parts: refused with the field to go to."""
-    group = people(api, "Blockers", {"phone": "+14155550141"})
-    empty = draft(api, group, None)
+def test_blockers_of_an_sms_campaign(api: Client) -> None:
+    """Missing, unreadable and too long text is rejected at its field."""
+    group = list_with_contacts(api, "Blockers", {"phone": "+14155550141"})
+    empty = create_draft(api, group, None)
     (blocker,) = api.get(f"/campaigns/{empty}/preflight").expect(200)["blockers"]
 
     assert (blocker["code"], blocker["field"]) == ("content_required", "template_attributes.body")
@@ -118,28 +124,28 @@ def test_what_refuses_a_send_is_a_blocker(api: Client) -> None:
     for wrong, words in (("{{ a", ""), ("x" * 1601, "is too long (maximum is 1600 characters)"), ("я" * 671, "parts")):
         refused = api.patch(f"/campaigns/{empty}", {"template_attributes": {"body": wrong}}).expect(422)
         assert words in refused["validation_errors"]["template_attributes.body"][0]
-    # An e-mail may be longer; as an SMS it cannot be sent
+    # An email may be longer; as an SMS it cannot be sent
     moved = api.post("/campaigns", {"name": "Mail", "template_attributes": {"subject": "s", "body": "x" * 1601},
                                     "trigger_attributes": {"contact_list_id": group}}).expect(201)["id"]  # fmt: skip
     assert api.patch(f"/campaigns/{moved}", {"channel": "sms"}).expect(200)["template"]["channel"] == "sms"
     assert api.post(f"/campaigns/{moved}/send").expect(422)["reason"] == "preflight_failed"
 
 
-def test_numbers_hours_and_days_are_foreseen(fresh_server: FreshServer, clock: TestClock) -> None:
-    """On a real transport: who is skipped for their number, in whose night it starts, and that a day is too short."""
-    # Nothing leaves here: the provider that is named does not exist
+def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Preflight counts rejected numbers, recipients in quiet hours, and the days that the daily limit needs."""
+    # No SMS is sent: the provider at this URL does not exist
     env = {
         "CAMPANERO_SMS__TRANSPORT": "twilio", "CAMPANERO_SMS__TWILIO__BASE_URL": "http://127.0.0.1:9",
         "CAMPANERO_SMS__TWILIO__ACCOUNT_SID": "AC1", "CAMPANERO_SMS__TWILIO__AUTH_TOKEN": "t",
         "CAMPANERO_SMS__COUNTRIES": "DE,US,JP", "CAMPANERO_SMS__PARTS_PER_DAY": "2",
     }  # fmt: skip
     api = fresh_server(env=env, clock=clock).client()
-    group = people(
+    group = list_with_contacts(
         api, "World", {"phone": "+4915112345678"}, {"phone": "+4930123456"}, {"phone": "+819012345678"},
         {"phone": "+33612345678"}, {"phone": "+19005550100"},
         {"phone": "+4915112345679", "data": {"time_zone": "Asia/Tokyo"}},
     )  # fmt: skip
-    campaign = draft(api, group, "Acme")
+    campaign = create_draft(api, group, "Acme")
     blocked = api.get(f"/campaigns/{campaign}/preflight").expect(200)
     assert [(one["code"], one["field"]) for one in blocked["blockers"]] == [("sender_not_ready", "base")]
 
@@ -147,7 +153,7 @@ def test_numbers_hours_and_days_are_foreseen(fresh_server: FreshServer, clock: T
     api.patch("/account", {"sms_from": "Acme", "time_zone": "Europe/Berlin", "sms_opt_out_hint": "Stop: acme.test",
                            "sms_quiet_hours": {"from": "20:00", "to": "08:00"}}).expect(200)  # fmt: skip
     api.patch(f"/campaigns/{campaign}", {"scheduled_at": "2030-06-12T11:30:00Z"}).expect(200)
-    found = rehearsed(api, campaign)
+    found = wait_for_rehearsal(api, campaign)
     sms = found["facts"]["rehearsal"]["sms"]
 
     assert found["ok"] and found["facts"]["sms"]["from"] == "Acme"
@@ -162,4 +168,4 @@ def test_numbers_hours_and_days_are_foreseen(fresh_server: FreshServer, clock: T
     why = api.get(f"/campaigns/{campaign}/explain", contact_id=french["id"]).expect(200)
     assert (why["in_audience"], why["skip_reason"]) == (True, "country_not_allowed")
     api.patch(f"/campaigns/{campaign}", {"scheduled_at": "2030-06-12T20:30:00Z"}).expect(200)
-    assert "quiet_hours" in codes(rehearsed(api, campaign))
+    assert "quiet_hours" in warning_codes(wait_for_rehearsal(api, campaign))

@@ -1,4 +1,4 @@
-"""What a provider tells about SMS, in whatever order and however often: one end, one event each, one consequence."""
+"""Receipts of an SMS provider: in any order and repeated they have one result, one event each, one consequence."""
 
 import random
 from pathlib import Path
@@ -17,10 +17,10 @@ STATUSES = ["queued", "sending", "sent", "delivered"]
 
 
 def test_shuffled_and_repeated_receipts(world: World) -> None:
-    """Every order of all statuses, each told twice, ends delivered, with one event and the time of it."""
+    """Receipts of all statuses in any order, each twice, end in `delivered` with one event."""
     orders = [random.Random(seed).sample(STATUSES * 2, 8) for seed in range(4)]
     for order in orders:
-        message, taken = world.handed_over()
+        message, taken = world.send_sms()
         answers = {world.sms.send_receipt(taken, status).status for status in order}
         assert answers == {200} and world.state(message) == ("delivered", ["sms_delivered"], None, True)
         assert world.api.get(f"/messages/{message['id']}").expect(200)["delivered_at"] is not None
@@ -35,10 +35,10 @@ MEANINGS = {
 
 
 @pytest.mark.parametrize("code", MEANINGS)
-def test_what_the_codes_mean(code: int | None, world: World) -> None:
-    """What does not arrive is `bounced`; its code says whom that speaks against, and who has left has left."""
+def test_error_codes_of_receipts(code: int | None, world: World) -> None:
+    """A failed SMS is `bounced`; its code decides on suppression and opt-out."""
     kind, suppression, subscribed = MEANINGS[code]
-    message, taken = world.handed_over()
+    message, taken = world.send_sms()
     for status in ("undelivered", "sent", "undelivered", "delivered"):
         assert world.sms.send_receipt(taken, status, code if status == "undelivered" else None).status == 200
     status, events, found, consent = world.state(message)
@@ -54,21 +54,21 @@ def test_what_the_codes_mean(code: int | None, world: World) -> None:
     assert again.status == (422 if suppression else 201)
 
 
-def test_a_phone_that_is_always_off(world: World) -> None:
-    """The third time in a month that a phone cannot be reached suppresses its number; one that arrived begins anew."""
+def test_an_unreachable_number_is_suppressed(world: World) -> None:
+    """The third failure in a row within a month suppresses the number; a delivery resets the count."""
     number = world.number()
     for told in ("undelivered", "undelivered", "delivered", "undelivered", "undelivered"):
-        message, taken = world.handed_over(number)
+        message, taken = world.send_sms(number)
         world.sms.send_receipt(taken, told, None if told == "delivered" else 30003)
         assert world.state(message)[2] is None
         world.clock.advance(1)
-    message, taken = world.handed_over(number)
+    message, taken = world.send_sms(number)
     world.sms.send_receipt(taken, "undelivered", 30003)
     assert world.state(message)[2] == "soft_bounce"
 
 
-def test_a_receipt_for_an_answer_that_was_lost(world: World) -> None:
-    """It took the message and its answer never came: what it tells settles that, and nothing is sent twice."""
+def test_a_receipt_settles_a_lost_response(world: World) -> None:
+    """A receipt for a message whose response was lost sets its status, and nothing is sent twice."""
     number = world.number()
     world.sms.accept_then_reset(to=number, times=1)
     made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
@@ -79,8 +79,8 @@ def test_a_receipt_for_an_answer_that_was_lost(world: World) -> None:
     assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
 
 
-def test_receipts_before_the_answer(world: World) -> None:
-    """A provider that tells of a message before it answers is believed; the message is counted once."""
+def test_receipts_before_the_response(world: World) -> None:
+    """Receipts that arrive before the response of the send are applied once."""
     number = world.number()
     world.sms.hold("receipts", to=number)
     made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
@@ -94,9 +94,9 @@ def test_receipts_before_the_answer(world: World) -> None:
     assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
 
 
-def test_what_is_not_ours_is_taken_and_changes_nothing(world: World) -> None:
-    """A signed receipt of a message that we do not know is answered 200, or it would come again for ever."""
-    message, taken = world.handed_over()
+def test_a_receipt_of_an_unknown_message(world: World) -> None:
+    """A signed receipt of an unknown message is a 200 without effect, so that the provider does not retry it."""
+    message, taken = world.send_sms()
     stranger = taken.__class__(
         **{**taken.__dict__, "sid": "SM" + "f" * 32, "callback": taken.callback.partition("?")[0]}
     )
@@ -104,10 +104,10 @@ def test_what_is_not_ours_is_taken_and_changes_nothing(world: World) -> None:
     assert world.state(message) == ("sent", [], None, True)
 
 
-def test_a_bad_day_at_the_provider(world: World) -> None:
-    """Answers lost after it took them, 500 though it took them, 429, receipts shuffled and repeated: one SMS each.
+def test_many_faults_of_the_provider(world: World) -> None:
+    """With lost responses, 500, 429 and shuffled receipts each contact gets one SMS.
 
-    Every message ends as the provider told last, with one event for each thing that happened.
+    Every message ends as in its last receipt, with one event each.
     """
     numbers = [world.number() for _ in range(24)]
     world.sms.accept_then_reset(to=numbers[0], times=1)
@@ -127,7 +127,7 @@ def test_a_bad_day_at_the_provider(world: World) -> None:
     finally:
         world.sms.send_receipts_for_all()
     assert all(one["answered"] == 200 for one in told)
-    # What came before our answer was known, and what came after it, all has been taken by now
+    # By now all receipts have been processed
     rows = [world.api.get(f"/messages/{one['id']}").expect(200) for one in rows]
     for number, row in zip(numbers, rows, strict=True):
         [taken] = world.sms.to(number)
@@ -139,13 +139,13 @@ def test_a_bad_day_at_the_provider(world: World) -> None:
         ]
 
 
-def test_others_are_told(world: World, tmp_path: Path) -> None:
-    """Webhooks hear once of what arrived, what did not, and what was written."""
+def test_webhooks_for_sms_events(world: World, tmp_path: Path) -> None:
+    """Webhooks get each delivery, failure and incoming message once."""
     names = ["message", "sms_delivered", "sms_failed"]
     with Receiver(tmp_path) as receiver:
         hook = world.api.post("/webhooks", {"url": receiver.url, "events": names}).expect(201)
         for status in ("delivered", "undelivered"):
-            message, taken = world.handed_over()
+            message, taken = world.send_sms()
             for _ in range(2):
                 world.sms.send_receipt(taken, status)
         assert world.sms.send_incoming(world.server.url, message["to"], "Good morning").status == 200
@@ -155,13 +155,13 @@ def test_others_are_told(world: World, tmp_path: Path) -> None:
     assert {one.event["contact_id"] is not None for one in arrived} == {True}
 
 
-def test_the_generic_way(tmp_path: Path) -> None:
-    """A server of one's own tells alike: what arrived, what did not and why, and what was taken though nobody heard."""
+def test_receipts_of_the_generic_provider(tmp_path: Path) -> None:
+    """The generic provider reports deliveries, failures, and messages whose response was lost."""
     with FakeSms(tmp_path) as sms, Server(env=sms.env_http).set_up() as server:
         api = server.client()
         here = World(server, api, sms, TestClock(tmp_path / "clock"))
-        message, taken = here.handed_over()
-        # It knows its own number, as nobody has chosen another
+        message, taken = here.send_sms()
+        # Without a sender in the account the provider uses its own number
         assert (message["from"], taken.fields["from"]) == (None, None)
         api.patch("/account", {"sms_from": "+15550009999"}).expect(200)
         for status, code in (("sent", None), ("undelivered", 30005), ("delivered", None)):
@@ -170,7 +170,7 @@ def test_the_generic_way(tmp_path: Path) -> None:
         number = here.number()
         sms.accept_then_reset(to=number, times=1)
         made = api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
-        # It cannot be asked, so a person would have to decide
+        # This provider has no look-up, so the message stays uncertain
         api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "uncertain")
         [taken] = sms.to(number)
         assert sms.send_receipt(taken, "delivered").status == 200

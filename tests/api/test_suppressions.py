@@ -12,17 +12,17 @@ from tests.kit.smtp import SmtpServer
 
 
 def suppress(api: Client, address: str, **body: Any) -> Any:
-    """Suppress an address that was not, and return the record."""
+    """Suppress an address and return the record."""
     return api.post("/suppressions", {"address": address, **body}).expect(201)
 
 
-def channel(api: Client, contact: Any) -> Any:
+def first_channel(api: Client, contact: Any) -> Any:
     """Return a contact's first channel as it is now."""
     return api.get(f"/contacts/{contact['id']}").expect(200)["channels"][0]
 
 
 def test_an_address_is_suppressed_at_once(api: Client) -> None:
-    """The record is complete, the channel says why, and the address may not be written to."""
+    """The record has all fields, the channel has the reason, and a message to the address is rejected."""
     contact = api.post("/contacts", {"email": "sup@example.org"}).expect(201)
     made = suppress(api, "SUP@Example.org", note="asked by phone", diagnostic="ticket 7")
 
@@ -40,31 +40,31 @@ def test_an_address_is_suppressed_at_once(api: Client) -> None:
     assert (refused["reason"], refused["skip_reason"]) == ("recipient_suppressed", "suppressed_manual")
 
 
-def test_it_waits_for_an_address_that_comes_later(api: Client) -> None:
-    """Suppressions belong to addresses: a contact made later has them, and one deleted leaves them behind."""
+def test_suppressions_belong_to_addresses(api: Client) -> None:
+    """A contact created later is suppressed, and deleting the contact keeps the suppression."""
     suppress(api, "later@example.org", reason="hard_bounce")
     contact = api.post("/contacts", {"email": "later@example.org", "opt_in": True}).expect(201)
     assert contact["kept_opt_out"] == ["later@example.org"]
-    assert channel(api, contact)["suppression_reason"] == "hard_bounce"
+    assert first_channel(api, contact)["suppression_reason"] == "hard_bounce"
     api.delete(f"/contacts/{contact['id']}").expect(200)
     again = api.post("/contacts", {"email": "later@example.org"}).expect(201)
-    assert channel(api, again)["suppression_reason"] == "hard_bounce"
+    assert first_channel(api, again)["suppression_reason"] == "hard_bounce"
 
 
-def test_the_gravest_reason_is_shown(api: Client) -> None:
-    """Several reasons may hold; lifting the gravest shows the next."""
+def test_the_most_severe_reason_is_shown(api: Client) -> None:
+    """If an address has several suppressions, the channel shows the most severe one that is left."""
     contact = api.post("/contacts", {"email": "grave@example.org"}).expect(201)
     suppress(api, "grave@example.org", reason="soft_bounce")
     hard = suppress(api, "grave@example.org", reason="hard_bounce")
     suppress(api, "grave@example.org")
-    assert channel(api, contact)["suppression_reason"] == "hard_bounce"
+    assert first_channel(api, contact)["suppression_reason"] == "hard_bounce"
     assert api.delete(f"/suppressions/{hard['id']}", reason="new mailbox").expect(200)["id"] == hard["id"]
-    assert channel(api, contact)["suppression_reason"] == "manual"
+    assert first_channel(api, contact)["suppression_reason"] == "manual"
     assert api.delete(f"/suppressions/{hard['id']}", reason="again").status == 404
 
 
-def test_a_repeat_brings_up_to_date(api: Client) -> None:
-    """The same address and reason is the same record: 200, and what is sent replaces what was there."""
+def test_a_repeated_suppression_updates_the_record(api: Client) -> None:
+    """The same address and reason is a 200; given fields are replaced."""
     first = suppress(api, "twice@example.org", note="one")
     again = api.post("/suppressions", {"address": "TWICE@example.org", "diagnostic": "two"}).expect(200)
     assert (again["id"], again["note"], again["diagnostic"]) == (first["id"], "one", "two")
@@ -72,20 +72,20 @@ def test_a_repeat_brings_up_to_date(api: Client) -> None:
 
 @pytest.mark.parametrize(("reason", "subscribed"), [("complaint", False), ("manual", True), ("hard_bounce", True)])
 @pytest.mark.parametrize("before", [True, False], ids=["contact before", "contact after"])
-def test_lifting_by_an_operator(reason: str, subscribed: bool, before: bool, api: Client) -> None:
-    """Bounce and manual are lifted whole; of a complaint the opt-out stays."""
+def test_lift_a_suppression(reason: str, subscribed: bool, before: bool, api: Client) -> None:
+    """Lifting removes the suppression; after a complaint the opt-out stays."""
     address = f"lift-{reason.replace('_', '-')}-{before}@example.org"
     contact = api.post("/contacts", {"email": address}).expect(201) if before else None
     made = suppress(api, address, reason=reason)
     api.delete(f"/suppressions/{made['id']}", {"reason": "they wrote to us"}).expect(200)
     contact = contact or api.post("/contacts", {"email": address}).expect(201)
-    now = channel(api, contact)
+    now = first_channel(api, contact)
     assert (now["suppression_reason"], now["subscribed"]) == (None, subscribed)
     assert now["opted_out_by"] == (None if subscribed else "recipient")
 
 
 def test_lifting_needs_a_reason_and_leaves_evidence(api: Client) -> None:
-    """Without a reason nothing is lifted; with one it stands in the evidence, as the suppression does."""
+    """Without a reason a suppression cannot be lifted; the reason is stored in the consent evidence."""
     contact = api.post("/contacts", {"email": "why@example.org"}).expect(201)
     made = suppress(api, "why@example.org")
     for refused in (api.delete(f"/suppressions/{made['id']}"), api.delete(f"/suppressions/{made['id']}", reason=" ")):
@@ -97,8 +97,8 @@ def test_lifting_needs_a_reason_and_leaves_evidence(api: Client) -> None:
     assert (opted_in["act"], opted_in["address"]) == ("opt_in", "why@example.org")
 
 
-def test_filters(api: Client) -> None:
-    """Each filter narrows; an address is found in any spelling."""
+def test_filter_suppressions(api: Client) -> None:
+    """Each filter returns the matching records; an address is found in any spelling."""
     made = suppress(api, "filter-me@example.org", reason="soft_bounce")
     phone = suppress(api, "+49 151 1234568", channel="phone")
     assert (phone["channel"], phone["address"]) == ("sms", "+491511234568")
@@ -116,8 +116,8 @@ def test_filters(api: Client) -> None:
     assert api.get("/suppressions", wrong="1").status == 422
 
 
-def test_bad_requests(api: Client) -> None:
-    """All faults at once; what only a person or an erasure can bring is not for writing."""
+def test_invalid_suppressions_are_rejected(api: Client) -> None:
+    """All errors are reported at once; internal reasons cannot be written."""
     past = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     fault = api.post("/suppressions", {"address": "nobody", "reason": "hard_bounce", "expires_at": past}).expect(422)
     assert set(fault["validation_errors"]) == {"address", "expires_at"}
@@ -129,21 +129,21 @@ def test_bad_requests(api: Client) -> None:
     assert api.post("/suppressions", {}).expect(422)["validation_errors"] == {"address": ["can't be blank"]}
 
 
-def test_a_manual_one_runs_out(api: Client) -> None:
-    """After its time a manual suppression is gone: from the list, and from the channel."""
+def test_a_manual_suppression_expires(api: Client) -> None:
+    """After `expires_at` the suppression is gone from the list and the channel."""
     contact = api.post("/contacts", {"email": "soon@example.org"}).expect(201)
     soon = (datetime.now(UTC) + timedelta(seconds=1.5)).isoformat()
     made = suppress(api, "soon@example.org", expires_at=soon)
-    assert channel(api, contact)["suppression_reason"] == "manual"
+    assert first_channel(api, contact)["suppression_reason"] == "manual"
     time.sleep(1.6)
-    assert channel(api, contact)["suppression_reason"] is None
+    assert first_channel(api, contact)["suppression_reason"] is None
     assert api.get("/suppressions", address="soon@example.org").json == []
     assert api.delete(f"/suppressions/{made['id']}", reason="x").status == 404
     api.wait(f"/contacts/{contact['id']}/consents", lambda rows: rows[0]["act"] == "lifted")
 
 
-def test_accounts_are_apart(fresh_server: FreshServer) -> None:
-    """Another account's suppressions do not exist, and hold nothing back (T09)."""
+def test_suppressions_of_another_account(fresh_server: FreshServer) -> None:
+    """They are unknown and have no effect in this account (T09)."""
     server = fresh_server()
     mine = server.client()
     other_account = server.cli("account", "add", "Other").stdout.strip()
@@ -156,8 +156,8 @@ def test_accounts_are_apart(fresh_server: FreshServer) -> None:
     assert [row["id"] for row in mine.get("/suppressions").json] == [made["id"]]
 
 
-def test_one_made_in_mid_send_is_obeyed(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Who is suppressed while a campaign runs gets nothing any more, though their row was queued (P4)."""
+def test_a_suppression_during_a_send_is_respected(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
+    """A queued message to an address that is suppressed during the campaign is skipped (P4)."""
     gate = smtp_server.rules.hold("body", times=1)
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__CONNECTIONS": "1"})
     api = server.client()

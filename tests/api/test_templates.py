@@ -1,4 +1,4 @@
-"""Templates and their designs: written, read back unchanged, refused with all faults (docs/decisions.md#11)."""
+"""Templates and their designs: stored unchanged, validated completely (docs/decisions.md#11)."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
     max_leaves=8,
 )
-# Keys that no kind knows, so that any value is as good as another
+# Keys that no section kind has, so that any value is valid
 KEYS = TEXTS.map(lambda text: f"x_{text}")
 OPEN = st.dictionaries(KEYS, VALUES, max_size=4)
 SECTIONS = st.builds(
@@ -31,8 +31,8 @@ DESIGNS = st.builds(
 )  # fmt: skip
 
 
-def bare(design: dict[str, Any], like: dict[str, Any]) -> str:
-    """Return a design as text, without the `id` and `type` that its sections were given and did not bring."""
+def without_added_keys(design: dict[str, Any], like: dict[str, Any]) -> str:
+    """Return a design as JSON, without the `id` and `type` that the API added to its sections."""
     for found, sent in zip(design["sections"], like["sections"], strict=True):
         for key in ("id", "type"):
             if sent.get(key) is None:
@@ -43,20 +43,20 @@ def bare(design: dict[str, Any], like: dict[str, Any]) -> str:
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(design=DESIGNS)
 def test_a_design_round_trips(design: dict[str, Any], api: Client) -> None:
-    """Load, edit of one field and save change nothing else: no value, no key, not even the order of keys."""
+    """Reading and saving a design with one changed field keeps every value, key and the order of keys."""
     made = api.post("/templates", {"design": design}).expect(201)
     read = api.get(f"/templates/{made['id']}").expect(200)
     saved = api.patch(f"/templates/{made['id']}", {"subject": "new", "design": read["design"]}).expect(200)
 
     assert read == made
     assert json.dumps(saved["design"]) == json.dumps(read["design"])
-    assert bare(read["design"], design) == json.dumps(design)
+    assert without_added_keys(read["design"], design) == json.dumps(design)
     ids = [one["id"] for one in saved["design"]["sections"]]
     assert len(set(ids)) == len(ids)
 
 
-def test_sections_get_an_id_and_a_type_and_keep_those_they_have(api: Client) -> None:
-    """Written again, the same sections have the same ids; those in columns have them too; what is there stays."""
+def test_sections_get_ids_and_types(api: Client) -> None:
+    """Missing ids and types are added the same way each time, also in columns; given ones stay."""
     inner = {"props": {"content": "<p>x</p>"}}
     button = {"props": {"text": "Go", "href": "https://example.org"}}
     columns = {"type": "columns", "props": {"columns": [{"sections": [inner]}, {}]}}
@@ -72,8 +72,8 @@ def test_sections_get_an_id_and_a_type_and_keep_those_they_have(api: Client) -> 
     assert got[3]["props"]["columns"][0]["sections"][0].keys() == {"props", "id", "type"}
 
 
-def test_every_fault_of_a_design_is_told_at_once(api: Client) -> None:
-    """Addresses that run, tags that do not end, conditions that nobody knows, and things that are no objects."""
+def test_all_errors_of_a_design_are_reported(api: Client) -> None:
+    """Script URLs, unclosed tags, unknown conditions and wrong types are reported at their paths."""
     condition = [
         {"name": "nobody_knows", "predicate": "eq", "value": 1},
         {"name": "list", "predicate": "eq", "value": 9},
@@ -111,20 +111,20 @@ def test_every_fault_of_a_design_is_told_at_once(api: Client) -> None:
         ("{}", "design"),
     ],
 )
-def test_limits_of_a_design(design: Any, field: str, api: Client) -> None:
-    """200 sections, 1 MiB, an object: docs/decisions.md#4."""
+def test_invalid_designs_are_rejected(design: Any, field: str, api: Client) -> None:
+    """A design is an object with at most 200 sections and 1 MiB (docs/decisions.md#4)."""
     assert list(api.post("/templates", {"design": design}).expect(422)["validation_errors"]) == [field]
 
 
-def test_the_largest_design_is_kept(api: Client) -> None:
-    """200 sections and almost 1 MiB pass."""
+def test_the_largest_valid_design(api: Client) -> None:
+    """200 sections with almost 1 MiB are stored unchanged."""
     design = {"sections": [{"id": f"s{n}", "type": "text", "props": {"content": "x" * 5_000}} for n in range(200)]}
     made = api.post("/templates", {"design": design}).expect(201)
     assert made["design"] == design
 
 
-def test_absent_keeps_and_null_clears(api: Client) -> None:
-    """A PATCH touches what it names; null clears its name too; a design is replaced whole."""
+def test_patch_a_template(api: Client) -> None:
+    """An absent field stays, null clears, and a design is replaced as a whole."""
     sections = [{"id": "a", "type": "spacer", "props": {}}]
     body = {"name": "Letter", "subject": "s", "body": "b", "preheader": "p", "from_name": "f",
             "from_email": "f@example.org", "reply_to": "r@example.org",
@@ -141,8 +141,8 @@ def test_absent_keeps_and_null_clears(api: Client) -> None:
     assert [cleared[name] for name in body if name != "design"] == [None] * 7
 
 
-def test_the_list_shows_all_and_filters(api: Client) -> None:
-    """Campaigns' templates are in it; `standalone` and `search` choose, and a misspelt filter is refused."""
+def test_list_templates(api: Client) -> None:
+    """The list has the templates of campaigns too; `standalone` and `search` filter it."""
     mine = api.post("/templates", {"name": "Listed", "subject": "Zebra crossing"}).expect(201)["id"]
     campaign = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "Zebra too"}}).expect(201)
     theirs = campaign["template"]["id"]
@@ -156,8 +156,8 @@ def test_the_list_shows_all_and_filters(api: Client) -> None:
     assert api.delete(f"/templates/{theirs}").expect(422)["reason"] == "in_use"
 
 
-def test_the_second_of_two_learns_what_the_first_changed(api: Client) -> None:
-    """An old `updated_at` is 409 and names the fields; the present one passes, and so does none."""
+def test_an_edit_conflict_of_a_template(api: Client) -> None:
+    """A PATCH with an old `updated_at` is a 409 that names the changed fields."""
     made = api.post("/templates", {"name": "shared", "subject": "one"}).expect(201)
     path = f"/templates/{made['id']}"
     first = api.patch(path, {"subject": "two", "updated_at": made["updated_at"]}).expect(200)
@@ -170,8 +170,8 @@ def test_the_second_of_two_learns_what_the_first_changed(api: Client) -> None:
     assert api.patch(path, {"subject": "four"}).expect(200)["subject"] == "four"
 
 
-def test_variables_are_found_in_every_text(api: Client) -> None:
-    """Subject, preheader, body and sections; with the default that the template gives, and a sample."""
+def test_variables_of_a_template(api: Client) -> None:
+    """Variables of subject, preheader, body and sections are listed with default and sample."""
     button = {"type": "button", "props": {"text": "{{ data.word }}", "href": "https://example.org/{{ data.code }}"}}
     made = api.post("/templates", {
         "subject": 'Hi {{ contact.first_name | default: "you" }}', "preheader": "{{ data.preview }}",
@@ -183,8 +183,8 @@ def test_variables_are_found_in_every_text(api: Client) -> None:
     assert all(set(one) == {"default", "sample", "required"} for one in made["variables"].values())
 
 
-def test_the_spec_says_what_designs_are_made_of(api: Client) -> None:
-    """Every kind with properties and defaults, and six designs to begin from, each of which can be kept as it is."""
+def test_template_spec(api: Client) -> None:
+    """The specification lists section kinds with properties, and starters that can be stored as they are."""
     found = api.get("/templates/spec").expect(200)
     kinds = {one["type"]: one for one in found["kinds"]}
 
@@ -207,8 +207,8 @@ def test_the_spec_says_what_designs_are_made_of(api: Client) -> None:
         assert codes <= {"image_missing", "placeholder_content", "placeholder_link"}
 
 
-def test_a_template_is_for_one_channel(api: Client) -> None:
-    """Chosen when it is made, found by it, and that of its campaign or step; never changed by itself."""
+def test_channel_of_a_template(api: Client) -> None:
+    """The channel is set when it is created or by its campaign or step, and cannot be changed alone."""
     made = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Open: <b>now</b>"}).expect(201)
     found = api.get("/templates", channel="sms").expect(200)
     changed = api.patch(f"/templates/{made['id']}", {"channel": "email"}).expect(422)

@@ -6,7 +6,7 @@ from tests.kit.client import Client
 
 
 def test_a_template_round_trips(api: Client) -> None:
-    """What is written is read again, unknown keys of a design included; variables are found."""
+    """All fields are returned unchanged, with unknown keys of the design, and variables are listed."""
     section = {"type": "text", "props": {"content": "x", "mystery": [1]}, "styles": {}}
     design = {"sections": [section], "theme": {"a": "b"},
               "future": True}  # fmt: skip
@@ -23,8 +23,8 @@ def test_a_template_round_trips(api: Client) -> None:
     assert api.get(f"/templates/{made['id']}").expect(200) == made
 
 
-def test_a_template_needs_nothing_and_is_deleted(api: Client) -> None:
-    """An empty template has a name of its own; deleting answers it once more."""
+def test_create_and_delete_an_empty_template(api: Client) -> None:
+    """An empty template has a default name; DELETE returns it once more."""
     made = api.post("/templates").expect(201)
 
     assert (made["name"], made["design"]) == ("Untitled template", {"sections": [], "theme": {}})
@@ -33,23 +33,23 @@ def test_a_template_needs_nothing_and_is_deleted(api: Client) -> None:
 
 
 def test_a_newer_template_is_not_overwritten(api: Client) -> None:
-    """The version that was read guards the one that is stored."""
+    """A PATCH with an old `updated_at` is a 409."""
     made = api.post("/templates", {"name": "v"}).json
     api.patch(f"/templates/{made['id']}", {"subject": "two"}).expect(200)
 
     assert api.patch(f"/templates/{made['id']}", {"subject": "three", "updated_at": made["updated_at"]}).status == 409
 
 
-def test_a_design_has_to_be_a_document(api: Client) -> None:
-    """Sections are a list of objects; a broken tag is told with its line."""
+def test_invalid_parts_of_a_template_are_rejected(api: Client) -> None:
+    """Sections are objects; the error of an invalid tag names its line."""
     fault = api.post("/templates", {"design": {"sections": ["x"], "theme": []}, "body": "a\n{{ b"}).expect(422)
 
     assert set(fault["validation_errors"]) == {"design.sections[0]", "design.theme", "body"}
     assert "line 2" in fault["validation_errors"]["body"][0]
 
 
-def test_the_brand_is_there_from_the_start_and_put_is_partial(api: Client) -> None:
-    """Nulls at first; absent keeps, null clears; complete means colour and name."""
+def test_the_default_brand_and_partial_updates(api: Client) -> None:
+    """All fields are empty at first; absent fields stay, null clears; a complete brand has colour and name."""
     fresh = api.get("/brand").expect(200)
     api.put("/brand", {"brand_color": "#0f617d", "links": [{"url": "https://example.org", "title": "Shop"}]}).expect(
         200
@@ -77,16 +77,16 @@ def test_the_brand_is_there_from_the_start_and_put_is_partial(api: Client) -> No
         ({"default_theme": []}, "default_theme"),
     ],
 )
-def test_faults_of_the_brand(api: Client, body: dict[str, object], field: str) -> None:
-    """Each fault stands under its field and nothing is written."""
+def test_invalid_brands_are_rejected(api: Client, body: dict[str, object], field: str) -> None:
+    """Each error is reported at its field, and nothing is written."""
     before = api.get("/brand").json
 
     assert list(api.put("/brand", body).expect(422)["validation_errors"]) == [field]
     assert api.get("/brand").json == before
 
 
-def test_the_account_says_what_it_can_do(api: Client) -> None:
-    """Capture mode, warnings, progress and counts; writable fields are written."""
+def test_account_status(api: Client) -> None:
+    """The account shows transport, blockers and onboarding steps; settings are written."""
     account = api.get("/account").expect(200)
     changed = api.patch("/account", {"time_zone": "Europe/Berlin", "email_from_name": "Ana"}).expect(200)
 

@@ -1,4 +1,4 @@
-"""Merge tags of templates over the API: what is wrong is told with its place, what is used is listed."""
+"""Merge tags of templates over the API: errors with line and column, and the list of variables."""
 
 from typing import Any
 
@@ -36,10 +36,10 @@ def design(**props: Any) -> dict[str, Any]:
          "a contact's data may not say where a link leads (line 1, column 15)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_tag_is_told_with_its_place(
+def test_invalid_merge_tags_are_reported_with_their_place(
     api: Client, fields: dict[str, Any], path: str, words: str
 ) -> None:
-    """A fault names field or property, and line and column within it, in templates and in campaigns."""
+    """The error has the field or property, line and column, in templates and in campaigns."""
     said = api.post("/templates", fields).expect(422)["validation_errors"]
     assert list(said) == [path] and words in said[path][0]
     if "design" in fields:
@@ -48,8 +48,8 @@ def test_what_is_wrong_with_a_tag_is_told_with_its_place(
     assert nested == {f"template_attributes.{path}": said[path]}
 
 
-def test_variables_are_found_everywhere(api: Client) -> None:
-    """Subject, preheader, name and every text of a design: each variable with default, sample and need."""
+def test_variables_in_all_fields(api: Client) -> None:
+    """Variables of every field are listed with default, sample, and whether they are required."""
     made = api.post("/templates", {
         "subject": '{{ first_name | default: "there" }}', "preheader": "{{ contact.data.city }}",
         "from_name": '{{ first_name | default: "there" }}', "body": '{{ data.code | default: "A" }}',
@@ -64,8 +64,8 @@ def test_variables_are_found_everywhere(api: Client) -> None:
     }
 
 
-def test_a_message_of_a_template_with_sections_is_its_design(api: Client) -> None:
-    """A single message by `template_id` is rendered from the sections; a body of its own takes their place."""
+def test_send_a_message_from_a_design(api: Client) -> None:
+    """A message by `template_id` is rendered from the sections at that time; its own body replaces them."""
     made = api.post("/templates", {"subject": "S", "design": design(content="<p>Code {{ data.code }}</p>")}).expect(201)
     one = api.post("/messages", {"to": "a@x.test", "template_id": made["id"], "data": {"code": "X1"}}).expect(201)
     api.patch(f"/templates/{made['id']}", {"design": design(content="<p>Changed</p>")}).expect(200)

@@ -1,4 +1,4 @@
-"""Previews: the message as somebody would get it, quickly, whatever it is made of (docs/decisions.md#11)."""
+"""Previews: the rendered message for a contact, quickly, whatever the design (docs/decisions.md#11)."""
 
 import json
 import threading
@@ -14,14 +14,14 @@ from tests.kit.timeouts import extend_timeout
 TEXT = {"type": "text", "props": {"content": "<p>Hi {{ contact.first_name }}, {{ data.code }}</p>"}}
 
 
-def shown(api: Client, *sections: Any, **more: Any) -> Any:
+def preview(api: Client, *sections: Any, **more: Any) -> Any:
     """Return the preview of a design with these sections."""
     return api.post("/templates/preview", {"document": {"sections": list(sections)}, **more}).expect(200)
 
 
-def test_a_preview_has_html_text_warnings_and_its_size(api: Client) -> None:
-    """All four, and nothing of it is a merge tag; nobody in particular is somebody invented."""
-    found = shown(api, TEXT)
+def test_preview_response(api: Client) -> None:
+    """It has HTML, text, warnings and size, with sample values in place of merge tags."""
+    found = preview(api, TEXT)
 
     assert set(found) == {"html", "text", "warnings", "bytes", "sms"}
     assert found["sms"] is None
@@ -32,15 +32,15 @@ def test_a_preview_has_html_text_warnings_and_its_size(api: Client) -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 1])
-def test_a_document_has_to_be_an_object(document: Any, api: Client) -> None:
-    """What is none is refused under its name, and so is none at all."""
+def test_the_document_must_be_an_object(document: Any, api: Client) -> None:
+    """Any other value, or none, is an error at `document`."""
     assert list(api.post("/templates/preview", {"document": document}).expect(422)["validation_errors"]) == ["document"]
     assert list(api.post("/templates/preview", {}).expect(422)["validation_errors"]) == ["document"]
 
 
 @pytest.mark.parametrize("document", [{}, {"sections": []}, {"theme": {"bg_color": "#101010"}}])
-def test_nothing_in_it_is_a_valid_empty_mail(document: Any, api: Client) -> None:
-    """A whole document of HTML without any words."""
+def test_preview_of_an_empty_document(document: Any, api: Client) -> None:
+    """It is a complete HTML document without text."""
     found = api.post("/templates/preview", {"document": document}).expect(200)
 
     assert found["html"].startswith("<!doctype html>") and found["html"].rstrip().endswith("</html>")
@@ -48,10 +48,10 @@ def test_nothing_in_it_is_a_valid_empty_mail(document: Any, api: Client) -> None
     assert document.get("theme") is None or "#101010" in found["html"]
 
 
-def test_a_contacts_values_and_those_given_are_merged(api: Client) -> None:
-    """What a person is called is no markup; what `data` holds is taken, and never parsed again."""
+def test_preview_with_values_of_a_contact(api: Client) -> None:
+    """Values of the contact and of `data` are escaped, and not parsed as merge tags."""
     person = api.post("/contacts", {"email": "zoe@example.org", "first_name": "Zoë <b>{{ 7 }}"}).expect(201)
-    found = shown(api, TEXT, contact_id=person["id"], data={"code": "{% if %}<i>"})
+    found = preview(api, TEXT, contact_id=person["id"], data={"code": "{% if %}<i>"})
 
     assert "Hi Zoë &lt;b&gt;{{ 7 }}, {% if %}&lt;i&gt;" in found["html"]
     assert "Hi Zoë <b>{{ 7 }}, {% if %}<i>" in found["text"]
@@ -59,21 +59,21 @@ def test_a_contacts_values_and_those_given_are_merged(api: Client) -> None:
     assert gone["validation_errors"] == {"contact_id": ["must exist"]}
 
 
-def test_conditions_are_asked_for_the_contact(api: Client) -> None:
-    """A section for some is shown to them alone; where there is nobody, everything is shown."""
+def test_conditional_sections_in_a_preview(api: Client) -> None:
+    """A conditional section is shown to matching contacts, and without a contact always."""
     names = {name: api.post("/contacts", {"email": f"{name}@example.org", "first_name": name}).json["id"]
              for name in ("ada", "ben")}  # fmt: skip
     ada = [{"name": "contact_first_name", "predicate": "eq", "value": "ada"}]
     only = {"type": "text", "props": {"content": "<p>Only for Ada</p>", "show_if": ada}}
 
-    assert "Only for Ada" in shown(api, TEXT, only)["html"]
-    assert "Only for Ada" in shown(api, TEXT, only, contact_id=names["ada"])["html"]
-    assert "Only for Ada" not in json.dumps(shown(api, TEXT, only, contact_id=names["ben"]))
+    assert "Only for Ada" in preview(api, TEXT, only)["html"]
+    assert "Only for Ada" in preview(api, TEXT, only, contact_id=names["ada"])["html"]
+    assert "Only for Ada" not in json.dumps(preview(api, TEXT, only, contact_id=names["ben"]))
 
 
-def test_what_cannot_be_shown_is_warned_about(api: Client) -> None:
-    """Unknown kinds, addresses that run something and conditions that nobody knows are left out and said."""
-    found = shown(
+def test_preview_warnings(api: Client) -> None:
+    """Unknown sections, script URLs and unknown conditions are left out with a warning."""
+    found = preview(
         api, TEXT, {"type": "hologram"}, {"type": "button", "props": {"text": "x", "href": "javascript:alert(1)"}},
         {"type": "text", "props": {"content": "x", "show_if": [{"name": "nobody", "predicate": "eq", "value": 1}]}},
     )  # fmt: skip
@@ -84,8 +84,8 @@ def test_what_cannot_be_shown_is_warned_about(api: Client) -> None:
     assert "unknown_section" in {one["code"] for one in found["warnings"]}
 
 
-def test_a_tag_that_does_not_end_is_refused_at_its_place(api: Client) -> None:
-    """With the path of the property, and the line within it."""
+def test_invalid_merge_tags_in_a_preview(api: Client) -> None:
+    """The error has the path of the property and the line."""
     document = {"sections": [TEXT, {"type": "heading", "props": {"text": "a {{ b"}}]}
     body = {"document": document, "subject": "{% if %}"}
     faults = api.post("/templates/preview", body).expect(422)["validation_errors"]
@@ -94,8 +94,8 @@ def test_a_tag_that_does_not_end_is_refused_at_its_place(api: Client) -> None:
     assert "line 1" in faults["document.sections[1].props.text"][0]
 
 
-def nested(levels: int) -> dict[str, Any]:
-    """Return columns in columns."""
+def nested_columns(levels: int) -> dict[str, Any]:
+    """Return a columns section with nested columns."""
     inner: dict[str, Any] = TEXT
     for _ in range(levels):
         inner = {"type": "columns", "props": {"columns": [{"sections": [inner, inner]}, {"sections": [inner]}]}}
@@ -106,7 +106,7 @@ LOOP = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}x{%
 HOSTILE: dict[str, Any] = {
     "200 sections": [TEXT] * 200,
     "more than that": [TEXT] * 5_000,
-    "columns in columns": [nested(8)],
+    "columns in columns": [nested_columns(8)],
     "a megabyte of text": [{"type": "text", "props": {"content": "<p>" + "x " * 90_000 + "</p>"}}] * 5,
     "a megabyte of tags": [{"type": "text", "props": {"content": "<p>" * 60_000}}] * 5,
     "open brackets": [{"type": "html", "props": {"html": "<" * 190_000}}] * 5,
@@ -127,17 +127,17 @@ HOSTILE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_document_is_answered_within_a_second(name: str, api: Client) -> None:
-    """Rendered or refused, within a second of a quiet machine, and others are answered meanwhile."""
+def test_hostile_documents_are_fast(name: str, api: Client) -> None:
+    """Each is rendered or rejected within a second on a quiet machine, and other requests are not blocked."""
     body = json.dumps({"document": {"sections": HOSTILE[name]}}).encode()
     assert len(body) < 2_097_152, "the door would refuse it"
-    took, waited = _timed(api, body)
+    took, waited = _measure_preview(api, body)
     assert took < extend_timeout(1), f"{took:.2f} s"
     assert waited < extend_timeout(0.6), f"others waited {waited:.2f} s"
 
 
-def _timed(api: Client, body: bytes) -> tuple[float, float]:
-    """Ask for a preview; answer how long it took, and how long others waited at most meanwhile."""
+def _measure_preview(api: Client, body: bytes) -> tuple[float, float]:
+    """Return how long a preview took, and the longest time of other requests meanwhile."""
     answers: list[float] = []
     over = threading.Event()
 
@@ -159,16 +159,16 @@ def _timed(api: Client, body: bytes) -> tuple[float, float]:
     return took, max(answers)
 
 
-def sms(api: Client, body: str, **more: Any) -> Any:
+def preview_sms(api: Client, body: str, **more: Any) -> Any:
     """Return the preview of an SMS."""
     asked = {"document": {}, "channel": "sms", "body": body, "transactional": True, **more}
     return api.post("/templates/preview", asked).expect(200)
 
 
-def test_parts_alphabet_and_forcing_character_are_told(api: Client) -> None:
-    """All vectors of the standard, each as it was written."""
+def test_sms_preview_counts_segments(api: Client) -> None:
+    """Segments, alphabet and the first character outside GSM-7 are right for all test vectors."""
     for body, parts, forcing in VECTORS:
-        found = sms(api, body)
+        found = preview_sms(api, body)
         told = found["sms"]
         assert told["body"] == found["text"] == body.replace("\r", "\n")
         assert (told["segments"], told["characters"]) == (parts, len(body))
@@ -178,30 +178,30 @@ def test_parts_alphabet_and_forcing_character_are_told(api: Client) -> None:
         assert (told["problem"] is None) == (1 <= parts <= 10)
 
 
-def test_a_forcing_character_is_named(api: Client) -> None:
-    """By its code and name, for it may be one that nobody sees."""
-    found = sms(api, "Soft\u00adhyphen")
+def test_characters_outside_gsm_7_are_named(api: Client) -> None:
+    """The character is named by code and name, because it may be invisible."""
+    found = preview_sms(api, "Soft\u00adhyphen")
     assert found["sms"]["forcing"] == {"character": "\u00ad", "name": "U+00AD SOFT HYPHEN"}
     assert "U+00AD SOFT HYPHEN is not in GSM-7" in found["warnings"][0]["message"]
 
 
-def test_parts_are_counted_after_merging(api: Client) -> None:
-    """With the values of the person who is named; an umlaut of theirs costs nothing, a letter of elsewhere does."""
+def test_sms_preview_counts_after_merging(api: Client) -> None:
+    """Segments are those of the text with the values of the contact."""
     near = api.post("/contacts", {"email": "jurgen@example.org", "first_name": "Jürgen"}).expect(201)
     far = api.post("/contacts", {"email": "lukasz@example.org", "first_name": "Łukasz"}).expect(201)
     body = "Hi {{ first_name }} " + "a" * 100
-    assert sms(api, body)["sms"]["body"].startswith("Hi Anna ")
-    assert sms(api, body, contact_id=near["id"])["sms"]["forcing"] is None
-    told = sms(api, body, contact_id=far["id"])["sms"]
+    assert preview_sms(api, body)["sms"]["body"].startswith("Hi Anna ")
+    assert preview_sms(api, body, contact_id=near["id"])["sms"]["forcing"] is None
+    told = preview_sms(api, body, contact_id=far["id"])["sms"]
     assert (told["segments"], told["forcing"]["name"]) == (2, "U+0141 LATIN CAPITAL LETTER L WITH STROKE")
-    assert sms(api, "Code {{ data.code }} < 5", data={"code": "&1"})["sms"]["body"] == "Code &1 < 5"
+    assert preview_sms(api, "Code {{ data.code }} < 5", data={"code": "&1"})["sms"]["body"] == "Code &1 < 5"
 
 
-def test_marketing_has_the_hint_and_short_links(api: Client) -> None:
-    """As it would leave, with links as long as they will be; what is asked for has neither."""
+def test_marketing_sms_preview(api: Client) -> None:
+    """A marketing SMS has short tracked links and the opt-out hint; a transactional one has neither."""
     api.patch("/account", {"sms_opt_out_hint": "STOP to end"}).expect(200)
     body = "Sale https://example.org/" + "x" * 150
-    long, short = sms(api, body)["sms"], sms(api, body, transactional=False)["sms"]
+    long, short = preview_sms(api, body)["sms"], preview_sms(api, body, transactional=False)["sms"]
     assert (long["body"], long["segments"]) == (body, 2)
     assert short["body"].startswith("Sale http") and short["body"].endswith(" STOP to end") and "/c/" in short["body"]
     assert short["segments"] == 1
@@ -209,14 +209,14 @@ def test_marketing_has_the_hint_and_short_links(api: Client) -> None:
 
 
 @pytest.mark.parametrize("body", ["{{ first_name", "{% if %}", "{{ _x }}", "{{ a | nope }}"])
-def test_what_cannot_be_read_is_refused(body: str, api: Client) -> None:
-    """Under the name of the field, with its place."""
+def test_an_sms_with_invalid_merge_tags_is_rejected(body: str, api: Client) -> None:
+    """The error is reported at `body`."""
     asked = {"document": {}, "channel": "sms", "body": body}
     assert list(api.post("/templates/preview", asked).expect(422)["validation_errors"]) == ["body"]
 
 
-def test_what_is_too_long_is_shown_and_told(api: Client) -> None:
-    """Somebody who writes too much sees by how much; nothing and unknown tags are told too."""
-    assert sms(api, "Ж" * 671)["sms"]["problem"] == "it takes 11 parts (maximum is 10)"
-    assert [one["code"] for one in sms(api, "")["warnings"]] == ["sms_problem"]
-    assert "unknown_merge_tag" in [one["code"] for one in sms(api, "Hi {{ nobody.knows }}")["warnings"]]
+def test_problems_of_an_sms_preview(api: Client) -> None:
+    """A too long text, an empty text and unknown tags are reported."""
+    assert preview_sms(api, "Ж" * 671)["sms"]["problem"] == "it takes 11 parts (maximum is 10)"
+    assert [one["code"] for one in preview_sms(api, "")["warnings"]] == ["sms_problem"]
+    assert "unknown_merge_tag" in [one["code"] for one in preview_sms(api, "Hi {{ nobody.knows }}")["warnings"]]

@@ -1,4 +1,4 @@
-"""Tests of a template: to anyone, as any contact, marked as tests and counted nowhere (docs/decisions.md#11)."""
+"""Test sends of a template: recipients, values, and their exclusion from all counts (docs/decisions.md#11)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,20 +15,20 @@ SECTION = {"type": "text", "props": {"content": "<p>Hi {{ contact.first_name | d
 
 @pytest.fixture(scope="module")
 def template(api: Client) -> int:
-    """A template with a design."""
+    """Return the id of a template with a design."""
     body = {"name": "T", "subject": "For {{ contact.first_name | default: 'you' }}", "design": {"sections": [SECTION]},
             "preheader": "Preview {{ data.code }}", "reply_to": "back@example.org"}  # fmt: skip
     return int(api.post("/templates", body).expect(201)["id"])
 
 
 @pytest.fixture(scope="module")
-def person(api: Client) -> int:
-    """A contact with a name."""
+def contact_id(api: Client) -> int:
+    """Return the id of a contact with a name."""
     return int(api.post("/contacts", {"email": "zoe@example.org", "first_name": "Zoë"}).expect(201)["id"])
 
 
-def sent(api: Client, template: int, **body: Any) -> list[dict[str, Any]]:
-    """Send tests and return the messages they became, once they are in the inbox."""
+def send_test(api: Client, template: int, **body: Any) -> list[dict[str, Any]]:
+    """Send tests and return their messages once they are sent."""
     answer = api.post(f"/templates/{template}/send_test", body).expect(200)
     assert answer["sent"] == len(answer["results"])
     assert all((one["success"], one["error"]) == (True, None) for one in answer["results"])
@@ -37,8 +37,8 @@ def sent(api: Client, template: int, **body: Any) -> list[dict[str, Any]]:
     ]
 
 
-def test_without_a_body_it_goes_to_the_owner(api: Client, template: int) -> None:
-    """Marked in its subject and in its record; of no campaign and nobody's."""
+def test_a_test_without_a_body_goes_to_the_owner(api: Client, template: int) -> None:
+    """It is marked in subject and record, and belongs to no campaign or contact."""
     answer = api.request("POST", f"/v1/my/templates/{template}/send_test", b"", {"Authorization": f"Bearer {api.key}"})
     (result,) = answer.expect(200)["results"]
     found = api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
@@ -49,40 +49,40 @@ def test_without_a_body_it_goes_to_the_owner(api: Client, template: int) -> None
     assert found["reply_to"] == "back@example.org"
 
 
-def test_it_goes_to_one_or_to_some_addresses(api: Client, template: int, person: int) -> None:
-    """Each gets a message of their own with the data given; who is known gets their own values."""
-    (one,) = sent(api, template, email="a@example.org", data={"code": "<QED>"})
-    both = sent(api, template, emails=["a@example.org", "zoe@example.org", "A@example.org"])
+def test_a_test_to_given_addresses(api: Client, template: int, contact_id: int) -> None:
+    """Each address gets one message with the given data; addresses of contacts get the contacts' values."""
+    (one,) = send_test(api, template, email="a@example.org", data={"code": "<QED>"})
+    both = send_test(api, template, emails=["a@example.org", "zoe@example.org", "A@example.org"])
 
     assert one["to"] == "a@example.org" and "Hi you, <QED>" in one["text"] and "&lt;QED&gt;" in one["html"]
     assert [row["to"] for row in both] == ["a@example.org", "zoe@example.org"]
     assert [row["subject"] for row in both] == ["[Test] For you", "[Test] For Zoë"]
 
 
-def test_it_shows_a_contacts_values(api: Client, template: int, person: int) -> None:
-    """A contact alone gets it; with an address it goes there and still shows the contact's values."""
-    (theirs,) = sent(api, template, contact_id=person)
-    (ours,) = sent(api, template, contact_id=person, email="me@example.org")
+def test_a_test_with_values_of_a_contact(api: Client, template: int, contact_id: int) -> None:
+    """It goes to the contact, or to a given address with the contact's values."""
+    (theirs,) = send_test(api, template, contact_id=contact_id)
+    (ours,) = send_test(api, template, contact_id=contact_id, email="me@example.org")
 
     assert (theirs["to"], theirs["subject"]) == ("zoe@example.org", "[Test] For Zoë")
     assert (ours["to"], ours["subject"]) == ("me@example.org", "[Test] For Zoë")
     assert "Hi Zoë" in ours["html"]
 
 
-def test_conditions_are_asked_for_the_contact(api: Client, person: int) -> None:
-    """What is for others is not in the test that shows a contact's values."""
+def test_conditional_sections_in_a_test(api: Client, contact_id: int) -> None:
+    """A section for other contacts is left out; without a contact it is shown."""
     for_ben = {"props": {"content": "<p>For Ben</p>",
                          "show_if": [{"name": "contact_first_name", "predicate": "eq", "value": "Ben"}]}}  # fmt: skip
     body = {"subject": "s", "design": {"sections": [SECTION, for_ben]}}
     made = api.post("/templates", body).expect(201)["id"]
 
-    assert "For Ben" not in sent(api, made, contact_id=person)[0]["html"]
-    assert "For Ben" in sent(api, made, email="nobody@example.org")[0]["html"]
+    assert "For Ben" not in send_test(api, made, contact_id=contact_id)[0]["html"]
+    assert "For Ben" in send_test(api, made, email="nobody@example.org")[0]["html"]
 
 
-def test_it_looks_as_the_mail_will(api: Client, template: int) -> None:
-    """Where the template has no footer, address and unsubscribe link are added; mail programs are told nothing."""
-    (found,) = sent(api, template, email="look@example.org")
+def test_a_test_has_the_compliance_footer(api: Client, template: int) -> None:
+    """Address and unsubscribe link are added, without headers for mail programs."""
+    (found,) = send_test(api, template, email="look@example.org")
     caught = next(one for one in api.all("/messages", to="look@example.org"))
 
     assert "/u/" in found["text"] and "Unsubscribe" in found["html"]
@@ -90,18 +90,18 @@ def test_it_looks_as_the_mail_will(api: Client, template: int) -> None:
     assert found["headers"] == {} and caught["transactional"] is True
 
 
-def test_no_figure_counts_it(api: Client, template: int, person: int) -> None:
-    """Not the contact's, not the channel's, not the account's; its events say that they are tests."""
+def test_tests_are_not_counted(api: Client, template: int, contact_id: int) -> None:
+    """No counter of contact, channel or account changes, and its events are marked as tests."""
     before = api.get("/account").expect(200)["usage"]["email_sent"]
-    (found,) = sent(api, template, contact_id=person)
-    contact = api.get(f"/contacts/{person}").expect(200)
+    (found,) = send_test(api, template, contact_id=contact_id)
+    contact = api.get(f"/contacts/{contact_id}").expect(200)
 
     assert api.get("/account").expect(200)["usage"]["email_sent"] == before
     assert [one["sent_count"] for one in contact["channels"]] == [0]
     assert contact["last_interacted_at"] is None
     events = api.get("/events", resource_uid=f"message:{found['id']}").expect(200)
     assert [(one["event"], one["test"], one["contact_id"]) for one in events] == [("email_sent", True, None)]
-    assert found["id"] not in [one["id"] for one in api.all("/messages", contact_id=person)]
+    assert found["id"] not in [one["id"] for one in api.all("/messages", contact_id=contact_id)]
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,16 @@ def test_no_figure_counts_it(api: Client, template: int, person: int) -> None:
         ({"email": "a@example.org\r\nBcc: b@example.org"}, {"email"}),
     ],
 )
-def test_faults_of_a_test(body: dict[str, Any], fields: set[str], api: Client, template: int) -> None:
-    """All at once, and nobody gets anything."""
+def test_invalid_test_sends_are_rejected(body: dict[str, Any], fields: set[str], api: Client, template: int) -> None:
+    """All errors are reported at once, and nothing is sent."""
     before = api.get("/messages").headers["X-Total-Count"]
 
     assert set(api.post(f"/templates/{template}/send_test", body).expect(422)["validation_errors"]) == fields
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
-def test_a_contact_without_an_address_gets_none(api: Client, template: int) -> None:
-    """It is said at the field that names the contact."""
+def test_a_test_for_a_contact_without_an_address(api: Client, template: int) -> None:
+    """The error is at `contact_id`."""
     silent = api.post("/contacts", {"first_name": "No address"}).expect(201)["id"]
 
     fault = api.post(f"/templates/{template}/send_test", {"contact_id": silent}).expect(422)
@@ -134,8 +134,8 @@ def test_a_contact_without_an_address_gets_none(api: Client, template: int) -> N
     assert set(fault["validation_errors"]) == {"contact_id"}
 
 
-def test_nobody_needs_to_agree_but_the_suppressed_get_none(api: Client, template: int) -> None:
-    """Who unsubscribed may be sent a test; to a suppressed address the row is kept as skipped, and says why."""
+def test_consent_and_suppressions_of_tests(api: Client, template: int) -> None:
+    """Unsubscribed addresses get a test; for a suppressed one the message is skipped with the reason."""
     api.post("/contacts", {"email": "out@example.org", "opt_in": False}).expect(201)
     api.post("/suppressions", {"address": "never@example.org", "reason": "manual"}).expect(201)
     answer = api.post(f"/templates/{template}/send_test", {"emails": ["out@example.org", "never@example.org"]})
@@ -147,28 +147,28 @@ def test_nobody_needs_to_agree_but_the_suppressed_get_none(api: Client, template
     assert (row["status"], row["skip_reason"], row["test"]) == ("skipped", "suppressed_manual", True)
 
 
-def test_a_template_that_says_nothing_or_cannot_be_rendered_is_refused(api: Client) -> None:
-    """A draft without a subject can be looked at; one without content cannot."""
+def test_a_test_of_an_incomplete_template(api: Client) -> None:
+    """A template without a subject can be tested, one without content cannot."""
     empty = api.post("/templates", {"subject": "s"}).expect(201)["id"]
     bare = api.post("/templates", {"name": "Bare", "body": "<p>x</p>"}).expect(201)["id"]
 
     assert api.post(f"/templates/{empty}/send_test").expect(422)["reason"] == "content_required"
-    assert sent(api, bare)[0]["subject"] == "[Test] Bare"
+    assert send_test(api, bare)[0]["subject"] == "[Test] Bare"
 
 
 @pytest.fixture
-def out(fresh_server: FreshServer, smtp_server: SmtpServer) -> Iterator[Server]:
-    """A server whose mail leaves the machine."""
+def relay_server(fresh_server: FreshServer, smtp_server: SmtpServer) -> Iterator[Server]:
+    """Yield a server that sends through a relay."""
     yield fresh_server(relay=smtp_server.port)
 
 
-def test_it_goes_by_the_accounts_own_way_out(out: Server, smtp_server: SmtpServer) -> None:
-    """A test of a live key leaves like any message; one of a test key goes to the inbox; both are tests."""
-    live, tried = out.client(), out.client(out.new_key("try", "--test"))
+def test_the_transport_of_tests(relay_server: Server, smtp_server: SmtpServer) -> None:
+    """A test of a live key uses the relay, one of a test key the inbox."""
+    live, tried = relay_server.client(), relay_server.client(relay_server.new_key("try", "--test"))
     body = {"subject": "Way", "from_email": "us@example.net", "design": {"sections": [SECTION]}}
     made = live.post("/templates", body).expect(201)["id"]
-    (left,) = sent(live, made, email="far@example.org")
-    (stayed,) = sent(tried, made, email="near@example.org")
+    (left,) = send_test(live, made, email="far@example.org")
+    (stayed,) = send_test(tried, made, email="near@example.org")
 
     assert (left["provider"], stayed["provider"]) == ("relay", "capture")
     assert left["test"] and stayed["test"]
@@ -176,9 +176,9 @@ def test_it_goes_by_the_accounts_own_way_out(out: Server, smtp_server: SmtpServe
     assert (mail.to, mail.subject, mail.header("List-Unsubscribe")) == ("far@example.org", "[Test] Way", None)
 
 
-def test_strangers_get_few(out: Server) -> None:
-    """Twenty tests an hour go to addresses that nobody here knows; to contacts, testers and the team they go on."""
-    api = out.client()
+def test_tests_to_strangers_are_limited(relay_server: Server) -> None:
+    """Twenty tests an hour may go to unknown addresses; contacts, testers and users are not limited."""
+    api = relay_server.client()
     template = api.post("/templates", {"name": "B", "subject": "Bomb", "body": "<p>x</p>"}).expect(201)["id"]
     path = f"/templates/{template}/send_test"
     for start in range(0, 20, 5):

@@ -1,7 +1,6 @@
-"""Two accounts on one installation: whose id it is not, for them it never was (T09).
+"""Two accounts on one installation: an id of another account is treated as unknown (T09).
 
-Driven by the published document: an operation, a query or a body that names a thing by its id and has no case here
-fails the tests.
+The tests read the OpenAPI document: an operation, query or body with an id and without a case here fails them.
 """
 
 import json
@@ -16,7 +15,7 @@ from tests.kit.server import Server
 from tests.kit.tenants import MISSING_ID, Tenant, comparable_response, two_tenants
 from tests.kit.uploads import upload
 
-# What a request needs beside the id in its path, where an empty body would be refused for another reason
+# Bodies of operations for which an empty body would be another error
 BODIES: dict[str, dict[str, Any]] = {
     "PATCH /campaigns/{id}": {"name": "taken"},
     "POST /campaigns/{id}/send": {"confirm_send_to_all": True},
@@ -50,7 +49,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "GET /segments/{id}/explain": {"contact_id": 1}, "GET /campaigns/{id}/explain": {"contact_id": 1},
 }  # fmt: skip
 
-# Which of A's things an id in a body or a query names
+# The resource of an id in a body or a query
 NAMES = {
     "contact_list_id": "lists", "list_id": "lists", "list_ids": "lists", "options.list_ids": "lists",
     "segment_id": "segments", "contact_id": "contacts", "contact_ids": "contacts", "add": "contacts",
@@ -59,9 +58,9 @@ NAMES = {
     "campaign_id": "campaigns", "flow_id": "flows", "message_id": "messages",
     "run_ids": "runs",
 }  # fmt: skip
-# Ids that are nobody's but those of parts of the thing itself
+# Ids of parts of an object, which belong to no resource
 OWN = ("steps[].id",)
-# A whole body for each operation whose body names things; the id is put into it
+# A valid body for each operation whose body contains ids; the id is put into it
 WHOLE: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "b@example.org", "subject": "s", "body": "<p>x</p>"},
     "POST /campaigns": {"name": "theirs"},
@@ -92,17 +91,17 @@ ABSENT = (404, 422)
 
 @pytest.fixture(scope="module")
 def tenants(server: Server) -> tuple[Tenant, Tenant]:
-    """A with one of everything, B with nothing."""
+    """Return account A with one object of every kind, and the empty account B."""
     return two_tenants(server)
 
 
-def kind_of(where: str) -> str:
-    """Return which noun an id is of; a KeyError says that a new one has no case here."""
+def resource_of(where: str) -> str:
+    """Return the resource of an id. Raises KeyError for an id without a case here."""
     return NAMES[where] if where in NAMES else NAMES[where.rpartition(".")[2]]
 
 
-def test_lists_and_searches_of_others_are_empty(tenants: tuple[Tenant, Tenant]) -> None:
-    """Whoever has nothing finds nothing: no row, a count of zero, an export without lines, whatever is searched."""
+def test_lists_of_an_empty_account_are_empty(tenants: tuple[Tenant, Tenant]) -> None:
+    """Each list, search, count and export of account B has no row of account A."""
     ours, theirs = tenants
     counted = 0
     for one in OpenApiDocument(theirs.api).operations():
@@ -123,8 +122,8 @@ def test_lists_and_searches_of_others_are_empty(tenants: tuple[Tenant, Tenant]) 
     assert set(counts.values()) == {0}, counts
 
 
-def ask(api: Client, one: Operation, number: object, inner: object, whole: bool) -> Response:
-    """Ask for one thing by the id in the path (and one within it), with a good body or with none."""
+def send_request(api: Client, one: Operation, number: object, inner: object, whole: bool) -> Response:
+    """Send a request for an object by the id in the path, with a valid body or an empty one."""
     body = BODIES.get(str(one)) if whole else {}
     if one.media_types == []:
         body = None
@@ -133,8 +132,8 @@ def ask(api: Client, one: Operation, number: object, inner: object, whole: bool)
     return api.send(one.method, one.path_with_id(number, inner), body, query=QUERIES.get(str(one)))
 
 
-def test_an_id_of_another_account_never_was(tenants: tuple[Tenant, Tenant]) -> None:
-    """Every operation with an id in its path answers 404, as for an id that never existed, and does nothing."""
+def test_ids_of_another_account_in_paths(tenants: tuple[Tenant, Tenant]) -> None:
+    """Every operation with an id of A in its path is the same 404 as for an unknown id, without effect."""
     ours, theirs = tenants
     before = ours.read_all()
     walked = 0
@@ -144,18 +143,18 @@ def test_an_id_of_another_account_never_was(tenants: tuple[Tenant, Tenant]) -> N
         for whole in (True, False):
             number = ours.object_ids[one.noun]
             inner = ours.object_ids[one.nested_noun] if one.nested_noun else None
-            got = ask(theirs.api, one, number, inner, whole)
+            got = send_request(theirs.api, one, number, inner, whole)
             assert got.status == 404, (one, got.text)
             assert comparable_response(got, number) == comparable_response(
-                ask(theirs.api, one, MISSING_ID, inner, whole), number
+                send_request(theirs.api, one, MISSING_ID, inner, whole), number
             ), one
             walked += 1
     assert walked >= 50
     assert ours.read_all() == before
 
 
-def test_a_thing_of_another_account_cannot_be_explained_or_merged(tenants: tuple[Tenant, Tenant]) -> None:
-    """A contact of A is none for a segment of B."""
+def test_a_contact_of_another_account_is_not_explained(tenants: tuple[Tenant, Tenant]) -> None:
+    """The response is the same as for an unknown contact."""
     ours, theirs = tenants
     mine = theirs.api.post("/segments", {"name": "mine"}).expect(201)["id"]
     found = [
@@ -167,15 +166,15 @@ def test_a_thing_of_another_account_cannot_be_explained_or_merged(tenants: tuple
     )
 
 
-def test_an_id_in_a_query_never_was(tenants: tuple[Tenant, Tenant]) -> None:
-    """A filter by a thing of A finds what a filter by nothing finds."""
+def test_ids_of_another_account_in_queries(tenants: tuple[Tenant, Tenant]) -> None:
+    """A filter by an id of A has the same result as one by an unknown id."""
     ours, theirs = tenants
     walked = 0
     for one in OpenApiDocument(theirs.api).operations():
         for name in one.queries if not one.has_id else ():
             if not name.endswith("_id"):
                 continue
-            number = ours.object_ids[kind_of(name)]
+            number = ours.object_ids[resource_of(name)]
             got, never = (theirs.api.get(one.path, **{name: each}) for each in (number, MISSING_ID))
             assert comparable_response(got, number) == comparable_response(never, number), (one, name)
             assert b"alpha" not in got.body
@@ -183,8 +182,8 @@ def test_an_id_in_a_query_never_was(tenants: tuple[Tenant, Tenant]) -> None:
     assert walked >= 12
 
 
-def nested(walk: OpenApiDocument) -> list[tuple[Operation, str]]:
-    """Return every place of every JSON body where a thing is named by its id."""
+def body_ids(walk: OpenApiDocument) -> list[tuple[Operation, str]]:
+    """Return (operation, path) of every id in a JSON body."""
     return [
         (one, where)
         for one in walk.operations()
@@ -194,14 +193,14 @@ def nested(walk: OpenApiDocument) -> list[tuple[Operation, str]]:
     ]
 
 
-def test_an_id_in_a_body_never_was(tenants: tuple[Tenant, Tenant], server: Server) -> None:
-    """Every nested id of A is refused B in the words of one that never existed; nothing is made and nothing changed."""
+def test_ids_of_another_account_in_bodies(tenants: tuple[Tenant, Tenant], server: Server) -> None:
+    """Every id of A in a body of B gets the same error as an unknown one, and nothing changes."""
     ours, theirs = tenants
     mine = Tenant(theirs.api).create_objects("beta")
     before, own = ours.read_all(), mine.read_all()
-    places = nested(OpenApiDocument(theirs.api))
+    places = body_ids(OpenApiDocument(theirs.api))
     for one, where in places:
-        number = ours.object_ids[kind_of(where)]
+        number = ours.object_ids[resource_of(where)]
         path = mine.path(one) if one.has_id else one.path
         many = where.endswith("_ids") or where in ("add", "remove")
         answers = []
@@ -220,8 +219,8 @@ def test_an_id_in_a_body_never_was(tenants: tuple[Tenant, Tenant], server: Serve
     assert mine.read_all() == own
 
 
-def test_a_list_named_by_an_import_never_was(tenants: tuple[Tenant, Tenant]) -> None:
-    """The options of an import are JSON within a form; the document knows their ids too."""
+def test_ids_of_another_account_in_import_options(tenants: tuple[Tenant, Tenant]) -> None:
+    """A list of A gets the same error as an unknown list."""
     ours, theirs = tenants
     walk = OpenApiDocument(theirs.api)
     options = walk.document["components"]["schemas"]["ImportOptions"]
@@ -232,20 +231,20 @@ def test_a_list_named_by_an_import_never_was(tenants: tuple[Tenant, Tenant]) -> 
     assert got.status == 422 and comparable_response(got, number) == comparable_response(never, number)
 
 
-def linked(spec: Any) -> list[tuple[str, str]]:
-    """Return the fields of filters whose values are ids, with what they are ids of."""
+def id_fields(spec: Any) -> list[tuple[str, str]]:
+    """Return (name, resource) of the filter fields whose values are ids."""
     return [(one["name"], one["of"]) for one in spec["fields"] if one["type"] == "id"]
 
 
-def test_an_id_in_a_filter_never_was(tenants: tuple[Tenant, Tenant]) -> None:
-    """A condition on a thing of A says what a condition on nothing says."""
+def test_ids_of_another_account_in_filters(tenants: tuple[Tenant, Tenant]) -> None:
+    """A condition on an object of A gets the same response as one on an unknown id."""
     ours, theirs = tenants
     nouns: dict[str, Callable[[Tenant], int]] = {
         "list": lambda one: one.object_ids["lists"], "segment": lambda one: one.object_ids["segments"],
         "campaign": lambda one: one.object_ids["campaigns"], "flow": lambda one: one.object_ids["campaigns"],
     }  # fmt: skip
     spec = theirs.api.get("/segments/spec").expect(200)
-    fields = linked(spec)
+    fields = id_fields(spec)
     assert len(fields) >= 5
     for name, of in fields:
         number = nouns[of](ours)
@@ -262,12 +261,12 @@ def test_an_id_in_a_filter_never_was(tenants: tuple[Tenant, Tenant]) -> None:
 
 
 def leaf(name: str, predicate: str, value: Any) -> dict[str, Any]:
-    """Return one condition."""
+    """Return a filter."""
     return {"name": name, "predicate": predicate, "value": value}
 
 
-def test_every_case_is_of_an_operation_that_exists(api: Client) -> None:
-    """The cases name operations in the words of the document, so that none is left over unnoticed."""
+def test_every_case_is_in_the_document(api: Client) -> None:
+    """The cases name existing operations, and all bodies with ids have a case."""
     walk = OpenApiDocument(api)
     assert {*BODIES, *WHOLE, *QUERIES} <= {str(one) for one in walk.operations()}
-    assert set(WHOLE) == {str(one) for one, _ in nested(walk)}
+    assert set(WHOLE) == {str(one) for one, _ in body_ids(walk)}

@@ -1,7 +1,7 @@
-"""What a request may not decide it cannot decide by naming it: keys that are read-only change nothing (T10).
+"""Mass assignment: read-only keys in a request change nothing (T10).
 
-Driven by the published document: hostile values go to every key that an operation answers and does not read, on every
-operation that writes. One without a case here fails the tests.
+The tests read the OpenAPI document: they send hostile values for every key that an operation returns and does not read.
+A writing operation without a case here fails them.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from tests.kit.server import Server
 from tests.kit.tenants import Tenant, two_tenants
 
 FILTERS = [{"name": "contact_first_name", "predicate": "eq", "value": "x"}]
-# A good body for each operation that reads JSON; names are made new each time
+# A valid body for each operation that reads JSON
 BODIES: dict[str, dict[str, Any]] = {
     "POST /messages": {"to": "hostile@example.org", "subject": "s", "body": "<p>x</p>"},
     "POST /campaigns": {"name": "hostile"},
@@ -61,7 +61,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /events": {"event": "hostile_event", "contact_email": "alpha@example.org"},
     "POST /events/batch": {"events": [{"event": "hostile_event", "contact_email": "alpha@example.org"}]},
 }
-# Keys of the threat table that no answer has, or has under another name
+# Keys of the threat table that no response has, or has under another name
 ALWAYS = {
     "account_id": 2, "id": 424242, "uuid": "00000000-0000-7000-8000-000000000000", "approval_state": "approved",
     "sent_count": 424242, "verification_status": "verified", "verified_at": "2001-02-03T04:05:06Z",
@@ -69,22 +69,22 @@ ALWAYS = {
     "provider": "hostile", "opt_in_at": "2001-02-03T04:05:06Z", "generated": True,
     "created_at": "2001-02-03T04:05:06Z", "updated_by": "hostile", "is_admin": True, "role": "owner", "channel": "sms",
 }  # fmt: skip
-# Keys of answers that are refused, because to ignore them would change what is sent
+# Keys of responses that are rejected, because ignoring them would change what is sent
 REFUSED = {"POST /messages": {"from", "html"}}
-# What is read within another key and answered under this one
+# Objects that have one name in requests and another in responses
 NESTED = {"trigger_attributes": "trigger", "template_attributes": "template", "channels_attributes": "channels"}
-# Nouns there is one of
+# Resources with a single object
 SINGLE = ("brand", "account")
 
 
 @pytest.fixture(scope="module")
 def tenants(server: Server) -> tuple[Tenant, Tenant]:
-    """A with one of everything, B with nothing."""
+    """Return account A with one object of every kind, and the empty account B."""
     return two_tenants(server)
 
 
-def hostile(name: str, schema: dict[str, Any]) -> Any:
-    """Return a value of the right type that nothing here has."""
+def hostile_value(name: str, schema: dict[str, Any]) -> Any:
+    """Return a value of the right type that no object here has."""
     if name in ALWAYS:
         return ALWAYS[name]
     if "enum" in schema:
@@ -94,17 +94,17 @@ def hostile(name: str, schema: dict[str, Any]) -> Any:
 
 
 def hostile_keys(walk: OpenApiDocument, one: Operation) -> dict[str, Any]:
-    """Return a hostile value for each key that an operation answers and does not read."""
+    """Return a hostile value for each key that an operation returns and does not read."""
     reads, answers = walk.request_schema(one), walk.properties(walk.response_schema(one))
     assert reads is not None
     read = walk.properties(reads)
-    found = {name: hostile(name, schema) for name, schema in answers.items() if name not in read}
+    found = {name: hostile_value(name, schema) for name, schema in answers.items() if name not in read}
     found |= {name: value for name, value in ALWAYS.items() if name not in read}
     return {name: value for name, value in found.items() if name not in REFUSED.get(str(one), ())}
 
 
 def inner_keys(walk: OpenApiDocument, one: Operation) -> list[tuple[str, dict[str, Any]]]:
-    """Return the like for each object that an operation reads within its body, by its name there."""
+    """Return (name, hostile keys) for each object that an operation reads within its body."""
     read, answers = walk.properties(walk.request_schema(one) or {}), walk.properties(walk.response_schema(one))
     found = []
     for inner, outer in NESTED.items():
@@ -113,18 +113,18 @@ def inner_keys(walk: OpenApiDocument, one: Operation) -> list[tuple[str, dict[st
                 walk.resolve(each[name].get("items", each[name])) for each, name in ((read, inner), (answers, outer))
             ]
             taken, shown = (walk.properties(each) for each in entry)
-            keys = {name: hostile(name, schema) for name, schema in shown.items() if name not in taken}
+            keys = {name: hostile_value(name, schema) for name, schema in shown.items() if name not in taken}
             found.append((inner, keys))
     return found
 
 
-def took(before: Any, after: Any, ours: dict[str, Any]) -> list[str]:
-    """Return the hostile keys whose value an answer took over."""
+def taken_over(before: Any, after: Any, ours: dict[str, Any]) -> list[str]:
+    """Return the hostile keys whose values are in a response."""
     return [name for name, value in ours.items() if name in after and after[name] == value != before.get(name)]
 
 
 def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
-    """Each hostile key is ignored and named in the header, or refused; nothing answers with its value afterwards."""
+    """Each hostile key is ignored and listed in the header, or rejected, and its value is never stored."""
     ours, theirs = tenants
     walk, walked = OpenApiDocument(ours.api), 0
     elsewhere = theirs.api.get("/account").expect(200)
@@ -145,18 +145,18 @@ def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
         ignored = set(answer.headers["X-Ignored-Fields"].split(", "))
         assert set(keys) <= ignored | set(BODIES[str(one)]), one
         shown = answer.json if isinstance(answer.json, dict) else {}
-        assert took(before, shown, keys) == [], (one, shown)
+        assert taken_over(before, shown, keys) == [], (one, shown)
         if "id" in shown and "id}/" not in one.path:
             stored = ours.api.get(f"/{one.noun}/{shown['id']}" if one.noun not in SINGLE else f"/{one.noun}")
-            assert stored.status == 404 or took(before, stored.json, keys) == [], (one, stored.text)
+            assert stored.status == 404 or taken_over(before, stored.json, keys) == [], (one, stored.text)
         walked += 1
     assert walked >= 15
     assert theirs.api.get("/account").expect(200)["counts"] == elsewhere["counts"]
     assert theirs.api.get("/contacts").json == []
 
 
-def test_read_only_keys_of_what_is_inside_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
-    """The same within a trigger, a template or a channel: refused, or as if it were not there."""
+def test_read_only_keys_of_nested_objects_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
+    """Hostile keys in a trigger, template or channel are rejected or ignored."""
     ours, _ = tenants
     walk, walked = OpenApiDocument(ours.api), 0
     for one in walk.operations():
@@ -173,19 +173,19 @@ def test_read_only_keys_of_what_is_inside_change_nothing(tenants: tuple[Tenant, 
             else:
                 new = answer.json[NESTED[inner]]
                 new = next(each for each in new if each["value"] == entry["value"]) if isinstance(new, list) else new
-                assert took({}, new, keys) == [], (one, inner, new)
+                assert taken_over({}, new, keys) == [], (one, inner, new)
             walked += 1
     assert walked >= 6
 
 
 def test_every_writing_operation_has_a_case(api: Client) -> None:
-    """A new one has to say what a good body is."""
+    """`BODIES` has exactly the operations that read JSON."""
     walk = OpenApiDocument(api)
     assert set(BODIES) == {str(one) for one in walk.operations() if walk.request_schema(one) is not None}
 
 
-def test_states_stay_what_they_were(tenants: tuple[Tenant, Tenant]) -> None:
-    """A campaign stays a draft, a contact unverified, in its account, with its consent's own times and its counters."""
+def test_internal_states_cannot_be_set(tenants: tuple[Tenant, Tenant]) -> None:
+    """Status, verification, consent times and counters cannot be set by a request."""
     ours, _ = tenants
     campaign = ours.api.post("/campaigns", {
         "name": "still", "status": "completed", "phase": "sending", "approval_state": "approved", "sent_count": 9,

@@ -1,6 +1,6 @@
-"""Bodies made to hurt: too large, packed, no numbers, no text, never ending, two requests in one (T20).
+"""Hostile request bodies: too large, compressed, invalid numbers and text, endless, smuggled requests (T20).
 
-Driven by the published document: every operation gets them.
+The tests read the OpenAPI document: every operation gets these bodies.
 """
 
 import json
@@ -22,11 +22,11 @@ from tests.kit.uploads import multipart_form
 
 MOST, MAX_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
 TYPED = {"Content-Type": JSON}
-# No number at all (NaN is no JSON either, and answered 400), or none of ours
+# An integer with too many digits
 HUGE = "1" + "0" * 6000
 
 
-def walked(api: Client) -> list[Operation]:
+def all_operations(api: Client) -> list[Operation]:
     """Return every operation of the document."""
     found = OpenApiDocument(api).operations()
     assert len(found) >= 50
@@ -34,15 +34,15 @@ def walked(api: Client) -> list[Operation]:
 
 
 def send(api: Client, one: Operation, body: bytes, **headers: str) -> Response:
-    """Send bytes to an operation, with the key."""
+    """Send bytes to an operation with the API key."""
     return api.request(one.method, one.path_with_id(1), body, {"Authorization": f"Bearer {api.key}", **headers})
 
 
 def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
-    """One byte over is refused on every path, also on those that read no body; without a key it is 401."""
+    """One byte over the limit is a 413 on every path, also on those without a body; without a key it is a 401."""
     body = b'{"name":"' + b"x" * (MOST + 1 - 11) + b'"}'
     assert len(body) == MOST + 1
-    for one in walked(api):
+    for one in all_operations(api):
         if JSON not in one.media_types and one.media_types:
             continue
         answer = api.request(
@@ -55,17 +55,17 @@ def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
     assert reader.status in (400, 422), "the last byte that is allowed"
 
 
-def test_who_may_not_ask_learns_that_first(server: Server) -> None:
-    """A missing scope is said before the size."""
+def test_a_missing_scope_comes_before_the_size(server: Server) -> None:
+    """A too large body without the scope is a 403."""
     narrow = server.client(server.new_key("narrow", "--scope", "templates:read"))
     body = b'{"name":"' + b"x" * MOST + b'"}'
     assert narrow.request("POST", "/v1/my/lists", body, TYPED | {"Authorization": f"Bearer {narrow.key}"}).status == 403
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate", "zstd", "gzip, br"])
-def test_packed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
-    """Nothing is unpacked, so nothing explodes."""
-    reading = [one for one in walked(api) if one.media_types]
+def test_compressed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
+    """No body is decompressed, which prevents decompression bombs."""
+    reading = [one for one in all_operations(api) if one.media_types]
     assert len(reading) >= 20
     for one in reading:
         body, kind = multipart_form(b"email\n") if JSON not in one.media_types else (b"{}", JSON)
@@ -74,23 +74,23 @@ def test_packed_bodies_are_415_everywhere(coding: str, api: Client) -> None:
 
 
 def send_to(api: Client, one: Operation, path: str, body: bytes) -> Response:
-    """Send JSON to an operation, at a path of its own."""
+    """Send JSON to an operation at a given path."""
     return api.request(one.method, path, body, TYPED | {"Authorization": f"Bearer {api.key}"})
 
 
-def tells_of(name: str, where: str) -> bool:
-    """Return whether a fault is that of a field; a flow step without any valid key has no kind, and counts as one."""
+def is_error_of(name: str, where: str) -> bool:
+    """Return whether an error is that of a field; an error of a whole step counts for the fields of the step."""
     return name.startswith(where) or (name == "steps[]" and where.startswith("steps[]."))
 
 
-def faulty(value: Any, text: str) -> bytes:
-    """Return a JSON body in which `"?"` is replaced by what no encoder would write."""
+def with_raw_text(value: Any, text: str) -> bytes:
+    """Return a JSON body in which `"?"` is replaced by text that no encoder would write."""
     return json.dumps(value).replace('"?"', text).encode()
 
 
 @pytest.mark.parametrize("text", ['"\\u0000"', '"a\\ud800b"', '"\\udc00\\ud800"'])
-def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> None:
-    """A NUL or half a character is a fault of its field, whichever it is, and nothing is written."""
+def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
+    """A NUL or a lone surrogate is an error of its field, and nothing is written."""
     walk, fields = OpenApiDocument(api), 0
     mine = Tenant(api)
     mine.object_ids or mine.create_objects(f"t{abs(hash(text)) % 10_000}")
@@ -102,17 +102,17 @@ def test_text_that_is_no_text_is_422_in_every_field(text: str, api: Client) -> N
                 continue
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
             path = mine.path(one) if one.has_id else one.path
-            answer = send_to(api, one, path, faulty(body_with(where, value, deepcopy(BODIES[str(one)])), text))
+            answer = send_to(api, one, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), text))
             names = [name.replace("[0]", "[]") for name in validation_errors(answer)]
-            assert any(tells_of(name, where) for name in names), (one, where, answer.text)
+            assert any(is_error_of(name, where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 70
     assert {path: body for path, body in mine.read_all().items() if "events" not in path} == before
 
 
 @pytest.mark.parametrize("number", [HUGE, "-" + HUGE, "1e400", "-1e400"])
-def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) -> None:
-    """What no machine's number holds is refused wherever a number, or anything at all, may stand."""
+def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> None:
+    """A number that is too large is an error wherever a number or any value is allowed."""
     walk, fields = OpenApiDocument(api), 0
     mine = Tenant(api).create_objects(f"n{abs(hash(number)) % 10_000}")
     for one in walk.operations():
@@ -125,28 +125,30 @@ def test_numbers_that_are_none_are_422_in_every_field(number: str, api: Client) 
             path = mine.path(one) if one.has_id else one.path
             headers = TYPED | {"Authorization": f"Bearer {api.key}"}
             answer = api.request(
-                one.method, path, faulty(body_with(where, value, deepcopy(BODIES[str(one)])), number), headers
+                one.method, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), number), headers
             )
             names = [name.replace("[0]", "[]") for name in validation_errors(answer)]
-            assert any(tells_of(name, where) for name in names), (one, where, answer.text)
+            assert any(is_error_of(name, where) for name in names), (one, where, answer.text)
             fields += 1
     assert fields >= 30
     filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]
     headers = TYPED | {"Authorization": f"Bearer {api.key}"}
     for path in ("/v1/my/segments/count", "/v1/my/segments"):
-        assert api.request("POST", path, faulty({"name": "n", "filters": filters}, number), headers).status == 422
+        assert (
+            api.request("POST", path, with_raw_text({"name": "n", "filters": filters}, number), headers).status == 422
+        )
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
-def test_nan_is_no_json(text: str, api: Client) -> None:
-    """It is 400 in every operation that reads JSON (docs/decisions.md#3)."""
-    for one in walked(api):
+def test_nan_is_invalid_json(text: str, api: Client) -> None:
+    """NaN and Infinity are a 400 in every operation that reads JSON (docs/decisions.md#3)."""
+    for one in all_operations(api):
         if JSON in one.media_types:
-            assert send(api, one, faulty({"data": {"x": "?"}}, text), **TYPED).status == 400, one
+            assert send(api, one, with_raw_text({"data": {"x": "?"}}, text), **TYPED).status == 400, one
 
 
-def raw(server: Server, *sent: bytes, pause: float = 0) -> bytes:
-    """Send bytes as they are and return all that comes until the other side hangs up."""
+def send_raw(server: Server, *sent: bytes, pause: float = 0) -> bytes:
+    """Send bytes and return everything received until the server closes the connection."""
     found = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as here:
         try:
@@ -183,21 +185,21 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("how", SMUGGLED)
-def test_no_request_is_smuggled_in_another(how: str, server: Server) -> None:
-    """Where two programs could read two lengths it is 400, the connection ends, and what follows is never asked."""
+def test_no_request_is_smuggled(how: str, server: Server) -> None:
+    """A request with an ambiguous length is a 400, and the rest of the connection is not read."""
     api = server.client()
     before = api.get("/lists").headers["X-Total-Count"]
     head = f"Host: x\r\nAuthorization: Bearer {api.key}\r\nContent-Type: {JSON}\r\n"
     inner = f'POST /v1/my/lists HTTP/1.1\r\n{head}Content-Length: 19\r\n\r\n{{"name":"smuggled"}}'
     outer = f'POST /v1/my/lists HTTP/1.1\r\n{head}{SMUGGLED[how]}\r\n\r\n{{"name":"out"}}\r\n'
-    answers = raw(server, (outer + inner).encode())
+    answers = send_raw(server, (outer + inner).encode())
 
     assert answers.startswith(b"HTTP/1.1 400") and answers.count(b"HTTP/1.1") == 1
     assert api.get("/lists").headers["X-Total-Count"] == before
 
 
-def test_many_slow_connections_hold_nobody_up(server: Server) -> None:
-    """With 200 sockets that send a letter now and then, in the head or in the body, others are answered at once."""
+def test_slow_connections_do_not_block_others(server: Server) -> None:
+    """With 200 slow connections other requests get a response at once."""
     api = server.client()
     head = f"POST /v1/my/lists HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\nContent-Type: {JSON}\r\n"
     upload = f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n"
@@ -221,8 +223,8 @@ def test_many_slow_connections_hold_nobody_up(server: Server) -> None:
     assert api.post("/lists", {"name": "after the slow ones"}).status == 201
 
 
-def test_an_import_of_no_stated_length_is_cut_at_the_limit(fresh_server: FreshServer) -> None:
-    """Chunk after chunk is counted; what is over gets 413, is read no further, and leaves no file behind."""
+def test_a_chunked_import_is_limited(fresh_server: FreshServer) -> None:
+    """A chunked body over the limit is a 413, is not read further, and leaves no file."""
     server = fresh_server(env={"CAMPANERO_LIMITS__IMPORT_BYTES": "1000000"})
     key = server.client().key
     head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
@@ -230,17 +232,17 @@ def test_an_import_of_no_stated_length_is_cut_at_the_limit(fresh_server: FreshSe
     begin = b'--b\r\nContent-Disposition: form-data; name="file"; filename="p.csv"\r\n\r\nemail\n'
     line = b"somebody@example.org\n" * 3000
     pieces = [head, b"%x\r\n%s\r\n" % (len(begin), begin)] + [b"%x\r\n%s\r\n" % (len(line), line)] * 40
-    answer = raw(server, *pieces)
+    answer = send_raw(server, *pieces)
     assert answer.startswith(b"HTTP/1.1 413")
     assert [one.name for one in (server.data / "imports").iterdir()] == []
     assert server.client().get("/imports").json == []
     head = head.replace(b"Host: x", b"Host: x\r\nConnection: close")
-    assert raw(server, head, *pieces[1:10], b"9\r\n\r\n--b--\r\n\r\n0\r\n\r\n").startswith(b"HTTP/1.1 201")
+    assert send_raw(server, head, *pieces[1:10], b"9\r\n\r\n--b--\r\n\r\n0\r\n\r\n").startswith(b"HTTP/1.1 201")
 
 
 @pytest.mark.parametrize("length", [MAX_IMPORT + BESIDE + 1, 2**31, 2**63, 10**30])
-def test_an_import_whose_length_says_too_much_is_refused_at_once(length: int, server: Server) -> None:
-    """The limit is 200 MiB and some room for the form; over it 413 comes before the file does, and with no key 401."""
+def test_a_too_long_import_is_rejected_at_once(length: int, server: Server) -> None:
+    """A Content-Length over the limit is a 413 before the body is sent, and a 401 without a key."""
     key = server.client().key
     for auth, status in ((f"Authorization: Bearer {key}\r\n", b"413"), ("", b"401")):
         head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\n{auth}Content-Type: multipart/form-data; boundary=b\r\n"

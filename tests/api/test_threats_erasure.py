@@ -1,4 +1,4 @@
-"""Whoever is erased is gone from the disk, and what an import keeps of people goes when its time is over (T21)."""
+"""An erased contact is in no file of the data directory, and data of imports is deleted in time (T21)."""
 
 import os
 import re
@@ -25,8 +25,8 @@ other@example.org,Otto,,York
 """
 
 
-def traces(data: Path, *words: str) -> list[str]:
-    """Return the files in which a word stands, in any case and encoding."""
+def find_traces(data: Path, *words: str) -> list[str]:
+    """Return the files that contain a word, in any case and encoding."""
     found = []
     for path in data.rglob("*"):
         if path.is_file():
@@ -37,7 +37,7 @@ def traces(data: Path, *words: str) -> list[str]:
     return found
 
 
-def forgotten(server: Server, timeout: float = 10) -> None:
+def wait_for_erasures(server: Server, timeout: float = 10) -> None:
     """Wait until no erasure is left to do."""
     import apsw
 
@@ -53,41 +53,41 @@ def forgotten(server: Server, timeout: float = 10) -> None:
     raise AssertionError("an erasure was not done")
 
 
-def erase(api: Client, address: str) -> int:
-    """Erase the person with an address."""
+def erase_contact(api: Client, address: str) -> int:
+    """Erase the contact with an address and return its id."""
     number = next(one["id"] for one in api.all("/contacts") if address in [c["value"] for c in one["channels"]])
     api.delete(f"/contacts/{number}", erase="true").expect(200)
     return int(number)
 
 
 WAYS: dict[str, Callable[[Client], None]] = {
-    "in another case, encoding and twice": lambda api: done_with(
+    "in another case, encoding and twice": lambda api: import_file(
         api, ("\ufeff" + FILE.replace(SECRET, SECRET.upper()) + FILE.split("\n")[1]).encode("utf-16-le")
     ),
-    "a bad row": lambda api: done_with(api, f"email,phone\n{SECRET},12\nfine@example.org,\n"),
-    "a row that changes them": lambda api: done_with(api, f"email,first_name\n{SECRET},Gesinchens Neuer\n"),
-    "only checked": lambda api: done_with(api, FILE, dry_run=True),
-    "a suppression": lambda api: done_with(api, f"address,note\n{SECRET},Gesinchen bat darum\n", "suppressions"),
-    "a long row": lambda api: done_with(api, f"email,x\n{SECRET},{'y' * 70_000}\nfine@example.org,\n"),
+    "a bad row": lambda api: import_file(api, f"email,phone\n{SECRET},12\nfine@example.org,\n"),
+    "a row that changes them": lambda api: import_file(api, f"email,first_name\n{SECRET},Gesinchens Neuer\n"),
+    "only checked": lambda api: import_file(api, FILE, dry_run=True),
+    "a suppression": lambda api: import_file(api, f"address,note\n{SECRET},Gesinchen bat darum\n", "suppressions"),
+    "a long row": lambda api: import_file(api, f"email,x\n{SECRET},{'y' * 70_000}\nfine@example.org,\n"),
 }  # fmt: skip
 
 
-def done_with(api: Client, file: str | bytes, resource: str = "contacts", dry_run: bool = False) -> None:
+def import_file(api: Client, file: str | bytes, resource: str = "contacts", dry_run: bool = False) -> None:
     """Import a file to its end."""
     job = wait_for_import(api, upload(api, file, resource=resource, dry_run=dry_run))
     assert job["status"] == "complete"
 
 
-def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
-    """Neither the upload nor staged rows, results, notes, samples nor the database's own pages name them any more."""
+def test_an_erased_contact_is_in_no_file(fresh_server: FreshServer) -> None:
+    """Uploads, staged rows, results, samples and free database pages contain no trace of the contact."""
     server = fresh_server()
     api = server.client()
-    done_with(api, FILE)
+    import_file(api, FILE)
     kept = wait_for_import(api, upload(api, "email\nstays@example.org\n"))["id"]
     for way in WAYS.values():
         way(api)
-    erase(api, SECRET)
-    forgotten(server)
+    erase_contact(api, SECRET)
+    wait_for_erasures(server)
 
     numbers = sorted(one["id"] for one in api.all("/imports"))
     assert len(numbers) == len(WAYS) + 2
@@ -100,7 +100,7 @@ def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
     assert [row["result"] for row in import_results(api, kept)] == ["created"]
     assert api.get("/contacts", search="other").json[0]["first_name"] == "Otto"
     server.stop()
-    assert traces(server.data, SECRET, "Gesinchen") == []
+    assert find_traces(server.data, SECRET, "Gesinchen") == []
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
     [*((encoding, form) for encoding in ("utf-8", "utf-16-le", "utf-16-be") for form in ("NFC", "NFD")),
      ("cp1252", "NFC")],
 )  # fmt: skip
-def test_an_address_is_found_in_a_file_however_it_is_written(encoding: str, form: str) -> None:
-    """In capitals, composed or not, in any encoding that has its letters; who only looks alike is not found."""
+def test_the_finder_of_erased_addresses(encoding: str, form: str) -> None:
+    """It finds an address in any case, Unicode form and encoding, and no similar address."""
     gone = ErasedPerson(1, 1, 1, [("email", "über.straße@example.org", "Über.Straße@example.org")], 0)
     other = ErasedPerson(1, 1, 1, [("email", "почта@example.org", "почта@example.org")], 0)
     for spelling in ("ÜBER.STRAßE@EXAMPLE.ORG", "über.straße@example.org", "üBer.Straße@Example.org"):
@@ -119,39 +119,39 @@ def test_an_address_is_found_in_a_file_however_it_is_written(encoding: str, form
     assert not gone.finder()("über.strasse@example.org,uber.straße@example.org".encode(encoding).lower())
 
 
-def test_an_erased_address_beyond_ascii_is_in_no_file(fresh_server: FreshServer) -> None:
-    """A file that writes it in capitals, decomposed, goes like any other."""
+def test_an_erased_non_ascii_address_is_in_no_file(fresh_server: FreshServer) -> None:
+    """A file with the address in capitals and decomposed is deleted too."""
     server = fresh_server()
     api = server.client()
     job = wait_for_import(
         api, upload(api, f"email,first_name\n{unicodedata.normalize('NFD', 'ÜBER@EXAMPLE.ORG')},Gesinchen\n")
     )
-    erase(api, "ÜBER@example.org")
-    forgotten(server)
+    erase_contact(api, "ÜBER@example.org")
+    wait_for_erasures(server)
     assert api.get(f"/imports/{job['id']}/results.csv").status == 404
     server.stop()
-    assert traces(server.data, "Gesinchen", "BER@EXAMPLE.ORG") == []
+    assert find_traces(server.data, "Gesinchen", "BER@EXAMPLE.ORG") == []
 
 
-def test_nothing_is_left_beside_a_running_service(fresh_server: FreshServer) -> None:
-    """Mail that was captured, events, bad rows and the write-ahead log are clean without a stop."""
+def test_no_trace_while_the_service_runs(fresh_server: FreshServer) -> None:
+    """Captured mail, events, failed rows and the write-ahead log are clean without a restart."""
     server = fresh_server()
     api = server.client()
-    done_with(api, FILE)
+    import_file(api, FILE)
     sent = api.post("/messages", {"to": SECRET, "subject": "Gesinchen!", "body": "<p>Gesinchen</p>"}).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
     api.post("/events", {"event": "bought", "contact_email": SECRET, "data": {"for": "Gesinchen"}}).expect(201)
-    assert traces(server.data, SECRET, "Gesinchen") != []
-    erase(api, SECRET)
-    forgotten(server)
+    assert find_traces(server.data, SECRET, "Gesinchen") != []
+    erase_contact(api, SECRET)
+    wait_for_erasures(server)
     end = time.monotonic() + extend_timeout(5)
-    while (left := traces(server.data, SECRET, "Gesinchen")) and time.monotonic() < end:
+    while (left := find_traces(server.data, SECRET, "Gesinchen")) and time.monotonic() < end:
         time.sleep(0.2)
     assert left == []
 
 
-def test_tests_that_showed_an_erased_person_are_emptied(fresh_server: FreshServer) -> None:
-    """What a colleague was sent with their values is gone from inbox, ledger and disk; that they got a test stays."""
+def test_test_emails_with_an_erased_contact_are_emptied(fresh_server: FreshServer) -> None:
+    """The values of the contact are removed from a test email to a colleague; its row in the ledger stays."""
     server = fresh_server()
     api = server.client()
     person = api.post("/contacts", {"email": SECRET, "first_name": "Gesinchen"}).expect(201)["id"]
@@ -161,53 +161,53 @@ def test_tests_that_showed_an_erased_person_are_emptied(fresh_server: FreshServe
     asked = {"email": "colleague@example.org", "contact_id": person, "data": {"code": "Gesinchens Kram"}}
     told = api.post(f"/templates/{template}/send_test", asked).expect(200)["results"][0]["message_id"]
     api.wait(f"/messages/{told}", lambda row: row["status"] == "sent")
-    assert traces(server.data, "Gesinchen") != []
+    assert find_traces(server.data, "Gesinchen") != []
 
     api.delete(f"/contacts/{person}", erase="true").expect(200)
-    forgotten(server)
+    wait_for_erasures(server)
     row = api.get(f"/messages/{told}").expect(200)
     assert (row["to"], row["status"], row["subject"]) == ("colleague@example.org", "sent", None)
     server.stop()
-    assert traces(server.data, SECRET, "Gesinchen") == []
+    assert find_traces(server.data, SECRET, "Gesinchen") == []
     said = "SELECT subject, body, preheader, design, data, shown_as FROM message_content"
-    assert rows_of(server, said) == [(None, None, None, None, "{}", None)]
-    assert rows_of(server, "SELECT count(*) FROM captured_message") == [(0,)]
+    assert select_all(server, said) == [(None, None, None, None, "{}", None)]
+    assert select_all(server, "SELECT count(*) FROM captured_message") == [(0,)]
 
 
-def test_a_phone_is_forgotten_however_it_was_written(fresh_server: FreshServer) -> None:
-    """A number with spaces in a file is the number."""
+def test_an_erased_phone_is_in_no_file(fresh_server: FreshServer) -> None:
+    """Files with the number in another format are deleted too."""
     server = fresh_server()
     api = server.client()
-    done_with(api, f"email,phone,first_name\n{SECRET},+44 (20) 7946-0777,Gesinchen\n")
-    done_with(api, "phone,first_name\n+44 20 7946 0777,Gesinchen\nx,\n")
-    erase(api, SECRET)
-    forgotten(server)
+    import_file(api, f"email,phone,first_name\n{SECRET},+44 (20) 7946-0777,Gesinchen\n")
+    import_file(api, "phone,first_name\n+44 20 7946 0777,Gesinchen\nx,\n")
+    erase_contact(api, SECRET)
+    wait_for_erasures(server)
     server.stop()
-    assert traces(server.data, SECRET, "Gesinchen", PHONE, "7946 0777", "7946-0777") == []
+    assert find_traces(server.data, SECRET, "Gesinchen", PHONE, "7946 0777", "7946-0777") == []
 
 
-def test_an_import_in_progress_does_not_bring_an_erased_person_back(fresh_server: FreshServer) -> None:
-    """Who is erased while a file with them is read is gone when that file is done, also over a kill."""
+def test_an_import_does_not_restore_an_erased_contact(fresh_server: FreshServer) -> None:
+    """A contact erased during an import does not exist after it, even if the process is killed."""
     server = fresh_server()
     api = server.client()
     api.post("/contacts", {"email": SECRET, "first_name": "Gesinchen"}).expect(201)
     lines = [f"p{number}@example.org,P{number}" for number in range(20_000)]
     lines.insert(10_000, f"{SECRET},Gesinchen")
     job = upload(api, "email,first_name\n" + "\n".join(lines) + "\n").expect(201)["id"]
-    erase(api, SECRET)
+    erase_contact(api, SECRET)
     server.kill()
     server.start()
     end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
     assert (end["status"], end["processed"]) == ("complete", 20_001)
-    forgotten(server)
+    wait_for_erasures(server)
     assert api.get("/contacts", search="gesine").json == []
     assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == 20_000
     server.stop()
-    assert traces(server.data, SECRET, "Gesinchen") == []
+    assert find_traces(server.data, SECRET, "Gesinchen") == []
 
 
-def test_an_import_is_undone_within_a_day_only(fresh_server: FreshServer, clock: TestClock) -> None:
-    """After 24 hours it stays, and the refusal says so; a minute before it could still be undone."""
+def test_undo_of_an_import_expires_after_a_day(fresh_server: FreshServer, clock: TestClock) -> None:
+    """After 24 hours an import cannot be undone, and the error says why."""
     server = fresh_server(clock=clock)
     api = server.client()
     late, early = (wait_for_import(api, upload(api, f"email\n{name}@example.org\n")) for name in ("late", "early"))
@@ -223,8 +223,8 @@ def test_an_import_is_undone_within_a_day_only(fresh_server: FreshServer, clock:
     assert "undone" in twice["message"] and "24 hours" not in twice["message"]
 
 
-def rows_of(server: Server, sql: str) -> list[tuple[Any, ...]]:
-    """Read the database of a server that is stopped."""
+def select_all(server: Server, sql: str) -> list[tuple[Any, ...]]:
+    """Return all rows of a query on the database of a stopped server."""
     import apsw
 
     here = apsw.Connection(str(server.data / "campanero.db"))
@@ -233,8 +233,8 @@ def rows_of(server: Server, sql: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_what_an_import_keeps_goes_in_time(fresh_server: FreshServer, clock: TestClock) -> None:
-    """A week later file, staged rows and results are gone, though nothing else is imported."""
+def test_import_files_are_deleted_after_a_week(fresh_server: FreshServer, clock: TestClock) -> None:
+    """After a week upload, staged rows and results are deleted without another import."""
     server = fresh_server(clock=clock)
     api = server.client()
     job = wait_for_import(api, upload(api, FILE))["id"]
@@ -245,7 +245,7 @@ def test_what_an_import_keeps_goes_in_time(fresh_server: FreshServer, clock: Tes
     assert api.get(f"/imports/{job}/results.csv").status == 200
     days = 1
     while home.exists() and days < 20:
-        # Directories carry the machine's own time, which no test moves
+        # The clock of the test does not change the modification time of directories
         os.utime(home, (time.time() - 7200, time.time() - 7200))
         clock.advance(days=1)
         days += 1
@@ -255,25 +255,25 @@ def test_what_an_import_keeps_goes_in_time(fresh_server: FreshServer, clock: Tes
     assert gone.status == 404 and re.search("7 days", gone.json["message"])
     time.sleep(2)
     server.stop()
-    assert rows_of(server, "SELECT count(*) FROM import_chunk") == [(0,)]
+    assert select_all(server, "SELECT count(*) FROM import_chunk") == [(0,)]
 
 
-def test_notes_for_undoing_go_after_a_day(fresh_server: FreshServer, clock: TestClock) -> None:
-    """What was there before an import is kept for as long as it can be undone."""
+def test_undo_data_is_deleted_after_a_day(fresh_server: FreshServer, clock: TestClock) -> None:
+    """The previous values are stored as long as the import can be undone."""
     server = fresh_server(clock=clock)
     api = server.client()
-    done_with(api, FILE)
+    import_file(api, FILE)
     clock.advance(hours=25)
     time.sleep(2.5)
     server.stop()
-    assert rows_of(server, "SELECT count(*), count(before) FROM import_chunk") == [(1, 0)]
+    assert select_all(server, "SELECT count(*), count(before) FROM import_chunk") == [(1, 0)]
 
 
-def test_a_flow_forgets_whom_it_had_inside(fresh_server: FreshServer) -> None:
-    """What started it, what it wrote and passed on and where they waited: their ways through it stay as numbers."""
+def test_a_flow_contains_no_trace_of_an_erased_contact(fresh_server: FreshServer) -> None:
+    """The run ends without its data, and the counts of the flow stay."""
     server = fresh_server()
     api = server.client()
-    done_with(api, FILE)
+    import_file(api, FILE)
     steps = [
         {"subject": "For {{ event.who }}", "body": "<p>{{ event.who }}</p>"},
         {"event_name": "asked_twice", "forward_event_data": True}, {"duration": 3600},
@@ -284,8 +284,8 @@ def test_a_flow_forgets_whom_it_had_inside(fresh_server: FreshServer) -> None:
     (run,) = api.wait(f"{flow}/runs", lambda rows: len(rows) == 1, step=3, outcome="waiting")
     message = api.get(f"{flow}/runs/{run['id']}").expect(200)["history"][0]["message_id"]
     api.wait(f"/messages/{message}", lambda row: row["status"] == "sent")
-    erase(api, SECRET)
-    forgotten(server)
+    erase_contact(api, SECRET)
+    wait_for_erasures(server)
 
     left = api.get(f"{flow}/runs/{run['id']}").expect(200)
     assert (left["status"], left["exit_reason"], left["contact_id"]) == ("exited", "contact_deleted", None)
@@ -293,4 +293,4 @@ def test_a_flow_forgets_whom_it_had_inside(fresh_server: FreshServer) -> None:
     stats = api.get(flow).expect(200)["stats"]
     assert (stats["entered"], stats["exited"], stats["sent"]) == (1, 1, 1)
     server.stop()
-    assert traces(server.data, SECRET, "Gesinchen") == []
+    assert find_traces(server.data, SECRET, "Gesinchen") == []

@@ -1,4 +1,4 @@
-"""What a spreadsheet would run comes in by a file, goes out quoted, and comes in again as it was (T05)."""
+"""Spreadsheet formulas are imported as text, exported quoted, and imported again unchanged (T05)."""
 
 import csv
 import io
@@ -15,8 +15,8 @@ PAYLOADS = ('=HYPERLINK("http://x","y")', "@SUM(1)", "-2+3", "\t=1", "\r=1", "�
 STARTERS = tuple("=+-@\t\r＝＋－＠")
 
 
-def file_of(payloads: tuple[str, ...]) -> str:
-    """Make a file with each payload as a name, as a value of data and as the name of a column, every cell quoted."""
+def create_file(payloads: tuple[str, ...]) -> str:
+    """Return a CSV file with each payload as name, value of data and column name."""
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     writer.writerow(["email", "phone", "first_name", "note", "=1+1", "tags"])
@@ -26,8 +26,8 @@ def file_of(payloads: tuple[str, ...]) -> str:
     return text.getvalue()
 
 
-def told(api: Client) -> list[Any]:
-    """Return everybody as JSON lines say, without what a further import makes anew."""
+def exported_contacts(api: Client) -> list[Any]:
+    """Return all contacts as sorted JSON, without fields that each import creates anew."""
     rows = [json.loads(line) for line in api.get("/exports/contacts.jsonl").text.splitlines()]
     return sorted(
         json.dumps({name: row[name] for name in ("email", "phone", "first_name", "data")}, sort_keys=True)
@@ -36,19 +36,19 @@ def told(api: Client) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_formulas_go_round_and_never_start_a_cell(kind: str) -> None:
-    """Import, export, import elsewhere, export: the same people, and in no file a cell that begins a formula."""
+def test_formulas_round_trip_and_start_no_cell(kind: str) -> None:
+    """Contacts survive export and import unchanged, and no cell of an export starts a formula."""
     with Server().set_up() as server:
         here = server.client()
         number = server.cli("account", "add", "Elsewhere").stdout.strip()
         there = server.client(server.new_key("there", "--account", number))
-        job = wait_for_import(here, upload(here, file_of(PAYLOADS)))
+        job = wait_for_import(here, upload(here, create_file(PAYLOADS)))
         assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), import_results(here, job["id"])
         names = {one["first_name"] for one in here.all("/contacts")}
         assert {one.strip() for one in PAYLOADS} >= names and len(names) >= 9
         again = wait_for_import(there, upload(there, here.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
         assert (again["created"], again["failed"]) == (len(PAYLOADS), 0), import_results(there, again["id"])
-        assert told(there) == told(here)
+        assert exported_contacts(there) == exported_contacts(here)
         for api in (here, there):
             bodies = [api.get(f"/exports/{name}.csv").text for name in ("contacts", "events")]
             bodies += [api.get(f"/imports/{one['id']}/results.csv").text for one in api.all("/imports")]
@@ -61,8 +61,8 @@ def test_formulas_go_round_and_never_start_a_cell(kind: str) -> None:
             assert phones == {f"+1415555{one:04}" for one in range(len(PAYLOADS))}
 
 
-def test_bad_rows_are_told_without_a_formula(api: Client) -> None:
-    """The results show what stood in a bad row; a payload there is quoted too."""
+def test_import_results_contain_no_formula(api: Client) -> None:
+    """The values of failed rows are quoted in the results file."""
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["email"], *([one] for one in PAYLOADS)])
     job = wait_for_import(api, upload(api, text.getvalue()))

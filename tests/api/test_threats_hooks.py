@@ -1,4 +1,4 @@
-"""Forged, old and misdirected posts to hooks: nothing is believed, no address of theirs is visited (T28, T30)."""
+"""Forged, old and misdirected webhook requests have no effect, and no foreign URL is requested (T28, T30)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from tests.kit.email_providers import HOST, TOPIC, Post, Sns
 __all__ = ["world"]
 
 POSTS: dict[str, Callable[..., Post]] = {
-    "email": lambda w, m, **o: w.own(m, "complained", **o),
+    "email": lambda w, m, **o: w.custom_relay(m, "complained", **o),
     "ses": lambda w, m, **o: w.ses("Complaint", m, complaint={
         "complainedRecipients": [{"emailAddress": m["to"]}], "feedbackId": f"f{m['id']}"}, **o),
     "mailgun": lambda w, m, **o: w.mailgun(m, "complained", **o),
@@ -23,8 +23,8 @@ POSTS: dict[str, Callable[..., Post]] = {
 SIGNED = [name for name in POSTS if name != "postmark"]
 
 
-def _without(post: Post) -> list[Post]:
-    """Return a request with each part of its proof taken away, emptied, and turned into another."""
+def _with_broken_headers(post: Post) -> list[Post]:
+    """Return variants of a request whose signature headers or body are missing or changed."""
     changed = []
     for name in set(post.headers) - {"Content-Type", "x-amz-sns-message-type"}:
         rest = {key: value for key, value in post.headers.items() if key != name}
@@ -37,8 +37,8 @@ def _without(post: Post) -> list[Post]:
     return changed + [post._replace(body=body) for body in (b"", b"{}", b"[]", b"null", b"\xff", b"{" * 5000)]
 
 
-def _inside(post: Post) -> list[Post]:
-    """Return a request whose proof is in its body, with each part of it taken away, emptied, and turned."""
+def _with_broken_body(post: Post) -> list[Post]:
+    """Return variants of a request whose signature in the body is missing or changed."""
     changed = []
     whole = json.loads(post.body)
     holder = whole.get("signature", whole) if post.path == "/hooks/mailgun" else whole
@@ -54,11 +54,11 @@ def _inside(post: Post) -> list[Post]:
 
 
 @pytest.mark.parametrize("name", POSTS)
-def test_nothing_forged_is_believed(name: str, world: World) -> None:
-    """Without a signature, with a wrong one, or with another body than was signed: 403, and nothing happens."""
+def test_forged_requests_are_rejected(name: str, world: World) -> None:
+    """A missing or wrong signature, or another body, is a 403 without effect."""
     message = world.sent()
     post = POSTS[name](world, message)
-    forged = _inside(post) if name in ("ses", "mailgun") else _without(post)
+    forged = _with_broken_body(post) if name in ("ses", "mailgun") else _with_broken_headers(post)
     if name == "postmark":  # its password covers no body
         forged = [one for one in forged if one.headers != post.headers]
     assert len(forged) >= (4 if name == "postmark" else 8)
@@ -71,8 +71,8 @@ def test_nothing_forged_is_believed(name: str, world: World) -> None:
 
 @pytest.mark.parametrize("name", SIGNED)
 @pytest.mark.parametrize("age", [600, 301, -330, 270], ids=str)  # time goes on while it is posted
-def test_old_and_future_ones_are_refused(age: int, name: str, world: World) -> None:
-    """What was signed more than five minutes ago is refused (a replay), and what is from the future too."""
+def test_old_and_future_requests_are_rejected(age: int, name: str, world: World) -> None:
+    """A request signed more than five minutes ago, or in the future, is a 403."""
     message = world.sent()
     answer = world.post(POSTS[name](world, message, at=world.clock.now() - age))
     assert answer.status == (200 if age == 270 else 403)
@@ -80,8 +80,8 @@ def test_old_and_future_ones_are_refused(age: int, name: str, world: World) -> N
 
 
 @pytest.mark.parametrize("name", POSTS)
-def test_a_signature_of_one_door_opens_no_other(name: str, world: World) -> None:
-    """What is signed for one hook is refused by all others."""
+def test_a_signature_is_valid_for_one_webhook(name: str, world: World) -> None:
+    """A request that is signed for one webhook is a 403 at all others."""
     message = world.sent()
     post = POSTS[name](world, message)
     for other in set(POSTS) - {name}:
@@ -89,8 +89,8 @@ def test_a_signature_of_one_door_opens_no_other(name: str, world: World) -> None
     assert list(world.state(message)) == list(NOTHING)
 
 
-def test_a_token_of_mailgun_covers_one_event(world: World) -> None:
-    """A captured signature with another event is refused: it signs time and token alone."""
+def test_a_mailgun_token_is_valid_once(world: World) -> None:
+    """A reused token with another event is rejected, because it signs time and token only."""
     message, other = world.sent(), world.sent()
     assert world.post(world.mailgun(message, "delivered", token="t" * 50)).status == 200
     assert world.post(world.mailgun(other, "complained", token="t" * 50)).status == 403
@@ -98,19 +98,19 @@ def test_a_token_of_mailgun_covers_one_event(world: World) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
-def test_only_post(method: str, world: World) -> None:
-    """A hook takes POST and nothing else."""
+def test_webhooks_accept_post_only(method: str, world: World) -> None:
+    """Other methods are a 405."""
     assert world.api.request(method, "/hooks/email").status == 405
 
 
-def test_too_large(world: World) -> None:
-    """A body over the limit is refused before anybody reads it."""
+def test_large_webhook_bodies_are_rejected(world: World) -> None:
+    """A body over the limit is a 413."""
     post = Post("/hooks/email", {"Content-Type": "application/json"}, b"x" * 2_200_000)
     assert (world.post(post).status, world.post(post).json["code"]) == (413, "payload_too_large")
 
 
-def test_what_is_believed_but_makes_no_sense(world: World) -> None:
-    """Signed nonsense is a fault of the request, said as such; a message that is none of ours too."""
+def test_signed_nonsense_is_a_422(world: World) -> None:
+    """A valid signature with an invalid or unknown report is an error of the request."""
     now = world.clock.now()
     for body in ({}, {"type": "opened", "internet_message_id": "x"}, {"type": "bounced", "internet_message_id": "a@b"}):
         answer = world.post(email_providers.custom_relay(SECRETS["email"], body, now))
@@ -124,18 +124,18 @@ def test_what_is_believed_but_makes_no_sense(world: World) -> None:
 WEIRD: list[Any] = [None, True, -1, 2**70, 1e308, "", "\0", "x" * 5000, "\ud800", [], {}, [[[{}]]], "NaN", "<a@b>"]
 
 
-def _spoilt(value: Any) -> Iterator[Any]:
-    """Return a value with each part of it turned into something else."""
+def _variants(value: Any) -> Iterator[Any]:
+    """Yield variants of a value with each part replaced by something unexpected."""
     yield from WEIRD
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from ({**value, key: other} for other in _spoilt(inner))
+            yield from ({**value, key: other} for other in _variants(inner))
     elif isinstance(value, list):
-        yield from ([other] for other in _spoilt(value[0]))
+        yield from ([other] for other in _variants(value[0]))
 
 
-def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> None:
-    """Whatever a service with the right key sends is read, left out or refused, and never a fault of ours."""
+def test_signed_variants_cause_no_server_error(world: World) -> None:
+    """Any signed content is processed, ignored or rejected, and never a server error."""
     message, now = world.sent(), world.clock.now()
     token = message["internet_message_id"].partition("@")[0]
     own = {"type": "delivered", "internet_message_id": message["internet_message_id"], "diagnostic": "x"}
@@ -147,11 +147,15 @@ def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> 
         "bounceType": "Transient", "bounceSubType": "General", "bouncedRecipients": [{"emailAddress": "x"}],
     }}  # fmt: skip
     posts = [
-        *(email_providers.custom_relay(SECRETS["email"], body, now) for body in _spoilt(own) if isinstance(body, dict)),
-        *(email_providers.mailgun(SECRETS["mailgun"], body, now) for body in _spoilt(gun) if isinstance(body, dict)),
-        *(email_providers.postmark(SECRETS["postmark"], body) for body in _spoilt(mark)),
-        *(world.grid.post([{**grid, **body}], now) for body in _spoilt(grid) if isinstance(body, dict)),
-        *(world.sns.notification(body, now) for body in _spoilt(ses)),
+        *(
+            email_providers.custom_relay(SECRETS["email"], body, now)
+            for body in _variants(own)
+            if isinstance(body, dict)
+        ),
+        *(email_providers.mailgun(SECRETS["mailgun"], body, now) for body in _variants(gun) if isinstance(body, dict)),
+        *(email_providers.postmark(SECRETS["postmark"], body) for body in _variants(mark)),
+        *(world.grid.post([{**grid, **body}], now) for body in _variants(grid) if isinstance(body, dict)),
+        *(world.sns.notification(body, now) for body in _variants(ses)),
     ]
     assert len(posts) > 300
     found = {(post.path, world.post(post).status) for post in posts}
@@ -159,8 +163,8 @@ def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> 
     assert {status for _, status in found} <= {200, 422}, found
 
 
-def test_sns_signs_in_two_ways(world: World) -> None:
-    """Signatures of version 1 (SHA-1) and 2 (SHA-256) are read, with and without a subject; the certificate is kept."""
+def test_sns_signature_versions(world: World) -> None:
+    """Signatures of version 1 (SHA-1) and 2 (SHA-256) are accepted, and the certificate is cached."""
     for version, extra in (("1", {}), ("2", {}), ("2", {"Subject": "Amazon SES notification"})):
         message = world.sent()
         body = {
@@ -174,8 +178,8 @@ def test_sns_signs_in_two_ways(world: World) -> None:
     assert world.sns.requested_paths.count(world.sns.certificate_path) <= 1
 
 
-def test_a_subscription_is_confirmed(world: World) -> None:
-    """The topic of the settings is confirmed by one GET to its own region."""
+def test_sns_subscriptions_are_confirmed(world: World) -> None:
+    """A subscription of the configured topic is confirmed by one GET; if that fails, the response is a 503."""
     before = len(world.sns.requested_paths)
     assert world.post(world.sns.confirmation(world.clock.now(), version="2")).status == 200
     assert [path for path in world.sns.requested_paths[before:] if path != world.sns.certificate_path] == [
@@ -207,8 +211,8 @@ def test_a_subscription_is_confirmed(world: World) -> None:
         "file:///etc/passwd", "",
     ],
 )  # fmt: skip
-def test_no_other_address_is_visited(url: str, world: World) -> None:
-    """Even a signed wish is followed only to the topic's region, for its own confirmation (T28)."""
+def test_no_other_url_is_requested(url: str, world: World) -> None:
+    """Even a signed confirmation is followed only to the topic's region and for this topic (T28)."""
     before = len(world.sns.requested_paths)
     post = world.sns.confirmation(world.clock.now(), url=url.format(host=HOST, topic=TOPIC) or "x")
     assert world.post(post).status == 403
@@ -228,14 +232,14 @@ def test_no_other_address_is_visited(url: str, world: World) -> None:
     ],
 )  # fmt: skip
 def test_no_other_certificate_is_fetched(url: str, world: World) -> None:
-    """A certificate comes from the topic's own region over https, by the name SNS gives it, or not at all."""
+    """A certificate is requested only from the topic's region, over HTTPS, under the name that SNS uses."""
     before = len(world.sns.requested_paths)
     assert world.post(world.sns.notification({}, world.clock.now(), SigningCertURL=url.format(host=HOST))).status == 403
     assert world.sns.requested_paths[before:] == []
 
 
-def test_certificates_that_do_not_help(world: World) -> None:
-    """What is no certificate, or of another key, proves nothing; one that cannot be had is asked for again."""
+def test_invalid_certificates(world: World) -> None:
+    """An invalid certificate is a 403; one that cannot be loaded is a 503."""
     now = world.clock.now()
     url = f"https://{HOST}/SimpleNotificationService-{{}}.pem"
     world.sns.files["/SimpleNotificationService-bad.pem"] = b"-----BEGIN CERTIFICATE-----\nnonsense\n"
@@ -247,15 +251,15 @@ def test_certificates_that_do_not_help(world: World) -> None:
     assert world.post(world.sns.notification({}, now, key=other.key)).status == 403
 
 
-def test_another_topic(world: World) -> None:
-    """Signed by Amazon is not enough: it must be our topic."""
+def test_sns_messages_of_another_topic_are_rejected(world: World) -> None:
+    """A message signed by SNS for another topic is a 403."""
     for topic in (TOPIC + "2", TOPIC.replace("123456789012", "210987654321"), "", None):
         assert world.post(world.sns.notification({}, world.clock.now(), TopicArn=topic)).status == 403
     assert world.post(world.sns.message("Notification", world.clock.now(), Message="plain words")).status == 200
 
 
-def test_the_marks_of_services(world: World) -> None:
-    """Mail carries what the services give back, for those whose hook is open."""
+def test_provider_headers_of_sent_mail(world: World) -> None:
+    """Mail has the headers that the configured providers return in their reports."""
     message = world.sent()
     [mail] = world.smtp.to(message["to"])
     token = message["internet_message_id"].partition("@")[0]

@@ -1,6 +1,6 @@
-"""Files made to hurt an import: endless lines, endless columns, quotes that never close, NULs, other encodings (T21).
+"""Hostile import files: endless lines and columns, unclosed quotes, NULs, other encodings (T21).
 
-The upload of 2 GB that is refused before it comes is in test_threats_bodies.py; `--full` runs the table's own sizes.
+test_threats_bodies.py has the rejected upload of 2 GB; `--full` runs the sizes of the threat table.
 """
 
 import threading
@@ -22,27 +22,27 @@ from tests.kit.uploads import import_results, upload, wait_for_import
 MAX_MEMORY = 300 * 1024 * 1024
 
 
-def told(api: Client, file: str | bytes, name: str = "people.csv") -> list[tuple[str, str]]:
-    """Import a file and return (address or line, result) of each line; the import itself always completes."""
+def import_results_of(api: Client, file: str | bytes, name: str = "people.csv") -> list[tuple[str, str]]:
+    """Import a file, which must complete, and return (address or line, result) of each line."""
     job = wait_for_import(api, upload(api, file, name), 120)
     assert job["status"] == "complete", job
     return [(row["address"][:40] if row["result"] == "created" else row["line"], row["result"])
             for row in import_results(api, job["id"])]  # fmt: skip
 
 
-def test_a_line_without_end_fails_alone(api: Client, full: bool) -> None:
-    """Sixty megabytes in one line cost that line; those before and after come in."""
+def test_a_very_long_line_fails_alone(api: Client, full: bool) -> None:
+    """A line of megabytes fails, and the lines around it are imported."""
     size = 60_000_000 if full else 6_000_000
     for quote in ("", '"'):
         name = f"long{len(quote)}"
         long = f"{name}.b@example.org,{quote}{'y' * size}{quote}"
-        assert told(api, f"email,x\n{name}.a@example.org,1\n{long}\n{name}.c@example.org,3\n") == [
+        assert import_results_of(api, f"email,x\n{name}.a@example.org,1\n{long}\n{name}.c@example.org,3\n") == [
             (f"{name}.a@example.org", "created"), ("3", "failed"), (f"{name}.c@example.org", "created"),
         ]  # fmt: skip
 
 
-def test_a_head_without_end_is_refused(api: Client) -> None:
-    """If the first line has no end there is no table in the file, and that is said at once."""
+def test_a_very_long_header_is_rejected(api: Client) -> None:
+    """A first line without end is an error of the file, at once."""
     for file in ("x" * 6_000_000, "email," * 100_000, '"' + "email," * 20_000):
         begun = time.monotonic()
         fault = upload(api, file).expect(422)
@@ -51,38 +51,38 @@ def test_a_head_without_end_is_refused(api: Client) -> None:
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_too_many_columns(separator: str, api: Client) -> None:
-    """A hundred thousand columns are refused at the head, and fail their row below it."""
+    """A header with too many columns is rejected, and a row with too many columns fails."""
     name = f"wide{ord(separator)}"
     head = separator.join(["email", *(f"c{number}" for number in range(100_000))])
     assert set(upload(api, f"{head}\n{name}@example.org\n").expect(422)["validation_errors"]) == {"file"}
     row = f"{name}.b@example.org" + separator * 60_000
     file = f"email{separator}n\n{name}.a@example.org{separator}1\n{row}\n{name}.c@example.org{separator}2\n"
-    assert told(api, file) == [
+    assert import_results_of(api, file) == [
         (f"{name}.a@example.org", "created"), ("3", "failed"), (f"{name}.c@example.org", "created"),
     ]  # fmt: skip
 
 
-def test_a_quote_that_never_closes(api: Client) -> None:
-    """It costs the rows it may belong to and none before it; each of them is told."""
+def test_an_unclosed_quote(api: Client) -> None:
+    """Rows before it are imported, and those it may belong to fail."""
     rows = "".join(f"quote{number}@example.org,n{number}\n" for number in range(3000))
-    found = told(api, f'email,x\n{rows}quote.bad@example.org,"never closed\nafter@example.org,1\n')
+    found = import_results_of(api, f'email,x\n{rows}quote.bad@example.org,"never closed\nafter@example.org,1\n')
     assert found[:3000] == [(f"quote{number}@example.org", "created") for number in range(3000)]
     assert found[3000][0] == "3002" and {result for _, result in found[3000:]} <= {"failed", "created"}
     assert found[3000][1] == "failed"
 
 
-def test_nuls_fail_their_row(api: Client) -> None:
-    """A NUL is in no address and no value."""
+def test_rows_with_a_nul_fail(api: Client) -> None:
+    """A NUL in an address or value fails the row."""
     file = b"email,x\nnul\x00.a@example.org,1\nnul.b@example.org,a\x00b\nnul.c@example.org,3\n"
-    assert told(api, file) == [("2", "failed"), ("3", "failed"), ("nul.c@example.org", "created")]
+    assert import_results_of(api, file) == [("2", "failed"), ("3", "failed"), ("nul.c@example.org", "created")]
     assert b"\x00" not in api.get("/exports/contacts.csv").body
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "cp1252"])
-def test_other_encodings_are_read(encoding: str, api: Client) -> None:
-    """With a mark or without one."""
+def test_encodings_of_import_files(encoding: str, api: Client) -> None:
+    """UTF-16 with and without byte order mark, UTF-8 and cp1252 are recognized."""
     address = f"{encoding}@example.org"
-    assert told(api, f"email,first_name\n{address},Zoë Öst\n".encode(encoding)) == [(address, "created")]
+    assert import_results_of(api, f"email,first_name\n{address},Zoë Öst\n".encode(encoding)) == [(address, "created")]
     (found,) = [one for one in api.all("/contacts", search=address) if one["channels"][0]["value"] == address]
     assert found["first_name"] == "Zoë Öst"
 
@@ -95,8 +95,8 @@ def test_other_encodings_are_read(encoding: str, api: Client) -> None:
      '{"email": "x@example.org", "n": 1e400}', "{" + ",".join(f'"c{n}": 1' for n in range(5000)) + "}"],
     ids=["deep", "huge number", "NaN", "deep data", "list", "surrogate", "NUL", "infinite", "wide"],
 )  # fmt: skip
-def test_json_lines_made_to_hurt(line: str, api: Client) -> None:
-    """Each fails alone, with its reason; data that nobody could read is left out of a person."""
+def test_hostile_json_lines(line: str, api: Client) -> None:
+    """Each hostile line fails alone with its reason, or loses its invalid data."""
     file = f'{{"email": "j.before@example.org"}}\n{line}\n{{"email": "j.after@example.org"}}\n'
     job = wait_for_import(api, upload(api, file, "people.jsonl"))
     lines = import_results(api, job["id"])
@@ -106,8 +106,8 @@ def test_json_lines_made_to_hurt(line: str, api: Client) -> None:
     assert lines[1]["reason"] or lines[1]["warnings"]
 
 
-def memory(pid: int) -> int:
-    """Return the bytes that a process and what it started hold of their own."""
+def memory_of_process_tree(pid: int) -> int:
+    """Return the anonymous memory of a process and its children in bytes."""
     total = 0
     for one in list_process_tree(pid):
         try:
@@ -120,15 +120,15 @@ def memory(pid: int) -> int:
 
 
 @contextmanager
-def watched(server: Server) -> Iterator[list[int]]:
-    """Look at the memory of a server again and again; the list holds what was seen."""
+def record_memory(server: Server) -> Iterator[list[int]]:
+    """Record the memory of a server until the context ends; yields the list of measurements."""
     seen, over = [0], threading.Event()
     assert server.process is not None
     pid = server.process.pid
 
     def look() -> None:
         while not over.wait(0.05):
-            seen.append(memory(pid))
+            seen.append(memory_of_process_tree(pid))
 
     watching = threading.Thread(target=look)
     watching.start()
@@ -139,23 +139,23 @@ def watched(server: Server) -> Iterator[list[int]]:
         watching.join()
 
 
-def everybody(api: Client) -> list[tuple[Any, ...]]:
-    """Return what is known of everybody, sorted."""
+def all_contacts(api: Client) -> list[tuple[Any, ...]]:
+    """Return the data of all contacts, sorted."""
     import json
 
     rows = [json.loads(line) for line in api.get("/exports/contacts.jsonl").text.splitlines()]
     return sorted((row["email"].lower(), row["first_name"], row["subscribed_email"], str(row["data"])) for row in rows)
 
 
-def test_many_rows_end_the_same_whatever_happens_in_the_middle(fresh_server: FreshServer, full: bool) -> None:
-    """Half a million rows, some again in other letters, under 300 MB; killed half way they end as when left alone."""
+def test_a_killed_large_import_has_the_same_result(fresh_server: FreshServer, full: bool) -> None:
+    """A large import needs less than 300 MB, and killed half way ends like an undisturbed one."""
     number = 500_000 if full else 12_000
     file = "email,first_name,n\n" + "".join(
         f"m{one}@example.org,N{one},{one}\n" if one % 7 else f"\u00a0M{one // 2}@EXAMPLE.org\u00a0,N{one},{one}\n"
         for one in range(number)
     )
     quiet, rough = fresh_server(), fresh_server()
-    with watched(quiet) as seen:
+    with record_memory(quiet) as seen:
         clean = wait_for_import(quiet.client(), upload(quiet.client(), file), 600)
     assert clean["total"] == number and clean["failed"] == 0
     assert max(seen) < MAX_MEMORY, max(seen)
@@ -170,4 +170,4 @@ def test_many_rows_end_the_same_whatever_happens_in_the_middle(fresh_server: Fre
     assert {name: end[name] for name in ("total", "created", "updated", "failed")} == {
         name: clean[name] for name in ("total", "created", "updated", "failed")
     }
-    assert everybody(api) == everybody(quiet.client())
+    assert all_contacts(api) == all_contacts(quiet.client())

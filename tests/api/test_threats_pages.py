@@ -1,6 +1,6 @@
-"""Pages of two accounts: whose thing it is not, for them there is no page of it and no act on it (T09).
+"""Pages of two accounts: an id of another account is treated as unknown (T09).
 
-Driven by the route table of the web interface: a page with an id of a kind unknown here fails the tests.
+The tests read the routes of the web interface: a page with an unknown kind of id fails them.
 """
 
 import re
@@ -23,7 +23,7 @@ KINDS = {
     "webhook_id": "webhooks", "incoming_id": "incoming", "session_id": "sessions", "side": "sides",
 }  # fmt: skip
 _ID = re.compile(r"<(\w+):int>")
-# A form for every page that takes one; a page takes of it what it knows
+# Form fields for every page; a page reads those that it has
 FORM = {
     "name": "taken", "first_name": "taken", "email": "taken@example.org", "subject": "taken", "body": "taken",
     "reason": "taken", "channel": "1", "subscribed": "no", "when": "now", "text": "taken",
@@ -33,7 +33,7 @@ FORM = {
 
 
 class Visitor:
-    """Somebody signed in, without a browser."""
+    """A signed-in user without a browser."""
 
     def __init__(self, server: Server, email: str) -> None:
         self.api = Client(server.url, validate=False)
@@ -42,7 +42,7 @@ class Visitor:
         self.cookie = str(answer.headers["set-cookie"]).partition(";")[0]
 
     def send(self, method: str, path: str, form: dict[str, object] | None = None) -> Response:
-        """Ask for a page, or post a form, as a page of the same site does."""
+        """Request a page, or post a form, as from a page of the same site."""
         headers = {"Cookie": getattr(self, "cookie", ""), "Sec-Fetch-Site": "same-origin"}
         body = None
         if method == "POST":
@@ -53,7 +53,7 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
-    """A with one of everything and its owner, B with nothing and its owner."""
+    """Return account A with its owner, and the empty account B with its owner, as (A, owner, other owner, B)."""
     ours, theirs = two_tenants(server)
     server.cli("user", "add", "--email", "b@example.com", "--account", str(theirs.account), stdin=f"{PASSWORD}\n")
     owner = Visitor(server, "owner@example.com")
@@ -73,18 +73,18 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
 
 
 def with_id(path: str, things: dict[str, int] | None) -> str:
-    """Return a path with the id of a thing, or with one that never was."""
+    """Return a path with the id of an object, or with an unknown id."""
     path = path.replace("<key:str>", "title").replace("<side:int>", "480")
     return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else MISSING_ID), path)
 
 
-def plain(answer: Response, path: str) -> str:
-    """Return a page without the address it was asked by."""
+def without_path(answer: Response, path: str) -> str:
+    """Return the text of a page without the requested path."""
     return answer.text.replace(path, "<path>")
 
 
-def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
-    """Every page and act with an id answers B as for an id that never was; A's things stay as they are."""
+def test_pages_of_another_account_are_unknown(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
+    """Every page and action with an id of A is the same 404 for B as an unknown id, and A's objects are unchanged."""
     ours, owner, stranger, _ = both
     before = ours.read_all()
     walked = 0
@@ -94,9 +94,9 @@ def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visito
         here, never = with_id(path, ours.object_ids), with_id(path, None)
         for form in ({}, FORM):
             got, none = stranger.send(method, here, form), stranger.send(method, never, form)
-            # A form without a word in it may be refused for that first
+            # An empty form may be rejected before the id is looked up
             assert got.status == none.status and got.status in ((404,) if form else (404, 422)), (method, path)
-            assert plain(got, here) == plain(none, never), (method, path)
+            assert without_path(got, here) == without_path(none, never), (method, path)
             assert "alpha" not in got.text
             walked += 1
         if method == "GET":
@@ -106,7 +106,7 @@ def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visito
 
 
 def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant, Visitor, Visitor, Tenant]) -> None:
-    """Whatever B looks at or searches, no word of A is in it."""
+    """No list, search or overview of B contains an object of A."""
     _, owner, stranger, _ = both
     seen = ""
     for method, path in page_routes():
@@ -121,10 +121,10 @@ def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant,
     assert all(word in seen for word in words)
 
 
-def test_the_machine_is_told_of_to_the_first_account_alone(
+def test_only_the_first_account_sees_the_data_directory(
     server: Server, both: tuple[Tenant, Visitor, Visitor, Tenant]
 ) -> None:
-    """Where the data of all accounts lies, and how large it is, no owner of another account learns, nor backs it up."""
+    """Owners of other accounts see neither path nor size of the data, and cannot create a backup."""
     _, owner, stranger, _ = both
     pages = [one.send("GET", "/settings/data").text for one in (owner, stranger)]
     assert [str(server.data) in page for page in pages] == [True, False]
@@ -134,10 +134,10 @@ def test_the_machine_is_told_of_to_the_first_account_alone(
     assert not (server.data / "backups").exists()
 
 
-def test_a_form_that_names_a_thing_of_another_account_takes_nothing(
+def test_forms_reject_objects_of_another_account(
     both: tuple[Tenant, Visitor, Visitor, Tenant],
 ) -> None:
-    """People of A do not come into a list of B, and a list or template of A into no campaign of B."""
+    """A form of B with contacts or lists of A changes nothing."""
     ours, _, stranger, theirs = both
     group = theirs.api.post("/lists", {"name": "mine"}).expect(201)["id"]
     campaign = theirs.api.post("/campaigns", {"name": "mine"}).expect(201)["id"]

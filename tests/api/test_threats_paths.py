@@ -1,4 +1,4 @@
-"""T19, T40, T42, T43: paths that lead nowhere, errors that tell nothing, files that nobody runs."""
+"""Path traversal, probed paths, errors without details, and foreign task queues (T19, T40, T42, T43)."""
 
 import contextlib
 import pickle
@@ -15,7 +15,7 @@ from tests.kit.server import Server
 
 UP = ("..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "....//", "%252e%252e%252f", "..%c0%af", "../")
 FILES = ("etc/passwd", "appliance/http/server.py", "campanero.db", "secret.key")
-# Where other programs keep what nobody should see, and where ours might
+# Paths that scanners probe
 COMMON = (
     "/.env", "/.git/config", "/data.db", "/campanero.db", "/campanero.db-wal", "/secret.key",
     "/backup", "/backup/latest",
@@ -32,8 +32,8 @@ TELLTALES = (
 )  # fmt: skip
 
 
-def raw(server: Server, target: bytes, *headers: bytes, method: bytes = b"GET") -> bytes:
-    """Ask for a target as it stands, which no client would send, and return the whole answer."""
+def send_raw(server: Server, target: bytes, *headers: bytes, method: bytes = b"GET") -> bytes:
+    """Send a request for a target without normalizing it, and return the whole response."""
     with socket.create_connection(("127.0.0.1", server.port), 10) as link:
         lines = (method + b" " + target + b" HTTP/1.1", b"Host: h", b"Connection: close", *headers)
         link.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
@@ -43,42 +43,42 @@ def raw(server: Server, target: bytes, *headers: bytes, method: bytes = b"GET") 
     return found
 
 
-def quiet(answer: bytes, why: object) -> None:
-    """Hold that an answer tells nothing of the inside."""
+def check_reveals_nothing(answer: bytes, why: object) -> None:
+    """Check that a response contains no implementation detail."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"\r\nserver:" not in head.lower(), why
     assert not [one for one in TELLTALES if one in body], (why, body[:600])
 
 
-def test_no_path_leads_out(server: Server) -> None:
-    """What is not a file of ours is 404, however the way to it is written (T19)."""
+def test_path_traversal_is_404(server: Server) -> None:
+    """A path to a file outside is a 404, however it is encoded (T19)."""
     for place in ("/static/", "/media/", "/static/css/", "/templates/pictures/", "/inbox/", "/"):
         for up in UP:
             for file in FILES:
-                answer = raw(server, f"{place}{up * 6}{file}".encode())
+                answer = send_raw(server, f"{place}{up * 6}{file}".encode())
                 assert answer.split(b" ", 2)[1] in (b"400", b"404", b"303"), (place, up, answer[:200])
-                quiet(answer, (place, up, file))
+                check_reveals_nothing(answer, (place, up, file))
     for target in (b"/static//etc/passwd", b"//etc/passwd", b"/static/../../etc/passwd", b"/media/" + b"A" * 200):
-        quiet(raw(server, target), target)
+        check_reveals_nothing(send_raw(server, target), target)
 
 
 @pytest.mark.parametrize("path", COMMON)
-def test_nothing_stands_where_others_keep_things(path: str, server: Server) -> None:
-    """Without a credential there is nothing: no file, no queue, no figures, no way to set up again (T43)."""
-    answer = raw(server, path.encode())
+def test_probed_paths_are_404(path: str, server: Server) -> None:
+    """Without a credential these paths have no file, queue, metrics or setup (T43)."""
+    answer = send_raw(server, path.encode())
     expected = (b"401",) if path == "/metrics" else (b"400", b"404", b"410")
     assert answer.split(b" ", 2)[1] in expected, answer[:300]
-    quiet(answer, path)
+    check_reveals_nothing(answer, path)
 
 
-def test_health_tells_no_data(server: Server) -> None:
-    """Only whether it is well."""
+def test_healthz_contains_no_data(server: Server) -> None:
+    """The response has only the status."""
     answer = server.client().request("GET", "/healthz")
     assert answer.status == 200 and set(answer.json) <= {"status", "ok"}, answer.text
 
 
-def test_bad_requests_tell_nothing(server: Server) -> None:
-    """Broken heads, cookies, bodies and methods: a few words, and nothing of what runs here (T42)."""
+def test_bad_requests_reveal_nothing(server: Server) -> None:
+    """Errors of malformed requests contain no implementation detail (T42)."""
     for target, headers, method in (
         (b"/v1/my/account", (b"Authorization: Bearer \xff\xfe",), b"GET"),
         (b"/contacts", (b"Cookie: campanero=\xff; campanero=" + b"x" * 5000,), b"GET"),
@@ -88,12 +88,12 @@ def test_bad_requests_tell_nothing(server: Server) -> None:
         (b"/login", (b"Content-Type: multipart/form-data", b"Content-Length: 0"), b"POST"),
         (b"/v1/my/contacts", (b"Content-Length: -1",), b"POST"), (b"http://evil.example/", (), b"GET"),
     ):  # fmt: skip
-        quiet(raw(server, target, *headers, method=method), (target, headers, method))
+        check_reveals_nothing(send_raw(server, target, *headers, method=method), (target, headers, method))
 
 
 @contextlib.contextmanager
-def without(server: Server, table: str) -> Iterator[None]:
-    """Let a table be gone for a while, so that whoever needs it meets a fault that nobody foresaw."""
+def without_table(server: Server, table: str) -> Iterator[None]:
+    """Rename a table until the context ends, so that requests fail unexpectedly."""
     here = apsw.Connection(str(server.data / "campanero.db"))
     here.set_busy_timeout(10_000)
     here.execute("PRAGMA legacy_alter_table = ON")
@@ -105,23 +105,23 @@ def without(server: Server, table: str) -> Iterator[None]:
         here.close()
 
 
-def test_our_own_faults_tell_nothing(server: Server) -> None:
-    """A 500 has the request's id, which the log has too, and no word of the cause; the log has all of it (T42)."""
+def test_server_errors_reveal_nothing(server: Server) -> None:
+    """A 500 has the request id only; the log has the id and the cause (T42)."""
     owner = Visitor(server, "owner@example.com")
-    with without(server, "suppression"):
+    with without_table(server, "suppression"):
         key = b"Authorization: Bearer " + str(server.client().key).encode()
         page = b"Cookie: " + owner.cookie.encode()
-        answers = [raw(server, b"/v1/my/suppressions", key), raw(server, b"/contacts/suppressions", page)]
+        answers = [send_raw(server, b"/v1/my/suppressions", key), send_raw(server, b"/contacts/suppressions", page)]
     for answer in answers:
         assert answer.split(b" ", 2)[1] == b"500"
-        quiet(answer, answer)
+        check_reveals_nothing(answer, answer)
         number = next(line for line in answer.split(b"\r\n") if line.lower().startswith(b"x-request-id")).split(b" ")[1]
         server.wait_for_line(number.decode())
     server.wait_for_line("no such table")
 
 
 class Payload:
-    """What writes a file as soon as somebody unpickles it."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -130,8 +130,8 @@ class Payload:
         return Path.touch, (self.path,)
 
 
-def test_a_queue_that_was_put_there_is_not_run(server: Server) -> None:
-    """A file as task queues keep them, in the data directory at a start, is nobody's: nothing of it is read (T40)."""
+def test_a_planted_task_queue_is_not_run(server: Server) -> None:
+    """A task queue file in the data directory is not read at a start (T40)."""
     server.stop()
     canary = server.home / "canary"
     for name in ("huey.db", "queue.db"):

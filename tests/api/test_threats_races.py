@@ -1,4 +1,4 @@
-"""What counts once counts once, however many ask at the same moment: owners, codes, sign-ins, idempotency keys."""
+"""Parallel requests: owners, one-time codes, sessions and idempotency keys."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,23 +16,23 @@ from tests.ui.test_login import enable_second_factor, otp_code
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server on which nobody is locked out for trying at once."""
+    """Yield a server with a high limit of login attempts."""
     with Server(env={"CAMPANERO_LIMITS__LOGIN_ATTEMPTS": "1000"}).set_up() as running:
         yield running
         running.stop()
 
 
-def at_once(*asks: Callable[[], Response]) -> list[Response]:
-    """Ask all of it at the same moment."""
+def run_in_parallel(*asks: Callable[[], Response]) -> list[Response]:
+    """Run functions in parallel and return their responses."""
     with ThreadPoolExecutor(len(asks)) as hands:
         return [one.result() for one in [hands.submit(ask) for ask in asks]]
 
 
 def test_an_account_keeps_an_owner(server: Server) -> None:
-    """Two owners who take it from each other, and from themselves, at once: one of them is left."""
+    """Of two owners who demote each other and themselves in parallel one stays an owner."""
     ann, ben = user_client(server), add_user(server, "owner", name="ben")
     ids = {row["email"]: row["id"] for row in ann.all("/users")}
-    at_once(*(
+    run_in_parallel(*(
         partial(who.patch, f"/users/{number}", {"role": "viewer"})
         for who in (ann, ben) for number in (ids[EMAIL], ids["ben@example.org"])
     ))  # fmt: skip
@@ -40,26 +40,26 @@ def test_an_account_keeps_an_owner(server: Server) -> None:
     assert roles == ["owner", "viewer"]
 
 
-def test_a_code_opens_once(server: Server) -> None:
-    """A recovery code, and one of the app, typed ten times at once."""
+def test_one_time_codes_work_once(server: Server) -> None:
+    """Of ten parallel logins with one code, and of parallel logouts with one token, one succeeds."""
     add_user(server, "viewer", name="cleo")
     key, codes = enable_second_factor(Visitor(server, "cleo@example.org"))
     for otp in (codes[0], otp_code(key, 1)):
-        answers = at_once(*[partial(login, server, "cleo@example.org", otp=otp)] * 10)
+        answers = run_in_parallel(*[partial(login, server, "cleo@example.org", otp=otp)] * 10)
         assert Counter(answer.status for answer in answers) == {200: 1, 401: 9}
     token = login(server, "cleo@example.org", otp=codes[1]).expect(200)["token"]
-    ends = at_once(*[lambda: Client(server.url, token).delete("/v1/logout")] * 6)
+    ends = run_in_parallel(*[lambda: Client(server.url, token).delete("/v1/logout")] * 6)
     assert Counter(answer.status for answer in ends) == {204: 1, 401: 5}
 
 
-def test_an_idempotency_key_is_of_its_account(server: Server, api: Client) -> None:
-    """Two keys of one account and one of another send the same at once: one message each account, and no other's."""
+def test_idempotency_keys_are_separate_for_accounts(server: Server, api: Client) -> None:
+    """Parallel sends with the same key create one message for each account."""
     number = int(server.cli("account", "add", "Elsewhere").stdout)
     second, other = server.client(server.new_key("second")), server.client(
         server.new_key("theirs", "--account", str(number))
     )  # fmt: skip
     letter = {"to": "a@example.org", "subject": "x", "body": "<p>x</p>"}
-    answers = at_once(*(
+    answers = run_in_parallel(*(
         partial(who.post, "/messages", letter, {"Idempotency-Key": "same"})
         for who in (api, second, other) * 4
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mail made to reach a neighbour, or to say more than one header allows (T06, T07)."""
+"""Mail that reaches only its recipient, and headers without injected lines (T06, T07)."""
 
 import re
 from typing import Any
@@ -10,8 +10,10 @@ from tests.kit.smtp_message import Message
 from tests.kit.uploads import upload, wait_for_import
 
 
-def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: SmtpServer, full: bool) -> None:
-    """Every marker in a mail is its recipient's, in parts for some too; one To, one RCPT, a token of its own (T06)."""
+def test_mail_contains_only_data_of_its_recipient(
+    fresh_server: FreshServer, smtp_server: SmtpServer, full: bool
+) -> None:
+    """Each mail has one recipient, only that recipient's values, and its own unsubscribe token (T06)."""
     count = 20_000 if full else 2_000
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__CONNECTIONS": "20"})
     api = server.client(keep_alive=True)
@@ -19,12 +21,12 @@ def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: Sm
     lines = ["email,first_name,last_name,mark,half"]
     lines += [f"p{one}@crowd.example,F{one}F,L{one}L,m{one}m,{'even' if one % 2 else 'odd'}" for one in range(count)]
     wait_for_import(api, upload(api, "\r\n".join(lines), list_ids=[group], consent_source="test"), timeout=300)
-    made = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal()}).expect(201)
+    made = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal_content()}).expect(201)
     api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
     finished = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=600)
 
     assert (finished["stats"]["sent"], len(smtp_server.messages)) == (count, count)
-    tokens = {mismatched(one) for one in smtp_server.messages}
+    tokens = {check_message(one) for one in smtp_server.messages}
     assert len(tokens) == count, "every message has its own token"
     chosen = smtp_server.messages[:: count // 5]
     for one in chosen:
@@ -36,8 +38,8 @@ def test_nobody_gets_what_is_anothers(fresh_server: FreshServer, smtp_server: Sm
     assert left == owners and len(owners) == len(chosen)
 
 
-def personal() -> dict[str, Any]:
-    """Return a design with markers of six kinds, in plain places, addresses, conditions and loops."""
+def personal_content() -> dict[str, Any]:
+    """Return content with merge tags in text, URLs, conditions and headers."""
     text = (
         "<p>{{ first_name }} {{ contact.last_name }} {{ contact.data.mark }} {{ email }} "
         '<a href="https://x.test/?e={{ contact.data.mark }}">go</a></p>'
@@ -52,8 +54,8 @@ def personal() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def mismatched(message: Message) -> str:
-    """Check that all in a mail is its recipient's; answer its token."""
+def check_message(message: Message) -> str:
+    """Check that all values in a mail are its recipient's, and return its token."""
     number = message.to.partition("@")[0][1:]
     assert message.headers("To") == [message.to] and message.headers("Cc") == message.headers("Bcc") == []
     for part in (message.html() or "", message.text() or ""):
@@ -83,8 +85,8 @@ WORDS = ["%0d%0aBcc: v@x.test", "=?utf-8?q?hi=0D=0ABcc:_v@x.y?=", "=?utf-8?b?aGk
          "a\\r\\nBcc: v@x.test", "<v@x.test>, other@x.test", '"x" <v@x.test>']  # fmt: skip
 
 
-def test_a_header_takes_no_line_breaks(api: Client) -> None:
-    """What becomes a header refuses every kind of break, in every place where it is written (T07)."""
+def test_headers_reject_line_breaks(api: Client) -> None:
+    """A field that becomes a header rejects every kind of line break, wherever it is written (T07)."""
     template = api.post("/templates", {"name": "x"}).expect(201)["id"]
     made = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
     for value in BREAKS:
@@ -104,11 +106,11 @@ def test_a_header_takes_no_line_breaks(api: Client) -> None:
 
 
 def test_merged_values_add_no_headers(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """Contact data in subject and sender's name stays in its one line; every header stands once (T07)."""
+    """Contact data in subject and From name stays on one line, and each header occurs once (T07)."""
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
     group = api.post("/lists", {"name": "=?utf-8?q?x=0D=0ABcc:_v@x.y?="}).expect(201)["id"]
-    # A NUL is stored nowhere
+    # A NUL cannot be stored
     values = [one for one in BREAKS + WORDS if "\0" not in one]
     for number, value in enumerate(values):
         body = {"email": f"h{number}@example.org", "data": {"name": value}, "list_ids": [group]}

@@ -1,10 +1,10 @@
-"""Ways round a role or a scope: what is armed, under way or live is no back door for those who may not send."""
+"""Roles and scopes cannot be bypassed on scheduled, active and live objects."""
 
 from typing import Any
 
 import pytest
 
-from tests.api.test_approval import at, draft
+from tests.api.test_approval import campaign_path, draft
 from tests.api.test_flow_rights import account_with
 from tests.api.test_flows import LETTER, STARTS
 from tests.api.test_threats_pages import Visitor
@@ -17,101 +17,109 @@ PAST, FUTURE = "2020-01-01T09:00:00Z", "2099-01-01T09:00:00Z"
 
 @pytest.fixture(scope="module")
 def author(server: Server) -> Client:
-    """Who writes and does not send, signed in."""
+    """Return a client of a user who may write and not send."""
     return add_user(server, "author")
 
 
 @pytest.fixture(scope="module")
-def crowd(api: Client) -> int:
-    """A list with somebody in it."""
+def list_id(api: Client) -> int:
+    """Return the id of a list with one contact."""
     number = int(api.post("/lists", {"name": "Readers"}).expect(201)["id"])
     api.post("/contacts", {"email": "reader@example.org", "list_ids": [number]}).expect(201)
     return number
 
 
-def armed(api: Client, crowd: int) -> Any:
-    """Make a campaign whose time is to come."""
-    campaign = draft(api, crowd, scheduled_at=FUTURE)
-    assert api.post(at(campaign, "send")).expect(200)["phase"] == "scheduled"
+def schedule_campaign(api: Client, list_id: int) -> Any:
+    """Create a scheduled campaign."""
+    campaign = draft(api, list_id, scheduled_at=FUTURE)
+    assert api.post(campaign_path(campaign, "send")).expect(200)["phase"] == "scheduled"
     return campaign
 
 
-def said(api: Client, campaign: dict[str, Any]) -> Any:
-    """Return what a campaign says, to whom and when; a form that changes nothing still moves its time of change."""
-    now = api.get(at(campaign)).expect(200)
+def comparable_campaign(api: Client, campaign: dict[str, Any]) -> Any:
+    """Return a campaign without its times of change."""
+    now = api.get(campaign_path(campaign)).expect(200)
     return {**now, "updated_at": "", "trigger": {**now["trigger"], "updated_at": ""}}
 
 
-def test_what_is_armed_is_out_of_an_authors_hands(server: Server, api: Client, author: Client, crowd: int) -> None:
-    """Neither earlier nor to others nor in other words, nor not at all; over pages as over the API."""
-    campaign = armed(api, crowd)
-    before = said(api, campaign)
+def test_an_author_cannot_change_a_scheduled_campaign(
+    server: Server, api: Client, author: Client, list_id: int
+) -> None:
+    """Time, audience, content and deletion are forbidden over the API and pages; the name may change."""
+    campaign = schedule_campaign(api, list_id)
+    before = comparable_campaign(api, campaign)
     changes: list[tuple[str, str, Any]] = [
-        ("PATCH", at(campaign), {"scheduled_at": PAST}),
-        ("PATCH", at(campaign), {"scheduled_at": None}),
-        ("PATCH", at(campaign), {"trigger_attributes": {"contact_list_id": None}}),
-        ("PATCH", at(campaign), {"template_attributes": {"subject": "Taken"}}),
+        ("PATCH", campaign_path(campaign), {"scheduled_at": PAST}),
+        ("PATCH", campaign_path(campaign), {"scheduled_at": None}),
+        ("PATCH", campaign_path(campaign), {"trigger_attributes": {"contact_list_id": None}}),
+        ("PATCH", campaign_path(campaign), {"template_attributes": {"subject": "Taken"}}),
         ("PATCH", f"/templates/{campaign['template']['id']}", {"subject": "Taken"}),
-        ("DELETE", at(campaign), None),
+        ("DELETE", campaign_path(campaign), None),
     ]
     for method, path, body in changes:
         assert author.send(method, path, body).expect(403)["required_scope"] == "campaigns:send", (method, path, body)
     page, forms = Visitor(server, "author@example.org"), campaign["template"]["id"]
-    offers = [page.send("GET", at(one, "test")).text for one in (campaign, draft(api, crowd))]
+    offers = [page.send("GET", campaign_path(one, "test")).text for one in (campaign, draft(api, list_id))]
     assert ["Send test</button>" in text for text in offers] == [False, True]
     for path, form in (
-        (at(campaign, "when"), {"when": "now"}),
-        (at(campaign, "to"), {"who": "all", "sure": "yes"}),
-        (at(campaign, "from"), {"subject": "Taken", "from_name": "Taken"}),
-        (at(campaign, "template"), {"starter": "plain"}),
-        (at(campaign, "delete"), {}),
+        (campaign_path(campaign, "when"), {"when": "now"}),
+        (campaign_path(campaign, "to"), {"who": "all", "sure": "yes"}),
+        (campaign_path(campaign, "from"), {"subject": "Taken", "from_name": "Taken"}),
+        (campaign_path(campaign, "template"), {"starter": "plain"}),
+        (campaign_path(campaign, "delete"), {}),
         ("/campaigns/acts", {"act": "delete_sure", "ids": campaign["id"]}),
         (f"/templates/{forms}/sections", {"kind": "text"}),
         (f"/templates/{forms}", {"subject": "Taken", "body": "<p>Taken</p>"}),
     ):  # fmt: skip
         page.send("POST", path, form)
-        assert said(api, campaign) == before, path
-    assert author.patch(at(campaign), {"name": "Only a name"}).expect(200)["name"] == "Only a name"
-    api.delete(at(campaign)).expect(200)
+        assert comparable_campaign(api, campaign) == before, path
+    assert author.patch(campaign_path(campaign), {"name": "Only a name"}).expect(200)["name"] == "Only a name"
+    api.delete(campaign_path(campaign)).expect(200)
 
 
-def test_a_key_that_may_not_send_moves_no_moment(server: Server, api: Client, crowd: int) -> None:
-    """A time that has passed means now: to say so is to send."""
-    campaign = armed(api, crowd)
+def test_a_key_without_send_scope_cannot_change_the_time(server: Server, api: Client, list_id: int) -> None:
+    """A past time or null would send at once, so it needs the scope to send."""
+    campaign = schedule_campaign(api, list_id)
     writer = server.client(server.new_key("writer", "--scope", "campaigns:write,templates:write"))
     for moment in (PAST, None):
-        refused = writer.patch(at(campaign), {"scheduled_at": moment}).expect(403)
+        refused = writer.patch(campaign_path(campaign), {"scheduled_at": moment}).expect(403)
         assert refused["required_scope"] == "campaigns:send"
-    assert api.get(at(campaign)).json["phase"] == "scheduled"
-    assert writer.patch(at(campaign), {"scheduled_at": FUTURE, "name": "Same"}).expect(200)["phase"] == "scheduled"
-    api.delete(at(campaign)).expect(200)
+    assert api.get(campaign_path(campaign)).json["phase"] == "scheduled"
+    assert (
+        writer.patch(campaign_path(campaign), {"scheduled_at": FUTURE, "name": "Same"}).expect(200)["phase"]
+        == "scheduled"
+    )
+    api.delete(campaign_path(campaign)).expect(200)
 
 
-def test_a_test_key_moves_nothing_that_is_real(server: Server, api: Client, crowd: int) -> None:
-    """It neither changes, stops, ends nor sends on what a live key has sent; a draft is everybody's."""
+def test_a_test_key_cannot_change_a_live_campaign(server: Server, api: Client, list_id: int) -> None:
+    """A test key cannot change, pause, cancel or delete a campaign that a live key has sent; drafts it can."""
     tester = server.client(server.new_key("tester", "--test"))
-    campaign = armed(api, crowd)
+    campaign = schedule_campaign(api, list_id)
     words = {"template_attributes": {"subject": "Taken"}}
     for method, path, body in (
-        ("PATCH", at(campaign), {"scheduled_at": PAST}), ("PATCH", at(campaign), {"status": "paused"}),
-        ("PATCH", at(campaign), words), ("POST", at(campaign, "send"), words), ("DELETE", at(campaign), None),
+        ("PATCH", campaign_path(campaign), {"scheduled_at": PAST}),
+        ("PATCH", campaign_path(campaign), {"status": "paused"}),
+        ("PATCH", campaign_path(campaign), words),
+        ("POST", campaign_path(campaign, "send"), words),
+        ("DELETE", campaign_path(campaign), None),
         ("PATCH", f"/templates/{campaign['template']['id']}", {"subject": "Taken"}),
     ):  # fmt: skip
         assert tester.send(method, path, body).status == 403, (method, path, body)
-    api.patch(at(campaign), {"status": "paused"}).expect(200)
+    api.patch(campaign_path(campaign), {"status": "paused"}).expect(200)
     for method, path, body in (
-        ("POST", at(campaign, "send"), {}), ("PATCH", at(campaign), {"status": "active"}),
-        ("PATCH", at(campaign), {"status": "cancelled"}), ("DELETE", at(campaign), None),
+        ("POST", campaign_path(campaign, "send"), {}), ("PATCH", campaign_path(campaign), {"status": "active"}),
+        ("PATCH", campaign_path(campaign), {"status": "cancelled"}), ("DELETE", campaign_path(campaign), None),
     ):  # fmt: skip
         assert tester.send(method, path, body).status == 403, (method, path, body)
-    assert api.get(at(campaign)).json["status"] == "paused"
-    api.delete(at(campaign)).expect(200)
-    mine = draft(tester, crowd)
-    assert tester.delete(at(mine)).status == 200
+    assert api.get(campaign_path(campaign)).json["status"] == "paused"
+    api.delete(campaign_path(campaign)).expect(200)
+    mine = draft(tester, list_id)
+    assert tester.delete(campaign_path(mine)).status == 200
 
 
-def test_the_words_of_a_live_flow_are_out_of_an_authors_hands(api: Client, author: Client) -> None:
-    """Its template by itself is no way past the flow; that of a draft is theirs to write."""
+def test_an_author_cannot_change_a_template_of_an_active_flow(api: Client, author: Client) -> None:
+    """The template of a draft flow can be changed by an author, that of an active one cannot."""
     flow = api.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
     words = f"/templates/{flow['steps'][0]['template_id']}"
     assert author.patch(words, {"subject": "Mine"}).status == 200
@@ -121,32 +129,33 @@ def test_the_words_of_a_live_flow_are_out_of_an_authors_hands(api: Client, autho
     api.delete(f"/flows/{flow['id']}").expect(200)
 
 
-def test_nobody_approves_of_what_they_wrote_with_a_token(server: Server, api: Client, crowd: int) -> None:
-    """Whoever wrote the words of a campaign or a flow last is known, whatever way they wrote them."""
+def test_users_cannot_approve_their_own_content(server: Server, api: Client, list_id: int) -> None:
+    """The last author of a campaign or flow cannot approve it, neither with a session nor with an own key."""
     owner, admin = user_client(server), add_user(server, "admin")
     of_owner, of_admin = (
         server.client(one.post("/api_keys", {"name": "A program", "scope": "full"}).expect(201)["key"])
         for one in (owner, admin)
     )
     with account_with(server, "approval_required", 1), account_with(server, "approval_by_another", 1):
-        campaign = draft(api, crowd)
+        campaign = draft(api, list_id)
         flow = api.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
         for path, template in (
-            (at(campaign), campaign["template"]["id"]), (f"/flows/{flow['id']}", flow["steps"][0]["template_id"])
+            (campaign_path(campaign), campaign["template"]["id"]),
+            (f"/flows/{flow['id']}", flow["steps"][0]["template_id"]),
         ):  # fmt: skip
             owner.post(f"{path}/approve").expect(200)
             owner.patch(f"/templates/{template}", {"subject": "Mine"}).expect(200)
             assert owner.get(path).json["approval_state"] == "pending_review"
             owner.post(f"{path}/approve").expect(403)
-            # Nor with a key of their own, neither by approving nor by letting it go out; a key of somebody else may
-            for verb in ("approve", "send" if path == at(campaign) else "activate"):
+            # Neither can a key of the same user approve, send or activate; a key of another user can
+            for verb in ("approve", "send" if path == campaign_path(campaign) else "activate"):
                 assert of_owner.post(f"{path}/{verb}").status in (403, 422), verb
             assert owner.get(path).json["approval_state"] == "pending_review"
             of_admin.post(f"{path}/approve").expect(200)
-        # A template that was chosen on the page is content too
-        api.post(f"{at(campaign)}/approve").expect(200)
+        # Choosing another template on the page counts as a change of content
+        api.post(f"{campaign_path(campaign)}/approve").expect(200)
         other = api.post("/templates", {"name": "Other", "subject": "x", "body": "<p>Other.</p>"}).expect(201)["id"]
-        Visitor(server, EMAIL).send("POST", at(campaign, "template"), {"template": other})
-        assert api.get(at(campaign)).json["approval_state"] == "pending_review"
-        owner.post(at(campaign, "approve")).expect(403)
+        Visitor(server, EMAIL).send("POST", campaign_path(campaign, "template"), {"template": other})
+        assert api.get(campaign_path(campaign)).json["approval_state"] == "pending_review"
+        owner.post(campaign_path(campaign, "approve")).expect(403)
     api.delete(f"/flows/{flow['id']}").expect(200)

@@ -1,4 +1,4 @@
-"""T39: canaries. Secrets are set everywhere, everything runs and fails, and then nowhere is a word of them."""
+"""Secrets appear in no log, file, page or response (T39)."""
 
 import base64
 import json
@@ -21,8 +21,8 @@ RELAY, TOKEN, SIGNS, HOOKS = "CANARYrelayPassword1", "CANARYtwilioToken22", "CAN
 TYPED = "CANARY typed wrong 55"
 
 
-def settled(smtp: SmtpServer, owner: Visitor) -> bytes:
-    """Keep secrets on pages, and try servers that take them or are not there; returns what was answered."""
+def save_secrets(smtp: SmtpServer, owner: Visitor) -> bytes:
+    """Save secrets on settings pages, try them on servers, and return all responses."""
     relay = {
         "part": "email", "email.transport": "relay", "email.relay.host": "127.0.0.1", "email.relay.tls": "none",
         "email.relay.port": str(smtp.port), "email.relay.username": "bakery", "email.relay.password": RELAY,
@@ -36,7 +36,7 @@ def settled(smtp: SmtpServer, owner: Visitor) -> bytes:
         "sms.twilio.auth_token": TOKEN, "sms.http.url": "https://sms.example/send", "sms.http.secret": SIGNS,
     }  # fmt: skip
     assert owner.send("POST", "/settings/sending", texts).status == 303
-    # What is kept goes to nobody but whom it was written for (T28)
+    # A stored secret is not sent to another URL or account (T28)
     for moved in ({"sms.http.url": "https://evil.example/"}, {"sms.twilio.account_sid": "AC" + "1" * 32}):
         kept = texts | {"sms.http.secret": "", "sms.twilio.auth_token": ""} | moved
         tried.append(owner.send("POST", "/settings/sending", kept))
@@ -44,8 +44,8 @@ def settled(smtp: SmtpServer, owner: Visitor) -> bytes:
     return b"".join(one.body for one in tried)
 
 
-def lived(server: Server, owner: Visitor) -> dict[str, str]:
-    """Make what has a secret of its own, use it, and provoke faults; returns each secret that was shown once."""
+def create_secrets(server: Server, owner: Visitor) -> dict[str, str]:
+    """Create and use objects with secrets, cause errors, and return each secret that was shown once."""
     api = server.client()
     key = str(api.key)
     hook = api.post("/webhooks", {"url": "https://hooks.example/x", "events": ["a_b"]}).expect(201)
@@ -63,8 +63,8 @@ def lived(server: Server, owner: Visitor) -> dict[str, str]:
     return {"key": key, "jwt": str(jwt), "whsec": str(hook["secret"]), "cookie": owner.cookie.partition("=")[2]}
 
 
-def pages(server: Server, owner: Visitor) -> bytes:
-    """Return all that the interface and the API show to an owner."""
+def all_pages(server: Server, owner: Visitor) -> bytes:
+    """Return everything that the pages and the API show to an owner."""
     found = b""
     for method, path in page_routes():
         if method == "GET" and not path.startswith("/docs"):  # whose examples sign in as the tests do
@@ -79,14 +79,14 @@ def pages(server: Server, owner: Visitor) -> bytes:
 
 @pytest.fixture
 def smtp() -> Iterator[SmtpServer]:
-    """A relay that lets in who knows the password."""
+    """Yield a relay that requires the password."""
     relay = SmtpServer(users={"bakery": RELAY}).start()
     yield relay
     relay.stop()
 
 
-def test_no_secret_is_found_again(fresh_server: FreshServer, smtp: SmtpServer) -> None:
-    """Not in log, database, its journal, a backup, a page or an answer; passwords least of all (T12, T39)."""
+def test_secrets_are_stored_and_shown_nowhere(fresh_server: FreshServer, smtp: SmtpServer) -> None:
+    """No secret is in the log, database, write-ahead log, backup, pages or responses (T12, T39)."""
     server = fresh_server(
         env={
             "CAMPANERO_EMAIL__HOOKS__MAILGUN": HOOKS, "CAMPANERO_LOG__LEVEL": "debug",
@@ -94,10 +94,10 @@ def test_no_secret_is_found_again(fresh_server: FreshServer, smtp: SmtpServer) -
         }
     ).set_postal_address()  # fmt: skip
     owner = Visitor(server, EMAIL)
-    answered = settled(smtp, owner)
-    told = lived(server, owner)
+    answered = save_secrets(smtp, owner)
+    told = create_secrets(server, owner)
     secrets = [RELAY, TOKEN, SIGNS, HOOKS, PASSWORD, TYPED, *told.values()]
-    shown = answered + pages(server, owner)
+    shown = answered + all_pages(server, owner)
     server.cli("check")
     copy = server.home / "backup.db"
     here = apsw.Connection(str(server.data / "campanero.db"))
@@ -112,12 +112,12 @@ def test_no_secret_is_found_again(fresh_server: FreshServer, smtp: SmtpServer) -
             assert form not in shown, ("page or answer", secret)
             assert not [path.name for path, content in files.items() if form in content], secret
     assert b"PRIVATE KEY" not in b"".join(files.values()) + shown + server.output.encode()
-    # It is there all the same: the relay was told it
+    # The stored password works: the relay accepted it
     assert [message.to for message in smtp.messages] == ["reader@example.org"]
 
 
-def test_the_log_knows_a_secret_by_its_looks() -> None:
-    """Whatever a line says, links of people, keys, JWTs and secrets of webhooks are cut out of it."""
+def test_log_lines_are_redacted() -> None:
+    """Tokens in links, API keys, JWTs and webhook secrets are removed from log lines."""
     jwt = ".".join(
         base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"HS256"}', b'{"a":1}', b"mac")
     )

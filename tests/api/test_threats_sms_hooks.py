@@ -1,4 +1,4 @@
-"""Forged, old and misdirected posts to the hooks of SMS: nothing is believed, nothing changes (T30)."""
+"""Forged, old and misdirected requests to the SMS webhooks have no effect (T30)."""
 
 import itertools
 import json
@@ -17,8 +17,8 @@ __all__ = ["world"]
 DOORS = ("twilio/status", "twilio/message", "sms")
 
 
-def told(world: World, door: str, message: Any, taken: Any) -> Post:
-    """Return what changes the most at each door, rightly signed."""
+def signed_request(world: World, door: str, message: Any, taken: Any) -> Post:
+    """Return a validly signed request with the largest effect for each webhook."""
     if door == "twilio/status":
         return world.sms.receipt(taken, "undelivered", 21610)
     if door == "twilio/message":
@@ -26,8 +26,8 @@ def told(world: World, door: str, message: Any, taken: Any) -> Post:
     return world.sms.incoming_http_request(world.server.url, message["to"], "STOP")
 
 
-def forged(original: Post) -> list[Post]:
-    """Return a request with each part of its proof taken away, emptied or turned, and with another body and address."""
+def forged_variants(original: Post) -> list[Post]:
+    """Return variants of a request with missing or changed signature, body or URL."""
     found = []
     for name in ("X-Twilio-Signature", "webhook-id", "webhook-timestamp", "webhook-signature"):
         if name in original.headers:
@@ -48,11 +48,11 @@ def forged(original: Post) -> list[Post]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_nothing_forged_is_believed(door: str, world: World) -> None:
-    """Without a signature, with a wrong one, or with another body or address than was signed: 403, nothing happens."""
-    message, taken = world.handed_over()
-    right = told(world, door, message, taken)
-    wrong = forged(right)
+def test_forged_requests_are_rejected(door: str, world: World) -> None:
+    """A missing or wrong signature, or another body or URL, is a 403 without effect."""
+    message, taken = world.send_sms()
+    right = signed_request(world, door, message, taken)
+    wrong = forged_variants(right)
     assert len(wrong) >= 10
     for one in wrong:
         answer = post(one)
@@ -61,9 +61,9 @@ def test_nothing_forged_is_believed(door: str, world: World) -> None:
     assert post(right).status == 200 and world.state(message)[2] == "stop_keyword"
 
 
-def test_the_host_that_was_called_says_nothing(world: World) -> None:
-    """The address that is signed is ours as the settings say it: another Host or forwarded header changes nothing."""
-    message, taken = world.handed_over()
+def test_host_headers_do_not_affect_signatures(world: World) -> None:
+    """The signed URL is that of the settings, whatever Host or forwarded headers say."""
+    message, taken = world.send_sms()
     right = world.sms.receipt(taken, "delivered")
     evil = right.url.replace(world.server.url, "https://evil.example")
     misled = twilio_form(TOKEN, right.url, dict(parse_qsl(right.body.decode())), signed=evil)
@@ -73,9 +73,9 @@ def test_the_host_that_was_called_says_nothing(world: World) -> None:
     assert world.state(message)[0] == "delivered"
 
 
-def test_the_token_of_one_message_is_none_of_another(world: World) -> None:
-    """An address made for one message, signed for another one's receipt, finds the message that is named."""
-    (first, taken), (second, other) = world.handed_over(), world.handed_over()
+def test_a_callback_token_is_valid_for_one_message(world: World) -> None:
+    """A receipt at the callback URL of another message is applied to the message that it names."""
+    (first, taken), (second, other) = world.send_sms(), world.send_sms()
     fields = dict(parse_qsl(world.sms.receipt(taken, "delivered").body.decode()))
     assert post(twilio_form(TOKEN, other.callback, fields)).status == 200
     assert (world.state(first)[0], world.state(second)[0]) == ("delivered", "sent")
@@ -87,9 +87,9 @@ def test_the_token_of_one_message_is_none_of_another(world: World) -> None:
 
 
 @pytest.mark.parametrize("door", ["twilio/status", "twilio/message"])
-def test_json_is_signed_by_its_digest(door: str, world: World) -> None:
-    """A JSON body counts with its digest in the signed address; with another body or digest it does not."""
-    message, taken = world.handed_over()
+def test_json_requests_are_signed_by_digest(door: str, world: World) -> None:
+    """A JSON body is accepted with its digest in the signed URL, and otherwise rejected."""
+    message, taken = world.send_sms()
     fields = {"MessageSid": taken.sid, "MessageStatus": "delivered", "AccountSid": SID}
     url = f"{world.server.url}/hooks/{door}"
     right = twilio_json(TOKEN, url, fields)
@@ -101,18 +101,18 @@ def test_json_is_signed_by_its_digest(door: str, world: World) -> None:
 
 
 @pytest.mark.parametrize("age", [600, 301, -330, 270], ids=str)  # time goes on while it is posted
-def test_old_and_future_ones_are_refused(age: int, world: World) -> None:
-    """What the generic way signed more than five minutes ago is refused, and what is from the future too."""
-    message, _ = world.handed_over()
+def test_old_and_future_requests_are_rejected(age: int, world: World) -> None:
+    """A generic request signed more than five minutes ago, or in the future, is a 403."""
+    message, _ = world.send_sms()
     said = {"type": "message", "id": f"old-{age}", "from": message["to"], "to": "+15550009999", "body": "STOP"}
     answer = post(generic(SECRET, f"{world.server.url}/hooks/sms", said, world.clock.now() - age))
     assert answer.status == (200 if age == 270 else 403)
     assert world.state(message)[3] is (age != 270)
 
 
-def test_a_replay_counts_once(world: World) -> None:
-    """What was signed may come again, by a provider or a thief: it was known, and nothing is told a second time."""
-    message, taken = world.handed_over()
+def test_repeated_requests_count_once(world: World) -> None:
+    """A repeated signed request is a 200 without another effect."""
+    message, taken = world.send_sms()
     receipt, words = (
         world.sms.receipt(taken, "delivered"),
         world.sms.incoming_request(world.server.url, message["to"], "STOP"),
@@ -126,8 +126,8 @@ def test_a_replay_counts_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_only_post_and_only_so_much(door: str, world: World) -> None:
-    """A hook takes POST and nothing else, and no more than a receipt or an SMS can be."""
+def test_methods_and_size_of_sms_webhooks(door: str, world: World) -> None:
+    """Other methods than POST are a 405, and large bodies a 413."""
     for method in ("GET", "HEAD", "PUT", "DELETE"):
         assert world.api.request(method, f"/hooks/{door}").status == 405
     for size, status in ((66_000, 413), (2_200_000, 413), (60_000, 403)):
@@ -135,8 +135,8 @@ def test_only_post_and_only_so_much(door: str, world: World) -> None:
         assert answer.status == status
 
 
-def test_without_a_secret_there_is_no_door(server: Server, api: Client) -> None:
-    """Where no provider is set up its hooks do not exist, however well signed, nor does any other below them."""
+def test_sms_webhooks_without_a_secret_are_404(server: Server, api: Client) -> None:
+    """Without a configured provider all webhooks are a 404, however they are signed."""
     for door, token in itertools.product((*DOORS, "twilio", "twilio/other", "sms/x", "capture"), (TOKEN, "")):
         for request in (twilio_form(token, f"{server.url}/hooks/{door}", {"MessageSid": "SM1"}),
                         generic(SECRET, f"{server.url}/hooks/{door}", {"type": "status"}, 0)):  # fmt: skip
@@ -148,9 +148,9 @@ def test_without_a_secret_there_is_no_door(server: Server, api: Client) -> None:
 WEIRD: list[Any] = [None, True, -1, 2**70, "", "\0", "x" * 5000, "\ud800", [], {}, [[{}]], "NaN", "+1", "’"]
 
 
-def test_no_nonsense_of_those_who_are_believed_breaks_anything(world: World) -> None:
-    """Whatever a provider with the right key sends is read, left out or refused, and never a fault of ours."""
-    message, taken = world.handed_over()
+def test_signed_variants_cause_no_server_error(world: World) -> None:
+    """Any signed content is processed, ignored or rejected, and never a server error."""
+    message, taken = world.send_sms()
     form = {"MessageSid": taken.sid, "MessageStatus": "undelivered", "ErrorCode": "30008", "From": "+1", "To": "+2"}
     words = {"MessageSid": "SM9", "From": message["to"], "To": "+15550009999", "Body": "x", "OptOutType": "STOP"}
     status = {"type": "status", "id": "nobody", "status": "undelivered", "error": "x"}

@@ -1,4 +1,4 @@
-"""Templates made to compute or to hold us up, over HTTP and in what is sent (T01, T02)."""
+"""Templates with code injection or excessive work, over HTTP and in sent mail (T01, T02)."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.kit.server import Server
 from tests.kit.timeouts import extend_timeout
 
 CANARY = "zq9canary7f3e"
-# What template languages of others compute or read
+# Expressions that other template languages evaluate
 PAYLOADS = [
     "{{7*7}}", "{{7*'7'}}", "{{1337*1337}}", "{{ env('TRUST_CANARY') }}", "{{ env.TRUST_CANARY }}",
     "{{ contact.__class__.__mro__ }}", "{{ contact['__class__'] }}", "{{ self.__init__.__globals__ }}",
@@ -39,23 +39,23 @@ SECTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Client]:
-    """A client of a server with a secret in its environment."""
+    """Yield a client of a server with a secret in its environment."""
     with Server(env={"TRUST_CANARY": CANARY}).set_up() as running:
         yield running.client(keep_alive=True)
         running.stop()
 
 
-def fill(value: Any, payload: str) -> Any:
+def fill_payload(value: Any, payload: str) -> Any:
     """Put a payload into every string of a pattern."""
     if isinstance(value, str):
         return value.replace("{}", payload)
     if isinstance(value, dict):
-        return {key: fill(one, payload) for key, one in value.items()}
-    return [fill(one, payload) for one in value]
+        return {key: fill_payload(one, payload) for key, one in value.items()}
+    return [fill_payload(one, payload) for one in value]
 
 
-def harmless(answer: Response, payload: str) -> bool:
-    """Check that an answer is a fault of a field or gives nothing away; say whether it was taken."""
+def check_harmless(answer: Response, payload: str) -> bool:
+    """Check that a response leaks nothing; return whether the payload was accepted."""
     assert answer.status in (200, 201, 422), (payload, answer.status, answer.text)
     said = re.sub(r'"(?:id|[a-z_]*_at|[a-z_]*_id|account_id|request_id|bytes)":\s*[^,}]+', "", answer.text)
     found = LEAKED.search(said.replace(payload, "").replace(payload.replace('"', '\\"'), ""))
@@ -64,34 +64,34 @@ def harmless(answer: Response, payload: str) -> bool:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_text_of_a_template_computes(guarded: Client, payload: str) -> None:
-    """In every field and every text of a design: literal text or 422, in answers, previews and mail (T01)."""
+def test_payloads_in_templates_are_not_evaluated(guarded: Client, payload: str) -> None:
+    """In every field and section a payload is literal text or a 422, in responses, previews and mail (T01)."""
     taken: dict[str, Any] = {"name": "x", "subject": "S", "body": "<p>b</p>"}
     for name in FIELDS:
-        if harmless(guarded.post("/templates", {**taken, name: payload}), payload):
+        if check_harmless(guarded.post("/templates", {**taken, name: payload}), payload):
             taken[name] = payload
-        harmless(
+        check_harmless(
             guarded.post("/campaigns", {"name": "x", "template_attributes": {"subject": "s", name: payload}}), payload
         )
     sections = []
     for kind, props in SECTIONS.items():
-        section = {"type": kind, "props": fill(props, payload)}
+        section = {"type": kind, "props": fill_payload(props, payload)}
         document = {"sections": [section]}
-        if harmless(guarded.post("/templates/preview", {"document": document, "subject": "s"}), payload):
+        if check_harmless(guarded.post("/templates/preview", {"document": document, "subject": "s"}), payload):
             sections.append(section)
     made = guarded.post("/templates", {**taken, "design": {"sections": sections}})
-    if harmless(made, payload):
-        sent(guarded, {"to": f"t{made.json['id']}@example.org", "template_id": made.json["id"]}, payload)
+    if check_harmless(made, payload):
+        check_sent_message(guarded, {"to": f"t{made.json['id']}@example.org", "template_id": made.json["id"]}, payload)
         tested = guarded.post(f"/templates/{made.json['id']}/send_test", {"email": "owner@example.com"})
-        harmless(tested, payload)
+        check_harmless(tested, payload)
     for name in ("subject", "body", "text", "from_name"):
         body = {"to": "s@example.org", "subject": "s", "body": "<p>b</p>", name: payload}
         if guarded.post("/messages", body).status == 201:
-            sent(guarded, body, payload)
+            check_sent_message(guarded, body, payload)
 
 
-def sent(api: Client, body: dict[str, Any], payload: str) -> None:
-    """Send a message, and look at what it says."""
+def check_sent_message(api: Client, body: dict[str, Any], payload: str) -> None:
+    """Send a message and check that its content leaks nothing."""
     row = api.post("/messages", body).expect(201)
     api.wait(f"/messages/{row['id']}", lambda one: one["status"] in ("sent", "skipped"))
     detail = api.get(f"/messages/{row['id']}")
@@ -101,8 +101,8 @@ def sent(api: Client, body: dict[str, Any], payload: str) -> None:
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_what_a_contact_is_called_is_only_ever_a_name(guarded: Client, payload: str) -> None:
-    """Second order: a contact's data that is a template is shown as the text that it is."""
+def test_payloads_in_contact_data_are_not_evaluated(guarded: Client, payload: str) -> None:
+    """A payload in the data of a contact is shown as text."""
     address = f"second{PAYLOADS.index(payload)}@example.org"
     guarded.post("/contacts", {"email": address, "first_name": payload, "data": {"x": payload}}).expect(201)
     content = {"to": address, "subject": "Hi {{ first_name }}", "text": "{{ contact.data.x }}",
@@ -119,8 +119,8 @@ DEEP: dict[str, Any] = {"type": "text", "props": {"content": "<div>" * 30_000}}
 HELLO: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ email }}</p>"}}
 
 
-def columns(count: int, section: dict[str, Any]) -> dict[str, Any]:
-    """Return four columns that hold a section many times."""
+def four_columns(count: int, section: dict[str, Any]) -> dict[str, Any]:
+    """Return four columns, each with a section repeated `count` times."""
     return {"type": "columns", "props": {"columns": [{"sections": [section] * count}] * 4}}
 
 
@@ -143,17 +143,17 @@ BOMBS: dict[str, dict[str, Any]] = {
     "open comments": {"body": "<!--" * 100_000},
     "deep sections": {"design": {"sections": [DEEP] * 8}},
     "many sections": {"design": {"sections": [HELLO] * 200}},
-    "columns in columns": {"design": {"sections": [columns(6, columns(50, {"type": "text"}))]}},
-    "columns of everything": {"design": {"sections": [columns(12, columns(5, HELLO))]}},
+    "columns in columns": {"design": {"sections": [four_columns(6, four_columns(50, {"type": "text"}))]}},
+    "columns of everything": {"design": {"sections": [four_columns(12, four_columns(5, HELLO))]}},
 }  # fmt: skip
 
 
-def test_bombs_go_off_in_our_hands(fresh_server: FreshServer) -> None:
-    """Saved, previewed, or sent: answered in a moment, memory stays, others are served meanwhile (T02)."""
+def test_expensive_templates_are_limited(fresh_server: FreshServer) -> None:
+    """Saving, previewing and sending take moments, memory stays low, and other requests are fast (T02)."""
     server = fresh_server()
     api = server.client(keep_alive=True, validate=False)  # holding large answers against the document takes long
     api.post("/templates/preview", {"document": {"sections": [{"type": "footer"}]}}).expect(200)
-    before = memory(server.pid)
+    before = resident_memory(server.pid)
     finished, waits = Event(), list[float]()
 
     def watch() -> None:
@@ -167,18 +167,18 @@ def test_bombs_go_off_in_our_hands(fresh_server: FreshServer) -> None:
         watching = pool.submit(watch)
         try:
             for name, fields in BOMBS.items():
-                explode(api, name, fields)
+                try_template(api, name, fields)
         finally:
             finished.set()
         watching.result()
-    assert memory(server.pid) - before < 100 * 1024 * 1024
+    assert resident_memory(server.pid) - before < 100 * 1024 * 1024
     assert sorted(waits)[int(len(waits) * 0.99)] < extend_timeout(0.2)
     big = api.post("/templates", {"body": "x" * 5_000_000})
     assert big.status == 413
 
 
-def explode(api: Client, name: str, fields: dict[str, Any]) -> None:
-    """Save, preview and send one bomb; what is refused is refused as a fault of a field."""
+def try_template(api: Client, name: str, fields: dict[str, Any]) -> None:
+    """Save, preview and send one expensive template; an error must be that of a field."""
     document = fields.get("design", {"sections": []})
     preview = {"document": document, **{key: value for key, value in fields.items() if key != "design"}}
     for path, body in (("/templates", fields), ("/templates/preview", preview),
@@ -191,6 +191,6 @@ def explode(api: Client, name: str, fields: dict[str, Any]) -> None:
         assert time.monotonic() - start < extend_timeout(1), (name, path)
 
 
-def memory(pid: int) -> int:
+def resident_memory(pid: int) -> int:
     """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -1,4 +1,4 @@
-"""T13, T17, T22: what is no token of ours opens nothing, a new password ends them all, and hashing stops nobody."""
+"""Invalid tokens are rejected, a new password ends all sessions, and hashing blocks no request (T13, T17, T22)."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +16,8 @@ from tests.kit.timeouts import extend_timeout
 _NEW = "another long password"
 
 
-def test_a_token_of_elsewhere_is_a_bad_key(server: Server, fresh_server: FreshServer) -> None:
-    """Of another installation, forged, or 20 kB long: the same 401 as for a wrong key, byte for byte."""
+def test_foreign_tokens_are_rejected(server: Server, fresh_server: FreshServer) -> None:
+    """A token of another installation, a forged one and a long one get the same 401 as a wrong key."""
     theirs = login(fresh_server()).expect(200)["token"]
     mine = login(server).expect(200)["token"]
     claims = pyjwt.decode(mine, options={"verify_signature": False})
@@ -34,8 +34,8 @@ def test_a_token_of_elsewhere_is_a_bad_key(server: Server, fresh_server: FreshSe
     assert [answer(token) for token in tries] == [wrong] * len(tries)
 
 
-def test_a_new_password_ends_everything(fresh_server: FreshServer) -> None:
-    """Two browsers and a token; one chooses a new password, and the other two are signed out at their next request."""
+def test_a_new_password_ends_all_other_sessions(fresh_server: FreshServer) -> None:
+    """Another browser and a token are signed out at their next request."""
     server = fresh_server()
     here, there = Visitor(server, EMAIL), Visitor(server, EMAIL)
     api = Client(server.url, login(server).expect(200)["token"])
@@ -45,13 +45,13 @@ def test_a_new_password_ends_everything(fresh_server: FreshServer) -> None:
     assert api.get("/account").status == 401
     assert there.send("GET", "/lists").status == 303 and here.send("GET", "/lists").status == 200
     assert login(server).status == 401 and login(server, password=_NEW).status == 200
-    # The door of the first day stays shut
+    # The setup page stays unavailable
     assert here.send("GET", "/setup/" + "0" * 32).status == 404
 
 
 @pytest.mark.parametrize("how", ["key", "token"])
-def test_a_cookie_or_query_opens_nothing(server: Server, how: str) -> None:
-    """Only the header counts: a credential in cookie, query or under another scheme is none."""
+def test_credentials_outside_of_the_header_are_ignored(server: Server, how: str) -> None:
+    """A credential in a cookie, the query or another scheme is a 401."""
     secret = server.key if how == "key" else login(server).expect(200)["token"]
     bare = Client(server.url, validate=False)
     for path, headers in (
@@ -61,8 +61,8 @@ def test_a_cookie_or_query_opens_nothing(server: Server, how: str) -> None:
         assert bare.request("GET", path, headers=headers).status == 401
 
 
-def test_signing_in_keeps_nobody_waiting(server: Server) -> None:
-    """While twenty sign in at once, reads are answered beside the hashing: several for each, and none that hangs."""
+def test_logins_do_not_block_other_requests(server: Server) -> None:
+    """During twenty parallel logins other requests get a response quickly."""
     bare = Client(server.url, validate=False, keep_alive=True)  # to hold answers against the document takes long
     people = [{"email": f"n{n}@example.org", "password": PASSWORD} for n in range(20)]
     waits: list[float] = []
@@ -72,5 +72,5 @@ def test_signing_in_keeps_nobody_waiting(server: Server) -> None:
             began = time.monotonic()
             assert bare.request("GET", "/healthz").status == 200
             waits.append(time.monotonic() - began)
-    # Were a password looked at on the loop, there would be room for one read between two of them
+    # If passwords were hashed on the event loop, only one request would fit between two of them
     assert len(waits) > 2 * len(people) and max(waits) < extend_timeout(0.25)

@@ -1,4 +1,4 @@
-"""T04: uploads that are active, pretend, or are larger inside than outside."""
+"""Hostile image uploads: active content, other file types, decompression bombs (T04)."""
 
 import os
 import resource
@@ -24,8 +24,8 @@ MAX_MB = 100
 CORPUS = sorted(hostile_files())
 
 
-def resident(server: Server) -> float:
-    """Return the megabytes of memory that a server and its child processes have now."""
+def resident_megabytes(server: Server) -> float:
+    """Return the resident memory of a server and its child processes in megabytes."""
     return (
         sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in list_process_tree(server.pid))
         * 4096
@@ -33,8 +33,8 @@ def resident(server: Server) -> float:
     )
 
 
-def decoder(server: Server) -> int:
-    """Return the process that decodes a server's pictures; one picture was uploaded before."""
+def decoder_pid(server: Server) -> int:
+    """Return the id of the process that decodes images; an image must have been uploaded before."""
     (pid,) = [
         one for one in list_process_tree(server.pid) if b"decode-pictures" in Path(f"/proc/{one}/cmdline").read_bytes()
     ]
@@ -42,7 +42,7 @@ def decoder(server: Server) -> int:
 
 
 class Watch(threading.Thread):
-    """Looks at the memory of a server, and asks whether it is well, while something else is done to it."""
+    """Records the memory of a server and the response times of `/healthz` in a thread."""
 
     def __init__(self, server: Server, client: Client) -> None:
         super().__init__(daemon=True)
@@ -51,14 +51,14 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(0.02):
-            self.most = max(self.most, resident(self.server))
+            self.most = max(self.most, resident_megabytes(self.server))
             begun = time.monotonic()
             self.client.get("/healthz").expect(200)
             self.waits.append(time.monotonic() - begun)
 
-    def during(self, function: Callable[[], object]) -> float:
-        """Return by how many megabytes the server grew at its largest while a function ran."""
-        before = self.most = resident(self.server)
+    def memory_growth_during(self, function: Callable[[], object]) -> float:
+        """Return by how many megabytes the server grew at most while a function ran."""
+        before = self.most = resident_megabytes(self.server)
         self.start()
         function()
         self.over.set()
@@ -67,16 +67,16 @@ class Watch(threading.Thread):
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_what_is_no_picture_is_422_under_any_name(api: Client, name: str) -> None:
-    """By its content alone: a picture's name, type and extension change nothing. The words say why."""
+def test_invalid_images_are_rejected(api: Client, name: str) -> None:
+    """The content alone decides, whatever the file name; the error says why."""
     for called in ("logo.png", "logo.svg", "logo.html", "logo.gif;.html"):
         fault = upload_image(api, hostile_files()[name], called).expect(422)
         assert list(fault["validation_errors"]) == ["file"]
         assert fault["validation_errors"]["file"][0].split()[0] in ("is", "has")
 
 
-def test_an_svg_is_told_apart(api: Client) -> None:
-    """Who exports from a drawing program is told what to do instead."""
+def test_an_svg_has_its_own_error(api: Client) -> None:
+    """The error for an SVG says to export a PNG."""
     fault = upload_image(api, hostile_files()["svg"], "logo.svg").expect(422)
     assert fault["validation_errors"]["file"] == ["is an SVG, which mail programs do not show: export it as a PNG"]
 
@@ -90,8 +90,8 @@ def test_an_svg_is_told_apart(api: Client) -> None:
         ("image/jpeg", encode_image(photo(), "WEBP", exif=b"Exif\0\0" + SCRIPT)),
     ],
 )
-def test_a_picture_that_is_a_script_as_well_is_only_a_picture(api: Client, kind: str, file: bytes) -> None:
-    """What stood beside the picture is not served, and its name does not choose its type."""
+def test_scripts_in_images_are_removed(api: Client, kind: str, file: bytes) -> None:
+    """Appended and embedded scripts are not served, and the file name does not choose the type."""
     assert b"<script>" in file
     made = upload_image(api, file, "evil.html").expect(201)
     answer = api.request("GET", made["url"].removeprefix(api.url), None, {"Accept": "text/html"})
@@ -100,16 +100,16 @@ def test_a_picture_that_is_a_script_as_well_is_only_a_picture(api: Client, kind:
     assert b"script" not in answer.body and answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_nothing_is_served_as_a_document(api: Client) -> None:
-    """Every picture of the corpus that is taken has one of three types; a missing one is plain text."""
+def test_media_types_of_served_images(api: Client) -> None:
+    """Images are served as one of three image types, and an unknown name as plain text."""
     taken = [encode_image(photo(), kind) for kind in ("PNG", "JPEG", "GIF", "WEBP")]
     paths = [upload_image(api, file, "x.svg").expect(201)["url"].removeprefix(api.url) for file in taken]
     kinds = {api.request("GET", path).headers["content-type"] for path in [*paths, "/m/nothing.svg", "/m/x.html"]}
     assert kinds <= {"image/png", "image/jpeg", "image/gif", "text/plain"}
 
 
-def test_bombs_take_no_memory_and_hold_nobody_up(fresh_server: FreshServer) -> None:
-    """All that is hostile, four at a time: memory grows less than 100 MB, and others are answered meanwhile."""
+def test_image_bombs_are_limited(fresh_server: FreshServer) -> None:
+    """Many hostile files in parallel need less than 100 MB, and other requests are fast."""
     server = fresh_server()
     client = server.client()
     upload_image(client, encode_image(photo(), "PNG")).expect(201)  # its library is read by then
@@ -121,12 +121,12 @@ def test_bombs_take_no_memory_and_hold_nobody_up(fresh_server: FreshServer) -> N
         assert {answer.status for answer in answers} == {422}
 
     watch = Watch(server, client)
-    assert watch.during(attack) < MAX_MB
+    assert watch.memory_growth_during(attack) < MAX_MB
     assert sorted(watch.waits)[int(len(watch.waits) * 0.99) - 1] < extend_timeout(0.2)
 
 
-def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: FreshServer) -> None:
-    """A picture is decoded before most of those that another account uploaded earlier."""
+def test_accounts_take_turns_in_decoding(fresh_server: FreshServer) -> None:
+    """An image is decoded before most of those that another account uploaded earlier."""
     server = fresh_server()
     number = server.cli("account", "add", "Elsewhere").stdout.strip()
     busy, other = server.client(), server.client(server.new_key("theirs", "--account", number))
@@ -138,7 +138,7 @@ def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: F
         upload_image(client, picture).expect(201)
         ended.append(client)
 
-    child = decoder(server)
+    child = decoder_pid(server)
     os.kill(child, signal.SIGSTOP)
     with ThreadPoolExecutor(9) as many:
         uploads = [many.submit(send, busy) for _ in range(8)]
@@ -151,11 +151,11 @@ def test_pictures_of_one_account_do_not_hold_up_those_of_another(fresh_server: F
     assert ended.index(other) <= 3
 
 
-def test_pictures_are_decoded_in_a_limited_process_of_their_own(fresh_server: FreshServer) -> None:
-    """It has a memory limit and is the first to go where memory is short; the service never loads the library."""
+def test_images_are_decoded_in_a_limited_process(fresh_server: FreshServer) -> None:
+    """The decoder process has a memory limit and the highest OOM score; the service never loads the image library."""
     server = fresh_server()
     upload_image(server.client(), encode_image(photo(), "PNG")).expect(201)
-    child = decoder(server)
+    child = decoder_pid(server)
 
     assert resource.prlimit(child, resource.RLIMIT_AS) == (768 * 1024 * 1024,) * 2
     assert Path(f"/proc/{child}/oom_score_adj").read_text().strip() == "1000"
@@ -165,30 +165,28 @@ def test_pictures_are_decoded_in_a_limited_process_of_their_own(fresh_server: Fr
     assert wait_until_ended(child)
 
 
-def test_a_picture_that_needs_more_memory_than_there_is_is_422(fresh_server: FreshServer) -> None:
-    """The system refuses the memory to the child; the file is refused in words, and the next picture is decoded."""
+def test_an_image_that_needs_too_much_memory_is_422(fresh_server: FreshServer) -> None:
+    """The error says so, and the next image is decoded by a new process."""
     server = fresh_server()
     client = server.client()
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
-    child = decoder(server)
+    child = decoder_pid(server)
     now = int(Path(f"/proc/{child}/statm").read_text().split()[0]) * 4096
     resource.prlimit(child, resource.RLIMIT_AS, (now + 20_000_000,) * 2)
 
     fault = upload_image(client, encode_image(Image.new("RGB", (4_000, 4_000)), "PNG")).expect(422)
     assert fault["validation_errors"] == {"file": ["needs too much memory to decode: save it with fewer pixels"]}
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
-    assert decoder(server) != child
+    assert decoder_pid(server) != child
 
 
 @pytest.mark.parametrize(("by", "status"), [(signal.SIGSEGV, 422), (signal.SIGKILL, 503)])
-def test_a_decoder_that_ends_in_the_middle_is_no_fault_of_ours(
-    by: signal.Signals, status: int, fresh_server: FreshServer
-) -> None:
-    """One that crashed cannot decode this file; one that was killed can be asked again. The next picture is decoded."""
+def test_a_decoder_that_ends_while_decoding(by: signal.Signals, status: int, fresh_server: FreshServer) -> None:
+    """A crash is a 422, a kill a 503 with Retry-After, and the next image is decoded."""
     server = fresh_server()
     client = server.client()
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
-    child = decoder(server)
+    child = decoder_pid(server)
     os.kill(child, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as one:
         answer = one.submit(upload_image, client, encode_image(photo(), "PNG"))
@@ -205,28 +203,28 @@ def test_a_decoder_that_ends_in_the_middle_is_no_fault_of_ours(
 
 
 def test_an_idle_decoder_that_was_killed_is_replaced(fresh_server: FreshServer) -> None:
-    """Nobody notices: the next picture starts another."""
+    """After the idle decoder was killed, the next image starts another one."""
     server = fresh_server()
     client = server.client()
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
-    child = decoder(server)
+    child = decoder_pid(server)
     os.kill(child, signal.SIGKILL)
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
-    assert decoder(server) != child
+    assert decoder_pid(server) != child
 
 
-def test_large_pictures_are_made_one_at_a_time(fresh_server: FreshServer) -> None:
-    """Eight photos of a camera at once need the room of one, and give it back."""
+def test_large_images_are_decoded_one_at_a_time(fresh_server: FreshServer) -> None:
+    """Eight large photos in parallel need the memory of one, and release it."""
     server = fresh_server()
     client = server.client()
     upload_image(client, encode_image(photo(), "JPEG")).expect(201)
     file = encode_image(photo(5600, 4200), "JPEG", quality=80)
-    before = resident(server)
+    before = resident_megabytes(server)
 
     def send() -> None:
         with ThreadPoolExecutor(8) as many:
             answers = list(many.map(lambda _: upload_image(client, file), range(8)))
         assert [answer.status for answer in answers] == [201] * 8
 
-    assert Watch(server, client).during(send) < MAX_MB
-    assert resident(server) - before < MAX_MB / 2
+    assert Watch(server, client).memory_growth_during(send) < MAX_MB
+    assert resident_megabytes(server) - before < MAX_MB / 2

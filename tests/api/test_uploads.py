@@ -1,4 +1,4 @@
-"""Pictures over the API, and how everybody else gets them (docs/decisions.md#5 and #14)."""
+"""Image uploads over the API, and the public URLs of images (docs/decisions.md#5 and #14)."""
 
 import re
 
@@ -11,16 +11,16 @@ from tests.kit.server import Server
 from tests.kit.uploads import multipart_form, upload_image
 
 
-def fetch(api: Client, url: str, method: str = "GET", **headers: str) -> Response:
-    """Return what anybody gets who has the address: no key, no cookie."""
+def fetch_public(api: Client, url: str, method: str = "GET", **headers: str) -> Response:
+    """Request the public URL of an image without credentials."""
     assert url.startswith(api.url)
     return api.request(method, url.removeprefix(api.url), None, headers)
 
 
-def test_a_picture_is_uploaded_and_served(api: Client) -> None:
-    """The answer tells name, address, type and size of what is served, and it is the picture."""
+def test_upload_an_image(api: Client) -> None:
+    """The response has name, URL, type and size of the image that is served."""
     made = upload_image(api, encode_image(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
-    answer = fetch(api, made["url"])
+    answer = fetch_public(api, made["url"])
 
     assert set(made) == {"signed_id", "url", "content_type", "bytes", "width", "height", "filename"}
     assert made["filename"] == "Bäckerei „neu“.jpg"
@@ -31,10 +31,10 @@ def test_a_picture_is_uploaded_and_served(api: Client) -> None:
     assert decode_image(answer.body).size == (640, 400)
 
 
-def test_it_is_kept_for_ever_and_is_nothing_but_a_picture(api: Client) -> None:
-    """A fixed type, no guessing, nothing it may load, no cookie; caches keep it and ask no more."""
+def test_headers_of_served_images(api: Client) -> None:
+    """Images are immutable for caches, with a fixed type, nosniff, a strict policy, and ETags."""
     url = upload_image(api, animation(), "a.gif").expect(201)["url"]
-    for answer in (fetch(api, url), fetch(api, url, "HEAD")):
+    for answer in (fetch_public(api, url), fetch_public(api, url, "HEAD")):
         assert answer.status == 200
         assert answer.headers["content-type"] == "image/gif"
         assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -42,45 +42,45 @@ def test_it_is_kept_for_ever_and_is_nothing_but_a_picture(api: Client) -> None:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
         assert "set-cookie" not in answer.headers
-    whole, head = fetch(api, url), fetch(api, url, "HEAD")
+    whole, head = fetch_public(api, url), fetch_public(api, url, "HEAD")
     assert head.body == b"" and head.headers["content-length"] == str(len(whole.body))
     for asked in (whole.headers["etag"], f'"other", W/{whole.headers["etag"]}', "*"):
-        again = fetch(api, url, **{"If-None-Match": asked})
+        again = fetch_public(api, url, **{"If-None-Match": asked})
         assert (again.status, again.body, again.headers["etag"]) == (304, b"", whole.headers["etag"])
         assert again.headers["cache-control"] == whole.headers["cache-control"]
-    assert fetch(api, url, **{"If-None-Match": '"other"'}).status == 200
+    assert fetch_public(api, url, **{"If-None-Match": '"other"'}).status == 200
     assert "if-modified-since" not in whole.headers
 
 
-def test_other_names_lead_nowhere(api: Client) -> None:
-    """A name that is not ours is a plain 404 that nobody keeps, whatever it is; other methods are refused."""
+def test_unknown_image_names_are_404(api: Client) -> None:
+    """An unknown or malformed name is a 404 that is not cached; other methods are rejected."""
     made = upload_image(api, encode_image(photo(), "PNG")).expect(201)
     for name in ("x", made["signed_id"][:-1], made["signed_id"].swapcase(), made["signed_id"] + "0", "..%2f..%2fetc",
                  "%00", "%0d%0aX-Injected:%201"):  # fmt: skip
         for headers in ({}, {"If-None-Match": "*"}):
-            answer = fetch(api, f"{api.url}/m/{name}", **headers)
+            answer = fetch_public(api, f"{api.url}/m/{name}", **headers)
             assert (answer.status, "immutable" in answer.headers.get("cache-control", "")) == (404, False), name
             assert "x-injected" not in answer.headers
-    assert fetch(api, made["url"], "POST").status in (404, 405)
-    assert fetch(api, made["url"], "DELETE").status in (404, 405)
+    assert fetch_public(api, made["url"], "POST").status in (404, 405)
+    assert fetch_public(api, made["url"], "DELETE").status in (404, 405)
 
 
-def test_the_same_file_twice_is_two_pictures(api: Client) -> None:
-    """Names say nothing about what is behind them."""
+def test_the_same_file_twice_is_two_images(api: Client) -> None:
+    """Two uploads of a file get different names."""
     first, second = (upload_image(api, encode_image(photo(), "PNG")).expect(201) for _ in range(2))
     assert first["signed_id"] != second["signed_id"]
 
 
-def test_wide_pictures_are_scaled_unless_asked_otherwise(api: Client) -> None:
-    """Twice the widest mail is enough for every screen; `full_size` keeps the rest."""
+def test_wide_images_are_scaled(api: Client) -> None:
+    """An image is scaled to 1440 pixels; `full_size` keeps its width."""
     file = encode_image(photo(1800, 900), "JPEG")
     assert upload_image(api, file).expect(201)["width"] == 1440
     assert upload_image(api, file, full_size="true").expect(201)["width"] == 1800
     assert list(upload_image(api, file, full_size="perhaps").expect(422)["validation_errors"]) == ["full_size"]
 
 
-def test_what_is_asked_of_the_form(api: Client) -> None:
-    """A file, in a form, of 5 MiB at most; the scope of templates."""
+def test_invalid_uploads_are_rejected(api: Client) -> None:
+    """An upload is a multipart form with a file of at most 5 MiB."""
     key = {"Authorization": f"Bearer {api.key}"}
     assert upload_image(api, None).expect(422)["validation_errors"] == {"file": ["can't be blank"]}
     assert upload_image(api, b"").expect(422)["validation_errors"] == {"file": ["is empty"]}
@@ -96,8 +96,8 @@ def test_what_is_asked_of_the_form(api: Client) -> None:
     assert api.request("POST", "/v1/my/uploads", body, {"Content-Type": kind}).status == 401
 
 
-def test_scopes(server: Server) -> None:
-    """`templates:write` uploads; reading or writing something else does not."""
+def test_scopes_of_uploads(server: Server) -> None:
+    """Uploads need `templates:write`."""
     file = encode_image(photo(), "PNG")
     assert upload_image(server.client(server.new_key("t", "--scope", "templates:write")), file).status == 201
     for scope in ("templates:read", "account:write", "read"):
@@ -105,23 +105,23 @@ def test_scopes(server: Server) -> None:
         assert refused.expect(403)["required_scope"] == "templates:write"
 
 
-def test_a_picture_outlives_a_restart(fresh_server: FreshServer) -> None:
-    """What was answered is on the disk, and a picture goes where the account's address goes."""
+def test_images_survive_a_kill(fresh_server: FreshServer) -> None:
+    """An uploaded image is stored on disk, and its URL follows a new base URL."""
     server = fresh_server()
     made = upload_image(server.client(), encode_image(photo(), "PNG")).expect(201)
     server.client().put("/brand", {"logo": made["url"]}).expect(200)
-    before = fetch(server.client(), made["url"]).body
+    before = fetch_public(server.client(), made["url"]).body
     server.kill()
     server.env["CAMPANERO_BASE_URL"] = "https://news.example.org"
     server.start()
 
-    assert fetch(server.client(), made["url"]).body == before
+    assert fetch_public(server.client(), made["url"]).body == before
     assert server.client().get("/brand").expect(200)["logo"] == f"https://news.example.org/m/{made['signed_id']}"
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a\\b\\c.png", "x" * 400 + ".png", "a\u202eb.png", ""])
-def test_a_files_name_is_only_a_name(api: Client, name: str) -> None:
-    """Whatever a file is called, its name is one short line, and not where it is kept."""
+def test_file_names_of_uploads(api: Client, name: str) -> None:
+    """The stored file name is one printable line without a path."""
     found = upload_image(api, encode_image(photo(), "PNG"), name)
     if name == "":
         assert found.expect(201)["filename"] == "picture"

@@ -1,4 +1,4 @@
-"""The team over the API: who looks after whom, what ends with whom, and what nobody does to themselves."""
+"""Users over the API: managing the team, own profile, and protection against lock-out."""
 
 import re
 
@@ -16,23 +16,26 @@ RULED = (*PEOPLE, ("GET", "/api_keys"), ("POST", "/api_keys"), ("DELETE", "/api_
 
 @pytest.fixture(scope="module")
 def owner(server: Server) -> Client:
-    """The first owner, signed in."""
+    """Return a client of the first owner, signed in."""
     return user_client(server)
 
 
 @pytest.fixture(scope="module")
 def team(server: Server, owner: Client) -> dict[str, Client]:
-    """Somebody of every role, signed in."""
+    """Return a client of a user of each role except owner."""
     return {role: add_user(server, role) for role in ("admin", "editor", "author", "viewer")}
 
 
-def person(owner: Client, email: str) -> int:
-    """Return the id of somebody."""
+def user_id(owner: Client, email: str) -> int:
+    """Return the id of the user with an email."""
     return int(next(row["id"] for row in owner.all("/users") if row["email"] == email))
 
 
-def test_a_person_is_made_changed_shut_out_and_let_in_again(server: Server, owner: Client) -> None:
-    """The made password is told once and opens; what ends, ends at once; whoever is shut out is kept apart."""
+def test_create_change_disable_and_enable_a_user(server: Server, owner: Client) -> None:
+    """The generated password is shown once.
+
+    Changes apply at once to existing sessions; disabled users are listed apart.
+    """
     made = owner.post("/users", {"email": "Ann@Example.org", "role": "editor", "name": "Ann"}).expect(201)
     assert (made["email"], made["role"], made["otp"], made["disabled_at"]) == ("ann@example.org", "editor", False, None)
     assert re.fullmatch(r"(\w{5}-){3}\w{5}", made["password"])
@@ -41,7 +44,7 @@ def test_a_person_is_made_changed_shut_out_and_let_in_again(server: Server, owne
     one = f"/users/{made['id']}"
     assert "password" not in owner.get(one).expect(200)
     assert owner.patch(one, {"role": "viewer", "name": "Anna"}).expect(200)["name"] == "Anna"
-    # The role counts for the token that was made before, too
+    # The new role also applies to the existing token
     assert ann.post("/lists", {"name": "x"}).expect(403)["required_scope"] == "contacts:write"
     owner.patch(one, {"password": OTHER}).expect(200)
     assert ann.get("/user").status == 401
@@ -54,8 +57,8 @@ def test_a_person_is_made_changed_shut_out_and_let_in_again(server: Server, owne
     user_client(server, "ann@example.org", OTHER)
 
 
-def test_faults_are_told_all_at_once(owner: Client) -> None:
-    """An address that anybody has is taken; a short password and a wrong address are said together."""
+def test_invalid_users_are_rejected(owner: Client) -> None:
+    """All errors are reported at once; an existing email is taken."""
     answer = owner.post("/users", {"email": "nobody", "role": "king", "name": " ", "password": 7})
     assert set(answer.expect(422)["validation_errors"]) == {"email", "role", "name", "password"}
     short = owner.post("/users", {"email": "new@example.org", "role": "viewer", "password": "short"})
@@ -67,25 +70,25 @@ def test_faults_are_told_all_at_once(owner: Client) -> None:
     assert owner.patch("/users/4711", {"password": "short"}).status == 404
 
 
-def test_nobody_locks_the_door_behind_themselves(owner: Client, team: dict[str, Client]) -> None:
-    """The last owner stays one; nobody shuts themselves out, or gets round their present password."""
+def test_users_cannot_lock_themselves_out(owner: Client, team: dict[str, Client]) -> None:
+    """The last owner stays an owner, and no user can disable themselves or skip their password."""
     for body in ({"role": "admin"}, {"role": "viewer", "disabled": True}):
         assert "role" in owner.patch("/users/1", body).expect(422)["validation_errors"]
     assert owner.delete("/users/1").expect(422)["validation_errors"]["disabled"] == ["must not be your own user"]
     assert "password" in owner.patch("/users/1", {"password": OTHER}).expect(422)["validation_errors"]
-    # A token that somebody else got hold of takes no second factor away
+    # A stolen token must not remove the second factor
     assert "otp" in owner.patch("/users/1", {"otp": False}).expect(422)["validation_errors"]
     assert owner.get("/user").status == 200
     admin = team["admin"]
     assert admin.patch("/users/1", {"name": "Mine"}).expect(403)["required_role"] == "owner"
     assert admin.post("/users", {"email": "boss@example.org", "role": "owner"}).status == 403
-    own = person(owner, "admin@example.org")
+    own = user_id(owner, "admin@example.org")
     assert admin.patch(f"/users/{own}", {"role": "owner"}).status == 403
     assert owner.get("/users/1").expect(200)["role"] == "owner"
 
 
-def test_rulers_alone_look_after_the_team(server: Server, owner: Client, team: dict[str, Client]) -> None:
-    """No key reaches people, keys and audit, and no other role; they are told what is wanted."""
+def test_only_owners_and_admins_manage_users(server: Server, owner: Client, team: dict[str, Client]) -> None:
+    """Keys and other roles get a 403 with the required role."""
     for client in (server.client(), team["editor"], team["author"], team["viewer"]):
         for method, path in RULED:
             told = client.send(method, path).expect(403)
@@ -96,8 +99,8 @@ def test_rulers_alone_look_after_the_team(server: Server, owner: Client, team: d
         assert server.client().send(method, "/user").expect(403)["required_role"] == "viewer"
 
 
-def test_everybody_looks_after_themselves(server: Server, owner: Client) -> None:
-    """Name and password are one's own; another password needs the present one, and ends every sign-in."""
+def test_users_change_their_own_profile(server: Server, owner: Client) -> None:
+    """A new password needs the current one and ends all sessions."""
     viewer = add_user(server, "viewer", name="vera")
     assert viewer.get("/user").expect(200)["role"] == "viewer"
     assert viewer.patch("/user", {"name": "Vera", "role": "owner"}).headers["X-Ignored-Fields"] == "role"
@@ -113,15 +116,15 @@ def test_everybody_looks_after_themselves(server: Server, owner: Client) -> None
     assert (viewer.get("/user").status, second.get("/user").status) == (401, 401)
     assert login(server, "vera@example.org").status == 401
     again = user_client(server, "vera@example.org", OTHER)
-    # Whoever holds a token does not guess the password with it
+    # A token cannot be used to guess the password
     wrong = {"password": PASSWORD, "current_password": "wrong"}
     assert [again.patch("/user", wrong).status for _ in range(11)] == [422] * 10 + [429]
-    acts = owner.get("/audit", subject=f"user:{person(owner, 'vera@example.org')}").expect(200)
+    acts = owner.get("/audit", subject=f"user:{user_id(owner, 'vera@example.org')}").expect(200)
     assert {"user_add", "user_name", "user_password", "login"} <= {row["action"] for row in acts}
 
 
-def test_accounts_do_not_see_each_other(server: Server, owner: Client) -> None:
-    """People, keys and acts of another account never were; all that is listed is one's own."""
+def test_users_of_another_account_are_unknown(server: Server, owner: Client) -> None:
+    """Users, keys and the audit log of another account are unknown."""
     number = int(server.cli("account", "add", "Elsewhere").stdout)
     theirs = add_user(server, "owner", number, "eve")
     before = [owner.get(path).expect(200) for path in ("/users", "/api_keys")]
@@ -137,11 +140,11 @@ def test_accounts_do_not_see_each_other(server: Server, owner: Client) -> None:
     assert [owner.get(path).expect(200) for path in ("/users", "/api_keys")] == before
 
 
-def test_keys_outlive_who_made_them(server: Server, owner: Client) -> None:
-    """A key belongs to the account: it works on while its maker is out, and says who that was."""
+def test_keys_of_a_disabled_user_keep_working(server: Server, owner: Client) -> None:
+    """A key belongs to the account, and pages show which keys of a disabled user still work."""
     maker = add_user(server, "admin", name="maya")
     made = maker.post("/api_keys", {"name": "Till"}).expect(201)
-    number = person(owner, "maya@example.org")
+    number = user_id(owner, "maya@example.org")
     owner.delete(f"/users/{number}").expect(200)
     assert maker.get("/user").status == 401
     assert server.client(made["key"]).get("/lists").status == 200

@@ -1,4 +1,4 @@
-"""Webhooks over the API: kept, changed, tried, rotated, and told of what happens, with a log of every delivery."""
+"""Webhooks over the API: settings, deliveries, retries, test requests, secrets and network rules."""
 
 import re
 import socket
@@ -21,14 +21,14 @@ UNREACHED = "no answer: the address cannot be reached within 5 seconds, or is no
 
 @pytest.fixture(scope="module")
 def dns_server() -> Iterator[DnsServer]:
-    """A DNS server; no name exists until told."""
+    """Yield a DNS server without records."""
     with DnsServer() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def server(dns_server: DnsServer) -> Iterator[Server]:
-    """A server whose operator lets it reach this machine under one name."""
+    """Yield a server that may send webhooks to this machine."""
     with Server(env={"CAMPANERO_NETWORK__ALLOW_PRIVATE_HOSTS": "127.0.0.1", **dns_server.env}).set_up() as running:
         yield running
         running.stop()
@@ -36,14 +36,14 @@ def server(dns_server: DnsServer) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Somebody who listens."""
+    """Yield a receiver of webhooks."""
     with Receiver(tmp_path_factory.mktemp("receiver")) as running:
         yield running
 
 
 @pytest.fixture
 def hook(api: Client, receiver: Receiver, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """A webhook that listens to one event, named after the test; deleted afterwards."""
+    """Yield a webhook for one event that is named after the test; it is deleted afterwards."""
     receiver.respond_with()
     name = request.node.name.partition("[")[0][:60]
     made = api.post("/webhooks", {"url": receiver.url, "events": [name]}).expect(201)
@@ -52,31 +52,31 @@ def hook(api: Client, receiver: Receiver, request: pytest.FixtureRequest) -> Ite
         api.send("DELETE", f"/webhooks/{made['id']}").expect(200)
 
 
-def happen(api: Client, hook: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Let the event happen that a webhook listens to."""
+def record_event(api: Client, hook: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Record the event of a webhook."""
     body = {"event": hook["events"][0], "contact_email": "ann@example.org", "create_contact": True, **more}
     return api.post("/events", body).expect(201)
 
 
-def delivery(api: Client, hook: dict[str, Any], event: dict[str, Any], status: str) -> dict[str, Any]:
-    """Wait for the delivery of an event to have a status, and return it."""
+def wait_for_delivery(api: Client, hook: dict[str, Any], event: dict[str, Any], status: str) -> dict[str, Any]:
+    """Wait until the delivery of an event has a status, and return it."""
     path = f"/webhooks/{hook['id']}/deliveries"
     return api.wait(path, lambda rows: bool(rows) and rows[0]["status"] == status, event_id=event["id"])[0]
 
 
-def name_of(delivery: dict[str, Any]) -> str:
-    """Return the name of a delivery's message: its number and when it came to be, for a restore gives numbers again."""
+def webhook_id_of(delivery: dict[str, Any]) -> str:
+    """Return the `webhook-id` of a delivery: its id and creation time, because ids repeat after a restore."""
     moment = datetime.fromisoformat(delivery["created_at"])
     return f"msg_{delivery['id']}_{round(1000 * moment.timestamp())}"
 
 
-def test_an_event_arrives_signed_and_whole(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """What arrives is the event as the API answers it, under a name of its own, signed with the secret shown once."""
-    event = happen(api, hook, data={"size": "ü"})
-    found = delivery(api, hook, event, "delivered")
+def test_an_event_is_delivered_and_signed(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """The body is the event as the API returns it, with a unique id, signed with the secret."""
+    event = record_event(api, hook, data={"size": "ü"})
+    found = wait_for_delivery(api, hook, event, "delivered")
     (one,) = [one for one in receiver.requests if one.event["id"] == event["id"]]
     assert one.event == api.get(f"/events/{event['id']}").json
-    assert one.name == name_of(found) and one.headers["content-type"] == "application/json"
+    assert one.name == webhook_id_of(found) and one.headers["content-type"] == "application/json"
     assert is_signed_by(hook["secret"], one.headers, one.body)
     assert not is_signed_by(hook["secret"], one.headers, one.body + b" ")
     assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=", hook["secret"])
@@ -87,8 +87,8 @@ def test_an_event_arrives_signed_and_whole(api: Client, receiver: Receiver, hook
     assert api.get(f"/webhooks/{hook['id']}/deliveries/{found['id']}").json == found
 
 
-def test_a_secret_is_shown_once(api: Client, server: Server, hook: dict[str, Any]) -> None:
-    """No other answer has it, nor has the database in any spelling."""
+def test_the_secret_is_shown_once(api: Client, server: Server, hook: dict[str, Any]) -> None:
+    """No other response, and no file of the database, contains the secret."""
     secret = hook["secret"]
     for path in (f"/webhooks/{hook['id']}", "/webhooks"):
         assert secret not in api.get(path).text
@@ -98,32 +98,32 @@ def test_a_secret_is_shown_once(api: Client, server: Server, hook: dict[str, Any
     assert secret.removeprefix("whsec_").encode() not in stored and secret not in server.output
 
 
-def test_rotation_lets_both_sign_for_a_while(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """After a rotation each message has two signatures, so that whoever listens never has to refuse one."""
+def test_both_secrets_sign_after_a_rotation(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """After a rotation a delivery has a signature of each secret."""
     rotated = api.post(f"/webhooks/{hook['id']}/rotate_secret").expect(200)
     assert rotated["secret"] != hook["secret"] and rotated["old_secret_until"] is not None
-    event = happen(api, hook)
-    delivery(api, hook, event, "delivered")
+    event = record_event(api, hook)
+    wait_for_delivery(api, hook, event, "delivered")
     one = receiver.requests[-1]
     assert len(one.headers["webhook-signature"].split(" ")) == 2
     assert all(is_signed_by(secret, one.headers, one.body) for secret in (hook["secret"], rotated["secret"]))
 
 
-def test_only_what_was_asked_for(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """Events of other names are none of its business; nor is what happened before it was there or while it was off."""
+def test_a_webhook_gets_only_its_events(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """Events with other names, and those before its creation or while it is disabled, are not delivered."""
     before = len(receiver.requests)
     api.post("/events", {"event": "something_else", "contact_email": "ann@example.org", "create_contact": True})
-    happen(api, hook)
+    record_event(api, hook)
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
-    off = happen(api, hook)
+    off = record_event(api, hook)
     on = api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": True}).expect(200)
     assert on["disabled_at"] is None
-    last = happen(api, hook)
-    delivery(api, hook, last, "delivered")
+    last = record_event(api, hook)
+    wait_for_delivery(api, hook, last, "delivered")
     late = api.post("/webhooks", {"url": f"{receiver.url}/late", "events": hook["events"]}).expect(201)
-    final = happen(api, hook)
-    delivery(api, late, final, "delivered")
-    delivery(api, hook, final, "delivered")
+    final = record_event(api, hook)
+    wait_for_delivery(api, late, final, "delivered")
+    wait_for_delivery(api, hook, final, "delivered")
     api.send("DELETE", f"/webhooks/{late['id']}").expect(200)
     came = [(one.path, one.event["id"]) for one in receiver.requests[before:]]
     assert ("/hook/late", final["id"]) in came and len([path for path, _ in came if path == "/hook/late"]) == 1
@@ -131,8 +131,8 @@ def test_only_what_was_asked_for(api: Client, receiver: Receiver, hook: dict[str
     assert {one.event["event"] for one in receiver.requests[before:]} == set(hook["events"])
 
 
-def test_all_events(api: Client, receiver: Receiver) -> None:
-    """Without names, or with a star, it gets all; what the service itself records too."""
+def test_a_webhook_for_all_events(api: Client, receiver: Receiver) -> None:
+    """Without names, or with `*`, all events are delivered, also those of the service."""
     assert api.post("/webhooks", {"url": receiver.url, "events": ["*", "opt_in"]}).expect(201)["events"] == []
     hook = api.get("/webhooks").expect(200)[0]
     api.post("/contacts", {"email": "newcomer@example.org"}).expect(201)
@@ -145,8 +145,8 @@ def test_all_events(api: Client, receiver: Receiver) -> None:
     assert api.get(f"/webhooks/{hook['id']}/deliveries").status == 404
 
 
-def test_a_trial(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """A trial says at once what was answered; it stands in no log, and works while the webhook is off."""
+def test_send_a_test_request(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """The response shows the receiver's reply; it is not in the log, and works while the webhook is disabled."""
     receiver.respond_with(418, "I am a teapot \x07")
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
     tried = api.post(f"/webhooks/{hook['id']}/test").expect(200)
@@ -162,10 +162,10 @@ def test_a_trial(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     assert refused.status == 422 and refused.json["validation_errors"] == {"event": ["is invalid"]}
 
 
-def test_a_failure_is_tried_again_and_can_be_replayed(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """After a failure the log says what was answered and when it is tried again; a replay does it now."""
+def test_retry_and_replay_a_failed_delivery(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """The log has reply and next attempt; a replay delivers at once with the same id."""
     receiver.respond_with(500, "broken")
-    event = happen(api, hook)
+    event = record_event(api, hook)
     path = f"/webhooks/{hook['id']}/deliveries"
     failed = api.wait(path, lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert (failed["status"], failed["response_status"], failed["response_text"]) == ("pending", 500, "broken")
@@ -174,41 +174,41 @@ def test_a_failure_is_tried_again_and_can_be_replayed(api: Client, receiver: Rec
     assert failing["failing_since"] is not None and failing["pending_count"] == 1
     receiver.respond_with()
     api.post(f"{path}/{failed['id']}/replay").expect(200)
-    done = delivery(api, hook, event, "delivered")
+    done = wait_for_delivery(api, hook, event, "delivered")
     assert api.get(f"/webhooks/{hook['id']}").json["failing_since"] is None
     again = api.post(f"{path}/{done['id']}/replay").expect(200)
     assert again["status"] == "pending" and again["attempts"] == 0
-    delivery(api, hook, event, "delivered")
+    wait_for_delivery(api, hook, event, "delivered")
     names = [one.name for one in receiver.requests if one.event["id"] == event["id"]]
-    assert names == [name_of(failed)] * 3
+    assert names == [webhook_id_of(failed)] * 3
     api.send("PATCH", f"/webhooks/{hook['id']}", {"enabled": False}).expect(200)
     assert api.post(f"{path}/{done['id']}/replay").status == 422
     assert api.post(f"{path}/987654/replay").status == 404
 
 
-def test_a_redirect_is_no_yes(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """Where a receiver points elsewhere nobody goes: it is a failure like any other."""
+def test_a_redirect_is_a_failure(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """A redirect is not followed, and the delivery is retried."""
     receiver.respond_with(302, "", Location=f"{receiver.url}/elsewhere")
-    event = happen(api, hook)
+    event = record_event(api, hook)
     found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert (found["event_id"], found["response_status"], found["status"]) == (event["id"], 302, "pending")
     assert [one.path for one in receiver.requests if one.event["id"] == event["id"]] == ["/hook"]
 
 
-def test_gone_switches_off(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """Who answers 410 is asked no more, and people are told by an event."""
+def test_410_disables_the_webhook(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """A 410 reply disables the webhook, which is recorded as an event."""
     receiver.respond_with(410)
-    happen(api, hook)
+    record_event(api, hook)
     off = api.wait(f"/webhooks/{hook['id']}", lambda row: not row["enabled"])
     assert off["disabled_reason"] == "gone" and off["disabled_at"] is not None
     told = api.get("/events", event="webhook_disabled").expect(200)[0]
     assert told["data"]["webhook_id"] == hook["id"] and told["data"]["reason"] == "gone"
 
 
-def test_a_later_moment_that_is_asked_for(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """Whoever is overrun says for how long, and is left alone so long; never longer than the last rung."""
+def test_retry_after_of_a_receiver(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """The next attempt is as late as the receiver's Retry-After."""
     receiver.respond_with(429, "", Retry_After="3600")
-    happen(api, hook)
+    record_event(api, hook)
     found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert found["next_attempt_at"][:13] > found["last_attempt_at"][:13]
 
@@ -220,22 +220,22 @@ def test_a_later_moment_that_is_asked_for(api: Client, receiver: Receiver, hook:
     "https://", "https://example.org:99999/", "https://exa mple.org/", "https://example.org/\u0000",
     "http://１０.０.０.１/", "http://①⓪.0.0.1/", "https://.example.org/",
 ])  # fmt: skip
-def test_addresses_that_are_never_asked(url: str, api: Client, receiver: Receiver) -> None:
-    """What can never be a public web address is refused at once (T28)."""
+def test_invalid_webhook_urls_are_rejected(url: str, api: Client, receiver: Receiver) -> None:
+    """A URL that can never be a public web address is a 422 (T28)."""
     refused = api.post("/webhooks", {"url": url.format(port=receiver.port)})
     assert refused.status == 422 and set(refused.json["validation_errors"]) == {"url"}, refused.text
 
 
 @pytest.mark.parametrize("url", ["https://пример.рф/a", "http://bücher.example:80/", "https://[2606:4700::1111]/x"])
-def test_addresses_of_all_the_world(url: str, api: Client) -> None:
-    """Names in every script, and addresses of the open network."""
+def test_international_webhook_urls(url: str, api: Client) -> None:
+    """International domain names and public IP addresses are accepted."""
     made = api.post("/webhooks", {"url": url, "enabled": False}).expect(201)
     assert made["url"] == url
     api.delete(f"/webhooks/{made['id']}").expect(200)
 
 
-def test_all_faults_at_once(api: Client) -> None:
-    """Every wrong field is named; what nobody reads is named too."""
+def test_all_webhook_errors_are_reported_at_once(api: Client) -> None:
+    """Each invalid field is reported, and unknown keys are listed."""
     refused = api.post("/webhooks", {"url": 7, "events": ["Order Paid", 3], "enabled": "yes"})
     assert set(refused.json["validation_errors"]) >= {"url", "enabled"}
     refused = api.post("/webhooks", {"url": "https://example.org/", "events": ["ok_name", "Order Paid"]})
@@ -245,21 +245,21 @@ def test_all_faults_at_once(api: Client) -> None:
     api.send("DELETE", f"/webhooks/{made.json['id']}").expect(200)
 
 
-def test_a_delivery_of_another_webhook_is_none_of_this(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
-    """A delivery is found under its own webhook only."""
-    event = happen(api, hook)
-    found = delivery(api, hook, event, "delivered")
+def test_deliveries_belong_to_their_webhook(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
+    """A delivery under the path of another webhook is a 404."""
+    event = record_event(api, hook)
+    found = wait_for_delivery(api, hook, event, "delivered")
     other = api.post("/webhooks", {"url": receiver.url, "enabled": False}).expect(201)
     path = f"/webhooks/{other['id']}/deliveries/{found['id']}"
     assert api.get(path).status == 404 and api.post(f"{path}/replay").status == 404
     api.send("DELETE", f"/webhooks/{other['id']}").expect(200)
 
 
-def test_no_secret_is_in_the_log(api: Client, server: Server, tmp_path: Path, hook: dict[str, Any]) -> None:
-    """An address may hold a secret in its path or query: where it cannot be reached, the log names the host alone."""
+def test_webhook_urls_are_not_logged(api: Client, server: Server, tmp_path: Path, hook: dict[str, Any]) -> None:
+    """If a request fails, the log has the host of the URL only."""
     url = f"http://127.0.0.1:{Receiver(tmp_path).port}/services/T0SECRET?key=T0SECRET"
     api.patch(f"/webhooks/{hook['id']}", {"url": url}).expect(200)
-    happen(api, hook)
+    record_event(api, hook)
     found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert found["error"] == UNREACHED and found["duration_ms"] is None
     server.wait_for_line(re.compile("http: request to .* failed"))
@@ -267,9 +267,9 @@ def test_no_secret_is_in_the_log(api: Client, server: Server, tmp_path: Path, ho
 
 
 @pytest.mark.parametrize("records", [("127.0.0.1",), ("192.0.2.7", "10.0.0.1"), ("169.254.169.254",), ()])
-def test_names_that_lead_inside(records: tuple[str, ...], api: Client, hook: dict[str, Any],
+def test_private_addresses_are_not_requested(records: tuple[str, ...], api: Client, hook: dict[str, Any],
                                 dns_server: DnsServer) -> None:  # fmt: skip
-    """A name that leads inside, or nowhere, is not asked: one and the same word, no matter what is open there (T28)."""
+    """A name with a private address, or none, gets the same error, whatever listens there (T28)."""
     dns_server.set("inside.example", "A", *records)
     for scheme in ("http", "https"):
         api.patch(f"/webhooks/{hook['id']}", {"url": f"{scheme}://inside.example/"}).expect(200)
@@ -278,8 +278,8 @@ def test_names_that_lead_inside(records: tuple[str, ...], api: Client, hook: dic
         assert tried["response_status"] is tried["response_text"] is tried["duration_ms"] is None
 
 
-def test_an_answer_of_a_name_counts_once(api: Client, hook: dict[str, Any], dns_server: DnsServer) -> None:
-    """Between looking a name up and connecting nobody can put another address in its place (T29)."""
+def test_webhook_names_are_resolved_once(api: Client, hook: dict[str, Any], dns_server: DnsServer) -> None:
+    """The checked address is the one that is connected to, which prevents DNS rebinding (T29)."""
     dns_server.set("rebound.example", "A", "127.0.0.1")
     api.patch(f"/webhooks/{hook['id']}", {"url": "http://rebound.example/"}).expect(200)
     before = len(dns_server.queries)
@@ -325,11 +325,11 @@ def raw() -> Iterator[Callable[[bytes], int]]:
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_nonsense_is_a_failure(kind: str, api: Client, server: Server, hook: dict[str, Any],
+def test_invalid_replies_are_failures(kind: str, api: Client, server: Server, hook: dict[str, Any],
                                raw: Callable[[bytes], int]) -> None:  # fmt: skip
-    """Whatever somebody answers is a failure like any other: tried again later, told in words that can be shown."""
+    """Any invalid HTTP reply is a failure that is retried, with an error that can be shown."""
     api.patch(f"/webhooks/{hook['id']}", {"url": f"http://127.0.0.1:{raw(GARBAGE[kind])}/"}).expect(200)
-    happen(api, hook)
+    record_event(api, hook)
     found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
     assert found["status"] == "pending" and found["response_status"] in (None, 500)
     assert (found["error"] is None) is (found["response_status"] == 500)

@@ -1,7 +1,7 @@
-"""Every state an address can be in, every try to revive it, through the API alone (docs/decisions.md#9, D36, D41).
+"""Every state of an address, and every way to revive it through the API (docs/decisions.md#9, D36, D41).
 
-Each state is made for one address for each try. All tries are made first, then one campaign goes to everybody and each
-is sent a single message, so that what the table says is held against what leaves, not only against what is shown.
+Each combination has its own address. All actions are done first; then a campaign and a single message go to all
+addresses, so that the table is compared with what is really sent.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from tests.kit.uploads import import_results, upload, wait_for_import
 
 
 class State(NamedTuple):
-    """How an address stands."""
+    """The consent and suppression of an address."""
 
     subscribed: bool
     by: str | None = None
@@ -32,7 +32,7 @@ COMPLAINT, ERASED = State(False, "recipient", "complaint"), State(False, "recipi
 BOUNCES = {name: State(True, None, name) for name in ("hard_bounce", "soft_bounce", "manual")}
 STATES = {"operator": OPERATOR, "recipient": RECIPIENT, "complaint": COMPLAINT, "erased": ERASED, **BOUNCES}
 
-# What a try makes of a state, in the order of STATES; the cells of the table
+# The result of an action for each state, in the order of STATES
 ALONE = (IN, RECIPIENT, COMPLAINT, ERASED, *BOUNCES.values())
 YES = (IN, IN, COMPLAINT, ERASED, *BOUNCES.values())
 NO = (
@@ -43,8 +43,7 @@ NO = (
     *(state._replace(subscribed=False, by="operator") for state in BOUNCES.values()),
 )
 NOTHING = tuple(STATES.values())
-# By the recipient's own acts: the page that every message leads to, and a confirmation; where mail does not arrive
-# nobody is asked to confirm
+# Actions of the recipient: the preferences page, and a confirmation, for which undeliverable addresses get no email
 PREFERRED = (IN, IN, COMPLAINT, ERASED, *BOUNCES.values())
 CONFIRMED = (IN, IN, IN, IN, *BOUNCES.values())
 LIFTED = (OPERATOR, RECIPIENT, RECIPIENT, RECIPIENT, IN, IN, IN)
@@ -56,8 +55,8 @@ def _patch(**body: Any) -> Try:
     return lambda api, address, contact: api.patch(f"/contacts/{contact['id']}", body).expect(200)
 
 
-def _channel(**body: Any) -> Try:
-    """PATCH the channel itself."""
+def _patch_channel(**body: Any) -> Try:
+    """Return an action that patches the channel."""
     return lambda api, address, contact: api.patch(
         f"/contacts/{contact['id']}", {"channels_attributes": [{"id": contact["channels"][0]["id"], **body}]}
     ).expect(200)
@@ -105,8 +104,8 @@ def _suppressions(api: Client, address: str) -> Any:
     return api.get("/suppressions", address=address, channel="email").expect(200)
 
 
-def _prefer(server: Server, address: str, contact: Any) -> None:
-    """Switch the address on again, on its own preference page."""
+def _resubscribe(server: Server, address: str, contact: Any) -> None:
+    """Subscribe the address again on its preferences page."""
     crypto.load_key(server.data)
     sent = server.client().post("/messages", {"to": address, "subject": "s", "body": "b"})
     number = sent.json["id"] if sent.status == 201 else sent.json["message_id"]
@@ -116,8 +115,8 @@ def _prefer(server: Server, address: str, contact: Any) -> None:
     assert page.status == 200
 
 
-def _confirm(server: Server, form: Any, before: str, address: str) -> None:
-    """Sign up by a form, and press the button of the mail that asks for it."""
+def _sign_up_and_confirm(server: Server, form: Any, before: str, address: str) -> None:
+    """Sign up with a form and confirm by the link in the email."""
     submit_form(server, form, email=address).expect(202)
     if before not in BOUNCES:
         (letter,) = wait_for_system_emails(server, address)
@@ -125,7 +124,7 @@ def _confirm(server: Server, form: Any, before: str, address: str) -> None:
     assert len(server.client().get("/messages", to=address, source_type="system").json) == (before not in BOUNCES)
 
 
-# name: how, what it makes of each state, and whether it says what it kept
+# name: the action, its result for each state, and whether the response lists kept opt-outs
 TRIES: dict[str, tuple[Try | None, tuple[State, ...], bool]] = {
     "write": (_post(), ALONE, True),
     "write more": (_post(first_name="New", data={"a": 1}), ALONE, True),
@@ -133,10 +132,10 @@ TRIES: dict[str, tuple[Try | None, tuple[State, ...], bool]] = {
         f"/contacts/{contact['id']}", {"channels_attributes": [{"value": address}]}).expect(200), ALONE, True),
     "change the name": (_patch(first_name="New"), NOTHING, False),
     "opt_in": (_post(opt_in=True), YES, True),
-    "channel subscribed": (_channel(subscribed=True), YES, True),
+    "channel subscribed": (_patch_channel(subscribed=True), YES, True),
     "subscribed_email": (_patch(subscribed_email=True), YES, True),
     "opt_in false": (_post(opt_in=False), NO, False),
-    "channel not subscribed": (_channel(subscribed=False), NO, False),
+    "channel not subscribed": (_patch_channel(subscribed=False), NO, False),
     "import": (None, ALONE, True),
     "import without opt_in": (None, NOTHING, False),
     "delete and return": (_return, ALONE, True),
@@ -152,12 +151,12 @@ CELLS = [(before, name) for before in STATES for name in TRIES]
 
 
 def address_of(before: str, name: str) -> str:
-    """Return the address of a cell."""
+    """Return the address of a combination."""
     return f"{before}.{name.replace(' ', '-')}@example.org"
 
 
-class World(NamedTuple):
-    """What became of every cell."""
+class Results(NamedTuple):
+    """The results of all combinations, by address."""
 
     api: Client
     kept: dict[str, list[str]]  # by address: `kept_opt_out` of the answer
@@ -167,18 +166,18 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server behind a proxy, so that each sign-up can be of another client."""
+    """Yield a server behind a proxy, so that each sign-up can have another client IP."""
     with Server(env=BEHIND_PROXY).set_up() as running:
         yield running
         running.stop()
 
 
 @pytest.fixture(scope="module")
-def world(server: Server) -> World:
-    """Make every state, try everything, then send to everybody."""
-    # A thousand requests whose answers other tests hold against the document
+def results(server: Server) -> Results:
+    """Create every state, do every action, then send to all addresses."""
+    # Not validated against the document: other tests do that, and these are a thousand requests
     api = server.client(validate=False, keep_alive=True)
-    contacts = {cell: reach(api, *cell) for cell in CELLS}
+    contacts = {cell: create_state(api, *cell) for cell in CELLS}
     kept: dict[str, list[str]] = {}
     for before, name in CELLS:
         act, address = TRIES[name][0], address_of(before, name)
@@ -187,8 +186,8 @@ def world(server: Server) -> World:
             kept[address] = (answer or {}).get("kept_opt_out", [])
     form = create_form(server, "Letter")
     for before in STATES:
-        _prefer(server, address_of(before, "preferences"), contacts[before, "preferences"])
-        _confirm(server, form, before, address_of(before, "confirmation"))
+        _resubscribe(server, address_of(before, "preferences"), contacts[before, "preferences"])
+        _sign_up_and_confirm(server, form, before, address_of(before, "confirmation"))
     for name, wanted in (("import", True), ("import without opt_in", False)):
         lines = "".join(f"{address_of(before, name)},Imported\n" for before in STATES)
         job = wait_for_import(api, upload(api, f"email,first_name\n{lines}", opt_in=wanted, consent_source="a sheet"))
@@ -204,11 +203,11 @@ def world(server: Server) -> World:
     rows = {row["to"].lower(): row for row in api.all("/messages", campaign_id=campaign)}
     letter = {"subject": "s", "body": "b"}
     single = {address_of(*cell): api.post("/messages", {"to": address_of(*cell), **letter}) for cell in CELLS}
-    return World(api, kept, rows, single)
+    return Results(api, kept, rows, single)
 
 
-def reach(api: Client, before: str, name: str) -> Any:
-    """Bring an address into a state by the acts that lead there, and return its contact."""
+def create_state(api: Client, before: str, name: str) -> Any:
+    """Bring a new address into a state, and return its contact."""
     address = address_of(before, name)
     contact = api.post("/contacts", {"email": address}).expect(201)
     if before == "operator":
@@ -224,70 +223,70 @@ def reach(api: Client, before: str, name: str) -> Any:
     else:
         api.post("/suppressions", {"address": address, "reason": before}).expect(201)
     contact = api.get(f"/contacts/{contact['id']}").expect(200)
-    assert state(contact) == STATES[before], before
+    assert state_of(contact) == STATES[before], before
     return contact
 
 
-def state(contact: Any) -> State:
-    """Return how the first address of a contact stands."""
+def state_of(contact: Any) -> State:
+    """Return the state of the first address of a contact."""
     channel = contact["channels"][0]
     return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
 
 
-def now(world: World, address: str) -> State:
-    """Return how an address stands, whoever has it."""
-    [contact] = [one for one in world.api.get("/contacts", search=address.partition("@")[0]).expect(200)
+def current_state(results: Results, address: str) -> State:
+    """Return the current state of an address, whichever contact has it."""
+    [contact] = [one for one in results.api.get("/contacts", search=address.partition("@")[0]).expect(200)
                  if any(channel["value"].lower() == address for channel in one["channels"])]  # fmt: skip
     channel = next(one for one in contact["channels"] if one["value"].lower() == address)
     return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
 
 
 @pytest.mark.parametrize(("before", "name"), CELLS, ids=[f"{before}: {name}" for before, name in CELLS])
-def test_the_table(before: str, name: str, world: World) -> None:
-    """A try leaves a state as its cell says, says what it kept, and only who is free of both gets marketing mail."""
+def test_every_action_in_every_state(before: str, name: str, results: Results) -> None:
+    """The action has the documented result, kept opt-outs are listed, and only allowed addresses get mail."""
     _, cells, says = TRIES[name]
     expected, address = cells[list(STATES).index(before)], address_of(before, name)
-    assert now(world, address) == expected
+    assert current_state(results, address) == expected
     is_kept = says and (not expected.subscribed or expected.suppression is not None)
-    assert [one.lower() for one in world.kept.get(address, [])] == ([address] if is_kept else [])
+    assert [one.lower() for one in results.kept.get(address, [])] == ([address] if is_kept else [])
 
-    message = world.campaign[address] if name != "merge" else None
+    message = results.campaign[address] if name != "merge" else None
     if message is not None:
         reason = f"suppressed_{expected.suppression}" if expected.suppression else "unsubscribed"
         may = expected.subscribed and not expected.suppression
         assert (message["status"], message["skip_reason"]) == (("sent", None) if may else ("skipped", reason))
 
-    answer = world.single[address]
+    answer = results.single[address]
     if expected.suppression is None:
         assert (answer.status, answer.json["status"]) == (201, "queued")
     else:
         fault = answer.expect(422)
         assert (fault["reason"], fault["skip_reason"]) == ("recipient_suppressed", f"suppressed_{expected.suppression}")
-        kept = world.api.get(f"/messages/{fault['message_id']}").expect(200)
+        kept = results.api.get(f"/messages/{fault['message_id']}").expect(200)
         assert (kept["status"], kept["skip_reason"]) == ("skipped", f"suppressed_{expected.suppression}")
 
 
-def test_evidence_of_every_change(world: World) -> None:
-    """What changed consent has a row that tells act, source and actor; what changed nothing has none."""
+def test_consent_evidence_of_every_change(results: Results) -> None:
+    """Each change of consent has a row with act, source and actor; other actions have none."""
     address = address_of("recipient", "opt_in")
-    [contact] = [one for one in world.api.get("/contacts", search="recipient.opt_in").expect(200)
+    [contact] = [one for one in results.api.get("/contacts", search="recipient.opt_in").expect(200)
                  if one["channels"][0]["value"] == address]  # fmt: skip
-    rows = world.api.get(f"/contacts/{contact['id']}/consents").expect(200)
+    rows = results.api.get(f"/contacts/{contact['id']}/consents").expect(200)
     told = [(row["act"], row["by"], row["source"]) for row in reversed(rows)]
     assert told == [("opt_in", "operator", "api"), ("opt_out", "recipient", "capture"), ("opt_in", "operator", "api")]
     assert all(row["actor"] for row in rows) and "recipient" in [row["actor"] for row in rows]
 
 
-def test_another_account_is_not_concerned(world: World, server: Server) -> None:
-    """Suppressions are account-wide and no wider."""
+def test_suppressions_apply_to_one_account(results: Results, server: Server) -> None:
+    """The same addresses are not suppressed in another account."""
     number = server.cli("account", "add", "Elsewhere").stdout.strip()
     other = server.client(server.new_key("elsewhere", "--account", number))
     for before in STATES:
-        assert state(other.post("/contacts", {"email": address_of(before, "write")}).expect(201)) == IN
+        assert state_of(other.post("/contacts", {"email": address_of(before, "write")}).expect(201)) == IN
 
 
-def test_a_manual_one_expires(fresh_server: FreshServer, clock: TestClock) -> None:
-    """Until its end a manual suppression holds, after it the address gets mail again; no other reason may end so."""
+def test_a_manual_suppression_expires(fresh_server: FreshServer, clock: TestClock) -> None:
+    """Until `expires_at` the address is suppressed; other reasons cannot expire."""
     from datetime import UTC, datetime
 
     server = fresh_server(clock=clock)
@@ -303,4 +302,4 @@ def test_a_manual_one_expires(fresh_server: FreshServer, clock: TestClock) -> No
     assert api.post("/messages", letter).expect(422)["skip_reason"] == "suppressed_manual"
     clock.advance(days=1, seconds=1)
     assert api.post("/messages", letter).status == 201
-    assert state(api.get(f"/contacts/{contact['id']}").expect(200)) == IN
+    assert state_of(api.get(f"/contacts/{contact['id']}").expect(200)) == IN

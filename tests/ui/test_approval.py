@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.api.test_approval import at, draft
+from tests.api.test_approval import campaign_path, draft
 from tests.api.test_flows import LETTER, STARTS
 from tests.api.test_threats_pages import Visitor
 from tests.kit.axe import find_violations_in_light_and_dark
@@ -48,30 +48,30 @@ def save_options(owner: Visitor, *names: str) -> Any:
 
 def send_campaign(visitor: Visitor, campaign: dict[str, Any]) -> int:
     """Submit the send form of a campaign and return the status."""
-    return visitor.send("POST", at(campaign, "send"), {"expected": "1"}).status
+    return visitor.send("POST", campaign_path(campaign, "send"), {"expected": "1"}).status
 
 
 def test_an_owner_approves_an_editors_campaign(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
     """An editor cannot send before approval; the owner sees the request, rejects with a note, then approves."""
     campaign, editor, owner = draft(api, list_id), visitors["editor"], visitors["owner"]
-    review = editor.send("GET", at(campaign, "send")).text
+    review = editor.send("GET", campaign_path(campaign, "send")).text
     assert "Ask for approval" in review and "Send to 1 person" not in review
     assert send_campaign(editor, campaign) == 422
     for visitor in (editor, visitors["author"]):
-        assert all(visitor.send("POST", at(campaign, verb)).status == 403 for verb in ("approve", "reject"))
-    assert editor.send("POST", at(campaign, "ask")).status == 303
+        assert all(visitor.send("POST", campaign_path(campaign, verb)).status == 403 for verb in ("approve", "reject"))
+    assert editor.send("POST", campaign_path(campaign, "ask")).status == 303
     assert "Waits for approval" in owner.send("GET", "/").text
     page = owner.send("GET", "/campaigns?phase=asked").text
     assert f'/campaigns/{campaign["id"]}"' in page and re.search(r"Waits for approval\W", page)
-    assert "Ask for approval" not in editor.send("GET", at(campaign, "send")).text
-    assert "asked for approval" in owner.send("GET", at(campaign)).text
-    assert owner.send("POST", at(campaign, "reject"), {"note": "Shorter <b>"}).status == 303
-    assert "Somebody rejected it: Shorter &lt;b&gt;" in editor.send("GET", at(campaign)).text
-    editor.send("POST", at(campaign, "from"), {"subject": "Short"})
-    editor.send("POST", at(campaign, "ask"))
-    assert owner.send("POST", at(campaign, "approve")).status == 303
+    assert "Ask for approval" not in editor.send("GET", campaign_path(campaign, "send")).text
+    assert "asked for approval" in owner.send("GET", campaign_path(campaign)).text
+    assert owner.send("POST", campaign_path(campaign, "reject"), {"note": "Shorter <b>"}).status == 303
+    assert "Somebody rejected it: Shorter &lt;b&gt;" in editor.send("GET", campaign_path(campaign)).text
+    editor.send("POST", campaign_path(campaign, "from"), {"subject": "Short"})
+    editor.send("POST", campaign_path(campaign, "ask"))
+    assert owner.send("POST", campaign_path(campaign, "approve")).status == 303
     assert send_campaign(editor, campaign) == 303
-    assert api.get(at(campaign)).json["status"] == "active"
+    assert api.get(campaign_path(campaign)).json["status"] == "active"
 
 
 def test_approval_by_another_user(api: Client, visitors: dict[str, Visitor], list_id: int) -> None:
@@ -79,18 +79,18 @@ def test_approval_by_another_user(api: Client, visitors: dict[str, Visitor], lis
     owner, admin = visitors["owner"], visitors["admin"]
     save_options(owner, "approval_required", "approval_by_another")
     campaign = draft(api, list_id)
-    owner.send("POST", at(campaign, "from"), {"subject": "Mine"})
+    owner.send("POST", campaign_path(campaign, "from"), {"subject": "Mine"})
     assert send_campaign(owner, campaign) == 422
-    assert owner.send("POST", at(campaign, "approve")).status == 403
-    assert "somebody else has to" in owner.send("GET", at(campaign, "send")).text
-    assert owner.send("POST", at(campaign, "ask")).status == 303
-    admin.send("POST", at(campaign, "approve"))
+    assert owner.send("POST", campaign_path(campaign, "approve")).status == 403
+    assert "somebody else has to" in owner.send("GET", campaign_path(campaign, "send")).text
+    assert owner.send("POST", campaign_path(campaign, "ask")).status == 303
+    admin.send("POST", campaign_path(campaign, "approve"))
     assert send_campaign(owner, campaign) == 303
     # A sole approver would be allowed, since no other user could approve
     number = re.search(r"/settings/team/(\d+)/disable[^>]*>", owner.send("GET", "/settings/team").text)
     assert number is None or int(number[1]) > 1
     own_campaign = draft(api, list_id)
-    admin.send("POST", at(own_campaign, "from"), {"subject": "Theirs"})
+    admin.send("POST", campaign_path(own_campaign, "from"), {"subject": "Theirs"})
     assert send_campaign(admin, own_campaign) == 422 and send_campaign(owner, own_campaign) == 303
 
 
@@ -124,7 +124,7 @@ def test_approval_banner_and_dialogs(
     flow = f"/flows/{api.post('/flows', {'trigger': STARTS, 'steps': [LETTER]}).expect(201)['id']}"
     visitors["editor"].send("POST", f"{flow}/ask")
     editor = sign_in(new_page(browser, server.url, browser_problems), "editor@example.org", PASSWORD)
-    editor.goto(at(campaign))
+    editor.goto(campaign_path(campaign))
     editor.get_by_role("link", name="Review and send").click()
     ask_button = editor.get_by_role("dialog").get_by_role("button", name="Ask for approval")
     expect(ask_button).to_be_visible()
@@ -132,7 +132,7 @@ def test_approval_banner_and_dialogs(
     ask_button.click()
     expect(editor.locator(".banner")).to_contain_text("An owner or admin decides")
     owner = sign_in(new_page(browser, server.url, browser_problems, width=390))
-    for path in (at(campaign), flow):
+    for path in (campaign_path(campaign), flow):
         owner.goto(path)
         banner = owner.locator(".banner").filter(has_text="asked for approval")
         expect(banner.get_by_role("button", name="Approve")).to_be_in_viewport()

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Browser, expect
 
-from tests.api.test_messages_decided import HOLD, done, send
+from tests.api.test_messages_decided import HOLD, send_campaign, wait_until_completed
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.server import PASSWORD
@@ -17,8 +17,8 @@ def test_deciding_about_uncertain_messages(
     smtp_server.rules.store_then_close(times=3)
     server = fresh_server(relay=smtp_server.port, env=HOLD)
     api = server.client()
-    path = send(api, "one", "two", "three", "four")
-    done(api, path)
+    path = send_campaign(api, "one", "two", "three", "four")
+    wait_until_completed(api, path)
     page = sign_in(new_page(browser, server.url, browser_problems))
     page.goto(f"{path}/problems")
     expect(page.locator("#doubts tbody tr")).to_have_count(3)
@@ -37,7 +37,7 @@ def test_deciding_about_uncertain_messages(
     page.get_by_role("dialog").get_by_role("button", name="Count as sent").click()
     expect(page.get_by_text("Counted as sent to 2 people")).to_be_visible()
     expect(page.locator("#doubts")).to_have_count(0)
-    stats = done(api, path)["stats"]
+    stats = wait_until_completed(api, path)["stats"]
     page.context.close()
 
     assert (stats["sent"], stats["uncertain"]) == (4, 0)
@@ -51,8 +51,8 @@ def test_an_author_cannot_decide(fresh_server: FreshServer, smtp_server: SmtpSer
     """An author sees the uncertain messages but gets a 403 for decisions; an editor decides."""
     smtp_server.rules.store_then_close(times=1)
     server = fresh_server(relay=smtp_server.port, env=HOLD)
-    path = send(server.client(), "one")
-    done(server.client(), path)
+    path = send_campaign(server.client(), "one")
+    wait_until_completed(server.client(), path)
     statuses = {}
     for role in ("author", "editor"):
         server.cli("user", "add", "--email", f"{role}@example.org", "--role", role, stdin=PASSWORD + "\n")
@@ -65,4 +65,4 @@ def test_an_author_cannot_decide(fresh_server: FreshServer, smtp_server: SmtpSer
 
     assert statuses == {("author", "assume"): 403, ("author", "retry"): 403, ("editor", "assume"): 303,
                        ("editor", "retry"): 303}  # fmt: skip
-    assert done(server.client(), path)["stats"]["sent"] == 1
+    assert wait_until_completed(server.client(), path)["stats"]["sent"] == 1

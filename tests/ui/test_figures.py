@@ -6,40 +6,40 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.api.test_reports import address, report
-from tests.api.test_reports import sent as sent
+from tests.api.test_reports import address_of, get_report
+from tests.api.test_reports import sent_campaign as sent_campaign
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 
 
-def test_report_numbers_link_to_contacts(browser_page: Page, sent: Any) -> None:
+def test_report_numbers_link_to_contacts(browser_page: Page, sent_campaign: Any) -> None:
     """Numbers of each tab open the list of their contacts."""
     for tab, card, link, recipient in (
         ("", "#reading", "people?clicked=people", "click"), ("", "#reading", "people?unsubscribed=true", "unsubscribe"),
         ("/links", "#links", "people?link=", "click"), ("/domains", "#domains", "people?domain=firm", "quiet"),
         ("/problems", "#problems", "people?problem=", ""),
     ):  # fmt: skip
-        browser_page.goto(f"/campaigns/{sent['id']}{tab}")
+        browser_page.goto(f"/campaigns/{sent_campaign['id']}{tab}")
         browser_page.locator(f"{card} a[href*='{link}']").first.click()
         browser_page.locator("#people").wait_for()
         assert link in browser_page.url
         assert browser_page.locator("#people tbody tr").count() == 1
-        assert not recipient or address(recipient) in browser_page.locator("#people tbody").inner_text()
+        assert not recipient or address_of(recipient) in browser_page.locator("#people tbody").inner_text()
         assert browser_page.locator("#people .tools .tag").inner_text()
 
 
-def test_an_invalid_filter_is_removed(browser_page: Page, sent: Any) -> None:
+def test_an_invalid_filter_is_removed(browser_page: Page, sent_campaign: Any) -> None:
     """An invalid filter in the URL redirects to the unfiltered list."""
-    browser_page.goto(f"/campaigns/{sent['id']}/people?opened=maybe")
+    browser_page.goto(f"/campaigns/{sent_campaign['id']}/people?opened=maybe")
 
     assert browser_page.url.endswith("/people")
     assert browser_page.locator("#people tbody tr").count() == 8
 
 
-def test_the_report_matches_the_api(browser_page: Page, sent: Any, server: Server) -> None:
+def test_the_report_matches_the_api(browser_page: Page, sent_campaign: Any, server: Server) -> None:
     """The numbers on the page are those of the API's report."""
-    api_report = report(server.client(), sent)
-    browser_page.goto(f"/campaigns/{sent['id']}")
+    api_report = get_report(server.client(), sent_campaign)
+    browser_page.goto(f"/campaigns/{sent_campaign['id']}")
     shown = browser_page.locator("#reading dd > a").all_inner_texts()
 
     assert shown == [str(api_report[name]["people"]["count"]) for name in ("clicks", "opens")] + [
@@ -47,10 +47,10 @@ def test_the_report_matches_the_api(browser_page: Page, sent: Any, server: Serve
     ]
 
 
-def test_the_click_map_matches_the_report(browser_page: Page, sent: Any, server: Server) -> None:
+def test_the_click_map_matches_the_report(browser_page: Page, sent_campaign: Any, server: Server) -> None:
     """Each tracked link of the sent message is marked with its number and its count of contacts."""
-    links = {link["words"]: link for link in report(server.client(), sent)["links"]}
-    browser_page.goto(f"/campaigns/{sent['id']}/links")
+    links = {link["words"]: link for link in get_report(server.client(), sent_campaign)["links"]}
+    browser_page.goto(f"/campaigns/{sent_campaign['id']}/links")
     marks = browser_page.frame_locator("iframe").locator(".campanero-mark")
     expect(marks).to_have_count(2)
     for mark, link_text in zip(marks.all(), ("Spring", "Summer"), strict=True):
@@ -59,9 +59,9 @@ def test_the_click_map_matches_the_report(browser_page: Page, sent: Any, server:
         assert link_text in mark.locator("xpath=..").inner_text()
 
 
-def test_charts_have_a_table(browser_page: Page, sent: Any) -> None:
+def test_charts_have_a_table(browser_page: Page, sent_campaign: Any) -> None:
     """A chart has a summary and can be shown as a table."""
-    browser_page.goto(f"/campaigns/{sent['id']}")
+    browser_page.goto(f"/campaigns/{sent_campaign['id']}")
     card = browser_page.locator("section", has=browser_page.locator("#when-title"))
     expect(card).to_contain_text("Most people clicked")
     card.get_by_text("Show as table").click()
@@ -71,24 +71,24 @@ def test_charts_have_a_table(browser_page: Page, sent: Any) -> None:
     assert "1 clicked, 2 opened" in card.locator("svg title").first.inner_html()
 
 
-def test_exporting_the_contacts_of_a_report(browser_page: Page, sent: Any) -> None:
+def test_exporting_the_contacts_of_a_report(browser_page: Page, sent_campaign: Any) -> None:
     """The file has exactly the contacts that the page lists."""
-    browser_page.goto(f"/campaigns/{sent['id']}/people?opened=people")
+    browser_page.goto(f"/campaigns/{sent_campaign['id']}/people?opened=people")
     with browser_page.expect_download() as download:
         browser_page.get_by_role("link", name="Export").click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8-sig"))))
 
     assert download.value.suggested_filename == "campaign-1-people.csv"
-    assert sorted(row["to"] for row in rows) == sorted([address("click"), address("open")])
+    assert sorted(row["to"] for row in rows) == sorted([address_of("click"), address_of("open")])
     assert all(row["opened_at"] for row in rows)
 
 
-def test_saving_a_segment_from_a_report(browser_page: Page, sent: Any, server: Server) -> None:
+def test_saving_a_segment_from_a_report(browser_page: Page, sent_campaign: Any, server: Server) -> None:
     """The saved segment has the same contacts as the report: who clicked a link, and who did not open."""
     api = server.client()
-    link = next(row["number"] for row in report(api, sent)["links"] if row["words"] == "Spring")
+    link = next(row["number"] for row in get_report(api, sent_campaign)["links"] if row["words"] == "Spring")
     for query, name in ((f"link={link}", "Spring people"), ("opened=nobody", "Sleepers")):
-        browser_page.goto(f"/campaigns/{sent['id']}/people?{query}")
+        browser_page.goto(f"/campaigns/{sent_campaign['id']}/people?{query}")
         shown = browser_page.locator("#people tbody .name").all_inner_texts()
         browser_page.get_by_role("button", name="Save as segment").click()
         browser_page.locator("dialog[open]").get_by_label("Name", exact=True).fill(name)
@@ -99,11 +99,11 @@ def test_saving_a_segment_from_a_report(browser_page: Page, sent: Any, server: S
         assert sorted(row["channels"][0]["value"] for row in contacts) == sorted(shown)
 
 
-def test_saving_a_list_from_a_report(sent: Any, server: Server) -> None:
+def test_saving_a_list_from_a_report(sent_campaign: Any, server: Server) -> None:
     """The contacts of a mailbox provider become a list; a taken name is an error, and undo empties the list."""
     api = server.client()
     paper = ScriptlessBrowser(api)
-    list_url = f"/campaigns/{sent['id']}/list"
+    list_url = f"/campaigns/{sent_campaign['id']}/list"
     page = paper.post(list_url, domain="firm.example", name="Firms")
     assert "added to Firms." in notice_text(page)
     new_list = api.get("/lists", search="Firms").expect(200)[0]
