@@ -24,19 +24,19 @@ FreshServer = Callable[..., Server]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--full` runs the large tests at their full size; `--update-golden` and `--figures` write files."""
+    """Add `--full` for large tests at full size, and `--update-golden` and `--figures`, which write files."""
     parser.addoption("--full", action="store_true", help="run large tests at their full size")
     parser.addoption("--update-golden", action="store_true", help="write golden files anew, to be looked at")
     parser.addoption("--figures", metavar="FILE", help="add the figures of the fault tests to a table")
 
 
-# The ring of each directory of tests: in process, against the running service, in a browser, or with real faults
+# The ring of each test directory: in process, against the running service, in a browser, or with real faults
 RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
     "api": "process", "built": "process", "direct": "process", "journeys": "process", "model": "process",
     "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "faults": "fault",
-    # In process too, but they wait for time limits or build large documents: a third of the time of the unit ring
+    # These run in process, but take a third of the time of the unit ring
     "designs/test_robust.py": "process", "domain/test_greeting.py": "process", "domain/test_outcomes.py": "process",
     "domain/test_parse_time.py": "process", "domain/test_pasted.py": "process",
     "domain/test_render_time.py": "process",
@@ -58,32 +58,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart() -> None:
-    """Load what Hypothesis would load in the middle of a test, for pytest to rewrite there.
+    """Import a module that Hypothesis would import in the middle of a test.
 
-    Python 3.11 (to .7) cannot parse while a collected object, whose fault is being told, has something parsed too
+    Python 3.11 (up to .7) cannot parse a module while pytest reports the failure of a test that was being parsed
     (CPython, gh-106905).
     """
     importlib.import_module("hypothesis.strategies._internal.regex")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell starts what runs in the background so, and every child would be deaf to Ctrl C too
+        # A shell ignores SIGINT in background processes, which all child processes would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
-    """Whether large tests run at their full size."""
+    """Return whether large tests run at their full size."""
     return bool(request.config.getoption("--full"))
 
 
 @pytest.fixture(scope="session")
 def executable() -> Path:
-    """The executable, built from the sources as they are."""
+    """Return the executable, built from the current sources."""
     return build_executable()
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A capture server, set up and with a key, shared by the tests of a module; it must end well."""
+    """Yield a server with the built-in inbox, set up, shared by the tests of a module."""
     with Server().set_up() as running:
         yield running
         running.stop()
@@ -91,15 +91,15 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def api(server: Server) -> Client:
-    """A client of the shared server with its full key."""
+    """Return a client of the shared server with its full key."""
     return server.client()
 
 
 @pytest.fixture
 def fresh_server() -> Iterator[FreshServer]:
-    """Make servers of the test's own: `fresh_server(relay=..., start=True, set_up=True, **options of Server)`.
+    """Yield a function that creates servers: `fresh_server(relay=..., start=True, set_up=True, **options of Server)`.
 
-    One that is set up and started with a relay has a postal address, unless `address=False`.
+    A server that is set up and started with a relay gets a postal address, unless `address=False`.
     """
     made: list[Server] = []
 
@@ -121,28 +121,28 @@ def fresh_server() -> Iterator[FreshServer]:
 
 @pytest.fixture
 def smtp_server() -> Iterator[SmtpServer]:
-    """An SMTP server that behaves well until told otherwise."""
+    """Yield an SMTP server without faults."""
     with SmtpServer() as running:
         yield running
 
 
 @pytest.fixture
 def dns() -> Iterator[DnsServer]:
-    """A DNS server for `fresh_server(env=dns.env)`; no name exists until told."""
+    """Yield a DNS server without records, for `fresh_server(env=dns.env)`."""
     with DnsServer() as running:
         yield running
 
 
 @pytest.fixture
 def fake_sms(tmp_path: Path) -> Iterator[FakeSms]:
-    """A provider of SMS for `fresh_server(env=fake_sms.env)` that behaves well until told otherwise."""
+    """Yield an SMS provider without faults, for `fresh_server(env=fake_sms.env)`."""
     with FakeSms(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def clock(tmp_path: Path) -> TestClock:
-    """A clock for `fresh_server(clock=clock)`."""
+    """Return a clock for `fresh_server(clock=clock)`."""
     return TestClock(tmp_path / "clock")
 
 
@@ -198,13 +198,13 @@ def browser(shared_browser: SharedBrowser) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser_problems() -> Problems:
-    """What went wrong in the pages of this test; `allow(pattern)` what it provokes."""
+    """Return the problems in the pages of the test; `allow(pattern)` excludes expected ones."""
     return Problems()
 
 
 @pytest.fixture
 def anonymous_page(browser: Browser, server: Server, browser_problems: Problems) -> Iterator[Page]:
-    """A page on the shared server, not signed in; the test fails on any console error at its end."""
+    """Yield a page on the shared server without signing in; the test fails on any unexpected problem."""
     page = new_page(browser, server.url, browser_problems)
     yield page
     page.context.close()
@@ -213,5 +213,5 @@ def anonymous_page(browser: Browser, server: Server, browser_problems: Problems)
 
 @pytest.fixture
 def browser_page(anonymous_page: Page) -> Page:
-    """A page on the shared server, signed in as its owner."""
+    """Return a page on the shared server, signed in as its owner."""
     return sign_in(anonymous_page)

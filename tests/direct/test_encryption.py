@@ -74,7 +74,8 @@ def test_an_enforced_policy_requires_a_verified_certificate(
 def test_a_policy_violation_defers_the_message(
     domain: str,
     host: str,
-    options: dict[str, bool], reason: str,
+    options: dict[str, bool],
+    reason: str,
     api: Client,
     shared_world: MailNetwork,
     rules: PolicyServer,

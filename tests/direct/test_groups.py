@@ -150,8 +150,7 @@ def test_a_421_greeting_defers_the_group(api: Client, shared_world: MailNetwork)
 
 
 @pytest.mark.parametrize(("name", "text"), [("strict", "5.1.8 sender rejected"), ("odd", "5.1.1 no such user")])
-def test_a_sender_rejection_by_one_server(name: str, text: str, api: Client, shared_world: MailNetwork
-) -> None:
+def test_a_sender_rejection_by_one_server(name: str, text: str, api: Client, shared_world: MailNetwork) -> None:
     """A 550 to MAIL by one server fails its messages without a suppression; the others are sent."""
     strict = shared_world.mail(f"mx.{name}.example", f"{name}.example")
     shared_world.mail(f"mx.beside-{name}.example", f"beside-{name}.example")

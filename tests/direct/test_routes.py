@@ -114,9 +114,7 @@ def test_private_addresses_are_not_contacted(api: Client, shared_world: MailNetw
     assert len(opened.messages) == 1
 
 
-def test_unreachable_servers_do_not_delay_others(
-    direct: StartDirect, world: MailNetwork, clock: TestClock
-) -> None:
+def test_unreachable_servers_do_not_delay_others(direct: StartDirect, world: MailNetwork, clock: TestClock) -> None:
     """After three failed connections a server gets no more attempts for a quarter of an hour; others get their mail."""
     world.host("mx.away.example")
     world.mx("away.example", "mx.away.example")

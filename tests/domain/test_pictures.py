@@ -153,7 +153,9 @@ def test_animations_are_limited() -> None:
 def test_colour_profiles_are_applied_and_removed() -> None:
     """A colour profile is applied and removed; an invalid one is only removed."""
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert mean_difference(decode_image(convert(encode_image(photo(), "JPEG", icc_profile=profile)).content), photo()) < 4
+    assert (
+        mean_difference(decode_image(convert(encode_image(photo(), "JPEG", icc_profile=profile)).content), photo()) < 4
+    )
     converted = convert(encode_image(photo(), "PNG", icc_profile=b"nonsense"))
     assert decode_image(converted.content).tobytes() == photo().tobytes() and b"iCCP" not in converted.content
 

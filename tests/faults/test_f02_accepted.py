@@ -140,7 +140,9 @@ def test_a_repeated_send_after_a_kill_is_one_campaign(
     for path in paths:
         assert wait_until_completed(server.client(validate=False), path)["stats"]["sent"] == count
     expected = {
-        (recipient_address(index), f"Turn {round_number}"): 1 for index in range(count) for round_number in range(2 * rounds)
+        (recipient_address(index), f"Turn {round_number}"): 1
+        for index in range(count)
+        for round_number in range(2 * rounds)
     }
     arrived = Counter((message.to, message.subject) for message in smtp_server.messages)
     figures.note(size=len(expected), kills=2 * rounds, copies=arrived.total() - len(arrived),

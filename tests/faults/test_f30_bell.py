@@ -45,7 +45,9 @@ def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: S
     api.wait(f"/messages/{single}", lambda row: row["status"] == "sent")
     for campaign_path, subject in ((path, "Now"), (scheduled_path, "Later")):
         wait_until_completed(api, campaign_path)
-        books = reconcile(api, campaign_path, (message for message in smtp_server.messages if message.subject == subject))
+        books = reconcile(
+            api, campaign_path, (message for message in smtp_server.messages if message.subject == subject)
+        )
         figures.books(books)
         assert (books.accepted, books.copies, books.missing) == (300, 0, 0)
 

@@ -67,7 +67,9 @@ def test_lists_and_segments(api: Client) -> None:
         False,
         None,
     )
-    updated = check_fields(api.request(200, "PATCH", f"/lists/{created['id']}", {"contact_ids": [contact["id"]]}), "list")
+    updated = check_fields(
+        api.request(200, "PATCH", f"/lists/{created['id']}", {"contact_ids": [contact["id"]]}), "list"
+    )
     assert updated["contacts_count"] == 1
     assert [member["list_ids"] for member in api.get("/contacts", list_id=created["id"])] == [[created["id"]]]
     filters = [{"name": "contact_data.tier", "predicate": "eq", "value": tier}]

@@ -40,9 +40,7 @@ def files(tmp_path: Path, first: Certificate) -> CertificateFiles:
     return pair_files
 
 
-def test_a_certificate_enables_https(
-    fresh_server: FreshServer, files: CertificateFiles, first: Certificate
-) -> None:
+def test_a_certificate_enables_https(fresh_server: FreshServer, files: CertificateFiles, first: Certificate) -> None:
     """Links and cookies are for https; the doctor reports the validity and reaches the service."""
     server = fresh_server(start=False, set_up=False, env=files.env)
     server.start()
@@ -67,9 +65,7 @@ def test_a_certificate_enables_https(
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_hsts_header(
-    fresh_server: FreshServer, files: CertificateFiles, first: Certificate, own: bool
-) -> None:
+def test_hsts_header(fresh_server: FreshServer, files: CertificateFiles, first: Certificate, own: bool) -> None:
     """With an https base URL responses have `Strict-Transport-Security`, with our certificate or behind a proxy."""
     env = {"CAMPANERO_BASE_URL": "https://mail.example.com"} | (files.env if own else {})
     server = fresh_server(env=env)

@@ -238,7 +238,9 @@ def test_bots_and_invalid_submissions(server: Server) -> None:
     for body, content_type in ((b"\x9d\xff", FORM_HEADERS["Content-Type"]), (b"--x\r\n\xdd", "multipart/form-data; boundary=x"),
                        (b"x", "multipart/form-data")):  # fmt: skip
         assert (
-            anonymous_client(server).request("POST", f"/f/{form['public_key']}", body, {"Content-Type": content_type}).status
+            anonymous_client(server)
+            .request("POST", f"/f/{form['public_key']}", body, {"Content-Type": content_type})
+            .status
             == 422
         )
     assert "Traceback" not in server.output, "an anonymous request was logged as an error"

@@ -125,7 +125,9 @@ def test_forged_incoming_sms_are_rejected(server: Server, api: Client, sms: Fake
         good._replace(body=good.body + b"&OptOutType=STOP"),
     ):  # fmt: skip
         assert post(forged).status == 403
-    assert post(sms.incoming_http_request(server.url, number, "STOP")).status == 404, "the generic provider has no secret"
+    assert post(sms.incoming_http_request(server.url, number, "STOP")).status == 404, (
+        "the generic provider has no secret"
+    )
     assert (phone_state(api, contact_id), api.get("/incoming", contact_id=contact_id).json) == ((True, None), [])
 
 

@@ -110,7 +110,10 @@ def check_bounds(days: list[ProcessMetrics]) -> None:
     early, late = days[1:3], days[-2:]
     table = process_metrics.format_table(days)
     # Mapped database pages do not count as own memory
-    early_memory, late_memory = max(vitals_row.anonymous_memory for vitals_row in early), min(vitals_row.anonymous_memory for vitals_row in late)
+    early_memory, late_memory = (
+        max(vitals_row.anonymous_memory for vitals_row in early),
+        min(vitals_row.anonymous_memory for vitals_row in late),
+    )
     assert late_memory < 1.1 * early_memory + 8 * _MB, table
     assert min(vitals_row.handles for vitals_row in late) <= max(vitals_row.handles for vitals_row in early) + 5, table
     assert min(vitals_row.threads for vitals_row in late) <= max(vitals_row.threads for vitals_row in early) + 3, table

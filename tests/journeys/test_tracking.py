@@ -237,5 +237,7 @@ def test_redirects_work_on_an_unwritable_disk(post: TrackingServer) -> None:
     # Repeated until the hit can be recorded
     message_id = post.api.get("/messages", to=mail.to).expect(200)[0]["id"]
     wait_until(
-        lambda: reader.follow(mail.tracked_paths[1]) and post.query(f"SELECT 1 FROM hit WHERE message_id = {message_id}")
+        lambda: (
+            reader.follow(mail.tracked_paths[1]) and post.query(f"SELECT 1 FROM hit WHERE message_id = {message_id}")
+        )
     )

@@ -1,12 +1,12 @@
-"""The clock of the kit."""
+"""The clock of the test kit."""
 
 from pathlib import Path
 
 from tests.kit.clock import TestClock
 
 
-def test_moves_forward_and_back(tmp_path: Path) -> None:
-    """The file holds the sum of all moves, readable as a float."""
+def test_the_clock_moves_forward_and_back(tmp_path: Path) -> None:
+    """The file contains the sum of all moves as a float."""
     clock = TestClock(tmp_path / "clock")
     assert float((tmp_path / "clock").read_text()) == 0
     clock.advance(1.5, minutes=1, hours=1, days=1)

@@ -1,4 +1,4 @@
-"""The contract of the kit: what fits a document passes, what does not is named."""
+"""The OpenAPI check of the test kit accepts matching responses and names mismatches."""
 
 import json
 from typing import Any
@@ -44,8 +44,8 @@ ERROR = {"error": True, "code": "not_found", "message": "No.", "request_id": "1"
      ("GET", "/v1/my/things/search", 200, []), ("GET", "/v1/my/none", 404, ERROR),
      ("POST", "/v1/my/things/7", 405, ERROR)],
 )  # fmt: skip
-def test_what_fits_passes(method: str, path: str, status: int, body: Any) -> None:
-    """Listed statuses, wildcards, references and undocumented paths that say so."""
+def test_matching_responses_pass(method: str, path: str, status: int, body: Any) -> None:
+    """Listed statuses, wildcards, references and undocumented paths are accepted."""
     Contract.from_yaml(DOCUMENT).check(method, path, status, JSON, json.dumps(body).encode())
 
 
@@ -57,7 +57,7 @@ def test_what_fits_passes(method: str, path: str, status: int, body: Any) -> Non
      ("/v1/my/none", 200, {}, "should be 404"), ("/v1/my/none", 404, {}, "shape of an error"),
      ("/v1/my/things/7", 204, {}, "no body|none is promised")],
 )  # fmt: skip
-def test_what_does_not_fit_is_named(path: str, status: int, body: Any, says: str) -> None:
-    """The error tells the place."""
+def test_mismatches_are_named(path: str, status: int, body: Any, says: str) -> None:
+    """The error names the place of the mismatch."""
     with pytest.raises(AssertionError, match=says):
         Contract.from_yaml(DOCUMENT).check("GET", path, status, JSON, json.dumps(body).encode())

@@ -1,4 +1,4 @@
-"""The DNS server of the kit, asked through the appliance's own resolver and by hand."""
+"""The DNS server of the test kit, queried by the appliance's resolver and by dnspython."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ ask = partial(dns_lookup.lookup, timeout_seconds=3)
 
 @pytest.fixture
 def zone(dns: DnsServer) -> Iterator[DnsServer]:
-    """The stub server, and this process asking it."""
+    """Yield the DNS server, used by this process."""
     with use_dns_servers(dns.address):
         yield dns
 
 
-def test_what_is_found_is_written_as_people_compare_it(zone: DnsServer) -> None:
-    """Split strings are one text, MX reads `10 host`, names have no final dot, addresses are plain."""
+def test_records_are_normalized(zone: DnsServer) -> None:
+    """Split strings are joined, MX is `10 host`, names have no final dot, addresses are plain."""
     zone.set("example.com", "TXT", ("v=spf1 ", "-all"), "x" * 300)
     zone.set("example.com", "MX", "10 mail.example.com.", "0 .")
     zone.set("example.com", "A", "192.0.2.1")
@@ -36,8 +36,8 @@ def test_what_is_found_is_written_as_people_compare_it(zone: DnsServer) -> None:
     assert ask("example.com", "A").ttl == 300
 
 
-def test_nothing_is_told_from_nobody(zone: DnsServer) -> None:
-    """A missing name, a missing kind, a name only in the middle, and an error are four things."""
+def test_missing_names_missing_types_and_errors_differ(zone: DnsServer) -> None:
+    """A missing name, a missing type, an empty name and a failure have different states."""
     zone.set("a.b.example.com", "A", "192.0.2.1")
     zone.fail("broken.example.com")
     zone.fail("refused.example.com", "REFUSED")
@@ -52,8 +52,8 @@ def test_nothing_is_told_from_nobody(zone: DnsServer) -> None:
 
 
 @pytest.mark.parametrize("chases", [True, False], ids=["whole chain", "first link only"])
-def test_chains_are_followed_and_circles_named(zone: DnsServer, chases: bool) -> None:
-    """The end of a chain answers; a circle is a failure with its links, whatever the server does with it."""
+def test_cname_chains_and_loops(zone: DnsServer, chases: bool) -> None:
+    """The records at the end of a chain are returned; a loop is a failure of its own, whatever the server returns."""
     zone.follows_cnames = chases
     zone.set("a.test", "CNAME", "b.test.")
     zone.set("b.test", "CNAME", "c.test.")
@@ -70,8 +70,8 @@ def test_chains_are_followed_and_circles_named(zone: DnsServer, chases: bool) ->
     assert "loop" in loop.error
 
 
-def test_a_circle_is_told_from_a_server_that_fails(zone: DnsServer) -> None:
-    """A resolver that answers SERVFAIL to a circle shows it by its links; one that only fails is not blamed."""
+def test_loops_and_server_failures_differ(zone: DnsServer) -> None:
+    """A chain that is too long is a loop; a server that only fails is `servfail`."""
     for number in range(20):
         zone.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
     zone.set("n20.test", "TXT", "too far")
@@ -80,15 +80,15 @@ def test_a_circle_is_told_from_a_server_that_fails(zone: DnsServer) -> None:
     assert ask("x.test", "TXT").cause == "servfail"
 
 
-def test_a_long_answer_comes_over_tcp(zone: DnsServer) -> None:
-    """What does not fit in a datagram is asked for again over TCP."""
+def test_long_responses_use_tcp(zone: DnsServer) -> None:
+    """A response that does not fit into a datagram is requested again over TCP."""
     zone.set("long.test", "TXT", *(str(n) * 200 for n in range(10)))
     assert len(ask("long.test", "TXT").records) == 10
     assert {over for _, _, over in zone.queries} == {"udp", "tcp"}
 
 
 def test_sequences_delays_and_silence(zone: DnsServer) -> None:
-    """Answers may change from question to question; silence ends in a failure that says so, in time."""
+    """Records may change with each query; a silent server is a timeout."""
     zone.set_sequence("s.test", "TXT", ("one",), ("two",))
     assert [ask("s.test", "TXT").records[0] for _ in range(3)] == ["one", "two", "two"]
     assert zone.query_count("s.test", "TXT") == 3
@@ -103,8 +103,8 @@ def test_sequences_delays_and_silence(zone: DnsServer) -> None:
     assert ask("s.test", "TXT").state == "nxdomain"
 
 
-def test_records_of_a_domain_are_entered_as_they_are_wanted(zone: DnsServer) -> None:
-    """What `/domains` asks for is published with one call, or a part of it."""
+def test_publish_the_records_of_a_domain(zone: DnsServer) -> None:
+    """The DNS records of a sending domain are published at once, or those of one purpose."""
     wanted = [
         {"record_type": "TXT", "name": "k._domainkey.a.test", "value": "x" * 400, "priority": "", "purpose": "dkim"},
         {"record_type": "MX", "name": "bounce.a.test", "value": "mail.test", "priority": "10", "purpose": "mx"},
@@ -115,8 +115,8 @@ def test_records_of_a_domain_are_entered_as_they_are_wanted(zone: DnsServer) -> 
     assert ask("k._domainkey.a.test", "TXT").records == ("x" * 400,)
 
 
-def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
-    """A dead port and a failing server do not stop the look-up; only dead ones make it fail."""
+def test_the_next_server_is_used_if_one_fails(zone: DnsServer) -> None:
+    """A failing or dead server is skipped; if all are dead, the look-up fails."""
     zone.set("a.test", "A", "192.0.2.1")
     with DnsServer() as failing, DnsServer() as ended:
         failing.fail("a.test")
@@ -130,22 +130,22 @@ def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
 
 
 @pytest.mark.skipif(not system_has_ipv6(), reason="no ::1 here")
-def test_over_ipv6() -> None:
-    """A server may have an IPv6 address, in brackets as in a URL."""
+def test_dns_over_ipv6() -> None:
+    """A server may have an IPv6 address in brackets."""
     with DnsServer("::1") as six, use_dns_servers(six.address):
         six.set("a.test", "AAAA", "2001:db8::1")
         assert ask("a.test", "AAAA").records == ("2001:db8::1",)
 
 
-def test_servers_of_the_system_are_asked_where_none_are_named() -> None:
-    """Nothing configured means what the system says; a name that is not one costs no question."""
+def test_system_servers_are_used_by_default() -> None:
+    """Without configured servers those of the system are used; an invalid name causes no query."""
     with use_dns_servers():
         assert dns_lookup.get_configured_servers() == ()
         assert ask("..", "A").cause == "name"
 
 
-def test_what_the_system_says_badly_is_no_fault_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A half-written list of servers is a failure of ours: no name is called wrong, whose mail would be refused."""
+def test_an_invalid_system_configuration_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An invalid list of system servers is a failure of the look-up, and not of the name."""
     half = io.StringIO("nameserver 192.0.2\n")
     monkeypatch.setattr(Resolver.__init__, "__defaults__", (half, True))
     with use_dns_servers():
@@ -160,21 +160,21 @@ def test_what_the_system_says_badly_is_no_fault_of_a_name(monkeypatch: pytest.Mo
         ("::1", ("::1", 53)), ("[::1]", ("::1", 53)), ("dns.lan:53", ("dns.lan", 53)),
     ],
 )  # fmt: skip
-def test_servers_are_read(written: str, meant: tuple[str, int]) -> None:
-    """`host`, `host:port` and IPv6 in brackets or bare."""
+def test_parse_valid_servers(written: str, meant: tuple[str, int]) -> None:
+    """`host`, `host:port` and IPv6 with or without brackets are parsed."""
     assert dns_lookup.parse_server(written) == meant
 
 
 @pytest.mark.parametrize("wrong", ["", ":53", "a:b", "a:0", "a:70000", "[::1]53"])
-def test_servers_that_are_none(wrong: str) -> None:
-    """Anything else is refused."""
+def test_invalid_servers_are_rejected(wrong: str) -> None:
+    """Any other value raises ValueError."""
     with pytest.raises(ValueError, match="host:port"):
         dns_lookup.parse_server(wrong)
 
 
 @pytest.mark.parametrize("over", [udp, tcp])
-def test_questions_by_hand(dns: DnsServer, over: Callable[..., Message]) -> None:
-    """The stub speaks plain DNS with any client, and garbage does not hurt it."""
+def test_queries_of_another_client(dns: DnsServer, over: Callable[..., Message]) -> None:
+    """The server responds to dnspython over UDP and TCP, and ignores invalid packets."""
     dns.set("plain.test", "TXT", 'quo"ted \\ text')
     assert dns.respond(b"garbage", "udp") is None
     reply = over(make_query("plain.test", "TXT", use_edns=False), dns.host, port=dns.port, timeout=5)

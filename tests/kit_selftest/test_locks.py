@@ -1,4 +1,4 @@
-"""The locks: everything pinned, in step with pyproject.toml, and with a licence noted."""
+"""The lock files pin every dependency, match pyproject.toml, and each licence is noted."""
 
 import re
 import tomllib
@@ -24,31 +24,31 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def direct() -> list[str]:
-    """Return the libraries that pyproject.toml names."""
+def declared_dependencies() -> list[str]:
+    """Return the dependencies in pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 
 
 def test_pyproject_and_lock_agree() -> None:
-    """What the project declares is what the lock installs."""
+    """Every dependency of pyproject.toml is in the lock with the same version."""
     locked = pins("requirements.lock")
-    assert {normal(pin.split("==")[0]): pin.split("==")[1] for pin in direct()}.items() <= locked.items()
+    assert {normal(pin.split("==")[0]): pin.split("==")[1] for pin in declared_dependencies()}.items() <= locked.items()
 
 
 def test_the_locks_do_not_overlap() -> None:
-    """A package is pinned in one place."""
+    """Each package is in one lock only."""
     assert not pins("requirements.lock").keys() & pins("requirements-test.lock").keys()
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-test.lock"])
-def test_what_is_installed_is_what_is_locked(lock: str) -> None:
-    """These tests run with the versions that are locked."""
+def test_installed_versions_match_the_locks(lock: str) -> None:
+    """The tests run with the locked versions."""
     installed = {name: version(name) for name in pins(lock)}
     assert installed == pins(lock)
 
 
-@pytest.mark.parametrize("pin", direct())
-def test_licence_is_noted(pin: str) -> None:
-    """Every library of the executable stands in the table of licences with its version."""
+@pytest.mark.parametrize("pin", declared_dependencies())
+def test_the_licence_of_each_dependency_is_noted(pin: str) -> None:
+    """Every dependency of the executable is in the table of licences with its version."""
     name, _, number = pin.partition("==")
     assert f"| {name} | {number} |" in (PACKAGING / "licences" / "README.md").read_text()

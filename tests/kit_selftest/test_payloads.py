@@ -1,4 +1,4 @@
-"""The reader of hostile pages notices what it is there to notice."""
+"""The parser of active content finds the payloads of the test kit."""
 
 from html import escape
 from http.client import HTTPMessage
@@ -9,29 +9,29 @@ from tests.kit.client import Response
 from tests.kit.payloads import ACTIVE_HTML, ALL_PAYLOADS, MARK, PAYLOADS, ActiveContentParser
 
 
-def read(html: str) -> ActiveContentParser:
-    """Return what the reader makes of a page."""
+def parse(html: str) -> ActiveContentParser:
+    """Return the parsed page."""
     return ActiveContentParser(Response(200, HTTPMessage(), html.encode()))
 
 
 @pytest.mark.parametrize("context", ["<p>{}</p>", '<input value="{}">', "<textarea>{}</textarea>", "<title>{}</title>"])
-def test_words_that_are_not_escaped_are_noticed(context: str) -> None:
-    """Wherever they stand raw they act, and where they are escaped they are words."""
-    assert read(context.format(ALL_PAYLOADS)).active_content != []
+def test_unescaped_payloads_are_found(context: str) -> None:
+    """Raw payloads are active content, and escaped ones are text."""
+    assert parse(context.format(ALL_PAYLOADS)).active_content != []
     assert (
-        read(context.format(escape(ALL_PAYLOADS))).active_content == []
-        and MARK in read(context.format(escape(ALL_PAYLOADS))).text
+        parse(context.format(escape(ALL_PAYLOADS))).active_content == []
+        and MARK in parse(context.format(escape(ALL_PAYLOADS))).text
     )
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_each_payload_is_noticed_where_it_is_at_home(payload: str) -> None:
-    """Each one breaks out of something: an element, an address, an attribute of either quote."""
+def test_each_payload_is_active_somewhere(payload: str) -> None:
+    """Each payload breaks out of an element or attribute, and escaped of none."""
     places = ("<p>{}</p>", '<a href="{}">', '<p title="{}">', "<p title='{}'>", "<textarea>{}</textarea>")
-    assert any(read(place.format(payload)).active_content for place in places)
-    assert all(read(place.format(escape(payload))).active_content == [] for place in places if "href" not in place)
+    assert any(parse(place.format(payload)).active_content for place in places)
+    assert all(parse(place.format(escape(payload))).active_content == [] for place in places if "href" not in place)
 
 
-def test_a_lively_mail_is_noticed() -> None:
-    """Frames, forms, addresses that run and objects are acts."""
-    assert {"<object>", "<base>"} <= set(read(ACTIVE_HTML).active_content)
+def test_active_html_is_found() -> None:
+    """Objects and base URLs are active content."""
+    assert {"<object>", "<base>"} <= set(parse(ACTIVE_HTML).active_content)

@@ -1,4 +1,4 @@
-"""The published document as tests read it: references followed, types in one notation."""
+"""The published OpenAPI document for tests: resolved references, types in one notation."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import yaml
 from tests.kit.server import ROOT
 
 BASE = "/v1/my"
-# Under the base, and yet no part of it: other names of the login
+# Aliases of login and logout, which are not part of the account's paths
 OUTSIDE = (f"{BASE}/login", f"{BASE}/logout")
 METHODS = ("get", "put", "post", "delete", "patch")
 _FORMATS = ("date-time", "uuid", "email")
@@ -28,8 +28,8 @@ def document() -> dict[str, Any]:
     return read
 
 
-def follow(node: Any) -> Any:
-    """Return what a node means, where it is a reference."""
+def resolve(node: Any) -> Any:
+    """Return the target of a node that is a reference, or the node itself."""
     while isinstance(node, dict) and "$ref" in node:
         found: Any = document()
         for part in node["$ref"].removeprefix("#/").split("/"):
@@ -39,7 +39,7 @@ def follow(node: Any) -> Any:
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Walk all operations as (method, path, operation); a path under `/v1/my` without that."""
+    """Yield (method, path, operation) for all operations, with paths relative to `/v1/my`."""
     for path, methods in document()["paths"].items():
         for method in METHODS:
             if method in methods:
@@ -52,33 +52,33 @@ def operation(name: str) -> dict[str, Any]:
 
 
 def parameters(found: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
-    """Return the parameters of an operation that stand in `query`, `header` or `path`, by name."""
-    every = map(follow, found.get("parameters", []))
+    """Return the parameters of an operation in `query`, `header` or `path`, by name."""
+    every = map(resolve, found.get("parameters", []))
     return {one["name"]: one for one in every if one["in"] == where}
 
 
 def body(found: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of an operation's body, the parts of a form joined; None where it takes none."""
+    """Return the schema of an operation's body, or None if it has none."""
     if "requestBody" not in found:
         return None
-    content = follow(found["requestBody"])["content"]
-    return joined(next(iter(content.values()))["schema"])
+    content = resolve(found["requestBody"])["content"]
+    return merge_all_of(next(iter(content.values()))["schema"])
 
 
-def joined(node: Any) -> dict[str, Any]:
-    """Return an object's schema with all of its `allOf` in it."""
-    schema = follow(node)
+def merge_all_of(node: Any) -> dict[str, Any]:
+    """Return an object's schema with all of its `allOf` merged."""
+    schema = resolve(node)
     whole = {"properties": dict(schema.get("properties", {})), "required": list(schema.get("required", []))}
-    for part in map(joined, schema.get("allOf", ())):
+    for part in map(merge_all_of, schema.get("allOf", ())):
         whole["properties"] |= part["properties"]
         whole["required"] += part["required"]
     return schema | whole
 
 
 def notation(node: Any) -> str:
-    """Return a type as the tables write it."""
+    """Return a type in the notation of the tables."""
     if "$ref" in node:
-        schema = follow(node)
+        schema = resolve(node)
         return str(node["$ref"].rpartition("/")[2]) if _is_object(schema) else notation(schema)
     only = node["allOf"] if len(node.get("allOf", ())) == 1 else None
     if parts := node.get("anyOf") or node.get("oneOf") or only:
@@ -106,7 +106,7 @@ def _is_object(schema: Any) -> bool:
 
 
 def sorted_enum(type_: str) -> str:
-    """Return a type of a table with its choices in order, as `notation` has them."""
+    """Return a type of a table with its choices sorted, as `notation` returns them."""
     if not type_.startswith("enum("):
         return type_
     inner, _, null = type_.removeprefix("enum(").rpartition(")")
@@ -114,10 +114,7 @@ def sorted_enum(type_: str) -> str:
 
 
 def agrees(promised: str, found: str) -> bool:
-    """Return whether a published type is the promised one.
-
-    An object that the tables do not open may be any object.
-    """
+    """Return whether a published type is the expected one. An object without fields in the tables may be any object."""
     promised, found = sorted_enum(promised), sorted_enum(found)
     if promised == found:
         return True

@@ -1,4 +1,4 @@
-"""The promised commands and their options, held against those that the command line has."""
+"""The documented commands and options are those of the command line."""
 
 import argparse
 from typing import Any
@@ -31,8 +31,8 @@ def _options(parser: argparse.ArgumentParser) -> set[str]:
     }
 
 
-def test_the_commands() -> None:
-    """There are exactly the promised commands, each with its options and those of all; later ones are not there."""
+def test_commands_and_options() -> None:
+    """The command line has exactly the documented commands with their options."""
     here = _commands(cli._build_parser())
     wanted = {name: set(options) for name, (origin, options) in promised.COMMANDS.items() if origin != "L"}
     later = {name for name, (origin, _) in promised.COMMANDS.items() if origin == "L"}
@@ -44,8 +44,8 @@ def test_the_commands() -> None:
     }
 
 
-def test_the_defaults() -> None:
-    """What is not said is as promised."""
+def test_defaults_of_options() -> None:
+    """Absent options have the documented defaults."""
     here = _commands(cli._build_parser())
     given = ["key", "create", "x"]
     options = cli._build_parser().parse_args(given)
@@ -54,7 +54,7 @@ def test_the_defaults() -> None:
     assert config.load({}, {}).config.data_dir == promised.DEFAULTS["data"]
 
 
-def test_the_bounds_of_a_password() -> None:
+def test_password_length() -> None:
     """A password has 10 to 1,024 characters."""
     least, most = promised.PASSWORD
     for length, word in ((least - 1, "short"), (most + 1, "long")):
@@ -64,8 +64,8 @@ def test_the_bounds_of_a_password() -> None:
         passwords.check_length("x" * length)
 
 
-def test_the_rates_are_the_settings() -> None:
-    """The promised rates are the defaults of the settings."""
+def test_rate_limits_are_settings() -> None:
+    """The documented limits are the defaults of the settings."""
     for name, (a_minute, _) in limits.RATES.items():
         assert SETTINGS[f"limits.{name}_per_minute"] == a_minute
     assert SETTINGS["limits.body_bytes"] == limits.BODY_BYTES

@@ -1,4 +1,4 @@
-"""The promised endpoints, held against the declared and the published ones, in both directions."""
+"""The table of endpoints agrees with the declared and the published operations."""
 
 from appliance.accounts import access
 from appliance.api.routes import ROUTES
@@ -13,15 +13,15 @@ DECLARED = {(route.method, route.path): route for route in ROUTES}
 PAGING = {name for group, _, name in HEADERS if group == "lists"}
 
 
-def test_every_promise_is_kept_and_nothing_is_beyond_them() -> None:
-    """Declared are exactly the endpoints of the table; what it calls later is not there yet."""
+def test_declared_endpoints_are_those_of_the_table() -> None:
+    """Exactly the endpoints of the table are declared, without those marked as later."""
     assert len(ENDPOINTS) == len(HERE) + len(LATER)
     assert set(DECLARED) - set(HERE) == LATER & set(DECLARED) == set(), "take the mark away"
     assert set(HERE) - set(DECLARED) == set()
 
 
-def test_every_endpoint_is_as_promised() -> None:
-    """Statuses, scope, idempotency, bucket and who may are those of the table."""
+def test_endpoints_match_the_table() -> None:
+    """Statuses, scope, idempotency, request class and paging are those of the table."""
     for name, promise in HERE.items():
         route = DECLARED[name]
         assert tuple(sorted((route.status, *route.other_statuses))) == promise.statuses, name
@@ -30,8 +30,8 @@ def test_every_endpoint_is_as_promised() -> None:
         assert (route.idempotent, route.returns_list) == (promise.key, promise.paged), name
 
 
-def test_the_document_says_the_same() -> None:
-    """The published operations are those of the table with its statuses, keys and scopes, and no others."""
+def test_published_operations_match_the_table() -> None:
+    """The document has exactly these operations with their statuses, keys and scopes."""
     found = {(method, path): operation for method, path, operation in published.operations()}
     outside = {(method, path): statuses for origin, method, path, statuses in OUTSIDE if origin != "L"}
     later = {(method, path) for origin, method, path, _ in OUTSIDE if origin == "L"}
@@ -52,17 +52,17 @@ def test_the_document_says_the_same() -> None:
 
 
 def test_lists_are_paged() -> None:
-    """Whatever answers an array takes the page and tells it in the headers, and nothing else does."""
+    """Exactly the operations that return an array take page parameters and document the headers."""
     for name, promise in HERE.items():
         operation = published.operation(" ".join(name))
-        success = published.follow(operation["responses"][str(promise.statuses[0])])
+        success = published.resolve(operation["responses"][str(promise.statuses[0])])
         names = set(published.parameters(operation, "query"))
         assert promise.paged == (set(PAGE) <= names) == (set(success.get("headers", {})) >= PAGING), name
         assert promise.paged or not set(PAGE) & names, name
 
 
-def test_queries_are_as_promised() -> None:
-    """Each operation takes exactly the parameters of the table; what it calls later is not there yet."""
+def test_query_parameters_match_the_table() -> None:
+    """Each operation takes exactly the parameters of the table."""
     promised: dict[str, set[str]] = {}
     later: dict[str, set[str]] = {}
     for one in PARAMETERS:

@@ -1,4 +1,4 @@
-"""The promised fields of answers and bodies, held against the published shapes, in both directions."""
+"""The tables of fields agree with the published schemas of responses and bodies."""
 
 import pytest
 
@@ -14,9 +14,9 @@ def _of(shape: str, *, later: bool) -> dict[str, Field]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_answer_is_as_promised(shape: str) -> None:
-    """A shape has exactly the promised fields, each of its type, and all of them are always there."""
-    schema = published.joined(published.document()["components"]["schemas"][shape])
+def test_response_fields_match_the_table(shape: str) -> None:
+    """A schema has exactly the fields of the table, with their types, and all are required."""
+    schema = published.merge_all_of(published.document()["components"]["schemas"][shape])
     promised, later = _of(shape, later=False), _of(shape, later=True)
     assert set(schema["properties"]) - set(promised) == set(later) & set(schema["properties"]) == set()
     assert set(promised) - set(schema["properties"]) == set()
@@ -27,27 +27,27 @@ def test_an_answer_is_as_promised(shape: str) -> None:
         assert set(schema["required"]) == set(promised)
 
 
-def test_what_always_stands_in_a_step_an_error_and_a_preview() -> None:
-    """The keys that always stand are required: the response form of a step, four keys of an error, the preview."""
+def test_required_fields_of_steps_errors_and_previews() -> None:
+    """The fields that are always present are required."""
     schemas = published.document()["components"]["schemas"]
     step = {one.name for one in FIELDS if one.shape == "FlowStep"}
     optional = {"from_name", "from_email", "reply_to", "design", "transactional", "event_data", "contact_list_id",
                 "data_merge"}  # fmt: skip
-    assert set(published.joined(schemas["FlowStep"])["required"]) == step - optional
-    assert set(published.joined(schemas["Error"])["required"]) == {"error", "code", "message", "request_id"}
-    assert {"html", "text", "warnings", "bytes"} == set(published.joined(schemas["Preview"])["required"])
+    assert set(published.merge_all_of(schemas["FlowStep"])["required"]) == step - optional
+    assert set(published.merge_all_of(schemas["Error"])["required"]) == {"error", "code", "message", "request_id"}
+    assert {"html", "text", "warnings", "bytes"} == set(published.merge_all_of(schemas["Preview"])["required"])
 
 
 def test_every_shape_is_published() -> None:
-    """Each shape that the tables name stands in the document under that name."""
+    """Each schema in the tables is in the document."""
     named = {one.type.strip("[]?") for one in (*FIELDS, *KEYS)}
     schemas = published.document()["components"]["schemas"]
     assert {name for name in named if name[0].isupper()} <= set(schemas)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_body_is_as_promised(operation: str) -> None:
-    """A body takes exactly the promised keys, each of its type; what must be sent is required, and nothing else."""
+def test_body_fields_match_the_table(operation: str) -> None:
+    """A body has exactly the keys of the table, with their types, and the required ones are required."""
     keys = [key for key in KEYS if key.operation == operation]
     found = {f"{method} {path}" for method, path, _ in published.operations()}
     if all(key.origin == "L" for key in keys):
@@ -55,7 +55,7 @@ def test_a_body_is_as_promised(operation: str) -> None:
         return
     part = PARTS.get(operation)
     schema = (
-        published.joined(published.document()["components"]["schemas"][part])
+        published.merge_all_of(published.document()["components"]["schemas"][part])
         if part
         else published.body(published.operation(operation))
     )
@@ -75,7 +75,7 @@ def _compare(keys: list[Key], properties: dict[str, object], required: set[str])
 
 
 def test_every_body_is_in_the_table() -> None:
-    """No operation takes a body that the table does not know."""
+    """Each operation with a body is in the table."""
     with_body = {
         f"{method} {path}"
         for method, path, operation in published.operations()

@@ -1,4 +1,4 @@
-"""The promised filters, sections and steps, held against the registries that the service and its editors run on."""
+"""The tables of filters, sections and steps agree with the registries of the service."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from appliance.flows import document
 from tests.rules import published
 from tests.rules.contract import filters, sections, steps
 
-# Names that the service takes for a field besides its own and those of a Contact
+# Aliases of fields other than those of a Contact
 FURTHER = {
     "data.<path>", "phone_number", "country", "tag", "tags", "verified", "enriched", "suppressed",
     "suppression_reason", "unsubscribed_at", "flow_id", "segment_id",
 }  # fmt: skip
 
 
-def test_the_names_of_filters() -> None:
-    """Exactly the promised names, each of its type, are known and offered."""
+def test_filter_names() -> None:
+    """Exactly the fields of the table are offered, with their types and aliases."""
     offered = filter_spec.describe_builder()["fields"]
     assert {one["name"]: one["type"] for one in offered} == filters.NAMES
     for alias, name in filters.ALIASES.items():
@@ -30,8 +30,8 @@ def test_the_names_of_filters() -> None:
     assert further <= contact | FURTHER
 
 
-def test_the_predicates_of_filters() -> None:
-    """Each type has exactly the promised predicates; a JSON value has those of all that it may be."""
+def test_filter_predicates() -> None:
+    """Each type has exactly the predicates of the table; JSON has those of all types that it can be."""
     offered = {
         kind: {one["predicate"] for one in tests} for kind, tests in filter_spec.describe_builder()["types"].items()
     }
@@ -42,34 +42,34 @@ def test_the_predicates_of_filters() -> None:
     assert filter_spec.describe_builder()["limits"] == filters.LIMITS
 
 
-def _told(prop: dict[str, Any]) -> str:
-    """Return a property as the table writes it."""
+def _to_notation(prop: dict[str, Any]) -> str:
+    """Return a property in the notation of the table."""
     fields = ",".join(one["name"] for one in prop.get("fields", ()))
     within = f"[{fields}]" if fields else ""
     most = f"{prop['minimum']}-{prop['maximum']}" if prop["kind"] == "items" else ""
     return f"{prop['name']}{within}{most}" + (f"({','.join(prop['options'])})" if prop["kind"] == "choice" else "")
 
 
-def _holds(promised: str, found: str) -> bool:
-    """Return whether a property is as promised; how many of something is ours where the table says nothing of it."""
+def _matches(promised: str, found: str) -> bool:
+    """Return whether a property matches the table; the table may leave out the number of items."""
     return promised == found or (promised.endswith("]") and found.startswith(promised))
 
 
 @pytest.mark.parametrize("kind", sections.KINDS)
-def test_a_kind_of_section(kind: str) -> None:
-    """A kind has exactly the promised properties, with their choices, besides those that every kind has."""
+def test_section_properties(kind: str) -> None:
+    """A section kind has exactly the properties of the table, besides the common ones."""
     spec = next(one for one in design.describe_designs()["kinds"] if one["type"] == kind)
     common = {one.partition("(")[0] for one in sections.COMMON}
     own = {one["name"] for one in spec["props"]}
-    found = {one["name"]: _told(one) for one in spec["props"]}
+    found = {one["name"]: _to_notation(one) for one in spec["props"]}
     promised = {one.partition("(")[0].partition("[")[0]: one for one in sections.KINDS[kind]}
     ours = {name for owner, name in sections.OURS if owner == kind}
     assert common <= own and own - common - set(promised) == ours
-    assert all(_holds(one, found[name]) for name, one in promised.items()), (promised, found)
+    assert all(_matches(one, found[name]) for name, one in promised.items()), (promised, found)
 
 
-def test_what_designs_share() -> None:
-    """There are exactly the promised kinds, theme, styles and limits."""
+def test_design_kinds_theme_styles_and_limits() -> None:
+    """Kinds, theme, styles and limits are those of the table."""
     spec = design.describe_designs()
     assert {one["type"] for one in spec["kinds"]} == set(sections.KINDS)
     ours = {name for owner, name in sections.OURS if owner == "theme"}
@@ -79,14 +79,14 @@ def test_what_designs_share() -> None:
 
 
 @pytest.mark.parametrize(("props", "kind"), sections.GUESSES)
-def test_a_section_without_a_type(props: dict[str, Any], kind: str) -> None:
-    """What a section is, follows from its properties, in the promised order."""
+def test_section_types_are_inferred(props: dict[str, Any], kind: str) -> None:
+    """A section without `type` gets the type that its properties imply."""
     assert design.read_section({"props": props}, "sections[0]").type == kind
     assert design.read_section({"props": props, "type": "spacer"}, "sections[0]").type == "spacer"
 
 
-def test_the_kinds_of_steps() -> None:
-    """There are exactly the promised kinds, which claim the promised keys, within the promised limits."""
+def test_step_types() -> None:
+    """Exactly the step types of the table exist, with their keys and limits."""
     spec = document.build_spec()
     offered = {one["type"]: one for one in spec["steps"]}
     assert set(offered) == set(steps.CLAIMS) | set(steps.BY_TYPE_ONLY)

@@ -1,4 +1,4 @@
-"""The promised names (errors, events, statuses, states, scopes, roles), held against those that the service knows."""
+"""The tables of error codes, events, statuses, scopes and roles agree with the service."""
 
 import ast
 import re
@@ -17,8 +17,8 @@ from tests.rules.contract.fields import FIELDS
 from ui import formats as shown
 
 
-def _texts(*trees: str) -> set[str]:
-    """Return every literal text of the sources, those within SQL too."""
+def _string_constants(*trees: str) -> set[str]:
+    """Return every string constant of the sources, and every quoted word in them."""
     found: set[str] = set()
     for path in (path for tree in trees for path in (ROOT / tree).rglob("*.py")):
         if path.parent.name == "openapi":  # it may speak of what others build
@@ -30,11 +30,11 @@ def _texts(*trees: str) -> set[str]:
     return found
 
 
-TEXTS = _texts("appliance")
+TEXTS = _string_constants("appliance")
 
 
-def _said(pattern: str, *trees: str) -> set[str]:
-    """Return what a pattern's group finds in the sources."""
+def _find_in_sources(pattern: str, *trees: str) -> set[str]:
+    """Return what the group of a pattern matches in the sources."""
     found: set[str] = set()
     for tree in trees:
         for path in (ROOT / tree).rglob("*.py"):
@@ -42,12 +42,14 @@ def _said(pattern: str, *trees: str) -> set[str]:
     return found
 
 
-def test_the_codes_of_errors() -> None:
-    """Every promised code is said somewhere, and no other is."""
+def test_error_codes() -> None:
+    """Exactly the error codes of the table are used."""
     here = {code for origin, _, code in errors.CODES if origin != "L"}
     later = {code for origin, _, code in errors.CODES if origin == "L"}
-    raised = _said(r"ApiError\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _said(r"\n    code = \"(\w+)\"", "appliance/api")
-    raised |= _said(r"code=\"(\w+)\"", "appliance/accounts", "appliance/events")
+    raised = _find_in_sources(r"ApiError\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _find_in_sources(
+        r"\n    code = \"(\w+)\"", "appliance/api"
+    )
+    raised |= _find_in_sources(r"code=\"(\w+)\"", "appliance/accounts", "appliance/events")
     raised |= set(re.findall(r"\d{3}, \"([a-z_]+)\", ", (ROOT / "appliance" / "api" / "http.py").read_text()))
     raised |= set(
         re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "core" / "errors.py").read_text())
@@ -57,34 +59,34 @@ def test_the_codes_of_errors() -> None:
     assert not later & TEXTS, "take the mark away"
 
 
-def test_the_published_codes() -> None:
-    """The document names every promised code, and no other."""
-    code = published.joined(published.document()["components"]["schemas"]["Error"])["properties"]["code"]
+def test_published_error_codes() -> None:
+    """The document has exactly the codes of the table."""
+    code = published.merge_all_of(published.document()["components"]["schemas"]["Error"])["properties"]["code"]
     assert set(published.notation(code)[len("enum(") : -1].split(",")) == {code for _, _, code in errors.CODES}
 
 
-def test_the_published_headers() -> None:
-    """Every promised header of an answer stands in the document."""
+def test_published_headers() -> None:
+    """Every response header of the table is in the document."""
     said = set(re.findall(r"'([A-Z][\w-]+)': \{'(?:description|\$ref)", str(published.document())))
     assert {name for group, _, name in words.HEADERS if group != "requests"} <= said
 
 
-def test_the_reasons() -> None:
-    """Every promised reason of a 422 is said somewhere, and no other is."""
-    given = _said(r"raise Invalid\([^)]*?reason=\"(\w+)\"", "appliance")
+def test_error_reasons() -> None:
+    """Exactly the reasons of the table are used in 422 errors."""
+    given = _find_in_sources(r"raise Invalid\([^)]*?reason=\"(\w+)\"", "appliance")
     assert len(given) > 5 and given <= set(errors.REASONS) <= TEXTS
 
 
-def test_the_stable_messages() -> None:
-    """Every message that clients may compare is said somewhere."""
+def test_stable_messages() -> None:
+    """Every message that clients may compare is in the sources."""
     every = "\n".join(path.read_text() for path in (ROOT / "appliance").rglob("*.py"))
     for message in errors.MESSAGES:
         parts = [part for part in message.split("{}") if part]
         assert all(part.rstrip(")") in every for part in parts), message
 
 
-def test_the_events() -> None:
-    """The service writes exactly the promised events, by their groups; the names of clients are offered."""
+def test_event_names() -> None:
+    """The service records exactly the events of the table, and names of clients follow the pattern."""
     promised = {(group, name) for group, origin, name in words.EVENTS if origin != "L"}
     clients = {("client", one["name"]) for one in document.build_spec()["events"] if one["group"] == "client"}
     assert {(one.group, one.name) for one in log.EVENT_KINDS} | clients == promised
@@ -95,8 +97,8 @@ def test_the_events() -> None:
         assert bool(re.fullmatch(words.EVENT_PATTERN, name)) == (fault != "is invalid")
 
 
-def test_the_ledger() -> None:
-    """The statuses of messages are those of the ledger's terms, each in one; people read a word for each."""
+def test_ledger_statuses() -> None:
+    """Each message status belongs to one term of the ledger and has a label."""
     statuses = [one for term in words.LEDGER.values() for one in term]
     assert len(statuses) == len(set(statuses)) and set(statuses) == set(shown.STATUSES)
     published = next(one for one in FIELDS if (one.shape, one.name) == ("Message", "status"))
@@ -105,8 +107,8 @@ def test_the_ledger() -> None:
     assert set(words.ACCEPTED) < set(words.LEDGER)
 
 
-def test_the_reasons_of_skipping() -> None:
-    """Every promised reason to skip somebody is known to the service, and it knows no other."""
+def test_skip_reasons() -> None:
+    """Exactly the skip reasons of the table are used and have labels."""
     promised = {name for _, name in words.SKIPS}
     known = {name for name in TEXTS if name in promised}
     suppressed = {f"suppressed_{reason}" for reason in shown.SUPPRESSIONS}
@@ -117,14 +119,14 @@ def test_the_reasons_of_skipping() -> None:
     assert said - pauses - promised == set()
 
 
-def test_the_moves() -> None:
-    """Campaigns and flows go where they were promised to go, and nowhere else."""
+def test_transitions() -> None:
+    """The transitions of campaigns and flows are those of the table."""
     assert campaign_states.ALLOWED == words.CAMPAIGN_MOVES
     assert lifecycle.TRANSITIONS == words.FLOW_MOVES
 
 
 def test_scopes_and_roles() -> None:
-    """Keys have exactly the promised scopes, words for several stand for what was promised, roles reach theirs."""
+    """Scopes, bundles of scopes and the scopes of roles are those of the table."""
     assert set(words.SCOPES) == access.SCOPES
     for word, scopes in words.BUNDLES.items():
         assert access.expand_scopes(word) == set(scopes)
@@ -141,7 +143,7 @@ def test_scopes_and_roles() -> None:
 
 
 def test_every_route_has_a_scope_that_exists() -> None:
-    """No route asks for a scope that no credential can have."""
+    """Each route needs a scope that a credential can have."""
     assert {route.scope for route in ROUTES} <= {*words.SCOPES, access.ADMIN_SCOPE, access.SELF_SCOPE}
     assert set(get_args(endpoints.RequestClass)) == {"requests", "messages", "sends", "renders"}
     assert f"{dispatch.API_VERSION}".startswith("1.")

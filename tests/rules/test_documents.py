@@ -1,4 +1,4 @@
-"""What the documents say of the tree is so: every file and folder that they name is there."""
+"""Files and directories that the documents name exist."""
 
 import re
 
@@ -17,12 +17,12 @@ _FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py|(?:appliance|ui|tests|packaging|
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_file_that_is_named_is_there(name: str) -> None:
-    """A path begins at the root of the project, or at its package."""
+def test_every_named_file_exists(name: str) -> None:
+    """Each path exists below the root of the repository or its package `appliance`."""
     named = set(_FILE.findall((ROOT / name).read_text(encoding="utf-8")))
     assert [one for one in sorted(named) if not any((base / one).exists() for base in (ROOT, ROOT / "appliance"))] == []
 
 
-def test_the_documents_name_files() -> None:
-    """The way through the code is told by files, not by heart."""
+def test_the_architecture_names_files() -> None:
+    """`docs/architecture.md` names more than 30 files."""
     assert len(_FILE.findall((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))) > 30

@@ -1,4 +1,4 @@
-"""Examples of the published document: every operation that reads a body shows one, it is valid, and it works."""
+"""Examples in the OpenAPI document: every operation with a body has one, they are valid, and they work."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,28 +14,28 @@ from tests.kit.uploads import multipart_form
 from tests.rules.test_openapi import publish
 
 BASE = "/v1/my"
-# What reads a file that is no text
+# Operations that read a binary file
 PICTURES = {"POST /v1/my/uploads"}
-# With a password; tests/api/test_login.py signs in
+# Operations that need a password; tests/api/test_login.py tests them
 SIGN_IN = {"POST /v1/login", "POST /v1/my/login"}
-# Signed; tests/api/test_hooks.py and test_sms_receipts.py tell things
+# Operations with a signature; tests/api/test_hooks.py and test_sms_receipts.py test them
 SIGNED = {"POST /hooks/email", "POST /hooks/sms"}
 
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    """The document, parsed."""
+    """Return the parsed document."""
     return yaml.load(publish(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def full(operation: str) -> str:
-    """Return an operation by its whole path."""
+def full_path(operation: str) -> str:
+    """Return an operation with its full path."""
     method, _, path = operation.partition(" ")
     return f"{method} {path if path.startswith('/v1/') else BASE + path}"
 
 
 def bodies(document: Any) -> dict[str, dict[str, Any]]:
-    """Return the media of every operation that reads a body."""
+    """Return the media types of every operation with a body."""
     found = {}
     for path, methods in document["paths"].items():
         for method, one in methods.items():
@@ -44,8 +44,8 @@ def bodies(document: Any) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_every_operation_with_a_body_shows_one(document: Any) -> None:
-    """Wherever a body is read, the document shows at least one, and each fits its schema."""
+def test_every_body_has_a_valid_example(document: Any) -> None:
+    """Each operation with a body has an example that matches its schema."""
     contract, checked = Contract(document), 0
     for operation, content in bodies(document).items():
         kind = next(iter(content))
@@ -58,11 +58,11 @@ def test_every_operation_with_a_body_shows_one(document: Any) -> None:
             assert contract.errors_at(way, one["value"]) == [], operation
             checked += 1
     assert checked >= len(STORY)
-    assert {full(one.operation) for one in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
+    assert {full_path(one.operation) for one in STORY} == set(bodies(document)) - PICTURES - SIGN_IN - SIGNED
 
 
-def test_every_success_shows_its_body(document: Any) -> None:
-    """Wherever JSON is answered, the document shows one such answer, and each fits its schema."""
+def test_every_success_response_has_a_valid_example(document: Any) -> None:
+    """Each JSON success response has an example that matches its schema."""
     contract, checked = Contract(document), set()
     for path, methods in document["paths"].items():
         for method, one in methods.items():
@@ -82,15 +82,15 @@ def test_every_success_shows_its_body(document: Any) -> None:
 
 
 def references(node: Any) -> Iterator[dict[str, str]]:
-    """Walk every reference."""
+    """Yield every reference in a node."""
     if isinstance(node, dict) and "$ref" in node:
         yield node
     for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from references(inner)
 
 
-def test_every_refusal_shows_its_bodies(document: Any) -> None:
-    """Each shared refusal shows a body for each of its codes and reasons, which fits the one shape."""
+def test_every_error_response_has_valid_examples(document: Any) -> None:
+    """Each shared error response has examples that match the error schema, and all codes occur."""
     contract, codes = Contract(document), set()
     for name, response in document["components"]["responses"].items():
         media = response["content"]["application/json"]
@@ -102,8 +102,8 @@ def test_every_refusal_shows_its_bodies(document: Any) -> None:
     assert known - codes == {"invalid_credentials", "otp_required"}  # shown where people sign in
 
 
-class Teller:
-    """Sends the examples in their order, on the things that those before have made."""
+class ExampleSender:
+    """Sends the examples in order, on the objects that earlier ones have created."""
 
     def __init__(self, api: Client) -> None:
         self.api = api
@@ -111,8 +111,8 @@ class Teller:
         signed_in = api.send("POST", "/v1/login", {"email": EMAIL, "password": PASSWORD}).expect(200)
         self.person = Client(api.url, signed_in["token"])
 
-    def tell(self, one: Example) -> Response:
-        """Send an example and return the answer."""
+    def send_example(self, one: Example) -> Response:
+        """Send an example and return the response."""
         method, _, path = one.operation.partition(" ")
         number = one.id or (self._captured_sms() if path.startswith("/capture/") else None)
         path = path.replace("{id}", str(number)).replace("{public_key}", self.public_key)
@@ -121,13 +121,13 @@ class Teller:
             body, kind = multipart_form(one.body["file"].encode(), **texts)
             headers = {"Authorization": f"Bearer {self.api.key}", "Content-Type": kind}
             return self.api.request(method, BASE + path, body, headers)
-        # What only people reach, no key does
+        # These operations need a user
         api = self.person if path.startswith(("/user", "/api_keys")) else self.api
         answer = api.send(method, path, one.body)
         if one.operation == "POST /forms":
             self.public_key = answer.expect(201)["public_key"]
         if path.endswith("/enroll"):
-            # The first step is done at once, and then somebody waits in the second
+            # The first step is done at once, then the contact waits in the second
             self.api.wait(f"/flows/{one.id}/runs", lambda rows: bool(rows) and rows[0]["step_id"] == 2)
         return answer
 
@@ -136,11 +136,11 @@ class Teller:
         return int(rows[0]["id"])
 
 
-def test_the_examples_work(server: Server) -> None:
-    """Sent to a new account in their order, every example does what it says: each is answered with success."""
-    teller = Teller(server.client())
+def test_examples_work(server: Server) -> None:
+    """Sent to a new account in order, every example succeeds."""
+    teller = ExampleSender(server.client())
     for one in STORY:
-        answer = teller.tell(one)
+        answer = teller.send_example(one)
         assert 200 <= answer.status < 300, (one.operation, one.summary, answer.text)
         assert "X-Ignored-Fields" not in answer.headers, (one.operation, answer.headers["X-Ignored-Fields"])
         assert answer.body

@@ -1,4 +1,4 @@
-"""The order of imports, kept by the import linter with the contracts of pyproject.toml."""
+"""The import layers of pyproject.toml, checked by import-linter."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from tests.kit.server import ROOT
 
 
 def test_imports_follow_the_layers() -> None:
-    """Every contract of the import linter is kept."""
+    """Every contract of import-linter is kept."""
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -18,7 +18,7 @@ def test_imports_follow_the_layers() -> None:
 
 
 def test_every_module_has_a_layer() -> None:
-    """Every module and package of the appliance stands in the layers by itself or by its package."""
+    """Every module of the appliance belongs to a layer by its name or package."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     named = [name.strip() for layer in layers for name in re.split(r"[|:]", layer)]

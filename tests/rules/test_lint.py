@@ -18,13 +18,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "arguments", [["check", "--no-cache"], ["format", "--check", "--no-cache"]], ids=["check", "format"]
 )
-def test_ruff_is_content(arguments: list[str]) -> None:
-    """Rules and formatting hold in every tree of Python."""
+def test_ruff_check_and_format(arguments: list[str]) -> None:
+    """All Python directories pass the lint rules and are formatted."""
     done = run("ruff", *arguments, *TREES)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_types_hold() -> None:
-    """The types of appliance and ui hold under the strict settings."""
+def test_mypy() -> None:
+    """The types of appliance and ui pass strict mypy."""
     done = run("mypy")
     assert done.returncode == 0, done.stdout + done.stderr

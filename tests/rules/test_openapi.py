@@ -1,4 +1,4 @@
-"""The published document: valid, complete, and in step with the endpoints that exist and that were agreed."""
+"""The OpenAPI document: valid, complete, and in agreement with the endpoints."""
 
 import os
 import re
@@ -17,14 +17,14 @@ from tests.kit.server import ROOT
 from tests.rules.contract.endpoints import ENDPOINTS
 
 BASE = "/v1/my"
-# Whoever has the key of a form may submit it, and whoever has a password may sign in
+# Operations without a credential
 FORM = ("POST", "/v1/public/forms/{public_key}")
 LOGIN = {("POST", "/v1/login"), ("POST", "/v1/my/login")}
 HOOKS = {("POST", "/hooks/email"), ("POST", "/hooks/sms")}
 OPEN = {FORM, ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/openapi.yaml"), *HOOKS, *LOGIN}
-# Whoever has signed in may sign out
+# Operations that need a session
 LOGOUT = {("DELETE", "/v1/logout"), ("DELETE", "/v1/my/logout")}
-# The numbers of the service want a credential, and stand below no account's paths
+# Operations with a credential outside of the account's paths
 SERVICE = {("GET", "/metrics")}
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options"}
 
@@ -40,12 +40,12 @@ def publish(**environment: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    """The document, parsed."""
+    """Return the parsed document."""
     return yaml.load(publish(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def part(document: Any, node: Any) -> Any:
-    """Follow a reference within the document."""
+def resolve(document: Any, node: Any) -> Any:
+    """Return the target of a reference within the document."""
     while "$ref" in node:
         found = document
         for name in node["$ref"].removeprefix("#/").split("/"):
@@ -55,23 +55,23 @@ def part(document: Any, node: Any) -> Any:
 
 
 def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
-    """Walk every operation as (method, path, operation), its parameters and responses in their place."""
+    """Yield (method, path, operation) with resolved parameters and responses."""
     for path, methods in document["paths"].items():
         for method in methods.keys() & METHODS:
             one = methods[method]
-            parameters = [part(document, each) for each in one.get("parameters", [])]
-            responses = {status: part(document, each) for status, each in one["responses"].items()}
+            parameters = [resolve(document, each) for each in one.get("parameters", [])]
+            responses = {status: resolve(document, each) for status, each in one["responses"].items()}
             yield method.upper(), path, {**one, "parameters": parameters, "responses": responses}
 
 
-def test_it_is_valid(document: Any) -> None:
-    """The document is valid OpenAPI 3.1, and its first line says so."""
+def test_the_document_is_valid(document: Any) -> None:
+    """It is valid OpenAPI 3.1, and its first line has the version."""
     OpenAPIV31SpecValidator(document).validate()
     assert publish().startswith(b"openapi: 3.1")
 
 
-def test_it_has_every_route_and_no_other(document: Any) -> None:
-    """Documented are exactly the declared routes, each once, and those that want no credential."""
+def test_exactly_the_routes_are_documented(document: Any) -> None:
+    """Each declared route is documented once, and no other except those without a credential."""
     declared = [(route.method, BASE + route.path) for route in ROUTES]
     assert len(declared) == len(set(declared))
     assert {found[:2] for found in operations(document)} == {*declared, *OPEN, *LOGOUT, *SERVICE}
@@ -80,14 +80,14 @@ def test_it_has_every_route_and_no_other(document: Any) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "statuses"), [(one.method, one.path, one.statuses) for one in ENDPOINTS if one.origin != "L"]
 )
-def test_what_was_agreed_is_there(method: str, path: str, statuses: tuple[int, ...], document: Any) -> None:
-    """Every agreed endpoint is documented with the statuses of success it was agreed with."""
+def test_endpoints_have_the_agreed_statuses(method: str, path: str, statuses: tuple[int, ...], document: Any) -> None:
+    """Every endpoint of the table has its success statuses."""
     responses = document["paths"][BASE + path][method.lower()]["responses"]
     assert tuple(sorted(int(status) for status in responses if status.startswith("2"))) == statuses
 
 
-def test_every_operation_tells_of_its_refusals(document: Any) -> None:
-    """Every operation with a credential documents 401, 403, 422, 429, 503; those with an id 404, with a body 415."""
+def test_every_operation_documents_its_errors(document: Any) -> None:
+    """Operations document 401, 403, 422, 429 and 503, those with an id 404, and those with a body 415."""
     for method, path, operation in operations(document):
         told = set(operation["responses"])
         if (method, path) in OPEN:
@@ -105,8 +105,8 @@ def test_every_operation_tells_of_its_refusals(document: Any) -> None:
     assert set(document["components"]["securitySchemes"]) == {"apiKey", "jwt"}
 
 
-def test_every_refusal_has_the_one_shape(document: Any) -> None:
-    """Every status of 400 and above answers the same shape, with its four keys required."""
+def test_all_errors_have_one_schema(document: Any) -> None:
+    """Every status from 400 has the schema Error with its four required keys."""
     shape = {"$ref": "#/components/schemas/Error"}
     for method, path, operation in operations(document):
         for status, response in operation["responses"].items():
@@ -117,11 +117,8 @@ def test_every_refusal_has_the_one_shape(document: Any) -> None:
     assert {"validation_errors", "reason", "hint"} <= set(error["properties"])
 
 
-def test_what_generators_name_is_named_once(document: Any) -> None:
-    """Clients are generated from it: what stands within a schema gets that one's name before its own, and no other's.
-
-    And every choice says of which type it is, for a generator makes a class of it.
-    """
+def test_generated_class_names_are_unique(document: Any) -> None:
+    """Names that client generators derive for nested schemas are unique, and each choice has a type."""
     schemas, made = document["components"]["schemas"], []
     for kind, schema in schemas.items():
         for name, one in schema.get("properties", {}).items():
@@ -133,8 +130,8 @@ def test_what_generators_name_is_named_once(document: Any) -> None:
     assert {name for name, _ in made} & set(schemas) == set()
 
 
-def test_every_list_is_paged(document: Any) -> None:
-    """Every operation that answers an array takes page and limit with its aliases, and documents the five headers."""
+def test_lists_document_their_paging(document: Any) -> None:
+    """Every operation that returns an array documents page parameters and the five headers."""
     names = {"X-Total-Count", "X-Total-Pages", "X-Page-Number", "X-Next-Page", "X-Prev-Page"}
     found = 0
     for _, path, operation in operations(document):
@@ -147,8 +144,8 @@ def test_every_list_is_paged(document: Any) -> None:
     assert found >= 7
 
 
-def test_ids_and_references_are_whole(document: Any) -> None:
-    """Operation ids differ, every reference leads somewhere, every parameter of a path is declared."""
+def test_operation_ids_and_references(document: Any) -> None:
+    """Operation ids are unique, references resolve, and path parameters are declared."""
     ids = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(ids) == len(set(ids))
     for kind, name in re.findall(r"#/components/(\w+)/([^'\"]+)", str(document)):
@@ -159,8 +156,8 @@ def test_ids_and_references_are_whole(document: Any) -> None:
         assert operation["summary"] and not operation["summary"].endswith(".")
 
 
-def test_moments_are_text(document: Any) -> None:
-    """No schema calls a moment a number: on the wire it is text with an offset."""
+def test_times_are_strings(document: Any) -> None:
+    """No schema declares a time as a number."""
 
     def walk(node: Any) -> Iterator[dict[str, Any]]:
         if isinstance(node, dict):
@@ -173,13 +170,13 @@ def test_moments_are_text(document: Any) -> None:
 
 
 def test_the_server_is_the_base_url() -> None:
-    """The address in the document is the configured one, never one of the request."""
+    """The server URL is the configured base URL."""
     document = yaml.safe_load(publish(CAMPANERO_BASE_URL="https://news.example.org/"))
     assert document["servers"] == [{"url": "https://news.example.org"}]
 
 
-def test_idempotent_operations_name_their_header(document: Any) -> None:
-    """Message, send and event take an Idempotency-Key and document its conflict; nothing else does."""
+def test_idempotent_operations_document_their_header(document: Any) -> None:
+    """Messages, sends and events take an Idempotency-Key and document the conflict; other operations do not."""
     found = set()
     for method, path, operation in operations(document):
         names = {one["name"] for one in operation.get("parameters", []) if one["in"] == "header"}
@@ -189,10 +186,10 @@ def test_idempotent_operations_name_their_header(document: Any) -> None:
     assert found == {("POST", f"{BASE}{path}") for path in ("/messages", "/campaigns/{id}/send", "/events")}
 
 
-def test_everything_has_words(document: Any) -> None:
-    """Every operation, parameter, header, response, property and tag says what it is, in words.
+def test_everything_has_a_description(document: Any) -> None:
+    """Every operation, parameter, header, response, property and tag has a description.
 
-    They stand at the declaration (`Meta(description=...)`, a docstring) or in `openapi.COMMON_DESCRIPTIONS`.
+    It is declared with `Meta(description=...)`, a docstring or `openapi.COMMON_DESCRIPTIONS`.
     """
     silent = []
     for method, path, operation in operations(document):
@@ -210,8 +207,8 @@ def test_everything_has_words(document: Any) -> None:
     assert {tag for _, _, operation in operations(document) for tag in operation["tags"]} == set(tags)
 
 
-def test_no_description_without_a_property(document: Any) -> None:
-    """Every name with a common description is a property of some schema that has this description."""
+def test_common_descriptions_are_used(document: Any) -> None:
+    """Every common description is that of a property of some schema."""
     properties = [
         one for schema in document["components"]["schemas"].values() for one in schema.get("properties", {}).items()
     ]

@@ -1,4 +1,4 @@
-"""Which role may use which page: the table of `page_roles.txt`, held against what the handlers declare."""
+"""The table `page_roles.txt` has the roles that may use each page, as declared by the handlers."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from tests.kit.page_scopes import list_pages
 TABLE = Path(__file__).with_name("page_roles.txt")
 
 
-def test_each_role_may_use_the_pages_of_the_table() -> None:
-    """A page that is added, removed or given to other roles changes the table, which is reviewed with it."""
+def test_page_roles_match_the_table() -> None:
+    """A page that is added, removed or given other roles must change the table."""
     lines = ["method path " + " ".join(ROLES)]
     for page in sorted(list_pages()):
         marks = ["signed-out"] if page.is_open else ["yes" if page.allows(role) else "-" for role in ROLES]
@@ -18,5 +18,5 @@ def test_each_role_may_use_the_pages_of_the_table() -> None:
 
 
 def test_every_write_of_a_signed_in_page_declares_its_scope() -> None:
-    """A page that takes a form says who may send it."""
+    """Every page that accepts a form declares a scope."""
     assert [page for page in list_pages() if page.method != "GET" and not page.is_open and page.needs is None] == []

@@ -1,4 +1,4 @@
-"""How the sources read: short, documented, and silent about where they were written."""
+"""Rules for sources: short functions, docstrings, no local paths, valid references."""
 
 import ast
 import re
@@ -25,17 +25,17 @@ FORBIDDEN = {
 }
 
 
-def files(*names: str) -> list[Path]:
-    """Return the Python files of some trees."""
+def python_files(*names: str) -> list[Path]:
+    """Return the Python files of some directories."""
     return sorted(path for name in names for path in (ROOT / name).rglob("*.py"))
 
 
-def name_of(path: Path) -> str:
-    """Return a path as a test's name."""
+def relative_name(path: Path) -> str:
+    """Return a path relative to the repository."""
     return str(path.relative_to(ROOT))
 
 
-def tracked() -> list[Path]:
+def tracked_files() -> list[Path]:
     """Return every text file that is published with the repository."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode == 0 and listed.stdout:
@@ -44,13 +44,13 @@ def tracked() -> list[Path]:
         trees = (*PRODUCT, "tests", "benchmarks", "packaging", "docs")
         paths = [path for name in trees for path in (ROOT / name).rglob("*")]
     kinds = {".py", ".md", ".toml", ".html", ".css", ".js", ".sh", ".yaml", ".yml", ".spec", ".lock", ""}
-    # What others wrote stands as it came
+    # Files of others stay unchanged
     ours = [path for path in paths if "vendor" not in path.parts and path.name != "LICENSE"]
     return [path for path in ours if path.suffix in kinds and path.is_file()]
 
 
 class Function(NamedTuple):
-    """What the rules ask of a function."""
+    """The name, number of lines and docstring of a function."""
 
     name: str
     lines: int
@@ -58,7 +58,7 @@ class Function(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What the rules ask of a Python file, gathered in one walk through it."""
+    """The data of a Python file that the rules need, gathered in one pass."""
 
     name: str
     functions: list[Function]
@@ -69,13 +69,13 @@ class Source(NamedTuple):
 
 @cache
 def sources(tree: str) -> tuple[Source, ...]:
-    """Parse every Python file of a directory, once for all rules."""
-    return tuple(read_source(path) for path in files(tree))
+    """Return the parsed Python files of a directory, cached for all rules."""
+    return tuple(parse_source(path) for path in python_files(tree))
 
 
-def read_source(path: Path) -> Source:
+def parse_source(path: Path) -> Source:
     """Parse a file."""
-    source = Source(name_of(path), [], set(), False, [])
+    source = Source(relative_name(path), [], set(), False, [])
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -91,82 +91,82 @@ def read_source(path: Path) -> Source:
 
 
 def is_transaction(item: ast.withitem) -> bool:
-    """Return whether a `with` holds the write lock."""
+    """Return whether a `with` statement holds the write lock."""
     call = item.context_expr
     name = call.func if isinstance(call, ast.Call) else call
     return getattr(name, "attr", getattr(name, "id", "")) == "transaction"
 
 
-def parsed(*names: str) -> Iterator[Source]:
-    """Yield the sources of some directories."""
+def parsed_sources(*names: str) -> Iterator[Source]:
+    """Yield the parsed files of some directories."""
     for name in names:
         yield from sources(name)
 
 
 def test_functions_are_short() -> None:
-    """No function has over 60 lines."""
+    """No function has more than 60 lines."""
     offenders = [
-        f"{source.name}: {function.name}" for source in parsed(*PRODUCT, "tests", "packaging")
+        f"{source.name}: {function.name}" for source in parsed_sources(*PRODUCT, "tests", "packaging")
         for function in source.functions if function.lines > MAX_FUNCTION_LINES
     ]  # fmt: skip
     assert offenders == []
 
 
 def test_docstrings_begin_with_a_usual_verb() -> None:
-    """Functions return and raise; they neither answer nor say (PEP 257). Test servers answer with something."""
+    """Docstrings begin neither with "Answer" nor with "Say" (PEP 257), except "Answer with" in test servers."""
     verbs = re.compile(r"Answer (?!with\b)|Say (?:whether|what|how|why|who|where|which)\b")
     offenders = [
-        f"{source.name}: {function.name}" for source in parsed(*PRODUCT, "tests", "packaging")
+        f"{source.name}: {function.name}" for source in parsed_sources(*PRODUCT, "tests", "packaging")
         for function in source.functions if verbs.match(function.docstring)
     ]  # fmt: skip
     assert offenders == []
 
 
-def test_every_test_says_what_it_shows() -> None:
-    """Every test has a docstring: the behaviour it holds to, in a sentence."""
+def test_every_test_has_a_docstring() -> None:
+    """The docstring of each test is a sentence."""
     offenders = [
-        f"{source.name}: {function.name}" for source in parsed("tests") if "/test_" in source.name
+        f"{source.name}: {function.name}" for source in parsed_sources("tests") if "/test_" in source.name
         for function in source.functions
         if function.name.startswith("test") and not function.docstring.strip().endswith((".", "?", "!", ")"))
     ]  # fmt: skip
     assert offenders == []
 
 
-def test_nothing_waits_inside_a_transaction() -> None:
-    """No `await` stands inside `with transaction()`: nobody holds the write lock while doing something else."""
-    assert [f"{source.name}:{line}" for source in parsed(*PRODUCT) for line in source.waits] == []
+def test_no_await_inside_a_transaction() -> None:
+    """No `await` is inside of `with transaction()`, so that the write lock is released soon."""
+    assert [f"{source.name}:{line}" for source in parsed_sources(*PRODUCT) for line in source.waits] == []
 
 
-def test_the_doors_never_write_by_themselves() -> None:
-    """All writing goes over the one writer: no other module opens a transaction."""
-    users = [source.name for source in parsed(*PRODUCT) if source.opens_transaction]
+def test_only_the_writer_opens_transactions() -> None:
+    """No other module than the writer opens a transaction."""
+    users = [source.name for source in parsed_sources(*PRODUCT) if source.opens_transaction]
     assert users == ["appliance/storage/transactions.py"]
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_texts_speak_of_the_product_alone(what: str) -> None:
-    """No published text names a path of somebody's machine, a file that is not in it, or work left over."""
+def test_no_forbidden_texts(what: str) -> None:
+    """No published text has a local path, a file outside of the repository, or a note of unfinished work."""
     found = []
-    for path in tracked():
+    for path in tracked_files():
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
-        found += [f"{name_of(path)}: {match[0]}" for match in FORBIDDEN[what].finditer(text)]
+        found += [f"{relative_name(path)}: {match[0]}" for match in FORBIDDEN[what].finditer(text)]
     assert found == []
 
 
-def test_no_test_replaces_our_own_code() -> None:
-    """Tests use the product itself: nobody imports a library of mocks."""
+def test_no_test_imports_mocks() -> None:
+    """Tests use the real code and import no mock library."""
     mocks = [
-        source.name for source in parsed("tests")
+        source.name for source in parsed_sources("tests")
         if any(name == "mock" or name.startswith("unittest.mock") for name in source.imports)
     ]  # fmt: skip
     assert mocks == []
 
 
-def test_the_interpreter_is_the_declared_one() -> None:
-    """The sources are tried on a version of Python that the project declares."""
+def test_the_python_version_is_supported() -> None:
+    """The tests run on a version of Python that the project declares."""
     assert sys.version_info >= (3, 11)
 
 
@@ -175,32 +175,34 @@ LINK = re.compile(r"docs/(\w+)\.md(?:#(\d+)\b)?((?:(?:,| and| to) #\d+)*)")
 DOCS = {"P": "promises", "T": "threats", "D": "deliverability"}
 
 
-def headings(name: str) -> set[str]:
+def heading_codes(name: str) -> set[str]:
     """Return what the headings of a document begin with: `P3`, or `6` of `6. Campaigns`."""
     return set(re.findall(r"^## (\w+)", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE))
 
 
-def test_what_is_referred_to_is_in_the_documents() -> None:
+def test_references_to_documents_resolve() -> None:
     """Every `(P3)`, `(T06)`, `(D19)` and `docs/decisions.md#6` of the sources names a heading."""
-    known = {path.stem: headings(path.stem) for path in (ROOT / "docs").glob("*.md")}
+    known = {path.stem: heading_codes(path.stem) for path in (ROOT / "docs").glob("*.md")}
     missing, count = [], 0
-    for path in files(*PRODUCT, "tests", "benchmarks"):
+    for path in python_files(*PRODUCT, "tests", "benchmarks"):
         if path == Path(__file__):
             continue
         text = path.read_text()
         wanted = [(DOCS[code[0]], code) for code in CODE.findall(text)]
         for name, first, others in LINK.findall(text):
             wanted += [(name, each) for each in (first, *re.findall(r"\d+", others)) if each]
-            missing += [f"{name_of(path)}: docs/{name}.md"] * (name not in known)
+            missing += [f"{relative_name(path)}: docs/{name}.md"] * (name not in known)
         count += len(wanted)
-        missing += [f"{name_of(path)}: {name}, {each}" for name, each in wanted if each not in known.get(name, set())]
+        missing += [
+            f"{relative_name(path)}: {name}, {each}" for name, each in wanted if each not in known.get(name, set())
+        ]
     assert missing == [] and count > 200
 
 
-def test_what_documents_name_is_there() -> None:
-    """Every file of ours that a document names exists."""
+def test_files_named_in_documents_exist() -> None:
+    """Every file of the repository that a document names exists."""
     pattern = re.compile(r"`((?:appliance|ui|tests|packaging|benchmarks|docs)/[\w./-]+)`")
     documents = [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
     named = [(path, name) for path in documents for name in pattern.findall(path.read_text())]
-    assert [f"{name_of(path)}: {name}" for path, name in named if not (ROOT / name).exists()] == []
+    assert [f"{relative_name(path)}: {name}" for path, name in named if not (ROOT / name).exists()] == []
     assert len(named) > 80

@@ -1,1 +1,1 @@
-"""Requests made up from the published document, held against the running service."""
+"""Requests generated from the OpenAPI document, sent to the running service."""

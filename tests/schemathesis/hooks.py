@@ -1,6 +1,6 @@
-"""What Schemathesis loads: real ids where a request needs one, and when a good request may be refused with 422.
+"""Hooks of Schemathesis: real ids for valid requests, and the cases in which a valid request may get a 422.
 
-Runs within `st run` (SCHEMATHESIS_HOOKS), never within a test.
+They run within `st run` (SCHEMATHESIS_HOOKS), and not within a test.
 """
 
 import json
@@ -15,8 +15,8 @@ from tests.kit.contract import Contract
 
 THINGS: dict[str, int] = json.loads(os.environ.get("THINGS", "{}"))
 _NOUN = re.compile(r"^/v1/my/(\w+)/\{id\}")
-# What no schema can say, so that a request which fits all of them may still be refused: what is there already and what
-# is not, what belongs together, in which state something is, what a text means. The rest the document has to say.
+# Errors of valid requests by rules that no schema expresses: existence, uniqueness, combinations, states, meaning of
+# texts. Every other rule must be in the document.
 UNSAYABLE = (
     "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
@@ -27,9 +27,9 @@ UNSAYABLE = (
     "only a manual suppression may expire", "only a START from the number lifts this",
     "cannot be changed: make another template", "must match the Idempotency-Key header",
 )  # fmt: skip
-# Names out of a registry: of time zones, of ready flows
+# Fields with names from a registry: of time zones, of flow starters
 REGISTERED = ("time_zone", "starter")
-# Refusals of what lies inside a document of its own: filters, steps, designs, files
+# Fields that contain a document with its own validation: filters, steps, designs, files
 INSIDE = re.compile(r"(?:filters|steps|trigger|design|document|\w+_attributes|options|file|contact|events|data)\b")
 PAGE_SIZES = ("limit", "per_page", "per")
 _contracts: dict[int, Contract] = {}
@@ -42,9 +42,9 @@ def _is_good(case: Case) -> bool | None:
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case, kwargs: dict[str, object]) -> None:
-    """Ask for things that are there, where a good request is meant; what is deleted is asked for by its own number.
+    """Use ids of existing objects in valid requests. DELETE keeps its generated id.
 
-    The key that all this is asked with is never revoked: what came after would be 401, and nothing would be tried.
+    The API key of the run is never revoked, because all later requests would be a 401.
     """
     if case.operation.path.startswith("/v1/my/api_keys/") and _number(case) == THINGS["own_key"]:
         case.path_parameters["id"] = THINGS["api_keys"]
@@ -62,11 +62,11 @@ def _number(case: Case) -> int | None:
 
 @schemathesis.hook
 def filter_case(context: HookContext, case: Case) -> bool:
-    """Leave out what is wrong only because an empty text is no address: the service takes it for null, as of a form.
+    """Return whether a generated case is useful; skip those that are invalid only by a rule that no schema expresses.
 
-    A pattern can say that, and does where there is one; `format: email` and `format: uri` have no way to allow "". And
-    in a step of a flow `""`, `[]`, `{}`, `false` and `0` count as absent (docs/decisions.md#12), whatever the key: a
-    schema that allowed each of them everywhere would tell nobody what a key is. A page of more than 100 is one of 100.
+    An empty text counts as null, also where `format: email` or `format: uri` does not allow it. In a step of a flow
+    `""`, `[]`, `{}`, `false` and `0` count as absent (docs/decisions.md#12), whatever the key. A page size over 100
+    counts as 100.
     """
     if _is_good(case) is not False:
         return True
@@ -76,41 +76,45 @@ def filter_case(context: HookContext, case: Case) -> bool:
         return True
     schema = case.operation.schema.raw_schema
     contract = _contracts.setdefault(id(schema), Contract(schema))
-    # A method that the path does not take is tried, too
+    # Methods that the path does not support are generated too
     operation = schema["paths"][case.operation.path].get(case.method.lower(), {})
     if "application/json" not in contract.resolve(operation.get("requestBody", {})).get("content", {}):
         return True
     place = contract.pointer_to("paths", case.operation.path, case.method.lower())
     pointer = f"{place}/requestBody/content/application~1json/schema"
     if isinstance(case.body.get("steps"), list):
-        said = {**case.body, "steps": _present(case.body["steps"])}
+        said = {**case.body, "steps": _without_absent_keys(case.body["steps"])}
         if said != case.body and contract.problem(pointer, said) is None:
             return False
     if '""' not in json.dumps(case.body, default=str):
         return True
-    return contract.problem(pointer, _filled(case.body)) is not None or not contract.matches_ignoring_formats(
-        pointer, case.body
+    return contract.problem(
+        pointer, _without_empty_texts(case.body)
+    ) is not None or not contract.matches_ignoring_formats(pointer, case.body)
+
+
+def _without_absent_keys(steps: Any) -> Any:
+    """Return steps without the keys that count as absent."""
+    if not isinstance(steps, list):
+        return steps
+    return [_present_keys(step) if isinstance(step, dict) else step for step in steps]
+
+
+def _present_keys(step: dict[str, Any]) -> dict[str, Any]:
+    return {key: _without_absent_keys(one) if key in ("yes", "no") else one for key, one in step.items() if one}
+
+
+def _without_empty_texts(value: Any) -> Any:
+    return (
+        {key: _without_empty_texts(one) for key, one in value.items() if one != ""}
+        if isinstance(value, dict)
+        else value
     )
 
 
-def _present(steps: Any) -> Any:
-    """Return steps without what counts as absent in them."""
-    if not isinstance(steps, list):
-        return steps
-    return [_said(step) if isinstance(step, dict) else step for step in steps]
-
-
-def _said(step: dict[str, Any]) -> dict[str, Any]:
-    return {key: _present(one) if key in ("yes", "no") else one for key, one in step.items() if one}
-
-
-def _filled(value: Any) -> Any:
-    return {key: _filled(one) for key, one in value.items() if one != ""} if isinstance(value, dict) else value
-
-
 @schemathesis.check
-def bad_events_are_told(context: CheckContext, response: Response, case: Case) -> bool | None:
-    """Name an event of a batch that does not fit the document, in an answer of 200: it keeps the others not out."""
+def invalid_events_are_reported(context: CheckContext, response: Response, case: Case) -> bool | None:
+    """Check that a batch with an invalid event reports it in its 200 response."""
     if case.operation.path != "/v1/my/events/batch" or response.status_code != 200 or _is_good(case) is not False:
         return None
     assert response.json()["errors"], "a batch that does not fit the document was recorded whole"
@@ -118,8 +122,8 @@ def bad_events_are_told(context: CheckContext, response: Response, case: Case) -
 
 
 @schemathesis.check
-def good_requests_are_done(context: CheckContext, response: Response, case: Case) -> bool | None:
-    """Refuse a request that fits the document only for what the document cannot say."""
+def valid_requests_succeed(context: CheckContext, response: Response, case: Case) -> bool | None:
+    """Check that a valid request gets a 422 only for a rule that no schema expresses."""
     if response.status_code != 422 or not _is_good(case):
         return None
     told = response.json()

@@ -1,4 +1,4 @@
-"""Schemathesis against the running service: thousands of requests made up from the document, good ones and bad ones."""
+"""Schemathesis against the running service: thousands of valid and invalid requests generated from the document."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.kit.server import EMAIL, PASSWORD, ROOT, Server
 from tests.kit.tenants import Tenant
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
-# What is not asked of an operation, with why; everything else holds for all
+# Exceptions for single operations, with their reasons
 CONFIG = """
 base-url = "{url}"
 seed = 8
@@ -29,20 +29,20 @@ max-examples = {examples}
 [phases.stateful]
 max-steps = 12
 generation.mode = "positive"
-# The links of the document, and none that are guessed: there are 3,500 of these, and few would be walked of either
+# Only the links of the document: 3,500 guessed ones would leave little time for these
 inference.algorithms = []
 
 [checks.positive_data_acceptance]
-# A 422 may tell what no schema can say: `good_requests_are_done` of the hooks looks at what it tells
+# A 422 may be for a rule that no schema expresses: `valid_requests_succeed` of the hooks checks which rule
 expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "503"]
 
 [[operations]]
-# Not for keys, for people
+# These need a user instead of a key
 include-path-regex = "^/v1/my/(user|users|api_keys(/.*)?|audit)$"
 headers = {{ Authorization = "Bearer {token}" }}
 
 [[operations]]
-# Who signs in no more is kept, for the audit names them, and may be let in again
+# Deleted users are only disabled, because the audit log names them
 include-path-regex = "^/v1/my/users/"
 headers = {{ Authorization = "Bearer {token}" }}
 checks.use_after_free.enabled = false
@@ -52,52 +52,52 @@ include-name = "GET /v1/my/user/sessions"
 headers = {{ Authorization = "Bearer {token}" }}
 {ending}
 [[operations]]
-# Faults of single events are told one by one, in an answer of 200: `bad_events_are_told` of the hooks looks for them
+# Errors of single events are reported in a 200 response: `invalid_events_are_reported` of the hooks checks them
 include-name = "POST /v1/my/events/batch"
 [operations.checks.negative_data_rejection]
 expected-statuses = ["200", "400", "401", "404", "405", "413", "415", "422"]
 
 [[operations]]
-# A design that cannot be kept is shown all the same, without the values that are none
+# An invalid design is shown without its invalid values
 include-name = "POST /v1/my/templates/preview"
 [operations.checks.negative_data_rejection]
 expected-statuses = ["200", "400", "401", "404", "405", "413", "415", "422"]
 
 [[operations]]
-# Always 202, so that nobody learns which addresses are known
+# Always 202, which does not reveal known addresses
 include-name = "POST /v1/public/forms/{{public_key}}"
 [operations.checks.negative_data_rejection]
 expected-statuses = ["202", "400", "401", "404", "405", "413", "415", "422"]
 """
-# These end a sign-in: each by somebody of its own, or all that comes after would be 401
+# These end a session, so each uses its own user
 ENDING = """
 [[operations]]
 include-name = "{name}"
 headers = {{ Authorization = "Bearer {token}" }}
 """
 ENDS = ("DELETE /v1/logout", "DELETE /v1/my/logout", "DELETE /v1/my/user/sessions/{id}")
-# Where a request that is good may be turned away all the same: for a password, and for a signature
+# Operations that reject all generated requests, because they need a password or a signature
 TURNED_AWAY = {"POST /v1/login", "POST /v1/my/login", "POST /hooks/email", "POST /hooks/sms"}
-# The doors of these hooks are open: what is not signed is 403
+# Settings that enable webhooks, so that unsigned requests are a 403
 OPEN = {"CAMPANERO_EMAIL__FEEDBACK_SECRET": SECRET, "CAMPANERO_SMS__HTTP__SECRET": SECRET}
 
 
 @pytest.fixture
-def asked(fresh_server: FreshServer) -> Server:
-    """A server with one of everything."""
+def target_server(fresh_server: FreshServer) -> Server:
+    """Return a server with webhook secrets."""
     return fresh_server(env=OPEN)
 
 
-def signed_in(server: Server, email: str, password: str) -> str:
-    """Return a token of somebody."""
+def sign_in(server: Server, email: str, password: str) -> str:
+    """Return a token of a user."""
     return str(server.client().post("/v1/login", {"email": email, "password": password}).expect(200)["token"])
 
 
-def run(server: Server, place: Path, phases: str, examples: int) -> None:
-    """Run Schemathesis, which must find nothing."""
+def run_schemathesis(server: Server, place: Path, phases: str, examples: int) -> None:
+    """Create one object of every kind and run Schemathesis, which must find no failure."""
     things = Tenant(server.client()).create_objects("alpha").object_ids
     config = place / "schemathesis.toml"
-    token = signed_in(server, EMAIL, PASSWORD)
+    token = sign_in(server, EMAIL, PASSWORD)
     owner = server.client(token)
     things["api_keys"] = owner.post("/api_keys", {"name": "spare"}).expect(201)["id"]
     [things["own_key"]] = [one["id"] for one in owner.all("/api_keys") if one["hint"] == server.key[-4:]]
@@ -106,7 +106,7 @@ def run(server: Server, place: Path, phases: str, examples: int) -> None:
     for number, name in enumerate(ENDS):
         email = f"reader{number}@example.com"
         owner.post("/users", {"email": email, "role": "viewer", "password": PASSWORD}).expect(201)
-        ending += ENDING.format(name=name, token=signed_in(server, email, PASSWORD))
+        ending += ENDING.format(name=name, token=sign_in(server, email, PASSWORD))
     config.write_text(CONFIG.format(url=server.url, key=server.key, token=token, ending=ending, examples=examples))
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.schemathesis.hooks", "THINGS": json.dumps(things),
                    "PYTHONPATH": str(ROOT)}  # fmt: skip
@@ -117,23 +117,25 @@ def run(server: Server, place: Path, phases: str, examples: int) -> None:
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=3000)
     (place / "said.txt").write_text(done.stdout)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
-    # What no credential got through to was not tried
-    assert turned_away(done.stdout) <= TURNED_AWAY, done.stdout[-5000:]
+    # An operation that rejected all credentials was not tested
+    assert rejected_operations(done.stdout) <= TURNED_AWAY, done.stdout[-5000:]
 
 
-def turned_away(said: str) -> set[str]:
-    """Return the operations that answered nothing but 401 and 403."""
+def rejected_operations(said: str) -> set[str]:
+    """Return the operations that returned nothing but 401 and 403."""
     _, _, told = said.partition("Authentication failed:")
     return set(re.findall(r"^  - (.+)$", told.partition("\U0001f4a1")[0], re.MULTILINE))
 
 
-def test_every_operation_keeps_to_the_document(asked: Server, tmp_path: Path, full: bool) -> None:
-    """Good requests are done or refused for what no schema can say, bad ones refused, all answers are as published."""
-    run(asked, tmp_path, "examples,coverage,fuzzing" if full else "examples,fuzzing", 50 if full else 2)
-    asked.stop()
+def test_operations_match_the_document(target_server: Server, tmp_path: Path, full: bool) -> None:
+    """Valid requests succeed or break a rule that no schema expresses, invalid ones fail, and responses match."""
+    run_schemathesis(
+        target_server, tmp_path, "examples,coverage,fuzzing" if full else "examples,fuzzing", 50 if full else 2
+    )
+    target_server.stop()
 
 
-def test_what_one_answer_leads_to(asked: Server, tmp_path: Path, full: bool) -> None:
-    """What is made is there, what is deleted is gone, in made-up orders along the links of the document."""
-    run(asked, tmp_path, "stateful", 200 if full else 12)
-    asked.stop()
+def test_linked_operations(target_server: Server, tmp_path: Path, full: bool) -> None:
+    """Created objects exist and deleted ones are gone, in random orders along the links of the document."""
+    run_schemathesis(target_server, tmp_path, "stateful", 200 if full else 12)
+    target_server.stop()

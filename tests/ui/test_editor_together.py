@@ -65,7 +65,10 @@ def test_two_users_edit_at_once(browser: Browser, server: Server, editor_page: P
     wait_until_saved(other)
     editor_page.get_by_label("Text", exact=True).fill("From me")
     wait_until_saved(editor_page)
-    assert (get_section_props(api, template_id, "title")["text"], get_section_props(api, template_id, "press")["text"]) == (
+    assert (
+        get_section_props(api, template_id, "title")["text"],
+        get_section_props(api, template_id, "press")["text"],
+    ) == (
         "From Bea",
         "From me",
     )

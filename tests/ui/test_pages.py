@@ -135,7 +135,11 @@ def test_every_page(page: Page, browser: Browser, server: Server) -> None:
     crawler = sign_in(new_page(browser, server.url, problems, width=1360))
 
     def inspect_response(response: Response) -> dict[str, Any]:
-        collected = {"status": response.status, "headers": response.headers, "axe": find_violations_in_light_and_dark(crawler)}
+        collected = {
+            "status": response.status,
+            "headers": response.headers,
+            "axe": find_violations_in_light_and_dark(crawler),
+        }
         crawler.set_viewport_size(PHONE)
         collected["on_phone"] = crawler.evaluate("document.documentElement.scrollWidth")
         crawler.set_viewport_size(DESK)

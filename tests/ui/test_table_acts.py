@@ -35,9 +35,9 @@ def test_bulk_actions_of_segments(api: Client, paper: ScriptlessBrowser) -> None
     assert "Delete 2 segments?" in confirmation and ">Mirror</a>" in confirmation
     assert len(api.get("/segments").expect(200)) == 3
     deleted_page = paper.post("/segments/acts", act="delete", ids=[first_id, second_id, used_id], expected="2-0")
-    assert notice_text(deleted_page).startswith("2 segments are deleted.") and "Kept, as it is in use: Celle." in notice_text(
-        deleted_page
-    )
+    assert notice_text(deleted_page).startswith(
+        "2 segments are deleted."
+    ) and "Kept, as it is in use: Celle." in notice_text(deleted_page)
     assert [row["name"] for row in api.get("/segments").expect(200)] == ["Celle"]
     assert "2 segments are back." in notice_text(paper.undo(deleted_page))
     assert sorted(row["name"] for row in api.get("/segments").expect(200)) == ["Aachen", "Berlin", "Celle"]

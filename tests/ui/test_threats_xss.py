@@ -164,7 +164,8 @@ def test_payloads_stay_text(pages_by_path: dict[str, Response]) -> None:
         ActiveContentParser(response).text for path, response in pages.items() if path.startswith("/campaigns/2")
     )
     assert (
-        f"5.1.1 {ALL_PAYLOADS}"[:60] in report_text or f"5.1.1 {ALL_PAYLOADS}"[:60] in ActiveContentParser(pages["/contacts/2"]).text
+        f"5.1.1 {ALL_PAYLOADS}"[:60] in report_text
+        or f"5.1.1 {ALL_PAYLOADS}"[:60] in ActiveContentParser(pages["/contacts/2"]).text
     )
 
 

@@ -161,5 +161,7 @@ def test_an_edit_conflict_asks_the_second_user(name: str, choice: str, api: Clie
 
 def test_errors_of_the_welcome_form(api: Client) -> None:
     """An invalid value on the first set-up screen is an error, and input is kept."""
-    response = ScriptlessBrowser(api).submit("/welcome", company_name="Bread", email_from_email="nobody", time_zone="UTC")
+    response = ScriptlessBrowser(api).submit(
+        "/welcome", company_name="Bread", email_from_email="nobody", time_zone="UTC"
+    )
     assert response.status == 422 and 'value="nobody"' in response.text
