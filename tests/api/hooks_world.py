@@ -34,14 +34,14 @@ class World:
         """Send a message to a new contact and return it once its status is `sent`."""
         address = f"p{next(self._numbers)}@example.org"
         self.api.post("/contacts", {"email": address}).expect(201)
-        made = self.api.post("/messages", {"to": address, "subject": "s", "body": "b", **body}).expect(201)
-        return self.api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
+        message = self.api.post("/messages", {"to": address, "subject": "s", "body": "b", **body}).expect(201)
+        return self.api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "sent")
 
     def state(self, message: Any) -> tuple[str, list[str], str | None, bool]:
         """Return status and feedback events of a message, suppression and subscription of its recipient."""
         now = self.api.get(f"/messages/{message['id']}").expect(200)
         channel = self.api.get(f"/contacts/{message['contact_id']}").expect(200)["channels"][0]
-        events = [one["event"] for one in now["events"] if one["event"] != "email_sent"]
+        events = [event["event"] for event in now["events"] if event["event"] != "email_sent"]
         return now["status"], sorted(events), channel["suppression_reason"], channel["subscribed"]
 
     # -- requests of the providers about a message ----------------------------------------------------------------

@@ -28,8 +28,8 @@ class World:
     def send_sms(self, number: str | None = None, **body: Any) -> tuple[Any, Sms]:
         """Send an SMS and return it once its status is `sent`, with the message that the provider accepted."""
         number = number or self.number()
-        made = self.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello", **body}).expect(201)
-        row = self.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "sent")
+        message = self.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello", **body}).expect(201)
+        row = self.api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "sent")
         [taken] = [one for one in self.sms.to(number) if one.sid == row["provider_id"]]
         return row, taken
 
@@ -37,7 +37,7 @@ class World:
         """Return status and feedback events of a message, suppression and subscription of its recipient."""
         now = self.api.get(f"/messages/{message['id']}").expect(200)
         channel = self.api.get(f"/contacts/{message['contact_id']}").expect(200)["channels"][0]
-        events = sorted(one["event"] for one in now["events"] if one["event"] != "sms_sent")
+        events = sorted(event["event"] for event in now["events"] if event["event"] != "sms_sent")
         return now["status"], events, channel["suppression_reason"], channel["subscribed"]
 
 

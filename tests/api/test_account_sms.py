@@ -38,8 +38,8 @@ def test_valid_sms_senders(api: Client, sender: str) -> None:
 def test_invalid_sms_senders_are_rejected(api: Client, sender: Any) -> None:
     """An invalid sender is rejected, and no other field of the request is written."""
     before = api.get("/account").expect(200)
-    refused = api.patch("/account", {"sms_from": sender, "name": "Another"}).expect(422)
-    assert refused["validation_errors"] == {"sms_from": ["is invalid"]}
+    error = api.patch("/account", {"sms_from": sender, "name": "Another"}).expect(422)
+    assert error["validation_errors"] == {"sms_from": ["is invalid"]}
     assert api.get("/account").expect(200)["updated_at"] == before["updated_at"]
 
 
@@ -62,9 +62,9 @@ def test_invalid_quiet_hours_are_rejected(api: Client, hours: Any, where: set[st
 
 def test_unknown_keys_of_quiet_hours_are_reported(api: Client) -> None:
     """An unknown key is ignored and listed in `X-Ignored-Fields`."""
-    answer = api.patch("/account", {"sms_quiet_hours": {**NIGHT, "days": ["sunday"]}, "capabilities": {"sms": True}})
-    assert answer.expect(200)["sms_quiet_hours"] == NIGHT
-    assert answer.headers["X-Ignored-Fields"] == "sms_quiet_hours.days, capabilities"
+    response = api.patch("/account", {"sms_quiet_hours": {**NIGHT, "days": ["sunday"]}, "capabilities": {"sms": True}})
+    assert response.expect(200)["sms_quiet_hours"] == NIGHT
+    assert response.headers["X-Ignored-Fields"] == "sms_quiet_hours.days, capabilities"
 
 
 def test_invalid_opt_out_hints_are_rejected(api: Client) -> None:
@@ -73,8 +73,8 @@ def test_invalid_opt_out_hints_are_rejected(api: Client) -> None:
         ("x" * 161, "is too long (maximum is 160 characters)"), ("a\nb", "is invalid"),
         ("Stop: {{ unsubscribe_url", "expected '}}' (line 1, column 7)"),
     ):  # fmt: skip
-        refused = api.patch("/account", {"sms_opt_out_hint": hint}).expect(422)
-        assert refused["validation_errors"] == {"sms_opt_out_hint": [words]}
+        error = api.patch("/account", {"sms_opt_out_hint": hint}).expect(422)
+        assert error["validation_errors"] == {"sms_opt_out_hint": [words]}
 
 
 def test_a_new_installation_captures_sms(api: Client) -> None:

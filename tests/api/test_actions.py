@@ -26,12 +26,12 @@ def campaign_in(api: Client, status: str) -> int:
     """Create a campaign with a status and return its id; a hold keeps it from being sent."""
     number = int(api.post("/lists", {"name": f"For {status}"}).expect(201)["id"])
     api.post("/contacts", {"email": f"{status}@example.org", "list_ids": [number]})
-    made = api.post("/campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": number},
+    campaign_id = api.post("/campaigns", {"name": "x", "trigger_attributes": {"contact_list_id": number},
                                    "template_attributes": {"subject": "x", "body": "x"}}).expect(201)["id"]  # fmt: skip
     if status != "draft":
-        api.post(f"/campaigns/{made}/send", {"hold_seconds": 3600}).expect(200)
-        api.post(f"/campaigns/{made}/{'pause' if status == 'paused' else 'cancel'}").expect(200)
-    return int(made)
+        api.post(f"/campaigns/{campaign_id}/send", {"hold_seconds": 3600}).expect(200)
+        api.post(f"/campaigns/{campaign_id}/{'pause' if status == 'paused' else 'cancel'}").expect(200)
+    return int(campaign_id)
 
 
 @pytest.mark.parametrize("status", CAMPAIGN)
@@ -41,11 +41,11 @@ def test_a_rejected_campaign_action_lists_allowed_ones(api: Client, status: str)
     for action, needs in (("pause", ["active"]), ("resume", ["paused"]), ("cancel", ["active", "paused"])):
         if action in CAMPAIGN[status]:
             continue
-        told = api.post(f"{path}/{action}").expect(422)
-        assert (told["reason"], told["from"], told["action"]) == ("invalid_transition", status, action)
-        assert told["allowed_actions"] == CAMPAIGN[status]
-        assert told["validation_errors"] == {"status": [f"must be {' or '.join(needs)}"]}
-        assert "cannot change" not in told["message"]
+        error = api.post(f"{path}/{action}").expect(422)
+        assert (error["reason"], error["from"], error["action"]) == ("invalid_transition", status, action)
+        assert error["allowed_actions"] == CAMPAIGN[status]
+        assert error["validation_errors"] == {"status": [f"must be {' or '.join(needs)}"]}
+        assert "cannot change" not in error["message"]
     # An allowed action succeeds
     if CAMPAIGN[status]:
         api.post(f"{path}/{CAMPAIGN[status][-1]}").expect(200)
@@ -54,11 +54,11 @@ def test_a_rejected_campaign_action_lists_allowed_ones(api: Client, status: str)
 def test_the_error_suggests_the_right_action(api: Client) -> None:
     """Resuming a draft suggests to send it, and cancelling a draft suggests to delete it."""
     draft = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
-    told = api.post(f"/campaigns/{draft}/resume").expect(422)
-    assert told["message"] == "A draft campaign cannot be resumed. Send it instead."
-    assert (told["to"], told["allowed"], told["allowed_actions"]) == ("active", ["active"], ["send"])
-    told = api.post(f"/campaigns/{draft}/cancel").expect(422)
-    assert told["message"] == "A draft campaign cannot be cancelled. Delete it instead."
+    error = api.post(f"/campaigns/{draft}/resume").expect(422)
+    assert error["message"] == "A draft campaign cannot be resumed. Send it instead."
+    assert (error["to"], error["allowed"], error["allowed_actions"]) == ("active", ["active"], ["send"])
+    error = api.post(f"/campaigns/{draft}/cancel").expect(422)
+    assert error["message"] == "A draft campaign cannot be cancelled. Delete it instead."
 
 
 def test_a_rejected_flow_action_lists_allowed_ones(api: Client) -> None:
@@ -67,31 +67,31 @@ def test_a_rejected_flow_action_lists_allowed_ones(api: Client) -> None:
     path = f"/flows/{api.post('/flows', flow).expect(201)['id']}"
     for status, move in (("draft", "activate"), ("active", "pause"), ("paused", "archive")):
         for action in {"activate", "pause"} - set(FLOW[status]):
-            told = api.post(f"{path}/{action}").expect(422)
-            assert (told["from"], told["action"], told["allowed_actions"]) == (status, action, FLOW[status])
-            assert told["message"].startswith("An" if status == "active" else "A")
+            error = api.post(f"{path}/{action}").expect(422)
+            assert (error["from"], error["action"], error["allowed_actions"]) == (status, action, FLOW[status])
+            assert error["message"].startswith("An" if status == "active" else "A")
         api.post(f"{path}/{move}").expect(200)
-    told = api.post(f"{path}/activate").expect(422)
-    assert (told["allowed"], told["allowed_actions"]) == (["draft"], [])
-    assert told["message"].startswith("An archived flow cannot be activated. Make it a draft first")
+    error = api.post(f"{path}/activate").expect(422)
+    assert (error["allowed"], error["allowed_actions"]) == (["draft"], [])
+    assert error["message"].startswith("An archived flow cannot be activated. Make it a draft first")
 
 
 def test_a_sent_message_accepts_no_action(mine: Tenant) -> None:
     """A sent message cannot be retried, cancelled or assumed sent."""
     for action, done in (("retry", "sent again"), ("cancel", "cancelled"), ("assume_sent", "counted as sent")):
-        told = mine.api.post(f"/messages/{mine.object_ids['messages']}/{action}").expect(422)
-        assert told["message"] == f"A sent message cannot be {done}."
-        assert (told["reason"], told["action"], told["allowed"]) == ("invalid_transition", action, [])
+        error = mine.api.post(f"/messages/{mine.object_ids['messages']}/{action}").expect(422)
+        assert error["message"] == f"A sent message cannot be {done}."
+        assert (error["reason"], error["action"], error["allowed"]) == ("invalid_transition", action, [])
 
 
 def test_ended_imports_and_runs_reject_actions(mine: Tenant) -> None:
     """A complete import cannot be cancelled, and an exited run cannot be moved on."""
-    told = mine.api.post(f"/imports/{mine.object_ids['imports']}/cancel").expect(422)
-    assert told["message"] == "A complete import cannot be cancelled."
+    error = mine.api.post(f"/imports/{mine.object_ids['imports']}/cancel").expect(422)
+    assert error["message"] == "A complete import cannot be cancelled."
     path = f"/flows/{mine.object_ids['flows']}/runs/{mine.object_ids['runs']}"
     mine.api.post(f"{path}/take_out").expect(200)
-    told = mine.api.post(f"{path}/move_on").expect(422)
-    assert (told["message"], told["action"]) == ("An exited run cannot be moved on.", "move_on")
+    error = mine.api.post(f"{path}/move_on").expect(422)
+    assert (error["message"], error["action"]) == ("An exited run cannot be moved on.", "move_on")
 
 
 @pytest.mark.parametrize("route", NOTHING, ids=lambda route: f"{route.method} {route.path}")
@@ -104,8 +104,8 @@ def test_actions_without_a_body_reject_invalid_bodies(route: Any, mine: Tenant) 
     typed = headers | {"Content-Type": "application/json"}
     for body, kind, code in ((b"x", typed, "invalid_json"), (b"[]", typed, "invalid_json"),
                              (b"{}", headers | {"Content-Type": "text/plain"}, "unsupported_media_type")):  # fmt: skip
-        answer = mine.api.request(route.method, path, body, kind)
-        assert answer.json["code"] == code, answer.text
+        response = mine.api.request(route.method, path, body, kind)
+        assert response.json["code"] == code, response.text
 
 
 def test_ignored_keys_of_actions_are_reported(api: Client) -> None:
@@ -154,11 +154,11 @@ def test_duplicate_a_campaign_under_a_name(api: Client) -> None:
 def test_different_idempotency_keys_are_rejected(mine: Tenant, path: str, body: dict[str, Any]) -> None:
     """The key in the body must equal the Idempotency-Key header."""
     key = f"key of {path}"
-    told = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
-    assert told["validation_errors"] == {"idempotency_key": ["must match the Idempotency-Key header"]}
+    error = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
+    assert error["validation_errors"] == {"idempotency_key": ["must match the Idempotency-Key header"]}
     # Reported together with other errors
-    told = mine.api.post(path, {**body, "data": 5, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
-    assert set(told["validation_errors"]) == {"idempotency_key", "data"}
+    error = mine.api.post(path, {**body, "data": 5, "idempotency_key": key}, {"Idempotency-Key": "another"}).expect(422)
+    assert set(error["validation_errors"]) == {"idempotency_key", "data"}
     first = mine.api.post(path, {**body, "idempotency_key": key}, {"Idempotency-Key": key}).expect(201)["id"]
     again = mine.api.post(path, body, {"Idempotency-Key": key})
     assert (again.status, again.json["id"]) == (200, first)

@@ -40,7 +40,7 @@ def group_by_id(spellings: list[str], ids: list[Any]) -> set[frozenset[str]]:
 
 def group_by_normal_form(spellings: list[str]) -> set[frozenset[str]]:
     """Return the sets of spellings that have the same normal form."""
-    return group_by_id(spellings, [addresses.parse_email(one).key for one in spellings])
+    return group_by_id(spellings, [addresses.parse_email(spelling).key for spelling in spellings])
 
 
 def ids_matching(api: Client, predicate: str, value: Any) -> set[int]:
@@ -101,12 +101,12 @@ def test_spellings_in_the_api_and_in_filters(api: Client) -> None:
 def test_spellings_in_an_import(api: Client) -> None:
     """An import creates as many contacts as the API would, and the API finds them."""
     spellings = unique_spellings()
-    lines = "\n".join(json.dumps({"email": one}) for one in spellings)
+    lines = "\n".join(json.dumps({"email": spelling}) for spelling in spellings)
     job = wait_for_import(api, upload(api, lines, "people.jsonl"))
     assert job["status"] == "complete"
     made = [row["result"] for row in import_results(api, job["id"])]
     assert made.count("created") == len(group_by_normal_form(spellings))
-    again = [api.post("/contacts", {"email": one}).expect(200)["id"] for one in spellings]
+    again = [api.post("/contacts", {"email": spelling}).expect(200)["id"] for spelling in spellings]
     assert group_by_id(spellings, again) == group_by_normal_form(spellings)
 
 
@@ -114,11 +114,11 @@ def test_an_erased_address_suppresses_only_itself(api: Client) -> None:
     """The hash of an erased address matches its own spellings, and not a similar address."""
     number = next(_numbers)
     gone, other = f"straße.{number}@example.org", f"strasse.{number}@example.org"
-    made = api.post("/contacts", {"email": gone}).expect(201)
-    api.delete(f"/contacts/{made['id']}", erase="true").expect(200)
-    found = {one: [row["reason"] for row in api.get("/suppressions", address=one).expect(200)]
+    contact = api.post("/contacts", {"email": gone}).expect(201)
+    api.delete(f"/contacts/{contact['id']}", erase="true").expect(200)
+    results = {one: [row["reason"] for row in api.get("/suppressions", address=one).expect(200)]
              for one in (gone, gone.upper().replace("SS", "ß"), other)}  # fmt: skip
-    assert list(found.values()) == [["erased"], ["erased"], []]
+    assert list(results.values()) == [["erased"], ["erased"], []]
 
 
 def test_messages_are_found_by_any_spelling(api: Client) -> None:
@@ -141,11 +141,11 @@ def test_list_and_tag_names_compare_like_addresses(api: Client) -> None:
         assert api.post("/lists", {"name": taken}).expect(422)["validation_errors"]["name"] == [
             "has already been taken"
         ]
-    made = api.post("/contacts", {"email": f"tags.{number}@example.org", "data": {"tags": ["Straße"]}}).expect(201)
-    api.patch(f"/contacts/{made['id']}", {"data": {"tags": ["STRAßE", "strasse"]}}).expect(200)
-    added = [one["data"]["tag"] for one in api.get("/events", event="tag_add", contact_id=made["id"]).expect(200)]
+    contact = api.post("/contacts", {"email": f"tags.{number}@example.org", "data": {"tags": ["Straße"]}}).expect(201)
+    api.patch(f"/contacts/{contact['id']}", {"data": {"tags": ["STRAßE", "strasse"]}}).expect(200)
+    added = [row["data"]["tag"] for row in api.get("/events", event="tag_add", contact_id=contact["id"]).expect(200)]
     assert sorted(added) == ["Straße", "strasse"]
-    assert api.get("/events", event="tag_remove", contact_id=made["id"]).expect(200) == []
+    assert api.get("/events", event="tag_remove", contact_id=contact["id"]).expect(200) == []
 
 
 _LETTERS = "aAßẞsſSiIıİ\u0307e\u0301éÉµμΜςσΣ\ufb01\uff41K\u212aǆǅ"

@@ -44,8 +44,8 @@ def test_sending_requires_an_approval(api: Client, writer: Client, list_id: int)
     campaign = draft(writer, list_id)
     assert (campaign["approval_state"], campaign["approval_note"]) == ("pending_review", None)
     assert campaign["asked_at"] is None
-    refused = writer.post(campaign_path(campaign, "send")).expect(422)
-    assert refused["reason"] == "approval_required" and [one["code"] for one in refused["blockers"]] == [
+    error = writer.post(campaign_path(campaign, "send")).expect(422)
+    assert error["reason"] == "approval_required" and [blocker["code"] for blocker in error["blockers"]] == [
         "approval_required"
     ]
     assert writer.patch(campaign_path(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
@@ -90,8 +90,8 @@ def test_a_rejected_campaign_must_be_edited(api: Client, writer: Client, list_id
 def test_an_incomplete_campaign_cannot_request_approval(api: Client, writer: Client) -> None:
     """The error lists all blockers."""
     campaign = writer.post("/campaigns", {"name": "Empty"}).expect(201)
-    found = writer.post(campaign_path(campaign, "ask_approval")).expect(422)
-    assert {one["code"] for one in found["blockers"]} == {"audience_required", "content_required"}
+    error = writer.post(campaign_path(campaign, "ask_approval")).expect(422)
+    assert {blocker["code"] for blocker in error["blockers"]} == {"audience_required", "content_required"}
 
 
 def test_an_edit_revokes_the_approval(api: Client, writer: Client, list_id: int) -> None:
@@ -170,12 +170,12 @@ def test_a_changed_segment_revokes_the_approval(way: str, api: Client, writer: C
     assert api.get(campaign_path(campaign)).json["phase"] == "scheduled"
     others = [{"name": "contact_first_name", "predicate": "not_eq", "value": "Ana"}]
     api.patch(f"/segments/{segment}", {"filters": others}).expect(200)
-    found = [api.get(campaign_path(one)).json for one in (campaign, untouched)]
-    assert [(one["phase"], one["approval_state"]) for one in found] == [
+    results = [api.get(campaign_path(one)).json for one in (campaign, untouched)]
+    assert [(one["phase"], one["approval_state"]) for one in results] == [
         ("draft", "pending_review"), ("scheduled", "approved"),
     ]  # fmt: skip
     assert writer.patch(campaign_path(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"
-    for one in found:
+    for one in results:
         api.delete(campaign_path(one)).expect(200)
 
 

@@ -52,17 +52,17 @@ def test_a_filter_by_an_unknown_id_is_an_error(route: Route, name: str, both: tu
     assert mine.api.get(path, **{name: mine.object_ids[noun]}).status == 200
     for number in (MISSING_ID, theirs.object_ids[noun]):
         if number != mine.object_ids[noun]:
-            told = mine.api.get(path, **{name: number}).expect(422)
-            assert told["validation_errors"] == {name: ["must exist"]}, number
+            error = mine.api.get(path, **{name: number}).expect(422)
+            assert error["validation_errors"] == {name: ["must exist"]}, number
     for number, words in ((0, "must be greater than or equal to 1"), ("x", "is not a number")):
         assert mine.api.get(path, **{name: number}).expect(422)["validation_errors"] == {name: [words]}
 
 
 def test_messages_can_be_filtered_by_a_deleted_campaign(api: Client) -> None:
     """The filter by the id of a deleted campaign is valid."""
-    made = api.post("/campaigns", {"name": "Gone"}).expect(201)["id"]
-    api.delete(f"/campaigns/{made}").expect(200)
-    assert api.get("/messages", campaign_id=made).expect(200) == []
+    campaign_id = api.post("/campaigns", {"name": "Gone"}).expect(201)["id"]
+    api.delete(f"/campaigns/{campaign_id}").expect(200)
+    assert api.get("/messages", campaign_id=campaign_id).expect(200) == []
 
 
 # For each resource: the body that creates one, and its optional texts
@@ -87,8 +87,8 @@ def test_null_and_an_empty_text_clear(api: Client, empty: str | None) -> None:
     """An absent text stays; null and "" clear it, for every resource."""
     cases = [(f"{path}/{api.post(path, least).expect(201)['id']}", "PATCH", texts)
              for path, (least, texts) in CLEARED.items() if path != "/contacts"]  # fmt: skip
-    made = api.post("/contacts", {"email": f"cleared{len(str(empty))}@example.org"}).expect(201)["id"]
-    cases.append((f"/contacts/{made}", "PATCH", CLEARED["/contacts"][1]))
+    contact_id = api.post("/contacts", {"email": f"cleared{len(str(empty))}@example.org"}).expect(201)["id"]
+    cases.append((f"/contacts/{contact_id}", "PATCH", CLEARED["/contacts"][1]))
     cases += [(name.partition(" ")[2], name.partition(" ")[0], texts) for name, texts in ONE.items()]
     for path, method, texts in cases:
         api.send(method, path, texts).expect(200)
@@ -102,12 +102,12 @@ def test_null_and_an_empty_text_clear(api: Client, empty: str | None) -> None:
 def test_an_empty_address_removes_the_channel(api: Client, empty: str | None) -> None:
     """Null and "" remove the email or phone of a contact."""
     address = f"away{len(str(empty))}@example.org"
-    made = api.post("/contacts", {"email": address, "phone": "+14155550166", "opt_in": False}).expect(201)
-    assert [one["kind"] for one in made["channels"]] == ["email", "phone"]
-    left = api.patch(f"/contacts/{made['id']}", {"email": empty}).expect(200)
-    assert [one["kind"] for one in left["channels"]] == ["phone"]
-    api.patch(f"/contacts/{made['id']}", {"phone": empty}).expect(200)
-    assert api.get(f"/contacts/{made['id']}").expect(200)["channels"] == []
+    contact = api.post("/contacts", {"email": address, "phone": "+14155550166", "opt_in": False}).expect(201)
+    assert [channel["kind"] for channel in contact["channels"]] == ["email", "phone"]
+    left = api.patch(f"/contacts/{contact['id']}", {"email": empty}).expect(200)
+    assert [channel["kind"] for channel in left["channels"]] == ["phone"]
+    api.patch(f"/contacts/{contact['id']}", {"phone": empty}).expect(200)
+    assert api.get(f"/contacts/{contact['id']}").expect(200)["channels"] == []
 
 
 def test_required_names_cannot_be_cleared(api: Client) -> None:
@@ -121,7 +121,7 @@ def test_required_names_cannot_be_cleared(api: Client) -> None:
 @pytest.fixture(scope="module")
 def callers(server: Server) -> list[Client]:
     """Return clients with narrow scopes, and one of each role except owner."""
-    found = [server.client(server.new_key("narrow", "--scope", "flows:read")),
+    results = [server.client(server.new_key("narrow", "--scope", "flows:read")),
              server.client(server.new_key("messages", "--scope", "messages:read"))]  # fmt: skip
 
     def signed_in(email: str) -> Client:
@@ -132,8 +132,8 @@ def callers(server: Server) -> list[Client]:
     for role in ROLES[1:]:
         email = f"{role}@example.com"
         owner.post("/users", {"email": email, "role": role, "password": PASSWORD}).expect(201)
-        found.append(signed_in(email))
-    return found
+        results.append(signed_in(email))
+    return results
 
 
 def test_403_names_the_missing_scope_or_role(callers: list[Client]) -> None:
@@ -144,10 +144,10 @@ def test_403_names_the_missing_scope_or_role(callers: list[Client]) -> None:
             if route.form_type is not None:
                 continue
             path = route.path.replace("{id}", "0")
-            answer = caller.send(route.method, path if "{" not in path else "/lists", None)
-            if answer.status != 403:
+            response = caller.send(route.method, path if "{" not in path else "/lists", None)
+            if response.status != 403:
                 continue
-            told = answer.json
+            told = response.json
             assert ("required_scope" in told) != ("required_role" in told), told
             seen.add(told.get("required_scope", told.get("required_role")))
             if "required_scope" in told:
@@ -175,9 +175,9 @@ def test_404_is_json_for_programs(
 ) -> None:  # fmt: skip
     """A client that accepts JSON gets a JSON error with its headers; a browser gets a page."""
     for method in ("GET", "POST"):
-        answer = server.client().request(method, path, None, {"Accept": accept} if accept else {})
-        assert answer.status == 404, answer.text
-        assert (answer.headers["Content-Type"] == "application/json") == is_json, answer.text
+        response = server.client().request(method, path, None, {"Accept": accept} if accept else {})
+        assert response.status == 404, response.text
+        assert (response.headers["Content-Type"] == "application/json") == is_json, response.text
         if is_json:
-            assert (answer.json["code"], answer.headers["X-Content-Type-Options"]) == ("not_found", "nosniff")
-            assert answer.headers["Cache-Control"] == "no-store"
+            assert (response.json["code"], response.headers["X-Content-Type-Options"]) == ("not_found", "nosniff")
+            assert response.headers["Cache-Control"] == "no-store"

@@ -72,8 +72,8 @@ def test_each_action_is_logged_once(server: Server, owner: Client, things: dict[
     api.patch(flow, {"trigger": {"event": "canary_event"}}).expect(200)
     for method, path, body, action, subject in acts:
         before = newest(owner)["id"]
-        answer = api.send(method, path, body)
-        assert answer.status == 200, (method, path, answer.text)
+        response = api.send(method, path, body)
+        assert response.status == 200, (method, path, response.text)
         row = newest(owner)
         assert (row["action"], row["subject"], row["actor"], row["ip"]) == (action, subject, "key:1", "127.0.0.1"), path
         assert row["id"] == before + 1 and row["actor_name"] == "test"

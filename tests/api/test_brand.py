@@ -58,11 +58,11 @@ def test_absent_brand_fields_stay_and_null_clears(api: Client) -> None:
 def test_read_only_brand_fields_are_ignored(api: Client) -> None:
     """Read-only fields are ignored and listed in `X-Ignored-Fields`."""
     before = update_brand(api)
-    answer = api.put("/brand", {"id": 99, "complete": True, "source_url": "https://x.example", "company_name": "New"})
+    response = api.put("/brand", {"id": 99, "complete": True, "source_url": "https://x.example", "company_name": "New"})
 
-    assert answer.expect(200)["company_name"] == "New"
-    assert (answer.json["id"], answer.json["source_url"]) == (before["id"], None)
-    assert set(answer.headers["X-Ignored-Fields"].split(", ")) == {"id", "complete", "source_url"}
+    assert response.expect(200)["company_name"] == "New"
+    assert (response.json["id"], response.json["source_url"]) == (before["id"], None)
+    assert set(response.headers["X-Ignored-Fields"].split(", ")) == {"id", "complete", "source_url"}
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,11 @@ def test_invalid_campaigns_are_rejected(api: Client, body: dict[str, Any], field
 def test_an_invalid_merge_tag_is_reported_with_its_line(api: Client) -> None:
     """The error of an invalid merge tag names its line."""
     body = {"subject": "Hi {{ first_name", "body": "<p>\n{% if x %}no end</p>", "from_name": "{{ a | nope }}"}
-    fault = api.post("/campaigns", {"name": "x", "template_attributes": body}).expect(422)["validation_errors"]
+    error = api.post("/campaigns", {"name": "x", "template_attributes": body}).expect(422)["validation_errors"]
 
-    assert set(fault) == {f"template_attributes.{name}" for name in body}
-    assert "line 1" in fault["template_attributes.subject"][0]
-    assert "unknown filter 'nope'" in fault["template_attributes.from_name"][0]
+    assert set(error) == {f"template_attributes.{name}" for name in body}
+    assert "line 1" in error["template_attributes.subject"][0]
+    assert "unknown filter 'nope'" in error["template_attributes.from_name"][0]
 
 
 def test_patch_keeps_absent_fields_of_a_draft(api: Client) -> None:
@@ -102,11 +102,11 @@ def test_a_rejected_send_lists_all_blockers(
 ) -> None:
     """The first blocker is the reason, all of them are listed, and the campaign stays an unchanged draft."""
     made = create_draft(api)
-    fault = api.post(f"/campaigns/{made['id']}/send", attributes).expect(422)
+    error = api.post(f"/campaigns/{made['id']}/send", attributes).expect(422)
     after = api.get(f"/campaigns/{made['id']}").json
 
-    assert fault["reason"] == reason == fault["blockers"][0]["code"]
-    assert set(fault["validation_errors"]) == fields == {one["field"] for one in fault["blockers"]}
+    assert error["reason"] == reason == error["blockers"][0]["code"]
+    assert set(error["validation_errors"]) == fields == {blocker["field"] for blocker in error["blockers"]}
     assert (after["status"], after["template"]["subject"]) == ("draft", None)
     assert api.get("/messages", campaign_id=made["id"]).json == []
 
@@ -123,10 +123,10 @@ def test_unknown_section_types_block_a_send(api: Client) -> None:
     """A design with a section of an unknown type cannot be sent."""
     made = create_draft(api, template_attributes={"subject": "x", "design": {"sections": [{"type": "hologram"}]}},
                  trigger_attributes={"contact_list_id": list_with_contacts(api, "Sections")})  # fmt: skip
-    fault = api.post(f"/campaigns/{made['id']}/send").expect(422)
+    error = api.post(f"/campaigns/{made['id']}/send").expect(422)
 
-    assert fault["reason"] == "preflight_failed"
-    assert "hologram" in fault["validation_errors"]["template_attributes.design.sections[0]"][0]
+    assert error["reason"] == "preflight_failed"
+    assert "hologram" in error["validation_errors"]["template_attributes.design.sections[0]"][0]
 
 
 def test_preflight_lists_the_blockers_of_a_send(api: Client) -> None:
@@ -135,17 +135,17 @@ def test_preflight_lists_the_blockers_of_a_send(api: Client) -> None:
         api, template_attributes={"subject": "Hi", "body": "<p>{{ contact.nick }} {{ nobody.knows }}</p>"}
     )
     empty = api.get(f"/campaigns/{made['id']}/preflight").expect(200)
-    refused = api.post(f"/campaigns/{made['id']}/send").expect(422)
+    error = api.post(f"/campaigns/{made['id']}/send").expect(422)
     group = list_with_contacts(api, "Preflight", 3)
     api.patch(f"/campaigns/{made['id']}", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
     ready = api.get(f"/campaigns/{made['id']}/preflight").expect(200)
 
-    assert (empty["ok"], empty["blockers"]) == (False, refused["blockers"])
+    assert (empty["ok"], empty["blockers"]) == (False, error["blockers"])
     assert (ready["ok"], ready["blockers"]) == (True, [])
     assert (ready["facts"]["audience"], ready["facts"]["sendable"]) == (3, 3)
-    codes = {one["code"] for one in ready["warnings"]}
+    codes = {warning["code"] for warning in ready["warnings"]}
     assert {"postal_address", "preheader_missing", "unknown_merge_tag"} <= codes
-    assert any("nobody.knows" in one["message"] for one in ready["warnings"])
+    assert any("nobody.knows" in warning["message"] for warning in ready["warnings"])
 
 
 def test_send_a_campaign_to_completion(api: Client) -> None:
@@ -164,7 +164,7 @@ def test_send_a_campaign_to_completion(api: Client) -> None:
     rows = api.get("/messages", campaign_id=made["id"]).json
     assert {row["skip_reason"] for row in rows if row["status"] == "skipped"} == {"no_consent", "no_channel"}
     assert [row["skip_reason"] for row in rows if row["contact_id"] == out["id"]] == ["no_consent"]
-    names = {one["event"] for one in api.get("/events", resource_uid=f"campaign:{made['id']}").json}
+    names = {row["event"] for row in api.get("/events", resource_uid=f"campaign:{made['id']}").json}
     assert names == {"campaign_started", "campaign_completed"}
     skipped = api.get("/events", event="email_skipped", contact_id=out["id"]).json
     assert [one["data"]["reason"] for one in skipped] == ["no_consent"]
@@ -184,8 +184,8 @@ def test_a_sent_campaign_is_locked(api: Client) -> None:
 
     for body in ({"template_attributes": {"subject": "x"}}, {"trigger_attributes": {"contact_list_id": None}},
                  {"channel": "sms"}, {"scheduled_at": "2099-01-01T00:00:00Z"}):  # fmt: skip
-        fault = api.patch(path, body).expect(422)
-        assert (fault["reason"], fault["status"]) == ("campaign_locked", "completed"), body
+        error = api.patch(path, body).expect(422)
+        assert (error["reason"], error["status"]) == ("campaign_locked", "completed"), body
     assert api.patch(path, {"name": "Renamed"}).expect(200)["name"] == "Renamed"
     assert api.post(f"{path}/send").expect(422)["reason"] == "campaign_locked"
     assert (
@@ -200,8 +200,8 @@ def test_invalid_campaign_transitions_are_rejected(api: Client) -> None:
     """`invalid_transition` names the status and the allowed ones."""
     path = f"/campaigns/{create_draft(api)['id']}"
     for verb in ("pause", "resume", "cancel"):
-        fault = api.post(f"{path}/{verb}").expect(422)
-        assert (fault["reason"], fault["from"], fault["allowed"]) == ("invalid_transition", "draft", ["active"])
+        error = api.post(f"{path}/{verb}").expect(422)
+        assert (error["reason"], error["from"], error["allowed"]) == ("invalid_transition", "draft", ["active"])
     assert api.patch(path, {"status": "paused"}).expect(422)["reason"] == "invalid_transition"
     assert api.patch(path, {"status": "scheduled"}).expect(422)["validation_errors"] == {
         "scheduled_at": ["must be in the future"]

@@ -18,11 +18,11 @@ MARKETING = {
 def send_captured(api: Client, address: str, **body: Any) -> tuple[Any, Any]:
     """Send a message and return it with the captured message."""
     api.post("/contacts", {"email": address})
-    made = api.post("/messages", {"to": address, "subject": f"To {address}", "body": "<p>Hello</p>", **body}).expect(
+    message = api.post("/messages", {"to": address, "subject": f"To {address}", "body": "<p>Hello</p>", **body}).expect(
         201
     )
-    [row] = api.wait("/capture", bool, message_id=made["id"])
-    return made, row
+    [row] = api.wait("/capture", bool, message_id=message["id"])
+    return message, row
 
 
 def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
@@ -37,8 +37,8 @@ def recipient(api: Client, message: Any) -> Any:
 
 def events_after_sending(api: Client, message: Any) -> list[str]:
     """Return the sorted names of the events of a message, without `email_sent`."""
-    found = api.get("/events", resource_uid=f"message:{message['id']}").expect(200)
-    return sorted(one["event"] for one in found if one["event"] != "email_sent")
+    result = api.get("/events", resource_uid=f"message:{message['id']}").expect(200)
+    return sorted(one["event"] for one in result if one["event"] != "email_sent")
 
 
 def test_read_captured_emails(api: Client, server: Server) -> None:
@@ -47,8 +47,8 @@ def test_read_captured_emails(api: Client, server: Server) -> None:
     assert (row["to"], row["subject"], row["preview"]) == ("look@example.org", "To look@example.org", "Hello")
     assert row["mail_from"].startswith("b+") and row["message_id"] == made["id"]
     other = send_captured(api, "newer@example.org")[1]
-    assert [one["id"] for one in api.get("/capture", limit=2).expect(200)] == [other["id"], row["id"]]
-    assert [one["id"] for one in api.get("/capture", search="LOOK@").expect(200)] == [row["id"]]
+    assert [row["id"] for row in api.get("/capture", limit=2).expect(200)] == [other["id"], row["id"]]
+    assert [row["id"] for row in api.get("/capture", search="LOOK@").expect(200)] == [row["id"]]
     whole = api.get(f"/capture/{row['id']}").expect(200)
     assert "Hello" in whole["html"] and whole["text"].strip() == "Hello in text"
     assert {"name": "Subject", "value": "To look@example.org"} in whole["headers"]
@@ -83,9 +83,9 @@ def test_simulated_email_events(action: str, api: Client) -> None:
     """Each simulated event has the effects of the real one, and a repeated one is recorded once."""
     status, expected, address, moment = PLAYS[action]
     made, row = send_captured(api, f"act-{action.replace('_', '-')}@example.org", **MARKETING)
-    answer = simulate(api, row, action)
-    assert answer["message"]["status"] == status
-    assert moment is None or answer["message"][moment] is not None
+    response = simulate(api, row, action)
+    assert response["message"]["status"] == status
+    assert moment is None or response["message"][moment] is not None
     if action != "reply":
         simulate(api, row, action)
     assert events_after_sending(api, made) == expected
@@ -103,23 +103,23 @@ def test_simulate_a_click_on_a_link(api: Client) -> None:
     assert clicked["resource_url"] == "https://example.com/b" and clicked["data"]["verdict"] == "human"
     plain = send_captured(api, "plain@example.org")[1]
     for captured, link in ((row, 99), (plain, 1)):
-        fault = api.post(f"/capture/{captured['id']}/simulate", {"action": "click", "link": link}).expect(422)
-        assert fault["validation_errors"] == {"link": ["must exist"]}
+        error = api.post(f"/capture/{captured['id']}/simulate", {"action": "click", "link": link}).expect(422)
+        assert error["validation_errors"] == {"link": ["must exist"]}
 
 
 def test_stop_is_only_for_sms(api: Client) -> None:
     """`stop` is an invalid action for an email."""
     row = send_captured(api, "stop@example.org")[1]
-    fault = api.post(f"/capture/{row['id']}/simulate", {"action": "stop"}).expect(422)
-    assert list(fault["validation_errors"]) == ["action"]
+    error = api.post(f"/capture/{row['id']}/simulate", {"action": "stop"}).expect(422)
+    assert list(error["validation_errors"]) == ["action"]
 
 
 def test_simulated_events_of_test_messages(api: Client, server: Server) -> None:
     """Events of a test message are marked as tests; the contact and the suppression list do not change."""
     tester = server.client(server.new_key("tests", "--test"))
     live = send_captured(api, "live@example.org")[1]
-    refused = tester.post(f"/capture/{live['id']}/simulate", {"action": "bounce"})
-    assert (refused.status, refused.json["code"]) == (403, "forbidden")
+    error = tester.post(f"/capture/{live['id']}/simulate", {"action": "bounce"})
+    assert (error.status, error.json["code"]) == (403, "forbidden")
     for action, (status, expected, _, _) in PLAYS.items():
         if action == "unsubscribe":
             continue  # an opt-out counts, even from a test message
@@ -128,11 +128,11 @@ def test_simulated_events_of_test_messages(api: Client, server: Server) -> None:
         assert simulate(tester, row, action)["message"]["status"] == status
         told = [one for one in expected if one != "opt_out"]
         assert events_after_sending(api, made) == told
-        found = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
-        assert all(one["test"] for one in found)
+        result = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
+        assert all(one["test"] for one in result)
         assert recipient(api, made) == before
     assert api.get("/suppressions").expect(200) == [
-        one for one in api.get("/suppressions").expect(200) if not one["address"].startswith("test-")
+        row for row in api.get("/suppressions").expect(200) if not row["address"].startswith("test-")
     ]
 
 
@@ -145,7 +145,7 @@ def test_empty_the_inbox(api: Client) -> None:
     assert api.get(f"/messages/{made['id']}").expect(200)["id"] == made["id"]
     assert api.get(f"/capture/{row['id']}").status == api.get(f"/capture/{row['id']}/raw").status == 404
     newer = send_captured(api, "newest@example.org")[1]
-    assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
+    assert [row["id"] for row in api.get("/capture").expect(200)] == [newer["id"]]
 
 
 def test_emptied_messages_are_deleted_in_the_background(api: Client, server: Server) -> None:
@@ -163,7 +163,7 @@ def test_emptied_messages_are_deleted_in_the_background(api: Client, server: Ser
     newer = send_captured(api, "last@example.org")[1]
     wait_until(lambda: here.execute("SELECT count(*) FROM captured_message").get == 1)
     here.close()
-    assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
+    assert [row["id"] for row in api.get("/capture").expect(200)] == [newer["id"]]
 
 
 def test_scopes_of_the_inbox(server: Server) -> None:
@@ -172,8 +172,8 @@ def test_scopes_of_the_inbox(server: Server) -> None:
     reader = server.client(server.new_key("reader", "--scope", "account:read"))
     assert other.get("/capture").expect(403)["required_scope"] == "account:read"
     assert reader.get("/capture").status == 200
-    for answer in (reader.delete("/capture"), reader.post("/capture/1/simulate", {"action": "open"})):
-        assert answer.expect(403)["required_scope"] == "account:write"
+    for response in (reader.delete("/capture"), reader.post("/capture/1/simulate", {"action": "open"})):
+        assert response.expect(403)["required_scope"] == "account:write"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.kit.server import Server
 def send_captured(api: Client, number: str, **body: Any) -> tuple[Any, Any]:
     """Send an SMS and return it once it is sent, with the captured message."""
     api.post("/contacts", {"phone": number})
-    made = api.post("/messages", {"channel": "sms", "to": number, "body": f"Hello {number}", **body}).expect(201)
-    [row] = api.wait("/capture", bool, message_id=made["id"])
-    return api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "sent"), row
+    message = api.post("/messages", {"channel": "sms", "to": number, "body": f"Hello {number}", **body}).expect(201)
+    [row] = api.wait("/capture", bool, message_id=message["id"])
+    return api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "sent"), row
 
 
 def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
@@ -23,8 +23,8 @@ def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
 
 def events_after_sending(api: Client, contact_id: int) -> list[str]:
     """Return the sorted names of a contact's events, without those of creating it and sending."""
-    found = api.get("/events", contact_id=contact_id).expect(200)
-    return sorted(one["event"] for one in found if one["event"] not in ("sms_sent", "contact_add", "opt_in"))
+    result = api.get("/events", contact_id=contact_id).expect(200)
+    return sorted(one["event"] for one in result if one["event"] not in ("sms_sent", "contact_add", "opt_in"))
 
 
 def test_read_captured_sms(api: Client) -> None:
@@ -35,9 +35,9 @@ def test_read_captured_sms(api: Client) -> None:
     other = send_captured(api, "+15550200002", body="Ж" * 71)[1]
     [mail] = api.wait("/capture", bool, message_id=api.post(
         "/messages", {"to": "m@example.org", "subject": "s", "body": "b"}).expect(201)["id"])  # fmt: skip
-    assert [one["id"] for one in api.get("/capture", channel="sms", limit=2).expect(200)] == [other["id"], row["id"]]
-    assert mail["id"] in [one["id"] for one in api.get("/capture", channel="email").expect(200)]
-    assert [one["id"] for one in api.get("/capture", search="schönes").expect(200)] == [row["id"]]
+    assert [row["id"] for row in api.get("/capture", channel="sms", limit=2).expect(200)] == [other["id"], row["id"]]
+    assert mail["id"] in [row["id"] for row in api.get("/capture", channel="email").expect(200)]
+    assert [row["id"] for row in api.get("/capture", search="schönes").expect(200)] == [row["id"]]
     whole = api.get(f"/capture/{row['id']}").expect(200)
     assert (whole["text"], whole["html"], whole["headers"]) == ("Ein schönes Stück: 5 €", None, [])
     assert (whole["segments"], whole["alphabet"], whole["characters"]) == (1, "GSM-7", 22)
@@ -95,11 +95,11 @@ def test_impossible_events_are_rejected(api: Client) -> None:
     row = send_captured(api, "+15550200200")[1]
     [mail] = api.wait("/capture", bool, message_id=api.post(
         "/messages", {"to": "n@example.org", "subject": "s", "body": "b"}).expect(201)["id"])  # fmt: skip
-    refused = [(row, {"action": one}, "action") for one in ("open", "complain")]
-    refused += [(mail, {"action": one}, "action") for one in ("fail", "stop", "start", "help")]
-    refused += [(row, {"action": "reply", "text": " \n"}, "text"), (row, {"action": "click"}, "link"),
+    error = [(row, {"action": one}, "action") for one in ("open", "complain")]
+    error += [(mail, {"action": one}, "action") for one in ("fail", "stop", "start", "help")]
+    error += [(row, {"action": "reply", "text": " \n"}, "text"), (row, {"action": "click"}, "link"),
                 (row, {"action": "reply", "text": "x" * 1601}, "text")]  # fmt: skip
-    for captured, body, field in refused:
+    for captured, body, field in error:
         fault = api.post(f"/capture/{captured['id']}/simulate", body).expect(422)
         assert list(fault["validation_errors"]) == [field], body
 
@@ -110,6 +110,6 @@ def test_simulated_events_of_test_sms(api: Client, server: Server) -> None:
     made, row = send_captured(tester, "+15550200300")
     simulate(tester, row, "bounce")
     events = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
-    assert {one["event"] for one in events} == {"sms_sent", "sms_failed"} and all(one["test"] for one in events)
+    assert {event["event"] for event in events} == {"sms_sent", "sms_failed"} and all(event["test"] for event in events)
     [channel] = api.get(f"/contacts/{made['contact_id']}").expect(200)["channels"]
     assert channel["suppression_reason"] is None

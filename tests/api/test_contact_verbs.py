@@ -23,7 +23,9 @@ def contact_events(api: Client, contact: Any) -> list[tuple[str, Any]]:
 
 def send_campaign(api: Client, name: str, *contacts: Any) -> int:
     """Send a campaign to these contacts and return its id once it is completed."""
-    people = api.post("/lists", {"name": name, "contact_ids": [one["id"] for one in contacts]}).expect(201)["id"]
+    people = api.post("/lists", {"name": name, "contact_ids": [contact["id"] for contact in contacts]}).expect(201)[
+        "id"
+    ]
     campaign = api.post("/campaigns", {"name": name}).expect(201)["id"]
     content = {"subject": "Hello {{ contact.first_name }}", "body": "<p>For {{ contact.email }}</p>"}
     order = {"trigger_attributes": {"contact_list_id": people}, "template_attributes": content}
@@ -39,8 +41,8 @@ def test_tag_changes_are_events(api: Client) -> None:
     """Each added or removed tag is an event, compared without case; each change is one `contact_update`."""
     made = create_contact(api, "tags@example.org", data={"tags": ["VIP", "new"]})
     api.patch(f"/contacts/{made['id']}", {"data_merge": {"tags": ["vip", "old"]}}).expect(200)
-    found = [(name, data.get("tag")) for name, data in contact_events(api, made) if name.startswith("tag_")]
-    assert found == [("tag_add", "VIP"), ("tag_add", "new"), ("tag_add", "old"), ("tag_remove", "new")]
+    results = [(name, data.get("tag")) for name, data in contact_events(api, made) if name.startswith("tag_")]
+    assert results == [("tag_add", "VIP"), ("tag_add", "new"), ("tag_add", "old"), ("tag_remove", "new")]
     changes = [data["fields"] for name, data in contact_events(api, made) if name == "contact_update"]
     assert changes == [["data"]]
     api.patch(f"/contacts/{made['id']}", {"first_name": "T", "email": "tags2@example.org"}).expect(200)
@@ -57,13 +59,13 @@ def test_tag_changes_are_events(api: Client) -> None:
 )  # fmt: skip
 def test_invalid_tags_are_rejected(tags: Any, where: str, api: Client) -> None:
     """Tags are an array of at most 100 texts of at most 64 characters; any other value is an error at its path."""
-    made = api.post("/contacts", {"email": "bounds@example.org"}).json
-    for fault in (
+    contact = api.post("/contacts", {"email": "bounds@example.org"}).json
+    for error in (
         api.post("/contacts", {"email": "bounds@example.org", "data": {"tags": tags}}),
-        api.patch(f"/contacts/{made['id']}", {"data": {"tags": tags}}),
+        api.patch(f"/contacts/{contact['id']}", {"data": {"tags": tags}}),
     ):
-        assert set(fault.expect(422)["validation_errors"]) == {"data" + where}
-    merged = api.patch(f"/contacts/{made['id']}", {"data_merge": {"tags": tags}})
+        assert set(error.expect(422)["validation_errors"]) == {"data" + where}
+    merged = api.patch(f"/contacts/{contact['id']}", {"data_merge": {"tags": tags}})
     if isinstance(tags, dict):
         assert merged.status == 422
     else:
@@ -117,9 +119,9 @@ def test_export_a_contact(api: Client) -> None:
     made = create_contact(api, "dossier@example.org", list_ids=[people], data={"tags": ["a"]})
     api.post("/messages", {"to": "dossier@example.org", "subject": "Receipt", "body": "<p>Paid</p>"}).expect(201)
     api.post("/suppressions", {"address": "dossier@example.org", "note": "n"}).expect(201)
-    answer = api.get(f"/contacts/{made['id']}/export")
-    whole = answer.expect(200)
-    assert answer.headers["Content-Disposition"] == f'attachment; filename="contact-{made["id"]}.json"'
+    response = api.get(f"/contacts/{made['id']}/export")
+    whole = response.expect(200)
+    assert response.headers["Content-Disposition"] == f'attachment; filename="contact-{made["id"]}.json"'
     assert whole["contact"]["id"] == made["id"] and whole["lists"] == [{"id": people, "name": "Dossier"}]
     assert [row["act"] for row in whole["consents"]] == ["suppressed", "opt_in"]
     assert [row["note"] for row in whole["suppressions"]] == ["n"]
@@ -247,8 +249,8 @@ def test_an_erased_address_stays_suppressed(api: Client) -> None:
     assert (channel["subscribed"], channel["suppression_reason"], back["kept_opt_out"]) == (
         False, "erased", ["again@example.org"],
     )  # fmt: skip
-    refused = api.post("/messages", {"to": "again@example.org", "subject": "s", "body": "b"}).expect(422)
-    assert refused["skip_reason"] == "suppressed_erased"
+    error = api.post("/messages", {"to": "again@example.org", "subject": "s", "body": "b"}).expect(422)
+    assert error["skip_reason"] == "suppressed_erased"
     number = api.get("/suppressions", address="again@example.org").json[0]["id"]
     api.delete(f"/suppressions/{number}", reason="wants to come back").expect(200)
     channel = api.get(f"/contacts/{back['id']}").json["channels"][0]

@@ -13,18 +13,18 @@ def test_a_contact_is_created_with_its_channels(api: Client) -> None:
         "first_name": "Anna",
         "data": {"city": "Köln"},
     }
-    made = api.post("/contacts", body).expect(201)
-    email, phone = made["channels"]
+    contact = api.post("/contacts", body).expect(201)
+    email, phone = contact["channels"]
 
     assert (email["value"], email["kind"], email["subscribed"]) == ("Anna.Kurz@example.org", "email", True)
     assert (phone["value"], phone["kind"]) == ("+491511234567", "phone")
-    assert (made["country_code"], made["data"]) == ("DE", {"city": "Köln"})
-    assert (made["subscribed_email"], made["subscribed_phone"], made["sendable_email"]) == (True, True, True)
-    assert (made["verification_status"], made["enrichment_status"], made["kept_opt_out"]) == (
+    assert (contact["country_code"], contact["data"]) == ("DE", {"city": "Köln"})
+    assert (contact["subscribed_email"], contact["subscribed_phone"], contact["sendable_email"]) == (True, True, True)
+    assert (contact["verification_status"], contact["enrichment_status"], contact["kept_opt_out"]) == (
         "unverified", "not_enriched", [],
     )  # fmt: skip
     assert email["opt_in_at"].endswith("Z") and email["opt_out_at"] is None
-    assert api.get(f"/contacts/{made['id']}").expect(200)["uuid"] == made["uuid"]
+    assert api.get(f"/contacts/{contact['id']}").expect(200)["uuid"] == contact["uuid"]
 
 
 def test_a_known_address_updates_its_contact(api: Client) -> None:
@@ -45,15 +45,15 @@ def test_addresses_of_two_contacts_are_an_error(api: Client) -> None:
     """An upsert never joins two contacts."""
     api.post("/contacts", {"email": "one@example.org"}).expect(201)
     api.post("/contacts", {"phone": "+4915112340001"}).expect(201)
-    fault = api.post("/contacts", {"email": "one@example.org", "phone": "+4915112340001"}).expect(422)
+    error = api.post("/contacts", {"email": "one@example.org", "phone": "+4915112340001"}).expect(422)
 
-    assert fault["validation_errors"] == {"phone": ["has already been taken"]}
+    assert error["validation_errors"] == {"phone": ["has already been taken"]}
 
 
 def test_all_contact_errors_are_reported_at_once(api: Client) -> None:
     """The response has every error at its path, and nothing is written."""
     before = api.get("/contacts").headers["X-Total-Count"]
-    fault = api.post(
+    error = api.post(
         "/contacts",
         {
             "email": "not an address", "phone": "12345", "first_name": "x" * 300, "last_name": "a\nb",
@@ -63,12 +63,12 @@ def test_all_contact_errors_are_reported_at_once(api: Client) -> None:
         },
     ).expect(422)  # fmt: skip
 
-    assert fault["code"] == "validation_error"
-    assert set(fault["validation_errors"]) == {
+    assert error["code"] == "validation_error"
+    assert set(error["validation_errors"]) == {
         "email", "phone", "first_name", "last_name", "country_code", "list_ids[1]", "data", "opt_in",
         "channels_attributes[0].value", "channels_attributes[1].value", "channels_attributes[1].subscribed",
     }  # fmt: skip
-    assert fault["validation_errors"]["first_name"] == ["is too long (maximum is 255 characters)"]
+    assert error["validation_errors"]["first_name"] == ["is too long (maximum is 255 characters)"]
     assert api.get("/contacts").headers["X-Total-Count"] == before
 
 
@@ -80,9 +80,9 @@ def test_all_contact_errors_are_reported_at_once(api: Client) -> None:
 )  # fmt: skip
 def test_invalid_addresses_are_rejected(api: Client, address: str) -> None:
     """An address that could change a route or an envelope is rejected (T08)."""
-    answer = api.post("/contacts", {"channels_attributes": [{"value": address, "kind": "email"}]})
+    response = api.post("/contacts", {"channels_attributes": [{"value": address, "kind": "email"}]})
 
-    assert answer.status == 422
+    assert response.status == 422
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_unusual_valid_addresses_are_accepted(api: Client, address: str) -> None
 
 def test_a_contact_without_an_address(api: Client) -> None:
     """A contact may have a name only, and no channel."""
-    made = api.post("/contacts", {"first_name": "Nameless"}).expect(201)
+    contact = api.post("/contacts", {"first_name": "Nameless"}).expect(201)
 
-    assert (made["channels"], made["sendable_email"]) == ([], False)
+    assert (contact["channels"], contact["sendable_email"]) == ([], False)
 
 
 def test_patch_a_contact(api: Client) -> None:
     """An absent field stays, null clears, `data` is replaced, `data_merge` is merged (RFC 7396)."""
-    made = api.post(
+    contact = api.post(
         "/contacts", {"email": "patch@example.org", "first_name": "P", "data": {"a": 1, "b": {"c": 2}}}
     ).json
-    path = f"/contacts/{made['id']}"
+    path = f"/contacts/{contact['id']}"
     merged = api.patch(path, {"data_merge": {"b": {"c": None, "d": 3}}, "first_name": None}).expect(200)
     replaced = api.patch(path, {"data": {"z": 1}}).expect(200)
 
@@ -116,19 +116,19 @@ def test_patch_a_contact(api: Client) -> None:
 
 def test_channels_are_added_edited_and_removed(api: Client) -> None:
     """`id` edits a channel, no `id` adds one, `_destroy` removes one, and an id of another contact is an error."""
-    made = api.post("/contacts", {"email": "ch@example.org"}).json
-    path, first = f"/contacts/{made['id']}", made["channels"][0]["id"]
+    contact = api.post("/contacts", {"email": "ch@example.org"}).json
+    path, first = f"/contacts/{contact['id']}", contact["channels"][0]["id"]
     other = api.post("/contacts", {"email": "other-ch@example.org"}).json["channels"][0]["id"]
     added = api.patch(path, {"channels_attributes": [{"value": "second@example.org", "subscribed": False}]}).expect(200)
     edited = api.patch(path, {"channels_attributes": [{"id": first, "value": "new@example.org"}]}).expect(200)
     removed = api.patch(path, {"channels_attributes": [{"id": first, "_destroy": True}]}).expect(200)
     foreign = api.patch(path, {"channels_attributes": [{"id": other, "subscribed": False}]}).expect(422)
 
-    assert [(one["value"], one["subscribed"]) for one in added["channels"]] == [
+    assert [(channel["value"], channel["subscribed"]) for channel in added["channels"]] == [
         ("ch@example.org", True), ("second@example.org", False),
     ]  # fmt: skip
     assert edited["channels"][0]["value"] == "new@example.org"
-    assert [one["value"] for one in removed["channels"]] == ["second@example.org"]
+    assert [channel["value"] for channel in removed["channels"]] == ["second@example.org"]
     assert foreign["validation_errors"] == {"channels_attributes[0].id": ["must exist"]}
 
 
@@ -144,11 +144,12 @@ def test_an_address_belongs_to_one_contact(api: Client) -> None:
 
 def test_search_finds_prefixes_parts_and_digits(api: Client) -> None:
     """Names, parts of addresses and digits of phone numbers find contacts; search operators have no meaning."""
-    made = api.post("/contacts", {"email": "quirin.vogel@seehof.example", "first_name": "Quirin", "last_name": "Vögel",
-                                  "phone": "+498921098765"}).json  # fmt: skip
+    fields = {"email": "quirin.vogel@seehof.example", "first_name": "Quirin", "last_name": "Vögel",
+              "phone": "+498921098765"}  # fmt: skip
+    contact = api.post("/contacts", fields).json
     for words in ("quir", "Vogel", "vög", "seehof", "quirin.vogel@see", "+49 8921 09", "quirin vogel"):
-        assert made["id"] in [row["id"] for row in api.get("/contacts", search=words).json], words
-        assert made["id"] in [row["id"] for row in api.get("/contacts/search", q=words).json], words
+        assert contact["id"] in [row["id"] for row in api.get("/contacts", search=words).json], words
+        assert contact["id"] in [row["id"] for row in api.get("/contacts/search", q=words).json], words
     for words in ("' OR 1=1--", 'a" OR b*', "NEAR(", "*", "AND OR (", '"', "quirin NOT vogel)", "-", "\x00"):
         assert api.get("/contacts", search=words).status in (200, 422), words
     assert api.get("/contacts/search", q=" ").status == 422
@@ -157,17 +158,19 @@ def test_search_finds_prefixes_parts_and_digits(api: Client) -> None:
 
 def test_filters_of_the_contact_list(api: Client) -> None:
     """Each filter returns only the matching contacts."""
-    group = api.post("/lists", {"name": "Filtered"}).json["id"]
-    made = api.post("/contacts", {"email": "filter@example.org", "source": "Fair", "list_ids": [group],
+    list_id = api.post("/lists", {"name": "Filtered"}).json["id"]
+    contact = api.post("/contacts", {"email": "filter@example.org", "source": "Fair", "list_ids": [list_id],
                                   "data": {"tags": ["VIP"]}}).json  # fmt: skip
     quiet = api.post("/contacts", {"email": "quiet@example.org", "opt_in": False, "source": "fair"}).json
 
-    assert [row["id"] for row in api.get("/contacts", list_id=group).json] == [made["id"]]
-    assert [row["id"] for row in api.get("/contacts", tag="vip").json] == [made["id"]]
-    assert {row["id"] for row in api.get("/contacts", source="fair").json} == {made["id"], quiet["id"]}
+    assert [row["id"] for row in api.get("/contacts", list_id=list_id).json] == [contact["id"]]
+    assert [row["id"] for row in api.get("/contacts", tag="vip").json] == [contact["id"]]
+    assert {row["id"] for row in api.get("/contacts", source="fair").json} == {contact["id"], quiet["id"]}
     assert [row["id"] for row in api.get("/contacts", source="fair", subscribed_email="false").json] == [quiet["id"]]
     assert api.get("/contacts", created_after="2100-01-01").json == []
-    assert made["id"] in [row["id"] for row in api.get("/contacts", created_after=made["created_at"], limit=100).json]
+    assert contact["id"] in [
+        row["id"] for row in api.get("/contacts", created_after=contact["created_at"], limit=100).json
+    ]
     assert api.get("/contacts", list_id=424242).expect(422)["validation_errors"] == {"list_id": ["must exist"]}
     assert set(api.get("/contacts", created_after="x", updated_before="y").json["validation_errors"]) & {
         "created_after"
@@ -176,14 +179,14 @@ def test_filters_of_the_contact_list(api: Client) -> None:
 
 def test_delete_a_contact(api: Client) -> None:
     """DELETE returns the contact, which is then a 404; a returning address keeps its opt-out."""
-    made = api.post("/contacts", {"email": "gone@example.org"}).json
-    api.patch(f"/contacts/{made['id']}", {"subscribed_email": False}).expect(200)
-    assert api.delete(f"/contacts/{made['id']}").expect(200)["id"] == made["id"]
-    assert api.get(f"/contacts/{made['id']}").status == 404
+    contact = api.post("/contacts", {"email": "gone@example.org"}).json
+    api.patch(f"/contacts/{contact['id']}", {"subscribed_email": False}).expect(200)
+    assert api.delete(f"/contacts/{contact['id']}").expect(200)["id"] == contact["id"]
+    assert api.get(f"/contacts/{contact['id']}").status == 404
     assert api.get("/contacts", search="gone@example.org").json == []
     back = api.post("/contacts", {"email": "gone@example.org", "opt_in": False}).expect(201)
 
-    assert back["id"] > made["id"]
+    assert back["id"] > contact["id"]
     assert (back["channels"][0]["subscribed"], back["channels"][0]["opted_out_by"]) == (False, "operator")
 
 
@@ -195,8 +198,8 @@ def test_consent_source_is_stored_as_evidence(api: Client) -> None:
     api.patch(f"/contacts/{number}", {"opt_in": True, "consent_source": "again"}).expect(200)
     api.patch(f"/contacts/{number}", {"opt_in": False}).expect(200)
     api.patch(f"/contacts/{number}", {"first_name": "Ann", "consent_source": "a name"}).expect(200)
-    found = [(one["act"], one["text"]) for one in api.get(f"/contacts/{number}/consents").expect(200)]
-    assert sorted(found, key=str) == sorted([("opt_in", words), ("opt_in", "again"), ("opt_out", None)], key=str)
+    results = [(one["act"], one["text"]) for one in api.get(f"/contacts/{number}/consents").expect(200)]
+    assert sorted(results, key=str) == sorted([("opt_in", words), ("opt_in", "again"), ("opt_out", None)], key=str)
     assert api.get(f"/contacts/{number}").expect(200)["subscribed_phone"] is False
-    refused = api.post("/contacts", {"phone": "+34655000112", "consent_source": "x" * 1001}).expect(422)
-    assert list(refused["validation_errors"]) == ["consent_source"]
+    error = api.post("/contacts", {"phone": "+34655000112", "consent_source": "x" * 1001}).expect(422)
+    assert list(error["validation_errors"]) == ["consent_source"]

@@ -44,9 +44,9 @@ def _errors_of_size(api: Client, limit: Limit, size: int, paths: dict[str, str])
     body = {key: _value_of_size(limit, size)}
     for name in reversed(outer):
         body = {name: body}
-    answer = api.send(method, paths.get(path, path), {**LEAST.get(limit.operation, {}), **body})
-    assert answer.status < 500 and answer.status != 413
-    return dict(answer.json.get("validation_errors", {}))
+    response = api.send(method, paths.get(path, path), {**LEAST.get(limit.operation, {}), **body})
+    assert response.status < 500 and response.status != 413
+    return dict(response.json.get("validation_errors", {}))
 
 
 @pytest.mark.parametrize("limit", limits.LIMITS, ids=lambda one: f"{one.operation} {one.key}")
@@ -90,13 +90,15 @@ def test_errors_come_in_the_documented_order(api: Client, server: Server) -> Non
     ]  # fmt: skip
     codes = {(status, code) for _, status, code in errors.CODES}
     for method, path, body, headers, status in steps:
-        answer = api.request(method, path, body, headers, validate=False)
-        assert answer.status == status, (method, path, answer.text)
-        told = answer.json
+        response = api.request(method, path, body, headers, validate=False)
+        assert response.status == status, (method, path, response.text)
+        told = response.json
         assert told["error"] is True and set(errors.BODY) <= set(told) and (status, told["code"]) in codes
-        assert answer.headers["X-Request-Id"] == told["request_id"] and answer.headers["X-Api-Version"].startswith("1.")
-        assert status != 401 or answer.headers["WWW-Authenticate"] == "Bearer"
-        assert status != 405 or set(answer.headers["Allow"].split(", ")) >= {"GET", "PATCH", "DELETE"}
+        assert response.headers["X-Request-Id"] == told["request_id"] and response.headers["X-Api-Version"].startswith(
+            "1."
+        )
+        assert status != 401 or response.headers["WWW-Authenticate"] == "Bearer"
+        assert status != 405 or set(response.headers["Allow"].split(", ")) >= {"GET", "PATCH", "DELETE"}
         assert status != 403 or told["required_scope"] == "contacts:write"
 
 
@@ -107,9 +109,9 @@ def test_paths_without_a_key(server: Server) -> None:
     for path, methods in words.LINKS:
         real = path.format(token="A" * 40, public_key="camp_pub_" + "A" * 36)
         for method in methods:
-            answer = stranger.request(method, real, b"confirm=1&act=save" if method == "POST" else None, form)
-            assert answer.status == 404, (method, path)
-            assert method == "HEAD" or answer.headers["X-Robots-Tag"] == "noindex"
+            response = stranger.request(method, real, b"confirm=1&act=save" if method == "POST" else None, form)
+            assert response.status == 404, (method, path)
+            assert method == "HEAD" or response.headers["X-Robots-Tag"] == "noindex"
     for path in words.HOOKS:
         assert stranger.request("POST", path, b"{}", {"Content-Type": "application/json"}).status == 404
     assert stranger.get("/openapi.yaml").text.startswith("openapi: 3.1")

@@ -10,12 +10,12 @@ from tests.kit.server import Server
 
 def test_a_new_domain_lists_its_dns_records(api: Client) -> None:
     """A new domain has six DNS records, two of them required, all with the state `unknown`."""
-    made = api.post("/domains", {"domain": {"name": " News.Example.COM "}}).expect(201)
-    assert (made["name"], made["provider"], made["status"], made["verified_at"]) == (
+    domain = api.post("/domains", {"domain": {"name": " News.Example.COM "}}).expect(201)
+    assert (domain["name"], domain["provider"], domain["status"], domain["verified_at"]) == (
         "news.example.com", "smtp", "pending", None,
     )  # fmt: skip
-    records = made["dns_records"]
-    assert [(one["record_type"], one["name"], one["priority"], one["required"]) for one in records] == [
+    records = domain["dns_records"]
+    assert [(record["record_type"], record["name"], record["priority"], record["required"]) for record in records] == [
         ("TXT", "_campanero.news.example.com", "", True),
         ("TXT", records[1]["name"], "", True),
         ("MX", "bounce.news.example.com", "10", False),
@@ -26,11 +26,11 @@ def test_a_new_domain_lists_its_dns_records(api: Client) -> None:
     assert re.fullmatch(r"c1-[0-9a-f]{4}\._domainkey\.news\.example\.com", records[1]["name"])
     assert re.fullmatch(r"v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}", records[1]["value"])
     assert records[4]["value"].startswith("v=DMARC1; p=none; rua=mailto:") and "pct" not in records[4]["value"]
-    assert all((one["valid"], one["found"], one["checked_at"]) == ("unknown", [], None) for one in records)
+    assert all((record["valid"], record["found"], record["checked_at"]) == ("unknown", [], None) for record in records)
     # Without a public host name three records have no value yet
-    assert [bool(one["value"]) for one in records] == [True, True, False, False, True, False]
-    assert all(("base_url" in (one["problem"] or "")) != bool(one["value"]) for one in records)
-    assert api.get(f"/domains/{made['id']}").expect(200) == made
+    assert [bool(record["value"]) for record in records] == [True, True, False, False, True, False]
+    assert all(("base_url" in (record["problem"] or "")) != bool(record["value"]) for record in records)
+    assert api.get(f"/domains/{domain['id']}").expect(200) == domain
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_domain_names_are_normalized(api: Client, typed: str, kept: str) -> None
 )  # fmt: skip
 def test_invalid_domain_names_are_rejected(api: Client, name: str) -> None:
     """A URL, port, path, address or invalid host name is an error at `domain.name`."""
-    refused = api.post("/domains", {"domain": {"name": name}}).expect(422)
-    assert refused["validation_errors"] == {"domain.name": ["is invalid"]}
+    error = api.post("/domains", {"domain": {"name": name}}).expect(422)
+    assert error["validation_errors"] == {"domain.name": ["is invalid"]}
 
 
 def test_a_domain_name_is_unique(api: Client) -> None:
@@ -65,29 +65,29 @@ def test_a_domain_name_is_unique(api: Client) -> None:
     assert api.post("/domains", {"domain": {}}).expect(422)["validation_errors"] == {"domain.name": ["can't be blank"]}
     api.post("/domains", {"domain": {"name": "twice.example", "provider": "x"}}).expect(201)
     for name in ("twice.example", "TWICE.example."):
-        refused = api.post("/domains", {"domain": {"name": name}}).expect(422)
-        assert refused["validation_errors"] == {"domain.name": ["has already been taken"]}
-    refused = api.post("/domains", {"domain": {"name": "gmail.com"}}).expect(422)
-    assert refused["validation_errors"] == {"domain.name": ["is reserved"]}
+        error = api.post("/domains", {"domain": {"name": name}}).expect(422)
+        assert error["validation_errors"] == {"domain.name": ["has already been taken"]}
+    error = api.post("/domains", {"domain": {"name": "gmail.com"}}).expect(422)
+    assert error["validation_errors"] == {"domain.name": ["is reserved"]}
 
 
 def test_a_domain_added_again_gets_new_keys(api: Client) -> None:
     """DELETE returns the domain, which is then a 404; added again it has a new token and DKIM key."""
-    made = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
-    assert made["id"] in [row["id"] for row in api.get("/domains").expect(200)]
-    assert api.delete(f"/domains/{made['id']}").expect(200) == made
+    domain = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
+    assert domain["id"] in [row["id"] for row in api.get("/domains").expect(200)]
+    assert api.delete(f"/domains/{domain['id']}").expect(200) == domain
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/verify"), ("POST", "/rotate_key")):
-        api.send(method, f"/domains/{made['id']}{path}").expect(404)
+        api.send(method, f"/domains/{domain['id']}{path}").expect(404)
     again = api.post("/domains", {"domain": {"name": "again.example"}}).expect(201)
-    for one, other in zip(made["dns_records"][:2], again["dns_records"][:2], strict=True):
+    for one, other in zip(domain["dns_records"][:2], again["dns_records"][:2], strict=True):
         assert one["value"] != other["value"]
-    assert made["dns_records"][1]["name"] != again["dns_records"][1]["name"] and again["id"] > made["id"]
+    assert domain["dns_records"][1]["name"] != again["dns_records"][1]["name"] and again["id"] > domain["id"]
 
 
 def test_scopes_of_domains(api: Client, server: Server) -> None:
     """`domains:read` may read, `domains:write` may change, and other scopes may do neither."""
-    made = api.post("/domains", {"domain": {"name": "scoped.example"}}).expect(201)
-    path = f"/domains/{made['id']}"
+    domain = api.post("/domains", {"domain": {"name": "scoped.example"}}).expect(201)
+    path = f"/domains/{domain['id']}"
     scopes = ("domains:read", "contacts:read")
     reads, other = (server.client(server.new_key(scope, "--scope", scope)) for scope in scopes)
     assert reads.get(path).expect(200)["name"] == "scoped.example"

@@ -39,30 +39,30 @@ def starts_no_flow(server: Server, number: int) -> bool:
 
 def post_in_parallel(api: Client, count: int, path: str, body: Any) -> list[Response]:
     """Post the same body `count` times in parallel and return the responses."""
-    answers: list[Response] = []
-    threads = [threading.Thread(target=lambda: answers.append(api.post(path, body))) for _ in range(count)]
+    responses: list[Response] = []
+    threads = [threading.Thread(target=lambda: responses.append(api.post(path, body))) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return answers
+    return responses
 
 
 def test_client_fields_of_an_event(api: Client, contact_id: int) -> None:
     """User agent, referrer and UTM parameters are stored and parsed; only the network of an IP address is stored."""
-    made = api.post("/events", {
+    event = api.post("/events", {
         "event": "product_view", "contact_id": contact_id, "ip": "198.51.100.77", "user_agent": PHONE,
         "referrer": "https://search.example/?q=shoes",
         "resource_url": "https://shop.example/shoes?utm_source=letter&utm_medium=email&utm_campaign=May%20sale",
         "utm_medium": "mail",
     }).expect(201)  # fmt: skip
 
-    assert (made["ip"], made["user_agent"], made["referrer"]) == (
+    assert (event["ip"], event["user_agent"], event["referrer"]) == (
         "198.51.100.0", PHONE, "https://search.example/?q=shoes",
     )  # fmt: skip
-    assert (made["browser"], made["os"], made["device_type"]) == ("Safari", "iOS", "mobile")
-    assert (made["utm_source"], made["utm_medium"], made["utm_campaign"]) == ("letter", "mail", "May sale")
-    assert api.get(f"/events/{made['id']}").expect(200) == made
+    assert (event["browser"], event["os"], event["device_type"]) == ("Safari", "iOS", "mobile")
+    assert (event["utm_source"], event["utm_medium"], event["utm_campaign"]) == ("letter", "mail", "May sale")
+    assert api.get(f"/events/{event['id']}").expect(200) == event
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_privacy_ip(api: Client, contact_id: int, how: str, kept: list[str | Non
 
 def test_client_fields_are_not_taken_from_the_request(api: Client, contact_id: int) -> None:
     """The IP address and user agent of the API request are not stored."""
-    made = api.post("/events", {"event": "checkout", "contact_id": contact_id}, {"User-Agent": PHONE}).expect(201)
-    assert {made[name] for name in ("ip", "user_agent", "browser", "os", "device_type", "referrer")} == {None}
+    event = api.post("/events", {"event": "checkout", "contact_id": contact_id}, {"User-Agent": PHONE}).expect(201)
+    assert {event[name] for name in ("ip", "user_agent", "browser", "os", "device_type", "referrer")} == {None}
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_invalid_event_fields_are_rejected(
 ) -> None:
     """Each error is reported at its field, and nothing is recorded."""
     before = api.get("/events").headers["X-Total-Count"]
-    faults = api.post("/events", {"event": "cart_add", "contact_id": contact_id, **body}).expect(422)[
+    errors = api.post("/events", {"event": "cart_add", "contact_id": contact_id, **body}).expect(422)[
         "validation_errors"
     ]
-    assert faults == {field: [message]}
+    assert errors == {field: [message]}
     assert api.get("/events").headers["X-Total-Count"] == before
 
 
@@ -137,8 +137,8 @@ def test_old_events_start_no_flow(
     api: Client, server: Server, contact_id: int, body: dict[str, Any], starts: bool
 ) -> None:
     """An event that is over an hour old starts no flow, unless `trigger` says so."""
-    made = api.post("/events", {"event": "order_paid", "contact_id": contact_id, **body}).expect(201)
-    assert starts_no_flow(server, made["id"]) is not starts
+    event = api.post("/events", {"event": "order_paid", "contact_id": contact_id, **body}).expect(201)
+    assert starts_no_flow(server, event["id"]) is not starts
 
 
 def test_test_events_are_no_interactions(api: Client, server: Server) -> None:
@@ -170,11 +170,11 @@ def test_a_hundred_parallel_repeats_are_one_event(api: Client, contact_id: int) 
     late = {"event": "order_shipped", "contact_email": "late@example.org", "create_contact": True,
             "created_at": time_ago(hours=2)}  # fmt: skip
     api.post("/events", late).expect(201)
-    answers = post_in_parallel(api, 100, "/events", body)
+    responses = post_in_parallel(api, 100, "/events", body)
     api.post("/events", {"event": "marker", "contact_id": contact_id}).expect(201)
 
-    assert sorted(one.status for one in answers) == [200] * 99 + [201]
-    assert len({one.json["id"] for one in answers}) == 1
+    assert sorted(answer.status for answer in responses) == [200] * 99 + [201]
+    assert len({answer.json["id"] for answer in responses}) == 1
     assert api.get("/events", event="order_shipped", contact_id=contact_id).headers["X-Total-Count"] == "1"
     # A later event has had its effect, so this one has had its own
     api.wait(f"/flows/{marker}", lambda row: row["stats"]["entered"] == 1)
@@ -210,23 +210,23 @@ def test_an_idempotency_key_with_another_payload(api: Client, contact_id: int, c
 def test_a_batch_of_events(api: Client, contact_id: int) -> None:
     """Valid events are recorded, repeats counted, errors reported by index, and unknown keys named."""
     good = {"event": "bulk", "contact_id": contact_id}
-    answer = api.post("/events/batch", {"events": [
+    response = api.post("/events/batch", {"events": [
         good, good | {"idempotency_key": "b-1"}, {"event": "Bulk!", "contact_id": 99_999}, "no object",
         good | {"idempotency_key": "b-1"}, good | {"idempotency_key": "b-1", "amount": 2},
         {"event": "bulk", "contact_email": "brought@example.org", "create_contact": True, "utm_sorce": "x"},
         {"event": "bulk", "contact_email": "unknown@example.org"}, {"amount": "x"}, None,
     ]})  # fmt: skip
-    done = answer.expect(200)
+    done = response.expect(200)
 
     assert (done["created"], done["repeated"]) == (3, 1)
-    assert {one["index"]: one["validation_errors"] for one in done["errors"]} == {
+    assert {error["index"]: error["validation_errors"] for error in done["errors"]} == {
         2: {"event": ["is invalid"], "contact_id": ["must exist"]}, 3: {"base": ["is invalid"]},
         5: {"idempotency_key": ["has already been taken"]}, 7: {"contact_email": ["must exist"]},
         8: {"event": ["can't be blank"], "amount": ["is not a number"], "contact_id": ["can't be blank"]},
         9: {"base": ["is invalid"]},
     }  # fmt: skip
-    assert [one["code"] for one in done["errors"]][2] == "idempotency_conflict"
-    assert answer.headers["X-Ignored-Fields"] == "events[6].utm_sorce"
+    assert [error["code"] for error in done["errors"]][2] == "idempotency_conflict"
+    assert response.headers["X-Ignored-Fields"] == "events[6].utm_sorce"
     assert api.get("/events", event="bulk").headers["X-Total-Count"] == "3"
     brought = api.get("/contacts", search="brought@example.org").json
     assert [one["subscribed_email"] for one in brought] == [False]
@@ -236,10 +236,10 @@ def test_a_whole_batch_may_be_repeated(api: Client, contact_id: int) -> None:
     """A batch that is sent in parallel and again is recorded once, in its order."""
     body = {"events": [{"event": "import_row", "contact_id": contact_id, "idempotency_key": f"i{number}",
                         "resource_uid": f"row:{number}"} for number in range(1_000)]}  # fmt: skip
-    answers = [one.expect(200) for one in post_in_parallel(api, 3, "/events/batch", body)]
+    responses = [one.expect(200) for one in post_in_parallel(api, 3, "/events/batch", body)]
     again = api.post("/events/batch", body).expect(200)
 
-    assert sorted(one["created"] for one in answers) == [0, 0, 1_000]
+    assert sorted(answer["created"] for answer in responses) == [0, 0, 1_000]
     assert again == {"created": 0, "repeated": 1_000, "errors": []}
     newest = api.get("/events", event="import_row", limit=100)
     assert newest.headers["X-Total-Count"] == "1000"
@@ -269,10 +269,10 @@ def test_read_only_event_fields_are_ignored(api: Client, contact_id: int) -> Non
     """A client cannot set fields of the service, nor send events with reserved names."""
     body = {"event": "product_view", "contact_id": contact_id, "generated": True, "chain_depth": 4, "user_id": 1,
             "browser": "Mine", "account_id": 2}  # fmt: skip
-    answer = api.post("/events", body)
-    made = answer.expect(201)
+    response = api.post("/events", body)
+    made = response.expect(201)
     assert (made["generated"], made["chain_depth"], made["user_id"], made["browser"]) == (False, 0, None, None)
-    assert "chain_depth" in answer.headers["X-Ignored-Fields"]
+    assert "chain_depth" in response.headers["X-Ignored-Fields"]
     assert api.post("/events/batch", {"events": [body | {"event": "flow_goal"}]}).json["errors"][0][
         "validation_errors"
     ] == {"event": ["is reserved"]}

@@ -29,23 +29,23 @@ def json_lines(answer: Response) -> list[Any]:
 @pytest.fixture(scope="module")
 def exported(api: Client) -> Any:
     """Return a list with two contacts: one with all fields, one with almost none."""
-    group = api.post("/lists", {"name": 'News, "weekly"'}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": 'News, "weekly"'}).expect(201)["id"]
     full = api.post("/contacts", {
         "email": "full@example.org", "phone": "+14155550123", "first_name": "Zoë", "last_name": 'O"Neil, Jr.',
-        "source": "Fair", "country_code": "us", "tracking": "aggregate", "list_ids": [group],
+        "source": "Fair", "country_code": "us", "tracking": "aggregate", "list_ids": [list_id],
         "channels_attributes": [{"value": "second@example.org", "subscribed": False}],
         "data": {"tags": ["VIP", "a,b"], "city": "Köln", "visits": 12, "ratio": 0.5, "member": True, "zip": "01067",
                  "code": "123", "nested": {"a": [1]}, "note": "two\nlines", "nothing": None, "empty": ""},
     }).expect(201)  # fmt: skip
-    bare = api.post("/contacts", {"first_name": "Nobody", "list_ids": [group]}).expect(201)
-    return {"list": group, "full": full, "bare": bare}
+    bare = api.post("/contacts", {"first_name": "Nobody", "list_ids": [list_id]}).expect(201)
+    return {"list": list_id, "full": full, "bare": bare}
 
 
 def test_export_contacts_as_csv(api: Client, exported: Any) -> None:
     """Every field has a column, newest contact first; data that can be read back unchanged has its own columns."""
-    answer = api.get("/exports/contacts.csv", list_id=exported["list"])
-    assert answer.headers["Content-Disposition"] == 'attachment; filename="contacts.csv"'
-    bare, full = csv_rows(answer)
+    response = api.get("/exports/contacts.csv", list_id=exported["list"])
+    assert response.headers["Content-Disposition"] == 'attachment; filename="contacts.csv"'
+    bare, full = csv_rows(response)
 
     assert (bare["first_name"], bare["email"], bare["subscribed_email"], bare["channels"]) == ("Nobody", "", "", "")
     assert (full["email"], full["phone"], full["last_name"]) == ("full@example.org", "+14155550123", 'O"Neil, Jr.')
@@ -74,8 +74,8 @@ def test_export_contacts_as_json_lines(api: Client, exported: Any) -> None:
 
 def test_exports_include_consent(api: Client) -> None:
     """An export has opt-outs, who made them, and the suppression of the address."""
-    made = api.post("/contacts", {"email": "told@example.org", "source": "told"}).expect(201)
-    api.patch(f"/contacts/{made['id']}", {"subscribed_email": False}).expect(200)
+    contact = api.post("/contacts", {"email": "told@example.org", "source": "told"}).expect(201)
+    api.patch(f"/contacts/{contact['id']}", {"subscribed_email": False}).expect(200)
     api.post("/contacts", {"email": "told2@example.org", "source": "told"}).expect(201)
     api.post("/suppressions", {"address": "told2@example.org", "reason": "complaint"}).expect(201)
     second, first = csv_rows(api.get("/exports/contacts.csv", source="told"))
@@ -131,13 +131,13 @@ def test_exports_take_the_filters_of_the_lists(api: Client, exported: Any) -> No
 
 def test_exports_of_many_rows(api: Client) -> None:
     """A long export has each row once, newest first, for every filter."""
-    group = api.post("/lists", {"name": "Many"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Many"}).expect(201)["id"]
     for number in range(950):
-        body = {"email": f"many{number}@example.org", "source": "many", "list_ids": [group], "opt_in": False}
+        body = {"email": f"many{number}@example.org", "source": "many", "list_ids": [list_id], "opt_in": False}
         api.send("POST", "/contacts", body)
-    for query in ({"source": "many"}, {"list_id": group}, {"search": "many"}):
-        found = [row["email"] for row in json_lines(api.get("/exports/contacts.jsonl", **query))]
-        assert found == [f"many{number}@example.org" for number in reversed(range(950))], query
+    for query in ({"source": "many"}, {"list_id": list_id}, {"search": "many"}):
+        results = [row["email"] for row in json_lines(api.get("/exports/contacts.jsonl", **query))]
+        assert results == [f"many{number}@example.org" for number in reversed(range(950))], query
     events = json_lines(api.get("/exports/events.jsonl", event="list_add"))
     assert len({row["id"] for row in events}) == len(events) >= 950
     order = [(row["created_at"], row["id"]) for row in events]
@@ -146,21 +146,21 @@ def test_exports_of_many_rows(api: Client) -> None:
 
 def test_export_events_and_messages(api: Client) -> None:
     """Exported events and messages have the fields and values of the API."""
-    made = api.post("/contacts", {"email": "log@example.org"}).expect(201)
-    api.post("/events", {"event": "order_paid", "contact_id": made["id"], "amount": 12.5, "data": {"a": "=1"}}).expect(
-        201
-    )
+    contact = api.post("/contacts", {"email": "log@example.org"}).expect(201)
+    api.post(
+        "/events", {"event": "order_paid", "contact_id": contact["id"], "amount": 12.5, "data": {"a": "=1"}}
+    ).expect(201)
     sent = api.post("/messages", {"to": "log@example.org", "subject": "=1+1", "body": "<p>x</p>"}).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
 
-    event = api.get("/events", event="order_paid", contact_id=made["id"]).json[0]
-    assert json_lines(api.get("/exports/events.jsonl", event="order_paid", contact_id=made["id"])) == [event]
-    (row,) = csv_rows(api.get("/exports/events.csv", event="order_paid", contact_id=made["id"]))
+    event = api.get("/events", event="order_paid", contact_id=contact["id"]).json[0]
+    assert json_lines(api.get("/exports/events.jsonl", event="order_paid", contact_id=contact["id"])) == [event]
+    (row,) = csv_rows(api.get("/exports/events.csv", event="order_paid", contact_id=contact["id"]))
     assert (row["amount"], row["data"], row["test"], row["ip"]) == ("12.5", '{"a":"=1"}', "false", "")
     assert (row["created_at"], list(row)) == (event["created_at"], list(event))
 
     message = api.get(f"/messages/{sent['id']}").json
-    (line,) = json_lines(api.get("/exports/messages.jsonl", contact_id=made["id"]))
+    (line,) = json_lines(api.get("/exports/messages.jsonl", contact_id=contact["id"]))
     assert {name: line[name] for name in ("to", "from", "status", "sent_at", "transactional", "test")} == {
         name: message[name] for name in ("to", "from", "status", "sent_at", "transactional", "test")
     }

@@ -178,8 +178,8 @@ def test_all_errors_of_a_body_are_reported(wrong: Invalid, mine: Tenant, owner: 
     noun = path.strip("/").partition("/")[0]
     is_persons = noun in ("users", "user", "api_keys")
     path = path.replace("{id}", str(mine.object_ids.get(noun))) + (f"?{wrong.query}" if wrong.query else "")
-    answer = (owner if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
-    assert set(validation_errors(answer)) == wrong.told, answer.text
+    response = (owner if is_persons else mine.api).send(method, path, wrong.body, wrong.headers)
+    assert set(validation_errors(response)) == wrong.told, response.text
 
 
 @pytest.mark.parametrize(("path", "texts", "file", "told"), FILES)
@@ -189,18 +189,18 @@ def test_all_errors_of_an_upload_are_reported(
     """Errors of the file, the text fields and the query are reported together."""
     body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
-    answer = mine.api.request("POST", f"/v1/my{path}", body, headers)
-    assert set(validation_errors(answer)) == told, answer.text
+    response = mine.api.request("POST", f"/v1/my{path}", body, headers)
+    assert set(validation_errors(response)) == told, response.text
 
 
 def test_errors_of_mirrors_are_reported_with_others(mine: Tenant) -> None:
     """That a mirror has no members of its own is reported together with other errors."""
     segment = mine.api.post("/segments", {"name": "Everybody", "filters": []}).expect(201)["id"]
     view = mine.api.post("/lists", {"name": "View", "segment_id": segment}).expect(201)["id"]
-    answer = mine.api.post(f"/lists/{view}/contacts/bulk?no=1", {"add": [True]})
-    assert set(validation_errors(answer)) == {"add[0]", "no", "base"}, answer.text
-    answer = mine.api.post("/contacts", {"email": "ann@example.net", "list_ids": [MISSING_ID, view]})
-    assert validation_errors(answer)["list_ids"] == ["must exist", "is a view of a segment"], answer.text
+    response = mine.api.post(f"/lists/{view}/contacts/bulk?no=1", {"add": [True]})
+    assert set(validation_errors(response)) == {"add[0]", "no", "base"}, response.text
+    response = mine.api.post("/contacts", {"email": "ann@example.net", "list_ids": [MISSING_ID, view]})
+    assert validation_errors(response)["list_ids"] == ["must exist", "is a view of a segment"], response.text
 
 
 def test_every_operation_with_a_body_is_tested(mine: Tenant) -> None:

@@ -247,8 +247,8 @@ def test_all_errors_of_generated_bodies(route: Route, mine: Tenant, owner: Clien
         elif extra and route.query_type is None:
             path_asked = f"{path}?no_such_parameter=1"
             told.add("no_such_parameter")
-        answer = client.send(route.method, path_asked if "no_such_parameter" in told else path, body, headers)
-        assert set(validation_errors(answer)) == told, (body, answer.text)
+        response = client.send(route.method, path_asked if "no_such_parameter" in told else path, body, headers)
+        assert set(validation_errors(response)) == told, (body, response.text)
 
     ask()
 
@@ -269,8 +269,8 @@ def test_all_errors_of_generated_queries(route: Route, mine: Tenant, owner: Clie
             else {}
         )
         query = apply_changes(right, drawn)
-        answer = client.send(route.method, f"{path}?{urlencode(query)}", {} if route.body_type else None)
-        assert set(validation_errors(answer)) == {one.error_path for one in drawn}, (query, answer.text)
+        response = client.send(route.method, f"{path}?{urlencode(query)}", {} if route.body_type else None)
+        assert set(validation_errors(response)) == {one.error_path for one in drawn}, (query, response.text)
 
     ask()
 
@@ -294,5 +294,5 @@ def test_all_errors_of_generated_imports(mine: Tenant, drawn: list[InvalidChange
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in asked.items()}
     body, kind = multipart_form(file, **texts)
     headers = {"Authorization": f"Bearer {mine.api.key}", "Content-Type": kind}
-    answer = mine.api.request("POST", f"/v1/my/imports?{urlencode(query)}", body, headers)
-    assert set(validation_errors(answer)) == {one.error_path for one in drawn}, (asked, answer.text)
+    response = mine.api.request("POST", f"/v1/my/imports?{urlencode(query)}", body, headers)
+    assert set(validation_errors(response)) == {one.error_path for one in drawn}, (asked, response.text)

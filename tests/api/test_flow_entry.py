@@ -91,8 +91,8 @@ def test_enroll_existing_contacts(api: Client, server: Server) -> None:
     assert api.post(path, {"segment_id": some}).expect(200)["enrolled"] == 1
     assert api.post(path, {"contact_ids": [cleo, dora, dora]}).expect(200)["already_inside"] == 2
     everybody = api.post("/segments", {"name": "All"}).expect(201)["id"]
-    refused = api.post(path, {"segment_id": everybody}).expect(422)
-    assert (refused["reason"], refused["blockers"][0]["field"]) == ("confirmation_required", "confirm_send_to_all")
+    error = api.post(path, {"segment_id": everybody}).expect(422)
+    assert (error["reason"], error["blockers"][0]["field"]) == ("confirmation_required", "confirm_send_to_all")
     writer = server.client(server.new_key("writer", "--scope", "flows:write"))
     assert writer.post(path, {"contact_ids": [cleo]}).expect(403)["required_scope"] == "campaigns:send"
     api.post(f"/flows/{flow}/pause").expect(200)
@@ -132,7 +132,7 @@ def test_entering_a_segment_starts_a_flow(api: Client, server: Server, clock: Te
     api.patch(f"/contacts/{emil}", {"data": {"tags": ["vip"]}}).expect(200)
     clock.advance(61)
     wait_for_entries(api, flow, 1)
-    assert [one["contact_id"] for one in api.get("/events", event="segment_enter").json] == [emil]
+    assert [row["contact_id"] for row in api.get("/events", event="segment_enter").json] == [emil]
     used = api.delete(f"/segments/{vips}").expect(422)
     assert used["used_by"] == [{"flow_id": flow, "name": "Hello"}]
 
@@ -152,7 +152,7 @@ def test_a_birthday_starts_a_flow_at_its_hour(api: Client, clock: TestClock) -> 
     assert api.get(f"/flows/{flow}").json["stats"]["entered"] == 0
     clock.advance(60)
     wait_for_entries(api, flow, 1)
-    assert [one["contact_id"] for one in api.get("/events", event="date_reached").json] == [fay]
+    assert [row["contact_id"] for row in api.get("/events", event="date_reached").json] == [fay]
 
 
 def test_a_kill_loses_and_repeats_no_event(api: Client, server: Server) -> None:
@@ -164,10 +164,10 @@ def test_a_kill_loses_and_repeats_no_event(api: Client, server: Server) -> None:
         killer = threading.Thread(target=server.kill)
         for number in range(60):
             try:
-                answer = api.post("/events", {"event": "kept_event", "contact_id": people[number % 5]})
+                response = api.post("/events", {"event": "kept_event", "contact_id": people[number % 5]})
             except (OSError, http.client.HTTPException):
                 break
-            acknowledged += answer.status == 201
+            acknowledged += response.status == 201
             if number == 30:
                 killer.start()
         killer.join()

@@ -36,11 +36,11 @@ def test_scopes_of_flows(api: Client, server: Server) -> None:
     """Writing a flow does not include activating it; pausing needs the write scope only."""
     writer = server.client(server.new_key("writer", "--scope", "flows:write"))
     flow = writer.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
-    for refused in (
+    for error in (
         writer.post(flow_path(flow, "activate")), writer.patch(flow_path(flow), {"status": "active"}),
         writer.post("/flows", {"trigger": STARTS, "steps": [LETTER], "status": "live"}),
     ):  # fmt: skip
-        assert refused.expect(403)["required_scope"] == "campaigns:send"
+        assert error.expect(403)["required_scope"] == "campaigns:send"
     assert writer.post(flow_path(flow, "approve")).expect(403)["required_scope"] == "campaigns:approve"
     api.post(flow_path(flow, "activate")).expect(200)
     assert writer.patch(flow_path(flow), {"status": "active", "name": "Same"}).expect(200)["name"] == "Same"
@@ -129,8 +129,8 @@ def test_transactional_steps_can_be_disabled(api: Client, server: Server) -> Non
     """Without `transactional_allowed` a transactional step can neither be written nor activated."""
     flow = create_flow(api, {**LETTER, "transactional": True})
     with account_with(server, "transactional_allowed", 0):
-        refused = api.post("/flows", {"steps": [{**LETTER, "transactional": True}]}).expect(422)
-        assert refused["reason"] == "transactional_disabled" and [*refused["validation_errors"]] == [
+        error = api.post("/flows", {"steps": [{**LETTER, "transactional": True}]}).expect(422)
+        assert error["reason"] == "transactional_disabled" and [*error["validation_errors"]] == [
             "steps[0].transactional"
         ]
         assert [*api.post(flow_path(flow, "activate")).expect(422)["validation_errors"]] == ["steps[0].transactional"]
@@ -160,11 +160,11 @@ def test_a_test_key_cannot_change_a_live_flow(api: Client, server: Server) -> No
     tester = server.client(server.new_key("changer", "--test"))
     real, own = create_flow(api, status="active"), create_flow(api)
     words = f"/templates/{real['steps'][0]['template_id']}"
-    for refused in (
+    for error in (
         tester.patch(flow_path(real), {"steps": [{**real["steps"][0], "subject": "Trial"}]}),
         tester.patch(words, {"subject": "Trial"}), tester.delete(flow_path(real)),
     ):  # fmt: skip
-        assert "test key" in refused.expect(403)["message"]
+        assert "test key" in error.expect(403)["message"]
     assert api.get(flow_path(real)).json["version"] == real["version"] and api.get(words).json["subject"] != "Trial"
     # A test key may change drafts, and flows that it has activated itself
     assert tester.patch(flow_path(own), {"name": "Trial"}).expect(200)["name"] == "Trial"

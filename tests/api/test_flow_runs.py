@@ -43,14 +43,14 @@ def wait_for_run_in_step(api: Client, flow: int, step: int, person: int) -> dict
 
 def report_step(report: dict[str, Any], number: int) -> dict[str, Any]:
     """Return a step of a report."""
-    return next(one for one in report["steps"] if one["id"] == number)
+    return next(step for step in report["steps"] if step["id"] == number)
 
 
 def run_ids_behind(api: Client, number: dict[str, Any]) -> list[int]:
     """Return the ids of the runs that a number of a report links to, which must be as many as the number."""
-    answer = api.get(number["people"])
-    assert int(answer.headers["X-Total-Count"]) == number["count"], number
-    return [row["id"] for row in answer.expect(200)]
+    response = api.get(number["people"])
+    assert int(response.headers["X-Total-Count"]) == number["count"], number
+    return [row["id"] for row in response.expect(200)]
 
 
 def test_a_run_through_a_flow(server: Server, api: Client, flow: int) -> None:
@@ -117,8 +117,8 @@ def test_move_runs_in_bulk(api: Client, flow: int) -> None:
     assert api.post(f"{path}/move_on", {"step": 1}).expect(200) == {"changed": 2, "unchanged": []}
     api.wait(path, lambda rows: len(rows) == 2, step=4, outcome="waiting")
     assert api.post(f"{path}/move_on", {"step": 1}).expect(200)["changed"] == 0
-    faults = api.post(f"{path}/move_on", {}).expect(422)["validation_errors"]
-    assert faults == {"run_ids": ["can't be blank"]}
+    errors = api.post(f"{path}/move_on", {}).expect(422)["validation_errors"]
+    assert errors == {"run_ids": ["can't be blank"]}
     assert api.post(f"{path}/move_on", {"run_ids": [], "step": 1}).status == 422
     assert api.post(f"{path}/move_on", {"run_ids": ["x"]}).expect(422)["validation_errors"].keys() == {"run_ids[0]"}
 
@@ -129,8 +129,8 @@ def test_ended_runs_cannot_be_moved(api: Client, flow: int) -> None:
     path = f"/flows/{flow}/runs/{run}"
     assert api.post(f"{path}/take_out").expect(200)["exit_reason"] == "taken_out"
     for act in ("take_out", "move_on"):
-        refused = api.post(f"{path}/{act}").expect(422)
-        assert (refused["reason"], refused["from"]) == ("invalid_transition", "exited")
+        error = api.post(f"{path}/{act}").expect(422)
+        assert (error["reason"], error["from"]) == ("invalid_transition", "exited")
     other = api.post("/flows", {"name": "Other"}).expect(201)["id"]
     for gone in (f"/flows/{other}/runs/{run}", f"/flows/{flow}/runs/99999", f"/flows/99999/runs/{run}"):
         assert api.get(gone).status == api.post(f"{gone}/take_out").status == 404

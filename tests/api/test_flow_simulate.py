@@ -26,16 +26,16 @@ def test_simulate_one_contact(api: Client, flow: int) -> None:
     ann = api.post("/contacts", {"email": "ann@example.org", "first_name": "Ann"}).expect(201)["id"]
     counted = {path: api.get(path).headers["X-Total-Count"] for path in ("/events", "/messages", "/contacts")}
     body = {"contact_id": ann, "start_at": START, "events": [{"event": "email_clicked", "step": 1, "after": 60}]}
-    found = api.post(f"/flows/{flow}/simulate", body).expect(200)
-    assert [(one["told"], one["at"], one["outcome"]) for one in found["timeline"]] == [
+    simulation = api.post(f"/flows/{flow}/simulate", body).expect(200)
+    assert [(one["told"], one["at"], one["outcome"]) for one in simulation["timeline"]] == [
         ("enter", "2031-03-03T09:00:00.000Z", None), ("step", "2031-03-03T09:00:00.000Z", "on"),
         ("step", "2031-03-03T09:00:00.000Z", "waits"), ("assumed", "2031-03-03T09:01:00.000Z", None),
         ("step", "2031-03-03T10:00:00.000Z", "yes"), ("step", "2031-03-03T10:00:00.000Z", "exited"),
     ]  # fmt: skip
-    mail, branch = found["timeline"][1]["message"], found["timeline"][4]["filters"][0]
+    mail, branch = simulation["timeline"][1]["message"], simulation["timeline"][4]["filters"][0]
     assert (mail["to"], mail["subject"], mail["status"]) == ("ann@example.org", "Welcome Ann", "sent")
     assert branch["holds"] and branch["decided"] and branch["found"] == "once, last Mon 3 Mar 2031, 09:01"
-    assert found["end"]["status"] == "exited" and "Branch: Yes" in found["text"]
+    assert simulation["end"]["status"] == "exited" and "Branch: Yes" in simulation["text"]
     assert {path: api.get(path).headers["X-Total-Count"] for path in counted} == counted
     shown = api.get(f"/flows/{flow}").expect(200)
     assert (shown["status"], shown["stats"]["entered"], shown["version"]) == ("draft", 0, 0)
@@ -48,12 +48,17 @@ def test_simulate_all_contacts(api: Client, flow: int) -> None:
     """The response counts the contacts in each step, also as text; no body is required."""
     for n in range(3):
         api.post("/contacts", {"email": f"tagged{n}@example.org", "data": {"tags": ["a"]}}).expect(201)
-    found = api.post(f"/flows/{flow}/simulate_all").expect(200)
-    assert (found["met"], found["rehearsed"], found["sampled"], found["completed"]) == (3, 3, False, 3)
-    assert [(one["path"], one["entered"], one["sent"]) for one in found["steps"]][:2] == [
+    simulation = api.post(f"/flows/{flow}/simulate_all").expect(200)
+    assert (simulation["met"], simulation["rehearsed"], simulation["sampled"], simulation["completed"]) == (
+        3,
+        3,
+        False,
+        3,
+    )
+    assert [(step["path"], step["entered"], step["sent"]) for step in simulation["steps"]][:2] == [
         ("steps[0]", 3, 3), ("steps[1]", 3, 0),
     ]  # fmt: skip
-    assert "3 people met it" in found["text"]
+    assert "3 people met it" in simulation["text"]
 
 
 def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
@@ -70,8 +75,8 @@ def test_scripts_run_on_each_edit(api: Client, flow: int) -> None:
     assert [one["passed"] for one in broken] == [False] and "should be left with no" in broken[0]["failures"][0]
     listed = api.get(f"/flows/{flow}/scripts")
     assert listed.expect(200) == broken and listed.headers["X-Total-Count"] == "1"
-    refused = api.patch(f"/flows/{flow}", {"data": {"scripts": [{"expect": 5}]}}).expect(422)["validation_errors"]
-    assert {name.partition("[0].")[2] for name in refused} <= {"name", "expect"}
+    error = api.patch(f"/flows/{flow}", {"data": {"scripts": [{"expect": 5}]}}).expect(422)["validation_errors"]
+    assert {name.partition("[0].")[2] for name in error} <= {"name", "expect"}
 
 
 def test_invalid_simulations_are_rejected(api: Client, flow: int) -> None:
@@ -92,8 +97,8 @@ def test_simulating_contacts_needs_their_scope(api: Client, server: Server, flow
     ann = api.get("/contacts").expect(200)[0]["id"]
     assert flows_only.post(f"/flows/{flow}/simulate", {"contact": {"email": "x@example.org"}}).status == 200
     for path, body in (("simulate", {"contact_id": ann}), ("simulate_all", {})):
-        refused = flows_only.post(f"/flows/{flow}/{path}", body)
-        assert refused.expect(403)["required_scope"] == "contacts:read"
+        error = flows_only.post(f"/flows/{flow}/{path}", body)
+        assert error.expect(403)["required_scope"] == "contacts:read"
     api.patch(f"/flows/{flow}", {"data": {"scripts": [{"name": "Ann", "contact_id": ann}]}}).expect(200)
     assert flows_only.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is False
     assert api.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is True

@@ -79,7 +79,7 @@ def test_steps_round_trip(api: Client, lists: dict[str, int]) -> None:
         {"type": "list_remove", "contact_list_id": lists["own"]},
     ]  # fmt: skip
     flow = api.post("/flows", {"name": "Whole", "trigger": {"event": "order_paid"}, "steps": steps}).expect(201)
-    assert [one["action_id"] for one in flow["templates"]] == [1, 7]
+    assert [template["action_id"] for template in flow["templates"]] == [1, 7]
     sent = api.patch(f"/flows/{flow['id']}", flow)
     after = sent.expect(200)
     assert {**{name: after[name] for name in flow}, "updated_at": None} == {**flow, "updated_at": None}
@@ -91,7 +91,9 @@ def test_steps_round_trip(api: Client, lists: dict[str, int]) -> None:
         return [{**step, "template_id": None, "yes": bare(step["yes"]), "no": bare(step["no"])} for step in steps]
 
     assert bare(copy["steps"]) == bare(flow["steps"])
-    assert {one["id"] for one in copy["templates"]}.isdisjoint(one["id"] for one in flow["templates"])
+    assert {template["id"] for template in copy["templates"]}.isdisjoint(
+        template["id"] for template in flow["templates"]
+    )
 
 
 def test_step_ids_are_stable_and_unique(api: Client) -> None:

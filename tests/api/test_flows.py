@@ -28,12 +28,12 @@ def test_create_an_empty_flow(api: Client) -> None:
     assert (flow["steps"], flow["templates"], flow["goal"], flow["sent_count"]) == ([], [], None, 0)
     assert {flow["stats"][name] for name in ("entered", "active", "completed", "exited", "audience")} == {0}
     assert api.get(flow_path(flow)).expect(200) == flow
-    found = api.post(flow_path(flow, "activate")).expect(422)
-    assert found["validation_errors"] == {
+    error = api.post(flow_path(flow, "activate")).expect(422)
+    assert error["validation_errors"] == {
         "steps": ["can't be blank"], "trigger.event": ["names no event that starts it: `manual` is none"],
     }  # fmt: skip
-    assert found["reason"] == "content_required"
-    assert [one["field"] for one in found["blockers"]] == ["steps", "trigger.event"]
+    assert error["reason"] == "content_required"
+    assert [blocker["field"] for blocker in error["blockers"]] == ["steps", "trigger.event"]
 
 
 def test_filter_the_list_of_flows(api: Client) -> None:
@@ -55,9 +55,9 @@ def test_flow_transitions(api: Client) -> None:
     flow = create_flow(api)
     for verb, status in (("activate", "active"), ("pause", "paused"), ("activate", "active"), ("archive", "archived")):
         assert api.post(flow_path(flow, verb)).expect(200)["status"] == status
-    refused = api.post(flow_path(flow, "activate")).expect(422)
-    assert refused["reason"] == "invalid_transition" and refused["allowed"] == ["draft"]
-    assert (refused["from"], refused["to"]) == ("archived", "active")
+    error = api.post(flow_path(flow, "activate")).expect(422)
+    assert error["reason"] == "invalid_transition" and error["allowed"] == ["draft"]
+    assert (error["from"], error["to"]) == ("archived", "active")
     again = api.patch(flow_path(flow), {"status": "draft"}).expect(200)
     assert (again["status"], again["paused_at"]) == ("draft", None)
     assert api.patch(flow_path(flow), {"status": "draft"}).status == 200
@@ -87,8 +87,8 @@ def test_invalid_edits_of_an_active_flow_are_rejected(api: Client) -> None:
     """An edit that could not be activated is rejected with its path, and the flow stays unchanged."""
     flow = create_flow(api, status="active")
     step = flow["steps"][0]
-    found = api.patch(flow_path(flow), {"steps": [{"duration": 5}, {**step, "subject": None}]}).expect(422)
-    assert (found["reason"], found["validation_errors"]) == (
+    error = api.patch(flow_path(flow), {"steps": [{"duration": 5}, {**step, "subject": None}]}).expect(422)
+    assert (error["reason"], error["validation_errors"]) == (
         "content_required", {"steps[1].subject": ["write a subject"]},
     )  # fmt: skip
     assert api.patch(flow_path(flow), {"trigger": {"event": "manual"}}).expect(422)["reason"] == "preflight_failed"
@@ -114,8 +114,8 @@ def test_blockers_of_an_activation(api: Client) -> None:
         trigger={"event": "segment_enter"},
     )
     api.delete(f"/lists/{news}").expect(200)
-    found = api.post(flow_path(flow, "activate")).expect(422)
-    assert found["validation_errors"] == {
+    error = api.post(flow_path(flow, "activate")).expect(422)
+    assert error["validation_errors"] == {
         "steps[0].contact_list_id": ["must exist"],
         "steps[1].subject": ["write a subject"],
         "steps[1].body": ["write the message"],
@@ -124,8 +124,8 @@ def test_blockers_of_an_activation(api: Client) -> None:
         "steps[3].design.sections[0]": ["unknown section kind: carousel"],
         "trigger.segment_id": ["can't be blank: people come into a segment or leave it"],
     }
-    codes = [one["code"] for one in found["blockers"]]
-    assert codes == ["content_required"] * 3 + ["preflight_failed"] * 4 and found["reason"] == codes[0]
+    codes = [blocker["code"] for blocker in error["blockers"]]
+    assert codes == ["content_required"] * 3 + ["preflight_failed"] * 4 and error["reason"] == codes[0]
     assert api.get(flow_path(flow)).expect(200)["version"] == 0
 
 
@@ -163,8 +163,8 @@ def test_a_deleted_segment_blocks_an_activation(api: Client) -> None:
     where = [{"name": "contact_segment", "predicate": "eq", "value": segment}]
     flow = create_flow(api, trigger={"event": "order_paid", "data": {"where": where}})
     api.delete(f"/segments/{segment}").expect(200)
-    refused = api.post(flow_path(flow, "activate")).expect(422)
-    assert (refused["reason"], refused["validation_errors"]) == (
+    error = api.post(flow_path(flow, "activate")).expect(422)
+    assert (error["reason"], error["validation_errors"]) == (
         "preflight_failed", {"trigger.data.where[0].value": ["must exist"]},
     )  # fmt: skip
 
@@ -174,8 +174,8 @@ def test_quiet_hours_of_a_flow(api: Client) -> None:
     flow = create_flow(api, data={"quiet_hours": {"from": "21:00", "to": "08:00"}, "note": "mine"})
     assert flow["data"]["note"] == "mine"
     for wrong in ("night", {"from": "21:00"}, {"from": "25:00", "to": "08:00"}):
-        found = api.patch(flow_path(flow), {"data": {"quiet_hours": wrong}, "trigger": {"x": 1}}).expect(422)
-        assert found["validation_errors"]["data.quiet_hours"] == ["is invalid"] and "trigger.x" in str(found)
+        error = api.patch(flow_path(flow), {"data": {"quiet_hours": wrong}, "trigger": {"x": 1}}).expect(422)
+        assert error["validation_errors"]["data.quiet_hours"] == ["is invalid"] and "trigger.x" in str(error)
 
 
 def test_all_flow_errors_are_reported_at_once(api: Client) -> None:
@@ -208,13 +208,13 @@ def test_delete_a_flow(api: Client) -> None:
     live = api.wait(flow_path(flow), lambda row: row["stats"]["active"] == 1)
     gone = api.delete(flow_path(flow)).expect(200)
     assert (gone["status"], gone["stats"], gone["steps"]) == ("active", live["stats"], flow["steps"])
-    for answer in (
+    for response in (
         api.get(flow_path(flow)),
         api.patch(flow_path(flow), {}),
         api.delete(flow_path(flow)),
         api.post(flow_path(flow, "activate")),
     ):
-        assert answer.status == 404
+        assert response.status == 404
     assert api.get("/templates", search="Deleted words").expect(200) == []
     (left,) = api.get("/events", event="flow_exit", contact_id=person).expect(200)
     assert left["data"]["reason"] == "flow_deleted" and left["data"]["flow_id"] == flow["id"]
@@ -264,4 +264,4 @@ def test_flow_spec(api: Client) -> None:
         "email", "sms", "wait", "split", "emit_event", "list_add", "list_remove", "contact_update", "exit",
     ]  # fmt: skip
     assert spec["limits"] == {"steps": 200, "depth": 10, "wait_seconds": 31_622_400}
-    assert {"list_add", "order_paid", "date_reached"} <= {one["name"] for one in spec["events"]}
+    assert {"list_add", "order_paid", "date_reached"} <= {event["name"] for event in spec["events"]}

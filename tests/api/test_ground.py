@@ -20,11 +20,11 @@ PATHS = ("/contacts", "/lists", "/campaigns", "/messages", "/templates", "/brand
 def test_invalid_credentials_get_the_same_401(server: Server, path: str, header: str | None) -> None:
     """Missing, malformed and unknown credentials are the same 401."""
     headers = {} if header is None else {"Authorization": header}
-    answer = server.client().request("GET", "/v1/my" + path, headers=headers)
-    body = answer.json
+    response = server.client().request("GET", "/v1/my" + path, headers=headers)
+    body = response.json
 
-    assert answer.status == 401
-    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert response.status == 401
+    assert response.headers["WWW-Authenticate"] == "Bearer"
     assert (body["error"], body["code"]) == (True, "unauthorized")
     assert set(body) == {"error", "code", "message", "request_id", "hint"}
 
@@ -49,8 +49,8 @@ def test_scopes_of_a_key(server: Server) -> None:
     client = server.client(server.new_key("writer", "--scope", "contacts:write"))
 
     client.get("/contacts").expect(200)
-    refused = client.get("/campaigns").expect(403)
-    assert (refused["code"], refused["required_scope"]) == ("forbidden", "campaigns:read")
+    error = client.get("/campaigns").expect(403)
+    assert (error["code"], error["required_scope"]) == ("forbidden", "campaigns:read")
 
 
 def test_writing_campaigns_does_not_include_sending_them(server: Server) -> None:
@@ -65,9 +65,9 @@ def test_writing_campaigns_does_not_include_sending_them(server: Server) -> None
 @pytest.mark.parametrize("path", ["/v1/my/nothing", "/v1/my/contacts/1/nothing", "/v1", "/v1/my/", "/v1/other"])
 def test_unknown_paths_are_404_without_a_key(api: Client, path: str) -> None:
     """An unknown path is a 404 even without a credential."""
-    answer = api.request("GET", path, headers={})
+    response = api.request("GET", path, headers={})
 
-    assert (answer.status, answer.json["code"]) == (404, "not_found")
+    assert (response.status, response.json["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("number", ["abc", "1.5", "-1", "0", "99999999", "9" * 40, "1e3", "%00", "%D9%A3"])
@@ -79,10 +79,10 @@ def test_invalid_ids_are_404(api: Client, path: str, number: str) -> None:
 
 def test_405_lists_the_allowed_methods(api: Client) -> None:
     """A wrong method is a 405 with `Allow`."""
-    answer = api.request("PUT", "/v1/my/contacts")
+    response = api.request("PUT", "/v1/my/contacts")
 
-    assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
-    assert "GET" in answer.headers["Allow"] and "POST" in answer.headers["Allow"]
+    assert (response.status, response.json["code"]) == (405, "method_not_allowed")
+    assert "GET" in response.headers["Allow"] and "POST" in response.headers["Allow"]
     # Also for paths that end in an id
     for path, methods in (
         ("flows/1", "GET, HEAD, PATCH, DELETE"),
@@ -116,9 +116,9 @@ def test_invalid_bodies_are_rejected(api: Client, body: bytes, kind: str, status
     """Each kind of invalid body has its status, and nothing is written."""
     before = api.get("/lists").headers["X-Total-Count"]
     headers = {"Content-Type": kind} if kind else {"Content-Type": "application/octet-stream"}
-    answer = api.request("POST", "/v1/my/lists", body, headers | {"Authorization": f"Bearer {api.key}"})
+    response = api.request("POST", "/v1/my/lists", body, headers | {"Authorization": f"Bearer {api.key}"})
 
-    assert (answer.status, answer.json["code"]) == (status, code)
+    assert (response.status, response.json["code"]) == (status, code)
     assert api.get("/lists").headers["X-Total-Count"] == before
 
 
@@ -131,19 +131,19 @@ def test_compressed_bodies_are_rejected(api: Client) -> None:
 
 def test_unknown_keys_are_ignored_and_reported(api: Client) -> None:
     """Read-only and unknown keys have no effect and are listed in `X-Ignored-Fields` (T10)."""
-    answer = api.post("/lists", {"name": "Ignored", "id": 999, "account_id": 2, "contacts_count": 5, "zz": 1})
+    response = api.post("/lists", {"name": "Ignored", "id": 999, "account_id": 2, "contacts_count": 5, "zz": 1})
 
-    assert answer.status == 201
-    assert set(answer.headers["X-Ignored-Fields"].split(", ")) == {"id", "account_id", "contacts_count", "zz"}
-    assert (answer.json["account_id"], answer.json["contacts_count"]) == (1, 0)
+    assert response.status == 201
+    assert set(response.headers["X-Ignored-Fields"].split(", ")) == {"id", "account_id", "contacts_count", "zz"}
+    assert (response.json["account_id"], response.json["contacts_count"]) == (1, 0)
 
 
 @pytest.mark.parametrize("path", ["/contacts", "/lists", "/campaigns", "/messages", "/templates", "/events"])
 def test_unknown_list_parameters_are_rejected(api: Client, path: str) -> None:
     """An unknown parameter is a 422, so that a misspelt filter does not return everything."""
-    fault = api.get(path, pagee=1).expect(422)
+    error = api.get(path, pagee=1).expect(422)
 
-    assert list(fault["validation_errors"]) == ["pagee"]
+    assert list(error["validation_errors"]) == ["pagee"]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_unknown_list_parameters_are_rejected(api: Client, path: str) -> None:
 )
 def test_invalid_page_parameters_are_rejected(api: Client, query: dict[str, object]) -> None:
     """Page and limit are positive integers; any other value is an error at the parameter."""
-    fault = api.get("/contacts", **query).expect(422)
+    error = api.get("/contacts", **query).expect(422)
 
-    assert list(fault["validation_errors"]) == list(query)
+    assert list(error["validation_errors"]) == list(query)
 
 
 def test_lists_are_paged(api: Client) -> None:
@@ -176,10 +176,10 @@ def test_lists_are_paged(api: Client) -> None:
 
 def test_responses_have_a_request_id(api: Client) -> None:
     """The id in the header of an error is the one in its body, and differs for each request."""
-    answer = api.get("/contacts/0")
+    response = api.get("/contacts/0")
 
-    assert answer.headers["X-Request-Id"] == answer.json["request_id"]
-    assert answer.headers["X-Request-Id"] != api.get("/contacts/0").headers["X-Request-Id"]
+    assert response.headers["X-Request-Id"] == response.json["request_id"]
+    assert response.headers["X-Request-Id"] != api.get("/contacts/0").headers["X-Request-Id"]
 
 
 def test_the_document_and_health_need_no_credential(server: Server) -> None:
@@ -196,11 +196,11 @@ def test_accounts_are_isolated(server: Server) -> None:
     other_account = server.cli("account", "add", "Other").stdout.strip()
     theirs = server.client(server.cli("key", "create", "k", "--account", other_account).stdout.strip())
     contact = mine.post("/contacts", {"email": "secret@example.org"}).expect(201)
-    group = mine.post("/lists", {"name": "Mine"}).expect(201)
+    list_id = mine.post("/lists", {"name": "Mine"}).expect(201)
     campaign = mine.post("/campaigns", {"name": "Mine"}).expect(201)
     template = mine.post("/templates", {"name": "Mine"}).expect(201)
 
-    for path in (f"/contacts/{contact['id']}", f"/lists/{group['id']}", f"/campaigns/{campaign['id']}",
+    for path in (f"/contacts/{contact['id']}", f"/lists/{list_id['id']}", f"/campaigns/{campaign['id']}",
                  f"/templates/{template['id']}"):  # fmt: skip
         assert theirs.get(path).status == 404
         assert theirs.patch(path, {"name": "taken", "first_name": "taken"}).status == 404
@@ -208,12 +208,14 @@ def test_accounts_are_isolated(server: Server) -> None:
         assert mine.get(path).status == 200
     assert theirs.get("/contacts").headers["X-Total-Count"] == "0"
     assert theirs.get("/contacts/search", q="secret").json == []
-    assert theirs.post("/contacts", {"email": "a@b.org", "list_ids": [group["id"]]}).expect(422)[
+    assert theirs.post("/contacts", {"email": "a@b.org", "list_ids": [list_id["id"]]}).expect(422)[
         "validation_errors"
     ] == {"list_ids": ["must exist"]}
     theirs_campaign = theirs.post("/campaigns", {"name": "x"}).expect(201)["id"]
-    fault = theirs.post(f"/campaigns/{theirs_campaign}/send", {"trigger_attributes": {"contact_list_id": group["id"]}})
-    assert fault.expect(422)["validation_errors"] == {"trigger_attributes.contact_list_id": ["must exist"]}
+    error = theirs.post(
+        f"/campaigns/{theirs_campaign}/send", {"trigger_attributes": {"contact_list_id": list_id["id"]}}
+    )
+    assert error.expect(422)["validation_errors"] == {"trigger_attributes.contact_list_id": ["must exist"]}
     assert theirs.post("/contacts", {"email": "secret@example.org"}).status == 201
 
 
@@ -234,8 +236,8 @@ def test_webhooks_without_a_secret_are_404(api: Client) -> None:
     """Without a secret each inbound webhook is a 404, like an unknown one (T30)."""
     signed = custom_relay("", {"type": "bounced", "internet_message_id": "x"}, 0)
     for name in ("email", "ses", "mailgun", "sendgrid", "postmark", "nonsense", "email/x", ""):
-        answer = api.request("POST", f"/hooks/{name}", signed.body, signed.headers)
-        assert (answer.status, answer.json["code"]) == (404, "not_found")
+        response = api.request("POST", f"/hooks/{name}", signed.body, signed.headers)
+        assert (response.status, response.json["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize(

@@ -19,19 +19,19 @@ def test_unknown_parameters_are_rejected_everywhere(api: Client, method: str, pa
     api.post("/lists", {"name": "One"})
     before = api.get("/contacts").headers["X-Total-Count"]
     body = {"email": "nobody", "brand_color": "red"} if method in ("POST", "PUT") else None
-    fault = api.send(method, path, body, query={"dry_run": "true"}).expect(422)
+    error = api.send(method, path, body, query={"dry_run": "true"}).expect(422)
 
-    assert fault["validation_errors"].pop("dry_run") == ["is not a known parameter"]
-    assert list(fault["validation_errors"]) == {"POST": ["email"], "PUT": ["brand_color"]}.get(method, [])
+    assert error["validation_errors"].pop("dry_run") == ["is not a known parameter"]
+    assert list(error["validation_errors"]) == {"POST": ["email"], "PUT": ["brand_color"]}.get(method, [])
     assert api.get("/contacts").headers["X-Total-Count"] == before
     assert api.send("DELETE", "/lists/999999", query={"dry_run": "true"}).status == 404
 
 
 def test_ignored_field_names_are_encoded(api: Client) -> None:
     """`X-Ignored-Fields` percent-encodes non-ASCII characters and separators, and is limited in length."""
-    answer = api.post("/lists", {"name": "Ünknown", "größe": 1, "a b": 2, "x,y": 3, "100%": 4, "\ud83d": 5, "n\n": 6})
+    response = api.post("/lists", {"name": "Ünknown", "größe": 1, "a b": 2, "x,y": 3, "100%": 4, "\ud83d": 5, "n\n": 6})
 
-    names = answer.headers["X-Ignored-Fields"].split(", ")
+    names = response.headers["X-Ignored-Fields"].split(", ")
     assert names == ["gr%C3%B6%C3%9Fe", "a b", "x%2Cy", "100%25", "%ED%A0%BD", "n%0A"]
     many = api.post("/lists", {"name": "Many"} | {f"field_{number}": 1 for number in range(3000)})
     told = many.headers["X-Ignored-Fields"]
@@ -44,11 +44,11 @@ def test_ignored_field_names_are_encoded(api: Client) -> None:
 def test_oversized_credentials_are_rejected(server: Server, size: int, status: int, code: str) -> None:
     """A long credential is a 401; headers of more than 32 KiB are a 431 in JSON (T17)."""
     headers = {"Authorization": "Bearer " + "x" * size}
-    answer = server.client(validate=False).request("GET", "/v1/my/lists", headers=headers)
+    response = server.client(validate=False).request("GET", "/v1/my/lists", headers=headers)
 
-    assert (answer.status, answer.json["code"]) == (status, code)
-    assert answer.headers["X-Api-Version"] == "1.0"
-    assert answer.headers["X-Request-Id"] == answer.json["request_id"]
+    assert (response.status, response.json["code"]) == (status, code)
+    assert response.headers["X-Api-Version"] == "1.0"
+    assert response.headers["X-Request-Id"] == response.json["request_id"]
     assert server.client().request("GET", "/login", headers={"Cookie": "x" * 60_000}).status in (400, 431)
 
 
@@ -81,10 +81,10 @@ def test_responses_are_neither_cached_nor_sniffed(api: Client) -> None:
     for path, headers in (
         ("/v1/my/lists", key), ("/v1/my/lists", {}), ("/v1/nothing", {}), ("/v2/contacts", {}), ("/healthz", {}),
     ):  # fmt: skip
-        answer = api.request("GET", path, headers=headers, validate=False)
-        assert answer.headers["Cache-Control"] == "no-store", path
-        assert answer.headers["X-Content-Type-Options"] == "nosniff", path
-        assert answer.json, path
+        response = api.request("GET", path, headers=headers, validate=False)
+        assert response.headers["Cache-Control"] == "no-store", path
+        assert response.headers["X-Content-Type-Options"] == "nosniff", path
+        assert response.json, path
     assert api.request("GET", "/openapi.yaml").headers["Cache-Control"] == "max-age=300"
 
 

@@ -182,9 +182,9 @@ def test_a_message_in_sending_defers_only_itself(world: World) -> None:
         for one in (others[0], waits, others[1])
     ]  # fmt: skip
     _set_status(world, waits, "sending")
-    answers = [world.post(world.grid.post(events, world.clock.now())) for _ in range(2)]
-    assert [(answer.status, answer.json["code"]) for answer in answers] == [(503, "unavailable")] * 2
-    assert [world.state(one) for one in others] == [COMPLAINED] * 2
+    responses = [world.post(world.grid.post(events, world.clock.now())) for _ in range(2)]
+    assert [(response.status, response.json["code"]) for response in responses] == [(503, "unavailable")] * 2
+    assert [world.state(other) for other in others] == [COMPLAINED] * 2
 
     _set_status(world, waits, "sent")
     assert world.post(world.grid.post(events, world.clock.now())).status == 200
@@ -200,12 +200,13 @@ def test_many_reports_in_one_request(world: World) -> None:
     """A request may have reports on many messages; unknown and malformed ones are ignored."""
     messages = [world.sent() for _ in range(3)]
     events: list[Any] = [
-        {"event": "delivered", "email": one["to"], "smtp-id": f"<{one['internet_message_id']}>"} for one in messages
+        {"event": "delivered", "email": message["to"], "smtp-id": f"<{message['internet_message_id']}>"}
+        for message in messages
     ]
     strange: list[Any] = [{"event": "delivered", "smtp-id": "<other@example.org>"}, {"event": 7, "email": []}, {}]
     post = world.grid.post([events[0], *strange, *events[1:]] + strange * 40, world.clock.now())
     assert world.post(post).json == {"received": 3}
-    assert [world.state(one)[0] for one in messages] == ["delivered"] * 3
+    assert [world.state(message)[0] for message in messages] == ["delivered"] * 3
 
 
 def test_a_repeated_opt_out_counts_once(world: World) -> None:
@@ -248,11 +249,11 @@ def test_reports_must_name_the_recipient(kind: str, recipient: str | None, world
     ]  # fmt: skip
     for post in posts:
         assert world.post(post).status == 200
-    answer = world.post(world.custom_relay(message, kind, recipient=to))
+    response = world.post(world.custom_relay(message, kind, recipient=to))
     if recipient == "other":
-        assert answer.status == 200
+        assert response.status == 200
     else:
-        assert answer.expect(422)["validation_errors"] == {"recipient": ["can't be blank"]}
+        assert response.expect(422)["validation_errors"] == {"recipient": ["can't be blank"]}
     assert list(world.state(message)) == list(NOTHING)
 
 
@@ -285,12 +286,12 @@ def test_opt_outs_must_name_the_recipient(recipient: str | None, world: World) -
 
 def test_all_errors_of_a_custom_report(world: World) -> None:
     """A custom report with an unknown message and an invalid recipient gets both errors."""
-    for recipient, fault in (
+    for recipient, error in (
         (None, "can't be blank"),
         (" ", "can't be blank"),
         ("<>", "is invalid"),
         ("@", "is invalid"),
     ):
         post = world.custom_relay(world.sent(), "bounced", internet_message_id="a@b", recipient=recipient)
-        faults = world.post(post).expect(422)["validation_errors"]
-        assert faults == {"internet_message_id": ["must exist"], "recipient": [fault]}, recipient
+        errors = world.post(post).expect(422)["validation_errors"]
+        assert errors == {"internet_message_id": ["must exist"], "recipient": [error]}, recipient

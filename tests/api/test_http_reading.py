@@ -43,11 +43,11 @@ def check_rejected(server: Server, request: bytes) -> None:
     """Check that a request gets a JSON 400 without effect, and that the rest of its connection is never read."""
     before = count_lists(server)
     inner = head(server, b"Content-Length: 19") + b'{"name":"smuggled"}'
-    answer = exchange_bytes(server.port, request + inner + NEXT)
+    response = exchange_bytes(server.port, request + inner + NEXT)
 
-    assert answer.startswith(b"HTTP/1.1 400 "), answer[:300]
-    assert (answer.count(b"HTTP/1.1 "), b"connection: close" in answer.lower()) == (1, True), answer
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
+    assert response.startswith(b"HTTP/1.1 400 "), response[:300]
+    assert (response.count(b"HTTP/1.1 "), b"connection: close" in response.lower()) == (1, True), response
+    assert json.loads(response.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
     assert count_lists(server) == before
 
 
@@ -162,9 +162,9 @@ def test_invalid_hosts_are_rejected(server: Server, host: bytes) -> None:
 def test_invalid_request_lines_are_rejected(server: Server, first: bytes) -> None:
     """A request line is a token, a target and HTTP/1.0 or HTTP/1.1, separated by one space (section 3)."""
     before = count_lists(server)
-    answer = exchange_bytes(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
+    response = exchange_bytes(server.port, head(server, b"Content-Length: 16", first=first) + BODY + NEXT)
 
-    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer[:300]
+    assert response.startswith(b"HTTP/1.1 400 ") and response.count(b"HTTP/1.1 ") == 1, response[:300]
     assert count_lists(server) == before
 
 
@@ -183,8 +183,10 @@ def test_valid_variants_are_accepted(server: Server) -> None:
     ]  # fmt: skip
     for number, request in enumerate(good):
         named = request.replace(b"outer", b"a%04d" % number)
-        answer = exchange_bytes(server.port, named.replace(b"Host: x", b"Connection: close\r\nHost: x", 1), timeout=1.5)
-        assert b"HTTP/1.1 201 " in answer, (request, answer[:300])
+        response = exchange_bytes(
+            server.port, named.replace(b"Host: x", b"Connection: close\r\nHost: x", 1), timeout=1.5
+        )
+        assert b"HTTP/1.1 201 " in response, (request, response[:300])
     assert count_lists(server) == before + len(good)
     two = chunked(server, SIZE + b"\r\n" + BODY.replace(b"outer", b"first") + b"\r\n0\r\n\r\n")
     two += head(server, b"Connection: close", b"Content-Length: 16") + BODY.replace(b"outer", b"secon")
@@ -202,17 +204,19 @@ def test_a_large_chunked_upload(server: Server) -> None:
         part = body[at : at + size]
         pieces += b"%x\r\n%s\r\n" % (len(part), part)
         at, size = at + len(part), size * 3 % 200_003 + 1
-    answer = exchange_bytes(server.port, bytes(pieces) + b"0\r\n\r\n", timeout=60)
+    response = exchange_bytes(server.port, bytes(pieces) + b"0\r\n\r\n", timeout=60)
 
-    assert answer.startswith(b"HTTP/1.1 201 "), answer[:500]
+    assert response.startswith(b"HTTP/1.1 201 "), response[:500]
 
 
 def test_head_of_a_streamed_response(server: Server) -> None:
     """It has no body, the connection stays open, and the log has no traceback."""
     first = head(server, first=b"HEAD /v1/my/exports/contacts.csv HTTP/1.1")
-    answer = exchange_bytes(server.port, first + head(server, b"Connection: close", first=b"GET /v1/my/lists HTTP/1.1"))
+    response = exchange_bytes(
+        server.port, first + head(server, b"Connection: close", first=b"GET /v1/my/lists HTTP/1.1")
+    )
 
-    assert answer.count(b"HTTP/1.1 200 ") == 2, answer
+    assert response.count(b"HTTP/1.1 200 ") == 2, response
     assert "Traceback" not in server.output
 
 
@@ -220,16 +224,16 @@ def test_random_bytes_cause_no_server_error(server: Server, full: bool) -> None:
     """Random changes of valid requests get a response below 500 or none, and the log has no traceback."""
     chance = random.Random(9112)
     sound = [chunked(server, SIZE + b";a=b\r\n" + BODY + b"\r\n0\r\n\r\n"), head(server, b"Content-Length: 16") + BODY]
-    begun = time.monotonic()
-    while time.monotonic() < begun + (60 if full else 3):
+    started_at = time.monotonic()
+    while time.monotonic() < started_at + (60 if full else 3):
         request = bytearray(chance.choice(sound))
         for _ in range(chance.randint(1, 4)):
             at = chance.randrange(len(request))
             request[at : at + chance.randint(0, 2)] = chance.choice(
                 [os.urandom(1), b"\r\n", b"\n", b"\0", b" ", b":", b"\t", b"0", b"", b"\r\n\r\n"]
             )
-        answer = exchange_bytes(server.port, bytes(request), timeout=0.05)
-        assert not answer.startswith(b"HTTP/1.1 5"), (bytes(request), answer)
+        response = exchange_bytes(server.port, bytes(request), timeout=0.05)
+        assert not response.startswith(b"HTTP/1.1 5"), (bytes(request), response)
     assert "Traceback" not in server.output
 
 
@@ -281,20 +285,20 @@ def test_a_slow_body_times_out(impatient_server: Server, begin: bytes, rest: byt
         b"Content-Type: " + kind,
     ]
     start = b"\r\n".join([*lines, b"Content-Length: 1000", b"", b'{"name": '])
-    answer, seconds = send_slowly(impatient_server.port, start, rest, 0.1)
-    assert int(answer.split(b" ")[1]) == status, answer
+    response, seconds = send_slowly(impatient_server.port, start, rest, 0.1)
+    assert int(response.split(b" ")[1]) == status, response
     assert 0.5 < seconds < 6, seconds
     if status == 408:
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "The request is incomplete."
+        assert json.loads(response.partition(b"\r\n\r\n")[2])["message"] == "The request is incomplete."
     assert count_lists(impatient_server) == 0
 
 
 def test_slow_headers_time_out(impatient_server: Server) -> None:
     """Headers that come byte by byte have no more time than headers that stop."""
-    answer, seconds = send_slowly(
+    response, seconds = send_slowly(
         impatient_server.port, b"GET /v1/my/lists HTTP/1.1\r\nHost: x\r\nX-A: ", b"a" * 100, 0.1
     )
-    assert answer.startswith(b"HTTP/1.1 408 "), answer
+    assert response.startswith(b"HTTP/1.1 408 "), response
     assert 0.5 < seconds < 6, seconds
 
 

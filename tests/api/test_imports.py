@@ -16,14 +16,14 @@ SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 
 def get_contact(api: Client, address: str) -> dict[str, Any]:
     """Return the only contact with an address, with its first phone number as `phone`."""
-    found = [
-        one
-        for one in api.all("/contacts", search=address)
-        if address in [channel["value"] for channel in one["channels"]]
+    results = [
+        row
+        for row in api.all("/contacts", search=address)
+        if address in [channel["value"] for channel in row["channels"]]
     ]
-    assert len(found) == 1, f"{address}: {len(found)}"
-    phones = [channel["value"] for channel in found[0]["channels"] if channel["kind"] == "phone"]
-    return found[0] | {"phone": phones[0] if phones else None}
+    assert len(results) == 1, f"{address}: {len(results)}"
+    phones = [channel["value"] for channel in results[0]["channels"] if channel["kind"] == "phone"]
+    return results[0] | {"phone": phones[0] if phones else None}
 
 
 def row_counts(job: dict[str, Any]) -> tuple[int, ...]:
@@ -33,7 +33,7 @@ def row_counts(job: dict[str, Any]) -> tuple[int, ...]:
 
 def test_import_contacts(api: Client) -> None:
     """Columns are recognized, others become data, and each line has a result and a reason."""
-    group = api.post("/lists", {"name": "Imported"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Imported"}).expect(201)["id"]
     file = (
         "E-Mail;Vorname;Surname;Phone;City;Orders;tags;id\r\n"
         "one@example.org;Änne;Öst;+1 (415) 555-0101;Bath;3;a,b;17\r\n"
@@ -43,13 +43,13 @@ def test_import_contacts(api: Client) -> None:
         "three@example.org;T;;12345;;;;\r\n"
         ";;;;;;;\r\n"
     )
-    job = wait_for_import(api, upload(api, file, list_ids=[group], consent_source="the counter book"))
+    job = wait_for_import(api, upload(api, file, list_ids=[list_id], consent_source="the counter book"))
 
     assert (job["status"], row_counts(job), job["warnings"]) == ("complete", (4, 3, 0, 0, 1), 1)
     one = get_contact(api, "one@example.org")
     assert (one["first_name"], one["last_name"], one["phone"]) == ("Änne", "Öst", "+14155550101")
     assert one["data"] == {"city": "Bath", "orders": 3, "tags": ["a", "b"]}
-    assert (one["list_ids"], one["subscribed_email"], one["subscribed_phone"]) == ([group], True, True)
+    assert (one["list_ids"], one["subscribed_email"], one["subscribed_phone"]) == ([list_id], True, True)
     lines = import_results(api, job["id"])
     assert [(row["line"], row["result"]) for row in lines] == [
         ("2", "created"), ("3", "failed"), ("5", "created"), ("7", "created"),
@@ -57,7 +57,7 @@ def test_import_contacts(api: Client) -> None:
     assert lines[1]["reason"] == "email is invalid: not an address"
     assert get_contact(api, "two@example.org")["first_name"] == 'Jo "J" Two'
     assert lines[3]["warnings"] == "phone: 12345 (has no country code)"
-    assert api.get(f"/lists/{group}").json["contacts_count"] == 3
+    assert api.get(f"/lists/{list_id}").json["contacts_count"] == 3
     assert api.get("/contacts/search", q="änne").json[0]["id"] == one["id"]
     events = {row["event"]: row["data"] for row in api.get("/events", contact_id=one["id"]).json}
     assert events["contact_add"]["import_id"] == events["list_add"]["import_id"] == job["id"]
@@ -103,7 +103,7 @@ def test_a_dry_run_writes_nothing(api: Client) -> None:
 
 def test_imports_and_opt_outs(api: Client) -> None:
     """An import subscribes new contacts, lifts opt-outs by an operator, and keeps those by the recipient."""
-    group = api.post("/lists", {"name": "Rules"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Rules"}).expect(201)["id"]
     api.post("/contacts", {"email": "operator@example.org"}).expect(201)
     api.post("/contacts", {"email": "operator@example.org", "opt_in": False}).expect(200)
     wait_for_import(api, upload(api, "email,status\nrecipient@example.org,unsubscribed\n"))
@@ -115,7 +115,7 @@ def test_imports_and_opt_outs(api: Client) -> None:
     assert not any(row["kept_opt_out"] for row in import_results(api, quiet["id"]))
     assert not get_contact(api, "quiet@example.org")["subscribed_email"]
     assert not get_contact(api, "operator@example.org")["subscribed_email"]
-    job = wait_for_import(api, upload(api, file, list_ids=[group]))
+    job = wait_for_import(api, upload(api, file, list_ids=[list_id]))
 
     lines = {row["address"]: row["kept_opt_out"] for row in import_results(api, job["id"])}
     assert lines == {
@@ -125,7 +125,7 @@ def test_imports_and_opt_outs(api: Client) -> None:
     assert get_contact(api, "operator@example.org")["subscribed_email"]
     assert not get_contact(api, "recipient@example.org")["subscribed_email"]
     assert not get_contact(api, "complained@example.org")["sendable_email"]
-    assert api.get(f"/lists/{group}").json["sendable_count"] == {"email": 2, "sms": 0}
+    assert api.get(f"/lists/{list_id}").json["sendable_count"] == {"email": 2, "sms": 0}
 
 
 def test_import_suppressions(api: Client) -> None:
@@ -198,14 +198,14 @@ def test_import_json_lines(api: Client) -> None:
 
 def test_undo_an_import(api: Client) -> None:
     """Created contacts are deleted, changed fields restored; what was changed since stays."""
-    group = api.post("/lists", {"name": "Undone"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Undone"}).expect(201)["id"]
     old = api.post("/contacts", {"email": "u-old@example.org", "first_name": "Old", "data": {"k": 1}}).json["id"]
     wait_for_import(api, upload(api, "email\nu-left@example.org\n", opt_in=False))
     file = (
         "email,first_name,k,n,status\nu-old@example.org,New,2,3,\nu-new@example.org,N,,,\nu-kept@example.org,K,,,\n"
         "u-left@example.org,,,,cleaned\n"
     )
-    job = wait_for_import(api, upload(api, file, list_ids=[group]))
+    job = wait_for_import(api, upload(api, file, list_ids=[list_id]))
     assert row_counts(job) == (4, 2, 2, 0, 0)
     kept = get_contact(api, "u-kept@example.org")
     api.patch(f"/contacts/{kept['id']}", {"last_name": "Touched"}).expect(200)
@@ -214,12 +214,12 @@ def test_undo_an_import(api: Client) -> None:
     after = api.wait(f"/imports/{job['id']}", lambda one: one["phase"] == "undone")
 
     assert after["undone_at"] and after["status"] == "complete"
-    found = api.get(f"/contacts/{old}").expect(200)
-    assert (found["first_name"], found["data"], found["list_ids"]) == ("Old", {"k": 1, "n": 4}, [])
+    result = api.get(f"/contacts/{old}").expect(200)
+    assert (result["first_name"], result["data"], result["list_ids"]) == ("Old", {"k": 1, "n": 4}, [])
     assert api.get("/contacts", search="u-new").json == []
-    assert api.get(f"/contacts/{kept['id']}").expect(200)["list_ids"] == [group]
+    assert api.get(f"/contacts/{kept['id']}").expect(200)["list_ids"] == [list_id]
     assert get_contact(api, "u-left@example.org")["channels"][0]["suppression_reason"] is None
-    assert api.get(f"/lists/{group}").json["contacts_count"] == 1
+    assert api.get(f"/lists/{list_id}").json["contacts_count"] == 1
     assert api.post(f"/imports/{job['id']}/undo").status == 422
 
 
@@ -255,14 +255,14 @@ def test_imports_of_another_account(api: Client, server: Server) -> None:
     """Imports, their results and lists of another account are unknown (T09)."""
     other = server.cli("account", "add", "Elsewhere").stdout.strip()
     theirs = server.client(server.cli("key", "create", "k", "--account", other).stdout.strip())
-    group = api.post("/lists", {"name": "Ours"}).json["id"]
+    list_id = api.post("/lists", {"name": "Ours"}).json["id"]
     job = wait_for_import(api, upload(api, "email\nours@example.org\n"))
 
     for path in (f"/imports/{job['id']}", f"/imports/{job['id']}/results.csv"):
         assert theirs.get(path).status == 404
     for act in ("cancel", "undo"):
         assert theirs.post(f"/imports/{job['id']}/{act}").status == 404
-    assert upload(theirs, "email\n", list_ids=[group]).status == 422
+    assert upload(theirs, "email\n", list_ids=[list_id]).status == 422
     assert theirs.get("/imports").json == []
 
 
@@ -280,9 +280,9 @@ def test_a_too_large_file_is_rejected_early(api: Client, server: Server) -> None
 def test_a_complete_import_cannot_be_cancelled(api: Client) -> None:
     """Cancelling it is `invalid_transition`."""
     job = wait_for_import(api, upload(api, "email\nover@example.org\n"))
-    fault = api.post(f"/imports/{job['id']}/cancel").expect(422)
+    error = api.post(f"/imports/{job['id']}/cancel").expect(422)
 
-    assert (fault["reason"], fault["from"]) == ("invalid_transition", "complete")
+    assert (error["reason"], error["from"]) == ("invalid_transition", "complete")
     assert json.dumps(api.get("/imports").json[0]["id"]) == str(job["id"])
 
 
@@ -295,8 +295,8 @@ def test_misplaced_import_options_are_rejected(api: Client, key: str, value: Any
     """A misspelt or misplaced option is an error with a hint, so that no contact is subscribed by mistake."""
     body, kind = multipart_form(b"email\nmisplaced@example.org\n", "people.csv", options=json.dumps({key: value}))
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
-    answer = api.request("POST", "/v1/my/imports", body, headers)
-    assert answer.status == 422 and hint in answer.json["validation_errors"][f"options.{key}"][0]
+    response = api.request("POST", "/v1/my/imports", body, headers)
+    assert response.status == 422 and hint in response.json["validation_errors"][f"options.{key}"][0]
     assert not api.all("/contacts", search="misplaced@example.org")
 
 
@@ -304,7 +304,7 @@ def test_import_options_as_form_fields_are_rejected(api: Client) -> None:
     """Form fields that belong into `options` or the query are all reported."""
     body, kind = multipart_form(b"email\nmisplaced@example.org\n", "people.csv", opt_in="false", dry_run="true")
     headers = {"Authorization": f"Bearer {api.key}", "Content-Type": kind}
-    answer = api.request("POST", "/v1/my/imports", body, headers)
-    assert answer.status == 422 and set(answer.json["validation_errors"]) == {"opt_in", "dry_run"}
-    assert "`options.opt_in`" in answer.json["validation_errors"]["opt_in"][0]
+    response = api.request("POST", "/v1/my/imports", body, headers)
+    assert response.status == 422 and set(response.json["validation_errors"]) == {"opt_in", "dry_run"}
+    assert "`options.opt_in`" in response.json["validation_errors"]["opt_in"][0]
     assert not api.all("/contacts", search="misplaced@example.org")

@@ -28,13 +28,13 @@ CHANNEL = (
 
 def snapshot(api: Client) -> dict[str, Any]:
     """Return consent, list names and fields of each contact, by its first address."""
-    lists = {one["id"]: one["name"] for one in api.all("/lists")}
-    found = {}
+    lists = {row["id"]: row["name"] for row in api.all("/lists")}
+    results = {}
     for one in api.all("/contacts"):
-        kept = [tuple(each[name] for name in CHANNEL) for each in one["channels"]]
+        kept = [tuple(channel[name] for name in CHANNEL) for channel in one["channels"]]
         names = sorted(lists[number] for number in one["list_ids"])
-        found[kept[0][1]] = [sorted(kept, key=str), names, {name: one[name] for name in FIELDS}]
-    return found
+        results[kept[0][1]] = [sorted(kept, key=str), names, {name: one[name] for name in FIELDS}]
+    return results
 
 
 @pytest.fixture(scope="module")

@@ -196,9 +196,9 @@ def test_a_dry_run_predicts_the_import(tmp_path: Path, options: dict[str, Any]) 
     with Server().set_up() as server:
         api = server.client()
         file = create_messy_file(api)
-        before = {one["id"]: one for one in api.all("/contacts")}
+        before = {row["id"]: row for row in api.all("/contacts")}
         check = wait_for_import(api, upload(api, file, dry_run=True, **options))
-        assert {one["id"]: one for one in api.all("/contacts")} == before
+        assert {row["id"]: row for row in api.all("/contacts")} == before
         job = wait_for_import(api, upload(api, file, **options))
 
         assert {name: check[name] for name in COUNTED} == {name: job[name] for name in COUNTED}
@@ -209,7 +209,7 @@ def test_a_dry_run_predicts_the_import(tmp_path: Path, options: dict[str, Any]) 
         counted = {"subscribed": 0, "unsubscribed": 0, "suppressed": 0}
         for one in api.all("/contacts"):
             if one["id"] in ids:
-                first = next((each for each in one["channels"] if each["kind"] == "email"), one["channels"][0])
+                first = next((channel for channel in one["channels"] if channel["kind"] == "email"), one["channels"][0])
                 out = "subscribed" if first["subscribed"] else "unsubscribed"
                 counted["suppressed" if first["suppression_reason"] else out] += 1
         assert counted == {name: job["arriving"][name] for name in counted}

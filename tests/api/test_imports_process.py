@@ -46,8 +46,8 @@ def running() -> Any:
 def test_a_killed_import_is_completed(running: Server) -> None:
     """After SIGKILL while reading and while writing each contact exists once and each line has its result."""
     api = running.client()
-    group = api.post("/lists", {"name": "All"}).expect(201)["id"]
-    job = upload(api, create_file(), list_ids=[group]).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "All"}).expect(201)["id"]
+    job = upload(api, create_file(), list_ids=[list_id]).expect(201)["id"]
     running.kill()
     running.start()
     wait_until_processed(api, job, 1000)
@@ -58,7 +58,7 @@ def test_a_killed_import_is_completed(running: Server) -> None:
     assert (end["status"], end["total"], end["failed"]) == ("complete", PEOPLE, 0)
     assert (end["created"], end["updated"]) == (count_contacts(), PEOPLE - count_contacts())
     assert int(api.get("/contacts", limit=1).headers["X-Total-Count"]) == count_contacts()
-    assert api.get(f"/lists/{group}").json["sendable_count"]["email"] == count_contacts()
+    assert api.get(f"/lists/{list_id}").json["sendable_count"]["email"] == count_contacts()
     assert int(api.get("/events", limit=1, event="contact_add").headers["X-Total-Count"]) == count_contacts()
     lines = import_results(api, job)
     assert [int(row["line"]) for row in lines] == list(range(2, PEOPLE + 2))
@@ -99,9 +99,9 @@ def test_a_stop_interrupts_an_import(running: Server) -> None:
     api = running.client()
     job = upload(api, create_file()).expect(201)["id"]
     wait_until_processed(api, job, 500)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     running.stop()
-    assert time.monotonic() - begun < extend_timeout(2)
+    assert time.monotonic() - started_at < extend_timeout(2)
     running.start()
     end = api.wait(f"/imports/{job}", lambda one: one["status"] not in ("pending", "processing"), 60)
 
@@ -119,9 +119,9 @@ def test_requests_are_fast_during_an_import(running: Server) -> None:
         client = running.client()
         client.validate = False
         while not over.is_set():
-            begun = time.monotonic()
+            started_at = time.monotonic()
             client.post("/contacts", {"email": "other@example.org"})
-            waits.append(time.monotonic() - begun)
+            waits.append(time.monotonic() - started_at)
             time.sleep(0.01)
 
     asking = threading.Thread(target=ask)

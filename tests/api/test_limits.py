@@ -40,30 +40,30 @@ def rate_limit_headers(answer: Response) -> tuple[int, int, int]:
 
 def request_until_limited(ask: Callable[[], Response]) -> tuple[list[Response], float]:
     """Repeat a request until 429; return all responses, the 429 as the last, and the seconds that they took."""
-    begun, answers = time.monotonic(), list[Response]()
-    while len(answers) < 60 and (not answers or answers[-1].status != 429):
-        answers.append(ask())
-    return answers, time.monotonic() - begun
+    started_at, responses = time.monotonic(), list[Response]()
+    while len(responses) < 60 and (not responses or responses[-1].status != 429):
+        responses.append(ask())
+    return responses, time.monotonic() - started_at
 
 
 def test_requests_over_the_limit_are_rejected(api: Client) -> None:
     """After a burst of six, and one for each second, comes a 429 with Retry-After, after which a request succeeds."""
     numbers = count()
-    answers, seconds = request_until_limited(lambda: api.post("/lists", {"name": f"Limited {next(numbers)}"}))
-    refused = answers.pop()
-    assert {answer.status for answer in answers} == {201} and 6 <= len(answers) <= 7 + seconds
-    assert (refused.status, refused.json["code"], refused.headers["Retry-After"]) == (429, "rate_limited", "1")
-    assert rate_limit_headers(refused)[:2] == (60, 0) and rate_limit_headers(answers[0]) == (60, 5, 1)
-    time.sleep(int(refused.headers["Retry-After"]))
-    assert int(api.get("/lists").headers["X-Total-Count"]) == len(answers)
+    responses, seconds = request_until_limited(lambda: api.post("/lists", {"name": f"Limited {next(numbers)}"}))
+    error = responses.pop()
+    assert {response.status for response in responses} == {201} and 6 <= len(responses) <= 7 + seconds
+    assert (error.status, error.json["code"], error.headers["Retry-After"]) == (429, "rate_limited", "1")
+    assert rate_limit_headers(error)[:2] == (60, 0) and rate_limit_headers(responses[0]) == (60, 5, 1)
+    time.sleep(int(error.headers["Retry-After"]))
+    assert int(api.get("/lists").headers["X-Total-Count"]) == len(responses)
 
 
 def test_the_429_names_the_limit(api: Client) -> None:
     """The error has the reason and the number of the limit."""
-    answers, _ = request_until_limited(lambda: api.get("/lists"))
-    refused = answers[-1].json
-    assert (refused["reason"], refused["limit"]) == ("burst", 6)
-    assert refused["message"] == "At most 6 of these requests are allowed at once."
+    responses, _ = request_until_limited(lambda: api.get("/lists"))
+    error = responses[-1].json
+    assert (error["reason"], error["limit"]) == ("burst", 6)
+    assert error["message"] == "At most 6 of these requests are allowed at once."
 
 
 def test_request_classes_have_separate_buckets(api: Client) -> None:
@@ -88,13 +88,13 @@ def test_rate_limit_headers_of_errors(server: Server, api: Client) -> None:
         ("POST", "/v1/my/lists", b"x", key, 415), ("POST", "/v1/my/lists", b"[]", typed, 400),
         ("POST", "/v1/my/lists", b'"' + b"x" * 2_200_000 + b'"', typed, 413),
     ):  # fmt: skip
-        answer = api.request(method, path, body, headers)
-        assert (answer.status, rate_limit_headers(answer)[0]) == (status, 60)
+        response = api.request(method, path, body, headers)
+        assert (response.status, rate_limit_headers(response)[0]) == (status, 60)
     narrow = server.client(server.new_key("narrow", "--scope", "flows:read"))
     assert (narrow.get("/lists").status, rate_limit_headers(narrow.get("/lists"))[0]) == (403, 60)
     for path in ("/v1/my/lists", "/v1/my/nothing", "/healthz"):
-        answer = api.request("GET", path)
-        assert not set(LIMITS) & set(answer.headers), path
+        response = api.request("GET", path)
+        assert not set(LIMITS) & set(response.headers), path
 
 
 def test_order_of_errors(server: Server) -> None:
@@ -115,8 +115,8 @@ def test_order_of_errors(server: Server) -> None:
     assert ask("PUT", key=None) == 405
     assert ask(key=None) == ask(key="camp_live_wrong") == 401
     # The rate is checked before the scope: after six 403 responses comes a 429
-    answers, _ = request_until_limited(answer_to)
-    assert [answer.status for answer in answers[:6]] == [403] * 6 and answers[-1].status == 429
+    responses, _ = request_until_limited(answer_to)
+    assert [response.status for response in responses[:6]] == [403] * 6 and responses[-1].status == 429
     wide = server.new_key()
     assert ask(key=wide) == 413
     typed = "application/json"
@@ -127,10 +127,10 @@ def test_order_of_errors(server: Server) -> None:
 
 def test_the_limit_holds_for_parallel_requests(server: Server) -> None:
     """Parallel requests cannot exceed the rate (T22)."""
-    key, begun = server.new_key(), time.monotonic()
+    key, started_at = server.new_key(), time.monotonic()
     with ThreadPoolExecutor(24) as crowd:
         codes = list(crowd.map(lambda _: server.client(key).get("/lists").status, range(48)))
-    assert 6 <= codes.count(200) <= 7 + time.monotonic() - begun and codes.count(200) + codes.count(429) == 48
+    assert 6 <= codes.count(200) <= 7 + time.monotonic() - started_at and codes.count(200) + codes.count(429) == 48
 
 
 def test_invalid_keys_use_no_bucket(server: Server, api: Client) -> None:
@@ -149,11 +149,11 @@ def test_healthz_writes_at_most_once_a_second(server: Server) -> None:
         found = log.stat()
         return found.st_size, found.st_mtime_ns
 
-    changes, before, begun = 0, written(), time.monotonic()
+    changes, before, started_at = 0, written(), time.monotonic()
     for _ in range(100):
         link.request("GET", "/healthz")
-        answer = link.getresponse()
-        assert (answer.status, answer.read()) == (200, b'{"status":"ok"}')
+        response = link.getresponse()
+        assert (response.status, response.read()) == (200, b'{"status":"ok"}')
         changes, before = changes + (written() != before), written()
     link.close()
-    assert changes <= 3 + time.monotonic() - begun
+    assert changes <= 3 + time.monotonic() - started_at

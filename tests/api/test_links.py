@@ -56,7 +56,9 @@ def test_every_link_works(mine: Tenant, owner: Client) -> None:
     known = {one["operationId"]: (method, path) for method, path, one in operations(document)}
     followed = set()
     for method, path, one in operations(document):
-        links = {name: link for answer in one["responses"].values() for name, link in answer.get("links", {}).items()}
+        links = {
+            name: link for response in one["responses"].values() for name, link in response.get("links", {}).items()
+        }
         if not links:
             continue
         number = mine.object_ids.get(resource_of(path), 0)
@@ -66,10 +68,10 @@ def test_every_link_works(mine: Tenant, owner: Client) -> None:
         asked = path.replace("{id}", str(number)) if is_list or "{id}" in path else f"{path}/{number}"
         # Some resources have a list and no operation that returns one object
         is_shown = is_list or any(one[:2] == ("get", f"{path}/{{id}}") for one in operations(document)) or "{" in path
-        answer = api.get(asked).expect(200) if is_shown else {"id": number}
+        response = api.get(asked).expect(200) if is_shown else {"id": number}
         for link in links.values():
             target_method, target = known[link["operationId"]]
-            values = {name: evaluate(expression, number, answer) for name, expression in link["parameters"].items()}
+            values = {name: evaluate(expression, number, response) for name, expression in link["parameters"].items()}
             named = {name for name in values if f"{{{name}}}" in target}
             for name in named:
                 target = target.replace(f"{{{name}}}", str(values[name]))
@@ -89,8 +91,8 @@ def test_every_operation_on_an_object_is_linked(mine: Tenant) -> None:
     led = {
         link["operationId"]
         for _, _, one in operations(document)
-        for answer in one["responses"].values()
-        for link in answer.get("links", {}).values()
+        for response in one["responses"].values()
+        for link in response.get("links", {}).values()
     }
     on_things = {one["operationId"] for _, path, one in operations(document) if "{" in path}
     assert on_things - led == set()

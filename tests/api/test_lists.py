@@ -5,95 +5,99 @@ from tests.kit.client import Client
 
 def test_lists_have_unique_names_and_exact_counts(api: Client) -> None:
     """Names are unique without case; counts follow members and their consent."""
-    made = api.post("/lists", {"name": " Friends "}).expect(201)
+    contact_list = api.post("/lists", {"name": " Friends "}).expect(201)
     people = [
         api.post("/contacts", {"email": f"f{n}@example.org", "opt_in": n != 2, "phone": phone}).json["id"]
         for n, phone in enumerate((None, "+12025550161", "+12025550162"))
     ]
-    full = api.patch(f"/lists/{made['id']}", {"contact_ids": people}).expect(200)
-    fewer = api.patch(f"/lists/{made['id']}", {"contact_ids": people[1:], "name": "Old friends"}).expect(200)
+    full = api.patch(f"/lists/{contact_list['id']}", {"contact_ids": people}).expect(200)
+    fewer = api.patch(f"/lists/{contact_list['id']}", {"contact_ids": people[1:], "name": "Old friends"}).expect(200)
 
-    assert made["name"] == "Friends"
+    assert contact_list["name"] == "Friends"
     assert api.post("/lists", {"name": "OLD FRIENDS"}).expect(422)["validation_errors"] == {
         "name": ["has already been taken"]
     }
     assert (full["contacts_count"], full["sendable_count"]) == (3, {"email": 2, "sms": 1})
     assert (fewer["contacts_count"], fewer["sendable_count"]) == (2, {"email": 1, "sms": 1})
-    assert (made["stale"], made["last_populated_at"], made["segment_id"]) == (False, None, None)
+    assert (contact_list["stale"], contact_list["last_populated_at"], contact_list["segment_id"]) == (False, None, None)
 
 
 def test_invalid_lists_are_rejected(api: Client) -> None:
     """A name is required, members and segments must exist, and both together are an error."""
     assert api.post("/lists", {}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
     assert api.post("/lists", {"name": " "}).expect(422)["validation_errors"] == {"name": ["can't be blank"]}
-    fault = api.post("/lists", {"name": "Both", "contact_ids": [999999], "segment_id": 7}).expect(422)
-    assert set(fault["validation_errors"]) == {"contact_ids", "segment_id", "base"}
+    error = api.post("/lists", {"name": "Both", "contact_ids": [999999], "segment_id": 7}).expect(422)
+    assert set(error["validation_errors"]) == {"contact_ids", "segment_id", "base"}
     assert "Both" not in [row["name"] for row in api.get("/lists").json]
 
 
 def test_deleting_a_list_keeps_its_contacts(api: Client) -> None:
     """The list is deleted, and its contacts stay."""
     person = api.post("/contacts", {"email": "stays@example.org"}).json["id"]
-    made = api.post("/lists", {"name": "Short", "contact_ids": [person]}).expect(201)
+    contact_list = api.post("/lists", {"name": "Short", "contact_ids": [person]}).expect(201)
 
-    assert api.delete(f"/lists/{made['id']}").expect(200)["contacts_count"] == 1
-    assert api.get(f"/lists/{made['id']}").status == 404
+    assert api.delete(f"/lists/{contact_list['id']}").expect(200)["contacts_count"] == 1
+    assert api.get(f"/lists/{contact_list['id']}").status == 404
     assert api.get(f"/contacts/{person}").expect(200)["list_ids"] == []
 
 
 def test_list_membership_changes_are_events(api: Client) -> None:
     """Adding to and removing from a list are recorded once each."""
-    made = api.post("/lists", {"name": "Eventful"}).json
-    person = api.post("/contacts", {"email": "ev@example.org", "list_ids": [made["id"]]}).json["id"]
-    api.post("/contacts", {"email": "ev@example.org", "list_ids": [made["id"]]}).expect(200)
+    contact_list = api.post("/lists", {"name": "Eventful"}).json
+    person = api.post("/contacts", {"email": "ev@example.org", "list_ids": [contact_list["id"]]}).json["id"]
+    api.post("/contacts", {"email": "ev@example.org", "list_ids": [contact_list["id"]]}).expect(200)
     api.patch(f"/contacts/{person}", {"list_ids": []}).expect(200)
     events = api.get("/events", contact_id=person).json
 
-    assert [one["event"] for one in events if one["event"].startswith("list_")] == ["list_remove", "list_add"]
-    assert all(one["data"] == {"contact_list_id": made["id"]} for one in events if one["event"].startswith("list_"))
+    assert [event["event"] for event in events if event["event"].startswith("list_")] == ["list_remove", "list_add"]
+    assert all(
+        event["data"] == {"contact_list_id": contact_list["id"]}
+        for event in events
+        if event["event"].startswith("list_")
+    )
 
 
 def test_an_excluded_list_of_a_scheduled_campaign_is_in_use(api: Client) -> None:
     """It cannot be deleted; a draft whose excluded list was deleted cannot be sent."""
-    group = api.post("/lists", {"name": "Everybody here"}).json["id"]
+    list_id = api.post("/lists", {"name": "Everybody here"}).json["id"]
     without = api.post("/lists", {"name": "Not these"}).json["id"]
-    api.post("/contacts", {"email": "excluded@example.org", "list_ids": [group, without]}).expect(201)
-    trigger = {"contact_list_id": group, "data": {"exclude_contact_list_ids": [without]}}
+    api.post("/contacts", {"email": "excluded@example.org", "list_ids": [list_id, without]}).expect(201)
+    trigger = {"contact_list_id": list_id, "data": {"exclude_contact_list_ids": [without]}}
     content = {"subject": "s", "body": "b"}
     body = {"name": "c", "trigger_attributes": trigger, "template_attributes": content}
-    made = api.post("/campaigns", body | {"scheduled_at": "2099-01-01T00:00:00Z"}).expect(201)
-    path = f"/campaigns/{made['id']}"
+    campaign = api.post("/campaigns", body | {"scheduled_at": "2099-01-01T00:00:00Z"}).expect(201)
+    path = f"/campaigns/{campaign['id']}"
     api.post(f"{path}/send").expect(200)
-    refused = api.delete(f"/lists/{without}").expect(422)
+    error = api.delete(f"/lists/{without}").expect(422)
     api.patch(path, {"status": "draft", "scheduled_at": None}).expect(200)
     api.delete(f"/lists/{without}").expect(200)
     blocked = api.post(f"{path}/send").expect(422)
 
-    assert (refused["reason"], refused["used_by"][0]["campaign_id"]) == ("in_use", made["id"])
+    assert (error["reason"], error["used_by"][0]["campaign_id"]) == ("in_use", campaign["id"])
     assert blocked["reason"] == "audience_required"
     assert list(blocked["validation_errors"]) == ["trigger_attributes.data.exclude_contact_list_ids"]
 
 
 def test_a_draft_whose_list_was_deleted_has_no_audience(api: Client) -> None:
     """It is not sent to all contacts instead."""
-    group = api.post("/lists", {"name": "The only ones"}).json["id"]
+    list_id = api.post("/lists", {"name": "The only ones"}).json["id"]
     data = {"audience_type": "all_contacts", "confirm_send_to_all": True}
-    body = {"name": "c", "trigger_attributes": {"contact_list_id": group, "data": data},
+    body = {"name": "c", "trigger_attributes": {"contact_list_id": list_id, "data": data},
             "template_attributes": {"subject": "s", "body": "b"}}  # fmt: skip
-    made = api.post("/campaigns", body).expect(201)["id"]
-    api.delete(f"/lists/{group}").expect(200)
+    campaign_id = api.post("/campaigns", body).expect(201)["id"]
+    api.delete(f"/lists/{list_id}").expect(200)
 
-    assert api.get(f"/campaigns/{made}").expect(200)["trigger"]["data"] == {"audience_deleted": True}
-    assert api.post(f"/campaigns/{made}/send").expect(422)["reason"] == "audience_required"
+    assert api.get(f"/campaigns/{campaign_id}").expect(200)["trigger"]["data"] == {"audience_deleted": True}
+    assert api.post(f"/campaigns/{campaign_id}/send").expect(422)["reason"] == "audience_required"
 
 
 def test_null_contact_ids_remove_no_members(api: Client) -> None:
     """`contact_ids: null` changes nothing; an empty array removes all."""
     person = api.post("/contacts", {"email": "kept@example.org"}).json["id"]
-    made = api.post("/lists", {"name": "Kept", "contact_ids": [person]}).expect(201)
+    contact_list = api.post("/lists", {"name": "Kept", "contact_ids": [person]}).expect(201)
 
-    assert api.patch(f"/lists/{made['id']}", {"contact_ids": None}).expect(200)["contacts_count"] == 1
-    assert api.patch(f"/lists/{made['id']}", {"contact_ids": []}).expect(200)["contacts_count"] == 0
+    assert api.patch(f"/lists/{contact_list['id']}", {"contact_ids": None}).expect(200)["contacts_count"] == 1
+    assert api.patch(f"/lists/{contact_list['id']}", {"contact_ids": []}).expect(200)["contacts_count"] == 0
 
 
 def test_ids_beyond_64_bits(api: Client) -> None:
@@ -102,5 +106,5 @@ def test_ids_beyond_64_bits(api: Client) -> None:
     for path in (f"/contacts?list_id={large}", f"/messages?contact_id={large}", f"/events?contact_id={large}"):
         assert api.get(path).status == 422, path
     assert api.get("/contacts/search", q="n", page=10**17).json == []
-    fault = api.post("/campaigns", {"name": "x", "trigger_attributes": {"data": {"contact_list_ids": [2**63]}}})
-    assert fault.expect(422)["validation_errors"] == {"trigger_attributes.data.contact_list_ids[0]": ["must exist"]}
+    error = api.post("/campaigns", {"name": "x", "trigger_attributes": {"data": {"contact_list_ids": [2**63]}}})
+    assert error.expect(422)["validation_errors"] == {"trigger_attributes.data.contact_list_ids[0]": ["must exist"]}

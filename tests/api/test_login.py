@@ -46,11 +46,11 @@ def test_login_paths_and_bodies(server: Server) -> None:
         ("/v1/login", {"email": EMAIL, "password": PASSWORD, "remember": True}),
         ("/v1/my/login", {"user": {"email": EMAIL.upper(), "password": PASSWORD}}),
     ):
-        answer = Client(server.url).post(path, body)
-        said = answer.expect(200)
-        assert answer.headers["Authorization"] == f"Bearer {said['token']}"
-        assert answer.headers["Cache-Control"] == "no-store" and answer.headers["X-Api-Version"] == "1.0"
-        assert set(said) == {"token", "expires_at", "user"} and "Set-Cookie" not in answer.headers
+        response = Client(server.url).post(path, body)
+        said = response.expect(200)
+        assert response.headers["Authorization"] == f"Bearer {said['token']}"
+        assert response.headers["Cache-Control"] == "no-store" and response.headers["X-Api-Version"] == "1.0"
+        assert set(said) == {"token", "expires_at", "user"} and "Set-Cookie" not in response.headers
         assert said["user"] == {"id": 1, "email": EMAIL, "name": "owner", "role": "owner"}
         assert Client(server.url, said["token"]).get("/account").expect(200)["name"] == "Bakery"
 
@@ -67,12 +67,12 @@ def test_logout_ends_the_token(server: Server) -> None:
 
 def test_roles_have_scopes(server: Server) -> None:
     """Each role may use exactly the operations of its scopes."""
-    made = server.client().post("/campaigns", {"name": "Letter"}).expect(201)["id"]
+    campaign_id = server.client().post("/campaigns", {"name": "Letter"}).expect(201)["id"]
     flow = server.client().post("/flows", {"name": "Letters"}).expect(201)["id"]
     wants = {
         "POST /lists": ("author", "editor", "admin", "owner"),
         "POST /templates/preview": ("viewer", "author", "editor", "admin", "owner"),
-        f"POST /campaigns/{made}/send": ("editor", "admin", "owner"),
+        f"POST /campaigns/{campaign_id}/send": ("editor", "admin", "owner"),
         "POST /messages": ("editor", "admin", "owner"),
         f"POST /flows/{flow}/approve": ("admin", "owner"),
         "PATCH /account": ("admin", "owner"),
@@ -84,11 +84,11 @@ def test_roles_have_scopes(server: Server) -> None:
         api = sign_in(server, role)
         for ask, roles in wants.items():
             method, _, path = ask.partition(" ")
-            answer = api.send(method, path, None if method == "GET" else {"name": ""})
-            assert (answer.status != 403) == (role in roles), (role, ask, answer.body)
-            assert answer.status != 401
-            if answer.status == 403:
-                assert answer.json["required_scope"]
+            response = api.send(method, path, None if method == "GET" else {"name": ""})
+            assert (response.status != 403) == (role in roles), (role, ask, response.body)
+            assert response.status != 401
+            if response.status == 403:
+                assert response.json["required_scope"]
 
 
 def test_failed_logins(server: Server) -> None:
@@ -96,10 +96,10 @@ def test_failed_logins(server: Server) -> None:
     said = [login(server, email, word) for email, word in (
         ("nobody@example.org", PASSWORD), ("viewer@example.org", "wrong wrong wrong"), ("no address", PASSWORD),
         ("viewer@example.org", PASSWORD + " "))]  # fmt: skip
-    for answer in said:
-        assert answer.expect(401)["code"] == "invalid_credentials"
-        assert {**answer.json, "request_id": ""} == {**said[0].json, "request_id": ""}
-        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    for response in said:
+        assert response.expect(401)["code"] == "invalid_credentials"
+        assert {**response.json, "request_id": ""} == {**said[0].json, "request_id": ""}
+        assert response.headers["WWW-Authenticate"] == "Bearer"
     bare = Client(server.url)
     assert set(bare.post("/v1/login", {"email": 1}).expect(422)["validation_errors"]) == {"email", "password"}
     nested = bare.post("/v1/login", {"user": {"email": ""}}).expect(422)
@@ -116,15 +116,15 @@ def test_parallel_guesses_are_limited(server: Server, own_clock: TestClock) -> N
     """Of forty parallel attempts at most ten are checked; afterwards even the right password must wait."""
     own_clock.advance(minutes=16)
     with ThreadPoolExecutor(40) as pool:
-        answers = list(pool.map(lambda n: login(server, "author@example.org", f"wrong wrong {n}"), range(40)))
-    assert sorted({answer.status for answer in answers}) == [401, 429]
-    assert sum(answer.status == 401 for answer in answers) <= 10
+        responses = list(pool.map(lambda n: login(server, "author@example.org", f"wrong wrong {n}"), range(40)))
+    assert sorted({response.status for response in responses}) == [401, 429]
+    assert sum(response.status == 401 for response in responses) <= 10
     for _ in range(10):
         login(server, "AUTHOR@example.org", "wrong wrong wrong")
     for headers in ({}, {"X-Forwarded-For": "203.0.113.9"}, {"Forwarded": "for=203.0.113.9"}):
         sent = {"email": "author@example.org", "password": PASSWORD}
-        refused = Client(server.url).post("/v1/my/login", sent, headers)
-        assert refused.expect(429)["code"] == "rate_limited" and int(refused.headers["Retry-After"]) > 600
+        error = Client(server.url).post("/v1/my/login", sent, headers)
+        assert error.expect(429)["code"] == "rate_limited" and int(error.headers["Retry-After"]) > 600
     own_clock.advance(minutes=16)
     assert login(server, "author@example.org").status == 200
 

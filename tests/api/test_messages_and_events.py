@@ -12,16 +12,16 @@ MAIL = {"to": "solo@example.org", "subject": "Receipt {{ data.number }}", "body"
 
 def test_send_a_single_message(api: Client) -> None:
     """A message is queued, then sent, with its content, tags, headers and events."""
-    made = api.post("/messages", MAIL | {"tags": {"kind": "receipt"}, "headers": {"X-Order": "7"}}).expect(201)
-    done = api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
+    message = api.post("/messages", MAIL | {"tags": {"kind": "receipt"}, "headers": {"X-Order": "7"}}).expect(201)
+    done = api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "sent")
 
-    assert (made["status"], made["source_type"], made["transactional"], made["contact_id"]) == (
+    assert (message["status"], message["source_type"], message["transactional"], message["contact_id"]) == (
         "queued", "transactional", True, None,
     )  # fmt: skip
     assert (done["subject"], done["tags"], done["headers"]) == ("Receipt 7", {"kind": "receipt"}, {"X-Order": "7"})
     assert "No. 7" in done["html"] and "No. 7" in done["text"]
     assert "nsubscribe" not in done["html"]
-    assert [one["event"] for one in done["events"]] == ["email_sent"]
+    assert [event["event"] for event in done["events"]] == ["email_sent"]
     assert done["internet_message_id"].endswith("@campanero.invalid")
 
 
@@ -88,50 +88,50 @@ def test_a_failed_request_is_not_remembered(api: Client) -> None:
 
 def test_idempotency_key_of_a_send(api: Client) -> None:
     """A repeated send returns the campaign as it is now, and sends nothing."""
-    group = api.post("/lists", {"name": "Repeat"}).json["id"]
-    api.post("/contacts", {"email": "repeat@example.org", "list_ids": [group]})
-    made = api.post("/campaigns", {"name": "R", "template_attributes": {"subject": "s", "body": "b"}}).json
-    body = {"trigger_attributes": {"contact_list_id": group}}
-    path = f"/campaigns/{made['id']}"
+    list_id = api.post("/lists", {"name": "Repeat"}).json["id"]
+    api.post("/contacts", {"email": "repeat@example.org", "list_ids": [list_id]})
+    campaign = api.post("/campaigns", {"name": "R", "template_attributes": {"subject": "s", "body": "b"}}).json
+    body = {"trigger_attributes": {"contact_list_id": list_id}}
+    path = f"/campaigns/{campaign['id']}"
     api.post(f"{path}/send", body, {"Idempotency-Key": "k"}).expect(200)
     api.wait(path, lambda row: row["status"] == "completed")
     again = api.post(f"{path}/send", body, {"Idempotency-Key": "k"})
 
     assert (again.status, again.json["status"], again.headers["Idempotent-Replayed"]) == (200, "completed", "true")
-    assert len(api.get("/messages", campaign_id=made["id"]).json) == 1
+    assert len(api.get("/messages", campaign_id=campaign["id"]).json) == 1
 
 
 def test_marketing_needs_consent(api: Client) -> None:
     """A marketing message to a stranger is stored as skipped and rejected."""
-    fault = api.post("/messages", MAIL | {"to": "stranger@example.org", "transactional": False}).expect(422)
-    row = api.get(f"/messages/{fault['message_id']}").expect(200)
+    error = api.post("/messages", MAIL | {"to": "stranger@example.org", "transactional": False}).expect(422)
+    row = api.get(f"/messages/{error['message_id']}").expect(200)
 
-    assert (fault["reason"], fault["skip_reason"]) == ("recipient_suppressed", "no_consent")
+    assert (error["reason"], error["skip_reason"]) == ("recipient_suppressed", "no_consent")
     assert (row["status"], row["skip_reason"]) == ("skipped", "no_consent")
 
 
 def test_marketing_has_an_unsubscribe_link(api: Client) -> None:
     """A single marketing email has a footer with the unsubscribe link."""
     api.post("/contacts", {"email": "agreed@example.org"}).expect(201)
-    made = api.post("/messages", MAIL | {"to": "agreed@example.org", "transactional": False}).expect(201)
-    done = api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "sent")
+    message = api.post("/messages", MAIL | {"to": "agreed@example.org", "transactional": False}).expect(201)
+    done = api.wait(f"/messages/{message['id']}", lambda row: row["status"] == "sent")
 
     assert "/u/" in done["html"] and "/u/" in done["text"]
 
 
 def test_a_message_for_later_is_held(api: Client) -> None:
     """A message with a future `send_at` is held until then."""
-    made = api.post("/messages", MAIL | {"send_at": "2099-05-01T10:00:00Z"}).expect(201)
+    message = api.post("/messages", MAIL | {"send_at": "2099-05-01T10:00:00Z"}).expect(201)
 
-    assert (made["status"], made["next_attempt_at"]) == ("held", "2099-05-01T10:00:00.000Z")
+    assert (message["status"], message["next_attempt_at"]) == ("held", "2099-05-01T10:00:00.000Z")
 
 
 def test_message_filters(api: Client) -> None:
     """Each filter returns the matching messages; an unknown status is an error."""
-    made = api.post("/messages", MAIL | {"to": "filter-me@example.org"}).expect(201)
+    message = api.post("/messages", MAIL | {"to": "filter-me@example.org"}).expect(201)
 
-    assert [row["id"] for row in api.get("/messages", to="Filter-me@example.org").json] == [made["id"]]
-    assert made["id"] in [row["id"] for row in api.get("/messages", source_type="transactional", limit=100).json]
+    assert [row["id"] for row in api.get("/messages", to="Filter-me@example.org").json] == [message["id"]]
+    assert message["id"] in [row["id"] for row in api.get("/messages", source_type="transactional", limit=100).json]
     assert api.get("/messages", status="lost").status == 422
     assert api.get("/messages", created_after="2099-01-01").json == []
 
@@ -140,13 +140,13 @@ def test_clients_record_events(api: Client) -> None:
     """An event is stored with its fields; `create_contact` creates a contact that is not subscribed."""
     body = {"event": "order_paid", "contact_email": "buyer@example.org", "create_contact": True, "amount": 12.5,
             "data": {"sku": "a1"}, "resource_uid": "order:1", "utm_source": "letter"}  # fmt: skip
-    made = api.post("/events", body).expect(201)
-    contact = api.get(f"/contacts/{made['contact_id']}").expect(200)
+    event = api.post("/events", body).expect(201)
+    contact = api.get(f"/contacts/{event['contact_id']}").expect(200)
 
-    assert (made["amount"], made["data"], made["generated"], made["chain_depth"]) == (12.5, {"sku": "a1"}, False, 0)
+    assert (event["amount"], event["data"], event["generated"], event["chain_depth"]) == (12.5, {"sku": "a1"}, False, 0)
     assert (contact["subscribed_email"], contact["last_interacted_at"] is not None) == (False, True)
-    assert [row["id"] for row in api.get("/events", event="order_paid", resource_uid="order:1").json] == [made["id"]]
-    assert api.get(f"/events/{made['id']}").expect(200) == made
+    assert [row["id"] for row in api.get("/events", event="order_paid", resource_uid="order:1").json] == [event["id"]]
+    assert api.get(f"/events/{event['id']}").expect(200) == event
 
 
 @pytest.mark.parametrize(

@@ -14,20 +14,20 @@ HOLD = {"CAMPANERO_EMAIL__IN_DOUBT": "hold"}
 
 def send_campaign(api: Client, *names: str, **body: Any) -> str:
     """Send a campaign to these contacts and return its path."""
-    group = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
     for name in names:
-        api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [group]}).expect(201)
-    made = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
-    path = f"/campaigns/{made['id']}"
-    api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": group}, **body}).expect(200)
+        api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [list_id]}).expect(201)
+    campaign = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
+    path = f"/campaigns/{campaign['id']}"
+    api.post(f"{path}/send", {"trigger_attributes": {"contact_list_id": list_id}, **body}).expect(200)
     return path
 
 
 def message_with_status(api: Client, path: str, status: str) -> dict[str, Any]:
     """Return the only message of a campaign with a status."""
-    found = api.get("/messages", campaign_id=path.rpartition("/")[2], status=status).expect(200)
-    assert len(found) == 1
-    one: dict[str, Any] = found[0]
+    result = api.get("/messages", campaign_id=path.rpartition("/")[2], status=status).expect(200)
+    assert len(result) == 1
+    one: dict[str, Any] = result[0]
     return one
 
 
@@ -106,12 +106,12 @@ def test_retry_a_failed_message(fresh_server: FreshServer, smtp_server: SmtpServ
     api = fresh_server(relay=smtp_server.port).client()
     path = send_campaign(api, "policy", "gone")
     wait_until_completed(api, path)
-    failed = {one["to"]: one["id"] for one in api.get("/messages", status="failed").expect(200)}
+    failed = {row["to"]: row["id"] for row in api.get("/messages", status="failed").expect(200)}
     api.post(f"/messages/{failed['policy@example.org']}/retry").expect(200)
-    refused = api.post(f"/messages/{failed['gone@example.org']}/retry").expect(422)
+    error = api.post(f"/messages/{failed['gone@example.org']}/retry").expect(422)
     after = wait_until_completed(api, path)
 
-    assert (refused["reason"], refused["skip_reason"]) == ("recipient_suppressed", "suppressed_hard_bounce")
+    assert (error["reason"], error["skip_reason"]) == ("recipient_suppressed", "suppressed_hard_bounce")
     assert (after["stats"]["sent"], after["stats"]["failed"]) == (1, 1) and adds_up(after)
     assert [message.to for message in smtp_server.messages] == ["policy@example.org"]
 
@@ -139,10 +139,10 @@ def test_no_retry_in_a_cancelled_campaign(fresh_server: FreshServer, smtp_server
     api.wait(path, lambda one: one["stats"]["uncertain"] == 1)
     api.post(f"{path}/cancel").expect(200)
     lost = message_with_status(api, path, "uncertain")
-    refused = api.post(f"/messages/{lost['id']}/retry").expect(422)
+    error = api.post(f"/messages/{lost['id']}/retry").expect(422)
 
-    assert (refused["reason"], refused["from"], refused["to"]) == ("invalid_transition", "uncertain", "queued")
-    assert refused["allowed"] == ["sent"]
+    assert (error["reason"], error["from"], error["to"]) == ("invalid_transition", "uncertain", "queued")
+    assert error["allowed"] == ["sent"]
     assert api.post(f"/messages/{lost['id']}/assume_sent").expect(200)["status"] == "sent"
     assert adds_up(api.get(path).expect(200))
 
@@ -152,11 +152,11 @@ def test_permissions_of_message_decisions(fresh_server: FreshServer, verb: str) 
     """They need `messages:send`, an existing message, and for a test key a test message."""
     server = fresh_server()
     api = server.client()
-    made = api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "b"}).expect(201)["id"]
-    api.wait(f"/messages/{made}", lambda one: one["status"] == "sent")
+    message_id = api.post("/messages", {"to": "a@example.org", "subject": "s", "body": "b"}).expect(201)["id"]
+    api.wait(f"/messages/{message_id}", lambda one: one["status"] == "sent")
 
-    assert api.post(f"/messages/{made}/{verb}").expect(422)["reason"] == "invalid_transition"
+    assert api.post(f"/messages/{message_id}/{verb}").expect(422)["reason"] == "invalid_transition"
     assert api.post(f"/messages/4242/{verb}").status == 404
     reader = server.client(server.new_key("reader", "--scope", "messages:read"))
-    assert reader.post(f"/messages/{made}/{verb}").expect(403)["required_scope"] == "messages:send"
-    assert server.client(server.new_key("try", "--test")).post(f"/messages/{made}/{verb}").status == 403
+    assert reader.post(f"/messages/{message_id}/{verb}").expect(403)["required_scope"] == "messages:send"
+    assert server.client(server.new_key("try", "--test")).post(f"/messages/{message_id}/{verb}").status == 403

@@ -57,8 +57,8 @@ def test_send_a_single_sms(api: Client) -> None:
 def test_invalid_sms_are_rejected(api: Client, more: dict[str, Any], where: dict[str, str]) -> None:
     """All errors are reported at their fields, and nothing is stored."""
     before = api.get("/messages").headers["X-Total-Count"]
-    refused = send_sms(api, **more).expect(422)
-    assert refused["validation_errors"] == {name: [words] for name, words in where.items()}
+    error = send_sms(api, **more).expect(422)
+    assert error["validation_errors"] == {name: [words] for name, words in where.items()}
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
@@ -87,8 +87,8 @@ def test_send_an_sms_from_a_template(api: Client) -> None:
     own = api.post("/messages", asked | {"body": "Mine"}).expect(201)
     assert api.get(f"/messages/{own['id']}").json["text"] == "Mine"
     letter = api.post("/templates", {"subject": "Code", "body": "<p>{{ data.code }}</p>"}).expect(201)["id"]
-    refused = api.post("/messages", asked | {"template_id": letter}).expect(422)
-    assert refused["validation_errors"] == {"template_id": ["is for email"]}
+    error = api.post("/messages", asked | {"template_id": letter}).expect(422)
+    assert error["validation_errors"] == {"template_id": ["is for email"]}
     mail = {"to": "ann@example.org", "subject": "s", "body": "b", "template_id": words}
     assert api.post("/messages", mail).expect(422)["validation_errors"] == {"template_id": ["is for sms"]}
 
@@ -111,16 +111,16 @@ def test_marketing_sms_need_consent(api: Client) -> None:
     one = api.post("/contacts", {"phone": "+12025550145"}).expect(201)["id"]
     assert send_sms(api, to="+12025550145", transactional=False).expect(201)["status"] == "queued"
     api.patch(f"/contacts/{one}", {"subscribed_phone": False}).expect(200)
-    refused = send_sms(api, to="+12025550145", transactional=False).expect(422)
-    assert refused["skip_reason"] == "unsubscribed"
+    error = send_sms(api, to="+12025550145", transactional=False).expect(422)
+    assert error["skip_reason"] == "unsubscribed"
     assert send_sms(api, to="+12025550145").expect(201)["transactional"]
 
 
 def test_a_suppressed_number_gets_no_sms(api: Client) -> None:
     """Even a transactional SMS is rejected with the reason."""
     api.post("/suppressions", {"address": "+12025550146"}).expect(201)
-    refused = send_sms(api, to="+1 202 555 0146").expect(422)
-    assert (refused["reason"], refused["skip_reason"]) == ("recipient_suppressed", "suppressed_manual")
+    error = send_sms(api, to="+1 202 555 0146").expect(422)
+    assert (error["reason"], error["skip_reason"]) == ("recipient_suppressed", "suppressed_manual")
 
 
 def test_the_opt_out_hint_counts_as_text(api: Client) -> None:
@@ -138,7 +138,7 @@ def test_sms_are_found_by_number(api: Client) -> None:
     """List and export accept any format of the number; the channel is a filter."""
     kept = send_sms(api, to="+12025550148").expect(201)["id"]
     for written in ("+12025550148", "+1 202 555-0148", " 12025550148"):
-        assert [one["id"] for one in api.get("/messages", to=written, channel="sms").expect(200)] == [kept]
+        assert [row["id"] for row in api.get("/messages", to=written, channel="sms").expect(200)] == [kept]
         (line,) = api.get("/exports/messages.csv", to=written).text.splitlines()[1:]
         assert line.startswith(f'"{kept}",') and ',"+12025550148",' in line
     assert api.get("/messages", to="+12025550148", channel="email").expect(200) == []
@@ -197,10 +197,12 @@ def test_a_real_transport_needs_a_sender(twilio_server: Server) -> None:
     """Without a valid sender for the country an SMS is rejected; test SMS need none."""
     api = twilio_server.client()
     account = api.get("/account").expect(200)
-    assert [one["severity"] for one in account["blockers"] if one["code"] == "sms_sender_missing"] == ["warning"]
+    assert [blocker["severity"] for blocker in account["blockers"] if blocker["code"] == "sms_sender_missing"] == [
+        "warning"
+    ]
     assert (account["transport"]["sms"], account["capabilities"]["sms"]) == ("twilio", True)
-    refused = send_sms(api).expect(422)
-    assert (refused["reason"], refused["blockers"][0]["code"]) == ("sender_not_ready", "sender_not_ready")
+    error = send_sms(api).expect(422)
+    assert (error["reason"], error["blockers"][0]["code"]) == ("sender_not_ready", "sender_not_ready")
     tried = twilio_server.client(twilio_server.new_key("try", "--test"))
     kept = send_sms(tried).expect(201)
     api.wait(f"/messages/{kept['id']}", lambda row: row["status"] == "sent" and row["from"] == "Campanero")

@@ -20,10 +20,10 @@ OF_ALL = ("database", "disk", "process", "storage", "stop_file", "http_request",
 
 def scrape(api: Client) -> dict[str, exposition.Family]:
     """Return all metric families, parsed strictly."""
-    answer = api.get("/metrics")
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return exposition.parse(answer.text)
+    response = api.get("/metrics")
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return exposition.parse(response.text)
 
 
 def scrape_until(api: Client, true: Callable[[dict[str, exposition.Family]], bool]) -> dict[str, exposition.Family]:
@@ -44,9 +44,9 @@ def scrape_after_sends(api: Client, number: int) -> dict[str, exposition.Family]
 def send_message(api: Client, to: str) -> int:
     """Send a message and return its id."""
     api.post("/contacts", {"email": to})
-    made = api.post("/messages", {"to": to, "subject": "s", "body": "<p>x</p>"}).expect(201)["id"]
-    api.wait(f"/messages/{made}", lambda row: row["status"] not in ("queued", "sending"))
-    return int(made)
+    message_id = api.post("/messages", {"to": to, "subject": "s", "body": "<p>x</p>"}).expect(201)["id"]
+    api.wait(f"/messages/{message_id}", lambda row: row["status"] not in ("queued", "sending"))
+    return int(message_id)
 
 
 def test_the_metrics_format(server: Server, api: Client) -> None:
@@ -77,7 +77,7 @@ def test_special_characters_are_escaped() -> None:
         metrics_scrape.format_metrics([family, Family("empty", "gauge", "Nothing.", [])])
     ).values()
     assert list(found.samples.values()) == [1.5, float("inf"), 1e21]
-    assert found.values_of("one") == {odd, "", "2"} and found.words == "Back\\\\slash\\nand more."
+    assert found.values_of("one") == {odd, "", "2"} and found.help_text == "Back\\\\slash\\nand more."
 
 
 @pytest.mark.parametrize("line", ["x 1", 'x{a="b} 1', "x{a='b'} 1", 'x{a="b",} 1', "x one", 'x{a="\\t"} 1', "y 1"])

@@ -22,10 +22,10 @@ def placeholders(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]
 
 def create_draft(api: Client, **template: Any) -> int:
     """Create a draft to a list with one contact and return its id."""
-    group = api.post("/lists", {"name": f"Placeholders {sorted(template)}"}).expect(201)["id"]
-    api.post("/contacts", {"email": "p@example.org", "list_ids": [group]})
+    list_id = api.post("/lists", {"name": f"Placeholders {sorted(template)}"}).expect(201)["id"]
+    api.post("/contacts", {"email": "p@example.org", "list_ids": [list_id]})
     body = {
-        "name": "Draft", "trigger_attributes": {"contact_list_id": group},
+        "name": "Draft", "trigger_attributes": {"contact_list_id": list_id},
         "template_attributes": {"subject": "Bread", **template},
     }  # fmt: skip
     return int(api.post("/campaigns", body).expect(201)["id"])
@@ -33,7 +33,11 @@ def create_draft(api: Client, **template: Any) -> int:
 
 def placeholder_warnings(found: Any) -> list[tuple[str, str]]:
     """Return code and field of each warning about a placeholder."""
-    return [(one["code"], one["field"]) for one in found["warnings"] if one["code"].startswith("placeholder_")]
+    return [
+        (warning["code"], warning["field"])
+        for warning in found["warnings"]
+        if warning["code"].startswith("placeholder_")
+    ]
 
 
 @pytest.mark.parametrize("key", STARTERS)
@@ -106,11 +110,11 @@ def test_preflight_warns_about_placeholders(api: Client) -> None:
     """Placeholders are warnings at their sections, and do not block a send."""
     design = {"sections": [OWN, {"type": "text", "props": {"content": "<p>Write something here.</p>"}}]}
     number = create_draft(api, design=design)
-    found = api.get(f"/campaigns/{number}/preflight").expect(200)
-    assert found["ok"] and placeholder_warnings(found) == [
+    preflight = api.get(f"/campaigns/{number}/preflight").expect(200)
+    assert preflight["ok"] and placeholder_warnings(preflight) == [
         ("placeholder_content", "template_attributes.design.sections[1]")
     ]
-    words = next(one["message"] for one in found["warnings"] if one["code"] == "placeholder_content")
+    words = next(warning["message"] for warning in preflight["warnings"] if warning["code"] == "placeholder_content")
     assert words == "“Write something here.” in the section “Text” is still placeholder text"
     api.patch(f"/campaigns/{number}", {"template_attributes": {"design": {"sections": [OWN]}}}).expect(200)
     assert placeholder_warnings(api.get(f"/campaigns/{number}/preflight").expect(200)) == []
@@ -119,9 +123,9 @@ def test_preflight_warns_about_placeholders(api: Client) -> None:
 def test_placeholders_in_html_bodies(api: Client) -> None:
     """Filler text and `#` links in a body are reported at the body."""
     number = create_draft(api, body='<p>Lorem ipsum dolor sit amet</p><p><a href="#">Shop</a></p>')
-    found = api.get(f"/campaigns/{number}/preflight").expect(200)
+    preflight = api.get(f"/campaigns/{number}/preflight").expect(200)
     field = "template_attributes.body"
-    assert placeholder_warnings(found) == [("placeholder_content", field), ("placeholder_link", field)]
+    assert placeholder_warnings(preflight) == [("placeholder_content", field), ("placeholder_link", field)]
 
 
 def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
@@ -140,4 +144,4 @@ def test_flow_simulations_report_placeholders(api: Client) -> None:
     email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
-    assert any(one.startswith("It is unfinished: steps[0].design.sections[2]: “Today is yours.") for one in notes)
+    assert any(note.startswith("It is unfinished: steps[0].design.sections[2]: “Today is yours.") for note in notes)

@@ -20,12 +20,12 @@ def create_draft(api: Client, list_id: int, **template: Any) -> int:
 
 def list_with_contacts(api: Client, **more: dict[str, Any]) -> tuple[int, dict[str, int]]:
     """Create a list with contacts by first name; return its id and theirs."""
-    group = api.post("/lists", {"name": f"News {len(more)} {sorted(more)}"}).expect(201)["id"]
-    made = {
-        name: api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [group], **fields}).json["id"]
+    list_id = api.post("/lists", {"name": f"News {len(more)} {sorted(more)}"}).expect(201)["id"]
+    contact = {
+        name: api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [list_id], **fields}).json["id"]
         for name, fields in more.items()
     }
-    return group, made
+    return list_id, contact
 
 
 def wait_for_rehearsal(api: Client, campaign: int) -> Any:
@@ -36,7 +36,7 @@ def wait_for_rehearsal(api: Client, campaign: int) -> Any:
 
 def warning_codes(preflight: Any) -> set[str]:
     """Return the codes of the warnings."""
-    return {one["code"] for one in preflight["warnings"]}
+    return {warning["code"] for warning in preflight["warnings"]}
 
 
 def test_the_message_is_rendered_for_all_recipients(api: Client) -> None:
@@ -107,14 +107,14 @@ def test_findings_about_a_design(api: Client) -> None:
     ]
     campaign = create_draft(api, group, body=None, design={"sections": sections})
     found = wait_for_rehearsal(api, campaign)
-    fields = {one["code"]: one["field"] for one in found["warnings"]}
+    fields = {warning["code"]: warning["field"] for warning in found["warnings"]}
 
     assert found["ok"] and fields["alt_missing"] == "template_attributes.design.sections[0]"
     assert fields["link_missing"] == "template_attributes.design.sections[1]"
     sections.append({"type": "hologram", "props": {}})
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"design": {"sections": sections}}}).expect(200)
     blocked = api.get(f"/campaigns/{campaign}/preflight").expect(200)
-    assert [one["field"] for one in blocked["blockers"]] == ["template_attributes.design.sections[2]"]
+    assert [blocker["field"] for blocker in blocked["blockers"]] == ["template_attributes.design.sections[2]"]
 
 
 def test_data_tags_are_missing_in_campaigns(api: Client) -> None:
@@ -133,7 +133,9 @@ def test_the_size_of_the_sent_html(api: Client) -> None:
     group, _ = list_with_contacts(api, size={"first_name": "Ed", "data": {"sum": 1}})
     campaign = create_draft(api, group, body=f"<p>{'word ' * 17_500}</p>")
     path = f"/campaigns/{campaign}/preflight"
-    said = [one["message"] for one in api.get(path).expect(200)["warnings"] if one["code"] == "nearly_too_long"]
+    said = [
+        warning["message"] for warning in api.get(path).expect(200)["warnings"] if warning["code"] == "nearly_too_long"
+    ]
     assert len(said) == 1 and "Gmail cuts off what is over 102 KB" in said[0]
     links = "".join(f'<p><a href="https://example.org/{at}">Go</a></p>' for at in range(300))
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"body": links}}).expect(200)

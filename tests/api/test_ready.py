@@ -21,10 +21,10 @@ READY = {"status": "ready"}
 def wait_for_status(api: Client, status: int) -> Response:
     """Return the response of `/readyz` once it has this status."""
     end = time.monotonic() + 60
-    while (answer := api.get("/readyz")).status != status:
-        assert time.monotonic() < end, answer.text
+    while (response := api.get("/readyz")).status != status:
+        assert time.monotonic() < end, response.text
         time.sleep(0.05)
-    return answer
+    return response
 
 
 def test_readyz_needs_no_credential(server: Server) -> None:
@@ -53,8 +53,8 @@ def test_readyz_during_a_start(fresh_server: FreshServer) -> None:
     over.set()
     asking.join()
     assert Client(server.url).get("/readyz").expect(200) == READY
-    early = [answer for answer in heard if answer.status != 200]
-    assert {(answer.status, answer.json["message"]) for answer in early} <= {
+    early = [response for response in heard if response.status != 200]
+    assert {(response.status, response.json["message"]) for response in early} <= {
         (503, "The service is not ready: starting")
     }
 
@@ -63,10 +63,10 @@ def test_readyz_on_a_full_disk(fresh_server: FreshServer) -> None:
     """With less free space than sending needs it is a 503 with the reason `storage`, while `/healthz` is a 200."""
     room = {"CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000", "CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100"}
     stranger = Client(fresh_server(env=room).url)
-    answer = stranger.get("/readyz")
-    said = answer.expect(503)
+    response = stranger.get("/readyz")
+    said = response.expect(503)
     assert (said["code"], said["message"]) == ("unavailable", "The service is not ready: storage")
-    assert answer.headers["Retry-After"] == "5"
+    assert response.headers["Retry-After"] == "5"
     assert stranger.get("/healthz").status == 200
 
 

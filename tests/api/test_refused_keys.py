@@ -49,18 +49,18 @@ SEND_KEYS = [
 def test_rejected_keys_of_a_message(api: Client, key: str, value: Any, hint: str) -> None:
     """The error is at the key with a hint on the right one, and no message is created."""
     before = api.get("/messages").headers["X-Total-Count"]
-    fault = api.post("/messages", MESSAGE | {key: value}).expect(422)
+    error = api.post("/messages", MESSAGE | {key: value}).expect(422)
 
-    assert (set(fault["validation_errors"]), hint in fault["validation_errors"][key][0]) == ({key}, True), fault
+    assert (set(error["validation_errors"]), hint in error["validation_errors"][key][0]) == ({key}, True), error
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
 @pytest.mark.parametrize(("key", "value", "hint"), SEND_KEYS, ids=[key for key, _, _ in SEND_KEYS])
 def test_rejected_keys_of_a_send(api: Client, campaign: str, key: str, value: Any, hint: str) -> None:
     """The error is at the key with a hint on the right one, and nothing is sent."""
-    fault = api.post(f"{campaign}/send", {key: value}).expect(422)
+    error = api.post(f"{campaign}/send", {key: value}).expect(422)
 
-    assert (set(fault["validation_errors"]), hint in fault["validation_errors"][key][0]) == ({key}, True), fault
+    assert (set(error["validation_errors"]), hint in error["validation_errors"][key][0]) == ({key}, True), error
     assert api.get(campaign).expect(200)["status"] == "draft"
 
 
@@ -95,18 +95,18 @@ def test_rejected_keys_of_other_requests(
     """Creating and changing campaigns and templates, and test sends, reject such keys too."""
     template = f"/templates/{api.get(campaign).expect(200)['template']['id']}"
     before = api.get("/messages").headers["X-Total-Count"]
-    fault = api.send(method, path.format(campaign=campaign, template=template), body).expect(422)
+    error = api.send(method, path.format(campaign=campaign, template=template), body).expect(422)
 
-    assert set(fault["validation_errors"]) == {at}, fault
+    assert set(error["validation_errors"]) == {at}, error
     assert api.get(campaign).expect(200)["status"] == "draft"
     assert api.get("/messages").headers["X-Total-Count"] == before
 
 
 def test_rejected_keys_are_reported_with_other_errors(api: Client) -> None:
     """One response names the rejected key, the invalid field and the missing one."""
-    fault = api.post("/messages", {"html": "x", "cc": ["y"], "send_at": "soon", "subject": "s"}).expect(422)
+    error = api.post("/messages", {"html": "x", "cc": ["y"], "send_at": "soon", "subject": "s"}).expect(422)
 
-    assert set(fault["validation_errors"]) == {"html", "cc", "send_at", "to", "body"}
+    assert set(error["validation_errors"]) == {"html", "cc", "send_at", "to", "body"}
 
 
 def test_null_and_other_unknown_keys_are_ignored(api: Client, campaign: str) -> None:

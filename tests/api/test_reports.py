@@ -25,19 +25,19 @@ def address_of(name: str) -> str:
 def sent_campaign(server: Server) -> Any:
     """Return a completed campaign with one recipient for each simulated event, and one unsubscribed contact."""
     api = server.client()
-    group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
     for name in (*WHO, "left"):
-        api.post("/contacts", {"email": address_of(name), "list_ids": [group]}).expect(201)
+        api.post("/contacts", {"email": address_of(name), "list_ids": [list_id]}).expect(201)
     gone = api.get("/contacts/search", q=address_of("left")).expect(200)[0]
     channel = gone["channels"][0]["id"]
     api.patch(f"/contacts/{gone['id']}", {"channels_attributes": [{"id": channel, "subscribed": False}]}).expect(200)
-    made = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
-    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
+    campaign = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
+    api.post(f"/campaigns/{campaign['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    api.wait(f"/campaigns/{campaign['id']}", lambda row: row["status"] == "completed")
     captured = {row["to"]: row["id"] for row in api.get("/capture", limit=100).expect(200)}
     for name in WHO[:-1]:
         api.post(f"/capture/{captured[address_of(name)]}/simulate", {"action": name}).expect(200)
-    return made
+    return campaign
 
 
 def get_report(api: Client, made: Any) -> Any:
@@ -49,8 +49,8 @@ def names_behind(api: Client, path: str) -> list[str]:
     """Return the sorted names of the recipients that a path of the report lists."""
     parts = urlsplit(path)
     assert parts.path.startswith("/v1/my/")
-    found = api.get(parts.path.removeprefix("/v1/my"), limit=100, **dict(parse_qsl(parts.query))).expect(200)
-    return sorted(row["to"].partition("@")[0] for row in found)
+    result = api.get(parts.path.removeprefix("/v1/my"), limit=100, **dict(parse_qsl(parts.query))).expect(200)
+    return sorted(row["to"].partition("@")[0] for row in result)
 
 
 def linked_counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
@@ -79,7 +79,7 @@ def test_report_numbers_link_to_their_recipients(api: Client, sent_campaign: Any
 def test_the_ledger_adds_up(api: Client, sent_campaign: Any) -> None:
     """Each recipient is in one term, and the terms add up to the audience."""
     ledger = get_report(api, sent_campaign)["ledger"]
-    terms = {one["name"]: one["count"] for one in ledger["terms"]}
+    terms = {term["name"]: term["count"] for term in ledger["terms"]}
 
     assert ledger["adds_up"] and ledger["sum"] == ledger["audience"]["count"] == sum(terms.values()) == 8
     assert {name: count for name, count in terms.items() if count} == {
@@ -106,14 +106,14 @@ def test_engagement_in_a_report(api: Client, sent_campaign: Any) -> None:
 def test_links_and_domains_of_a_report(api: Client, sent_campaign: Any) -> None:
     """All links are listed with their clicks; domains are grouped by mailbox provider."""
     found = get_report(api, sent_campaign)
-    links = {one["url"]: one for one in found["links"]}
-    domains = {one["name"]: one for one in found["domains"]}
+    links = {link["url"]: link for link in found["links"]}
+    domains = {domain["name"]: domain for domain in found["domains"]}
 
     first, second = links["https://example.com/a?x=1"], links["https://example.com/b"]
     assert (first["words"], first["clicked"]["count"], first["clicked"]["rate"]) == ("Spring", 1, 1.0)
     assert (second["words"], second["clicked"]["count"], second["total"]) == ("Summer", 0, 0)
     assert {url for url, one in links.items() if not one["counted"]} == {"{{ unsubscribe_url }}"}
-    [google] = [one for one in found["domains"] if set(one["domains"]) == {"gmail.com", "googlemail.com"}]
+    [google] = [domain for domain in found["domains"] if set(domain["domains"]) == {"gmail.com", "googlemail.com"}]
     assert (google["audience"], google["accepted"], google["opened"], google["clicked"]) == (2, 2, 2, 1)
     assert names_behind(api, google["people"]) == ["click", "open"]
     rest = domains["example.org"]
@@ -123,11 +123,11 @@ def test_links_and_domains_of_a_report(api: Client, sent_campaign: Any) -> None:
 
 def test_problems_of_a_report(api: Client, sent_campaign: Any) -> None:
     """A problem has the server's text, its class, its meaning and its recipients."""
-    found = {one["class"]: one for one in get_report(api, sent_campaign)["problems"] if one["class"]}
+    results = {problem["class"]: problem for problem in get_report(api, sent_campaign)["problems"] if problem["class"]}
 
-    assert names_behind(api, found["hard"]["people"]) == ["bounce"]
-    assert found["hard"]["meaning"] == "there is no such recipient" and found["hard"]["text"]
-    skipped = [one for one in get_report(api, sent_campaign)["problems"] if one["status"] == "skipped"]
+    assert names_behind(api, results["hard"]["people"]) == ["bounce"]
+    assert results["hard"]["meaning"] == "there is no such recipient" and results["hard"]["text"]
+    skipped = [problem for problem in get_report(api, sent_campaign)["problems"] if problem["status"] == "skipped"]
     assert [(one["reason"], one["count"]) for one in skipped] == [("unsubscribed", 1)]
     assert names_behind(api, skipped[0]["people"]) == ["left"]
 
@@ -135,14 +135,14 @@ def test_problems_of_a_report(api: Client, sent_campaign: Any) -> None:
 def test_problems_are_grouped_across_recipients(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
     """Replies that differ only in address and queue id are one problem."""
     api = fresh_server(relay=smtp_server.port).client()
-    group = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
     for at, name in enumerate(("ana", "ben", "eva")):
         words = f"5.1.1 <{name}@example.org>: Recipient address rejected, queue 4Zx{at}QabC12345"
         smtp_server.rules.reject("rcpt", f"{name}@*", code=550, text=words)
-        api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [group]}).expect(201)
+        api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [list_id]}).expect(201)
     made = api.post("/campaigns", {"template_attributes": {**CONTENT, "from_email": "a@bakery.example"}, "name": "L"})
     number = made.expect(201)["id"]
-    api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
     api.wait(f"/campaigns/{number}", lambda row: row["status"] == "completed")
     [found] = get_report(api, made.json)["problems"]
 
@@ -153,8 +153,8 @@ def test_problems_are_grouped_across_recipients(fresh_server: FreshServer, smtp_
 
 def test_a_draft_has_an_empty_report(api: Client) -> None:
     """Every number is zero, no rate is shown, and the terms add up."""
-    made = api.post("/campaigns", {"name": "Draft"}).expect(201)
-    found = get_report(api, made)
+    campaign = api.post("/campaigns", {"name": "Draft"}).expect(201)
+    found = get_report(api, campaign)
 
     assert found["ledger"]["adds_up"] and found["ledger"]["sum"] == 0
     assert {count for _, count, _ in linked_counts(found)} == {0}
@@ -173,9 +173,9 @@ def test_invalid_recipient_filters_are_rejected(
     query: dict[str, str], field: str, api: Client, sent_campaign: Any
 ) -> None:
     """An invalid or unknown filter is an error at its name."""
-    answer = api.get(f"/campaigns/{sent_campaign['id']}/recipients", **query).expect(422)
+    response = api.get(f"/campaigns/{sent_campaign['id']}/recipients", **query).expect(422)
 
-    assert list(answer["validation_errors"]) == [field]
+    assert list(response["validation_errors"]) == [field]
 
 
 def test_recipient_filters_without_matches(api: Client, sent_campaign: Any) -> None:
@@ -193,7 +193,7 @@ def test_explain_one_contact(api: Client, sent_campaign: Any) -> None:
     stranger = api.post("/contacts", {"email": "stranger@example.org"}).expect(201)["id"]
     told = api.get(path, contact_id=stranger).expect(200)
     assert (told["in_audience"], told["message_id"]) == (False, None)
-    assert [(one["kind"], one["name"], one["matches"]) for one in told["parts"]] == [("list", "Readers", False)]
+    assert [(part["kind"], part["name"], part["matches"]) for part in told["parts"]] == [("list", "Readers", False)]
 
     group = told["parts"][0]["id"]
     draft = api.post("/campaigns", {"name": "Next", "trigger_attributes": {"contact_list_id": group}}).expect(201)

@@ -67,9 +67,9 @@ def test_a_past_time_or_null_sends_now(api: Client, when: str | None, stored: in
 def test_an_invalid_time_is_rejected(api: Client, wrong: Any) -> None:
     """The error is reported together with others, and nothing is sent."""
     path = create_campaign(api)
-    fault = api.post(f"{path}/send", {"scheduled_at": wrong, "hold_seconds": -1}).expect(422)["validation_errors"]
+    error = api.post(f"{path}/send", {"scheduled_at": wrong, "hold_seconds": -1}).expect(422)["validation_errors"]
 
-    assert (set(fault), fault["scheduled_at"]) == ({"scheduled_at", "hold_seconds"}, ["is invalid"])
+    assert (set(error), error["scheduled_at"]) == ({"scheduled_at", "hold_seconds"}, ["is invalid"])
     assert (api.get(path).expect(200)["status"], messages_of(api, path)) == ("draft", [])
 
 
@@ -117,9 +117,9 @@ def test_a_hold_with_a_scheduled_time(api: Client, hold: int, phase: str) -> Non
 def test_a_blocked_send_is_not_scheduled(api: Client) -> None:
     """A rejected send stores nothing, not even the time."""
     path = f"/campaigns/{api.post('/campaigns', {'name': 'Empty'}).expect(201)['id']}"
-    fault = api.post(f"{path}/send", {"scheduled_at": in_seconds(HOUR)}).expect(422)
+    error = api.post(f"{path}/send", {"scheduled_at": in_seconds(HOUR)}).expect(422)
 
-    assert fault["reason"] == "audience_required"
+    assert error["reason"] == "audience_required"
     after = api.get(path).expect(200)
     assert (after["status"], after["scheduled_at"]) == ("draft", None)
 
@@ -155,8 +155,8 @@ def test_scheduled_sends_with_approval_and_test_keys(server: Server, api: Client
     try:
         writer = server.client(server.new_key("writer", "--scope", "campaigns:write,campaigns:send"))
         waiting = create_campaign(api)
-        refused = writer.post(f"{waiting}/send", {"scheduled_at": when}).expect(422)
-        assert refused["reason"] == "approval_required"
+        error = writer.post(f"{waiting}/send", {"scheduled_at": when}).expect(422)
+        assert error["reason"] == "approval_required"
         api.post(f"{waiting}/approve").expect(200)
         assert writer.post(f"{waiting}/send", {"scheduled_at": when}).expect(200)["phase"] == "scheduled"
         assert writer.post(f"{waiting}/send", {"scheduled_at": in_seconds(2 * HOUR)}).expect(200)

@@ -38,30 +38,30 @@ def contacts(api: Client) -> dict[str, Any]:
 def test_create_change_and_delete_a_segment(api: Client, contacts: dict[str, Any]) -> None:
     """The filters are returned as they were sent; a deleted segment is a 404."""
     filters = [leaf("list_id", "eq", contacts["list"]), leaf("first_name", "cont", "AN")]
-    made = api.post("/segments", {"name": " Anns ", "filters": filters}).expect(201)
-    assert (made["name"], made["filters"], made["contacts_count"]) == ("Anns", filters, 1)
-    assert made["sentence"] == "People in Newsletter whose first name contains “AN”"
-    assert api.get(f"/segments/{made['id']}").expect(200) == made
-    assert made in api.get("/segments", search="ann").expect(200)
-    assert api.get("/contacts", segment_id=made["id"]).headers["X-Total-Count"] == "1"
+    segment = api.post("/segments", {"name": " Anns ", "filters": filters}).expect(201)
+    assert (segment["name"], segment["filters"], segment["contacts_count"]) == ("Anns", filters, 1)
+    assert segment["sentence"] == "People in Newsletter whose first name contains “AN”"
+    assert api.get(f"/segments/{segment['id']}").expect(200) == segment
+    assert segment in api.get("/segments", search="ann").expect(200)
+    assert api.get("/contacts", segment_id=segment["id"]).headers["X-Total-Count"] == "1"
 
-    changed = api.patch(f"/segments/{made['id']}", {"filters": filters[:1]}).expect(200)
-    assert (changed["name"], changed["contacts_count"]) == ("Anns", 3) and changed["updated_at"] > made["updated_at"]
-    assert api.delete(f"/segments/{made['id']}").expect(200)["contacts_count"] == 3
-    assert api.get(f"/segments/{made['id']}").status == 404 == api.patch(f"/segments/{made['id']}", {}).status
-    assert api.get("/contacts", segment_id=made["id"]).expect(422)["validation_errors"] == {
+    changed = api.patch(f"/segments/{segment['id']}", {"filters": filters[:1]}).expect(200)
+    assert (changed["name"], changed["contacts_count"]) == ("Anns", 3) and changed["updated_at"] > segment["updated_at"]
+    assert api.delete(f"/segments/{segment['id']}").expect(200)["contacts_count"] == 3
+    assert api.get(f"/segments/{segment['id']}").status == 404 == api.patch(f"/segments/{segment['id']}", {}).status
+    assert api.get("/contacts", segment_id=segment["id"]).expect(422)["validation_errors"] == {
         "segment_id": ["must exist"]
     }
 
 
 def test_count_filters(api: Client, contacts: dict[str, Any]) -> None:
     """A count has a sample and the count of each row; no filters match all contacts."""
-    found = api.post("/segments/count", {"filters": [
+    result = api.post("/segments/count", {"filters": [
         leaf("contact_list", "eq", contacts["list"]), leaf("data.orders", "gteq", 1), leaf("tag", "not_cont", "VIP"),
     ]}).expect(200)  # fmt: skip
     everybody = int(api.get("/contacts").headers["X-Total-Count"])
-    assert (found["count"], sorted(one["id"] for one in found["sample"])) == (2, contacts["people"][1:3])
-    assert found["rows"] == [{"count": n, "estimated": False} for n in (3, 5, everybody - 2)]
+    assert (result["count"], sorted(one["id"] for one in result["sample"])) == (2, contacts["people"][1:3])
+    assert result["rows"] == [{"count": n, "estimated": False} for n in (3, 5, everybody - 2)]
     assert api.post("/segments/count", {"filters": []}).expect(200)["count"] == everybody
     assert api.post("/segments/count", {}).expect(422)["validation_errors"] == {"filters": ["can't be blank"]}
 
@@ -74,8 +74,8 @@ def test_explain_a_contact(api: Client, contacts: dict[str, Any]) -> None:
         leaf("contact_list", "eq", contacts["list"]), leaf("data.plan", "eq", "Free"), leaf("event", "performed", paid),
         leaf("group", "any", [leaf("contact_country", "eq", "de"), leaf("contact_tag", "present")]),
     ]  # fmt: skip
-    made = api.post("/segments", {"name": "Why", "filters": filters}).expect(201)
-    told = api.get(f"/segments/{made['id']}/explain", contact_id=contacts["people"][0]).expect(200)
+    segment = api.post("/segments", {"name": "Why", "filters": filters}).expect(201)
+    told = api.get(f"/segments/{segment['id']}/explain", contact_id=contacts["people"][0]).expect(200)
     assert told["matches"] is False
     assert [row["matches"] for row in told["rows"]] == [True, False, True, True]
     assert [row["matches"] for row in told["rows"][3]["rows"]] == [False, True]
@@ -83,7 +83,7 @@ def test_explain_a_contact(api: Client, contacts: dict[str, Any]) -> None:
     assert told["rows"][2]["actual"]["count"] == 1 and told["rows"][2]["actual"]["last_at"].endswith("Z")
     assert told["rows"][2]["sentence"].startswith("who did “order paid” at least once in the last 30 days")
     for query, message in (({}, "can't be blank"), ({"contact_id": 999_999}, "must exist")):
-        assert api.get(f"/segments/{made['id']}/explain", **query).expect(422)["validation_errors"] == {
+        assert api.get(f"/segments/{segment['id']}/explain", **query).expect(422)["validation_errors"] == {
             "contact_id": [message]
         }
 
@@ -168,8 +168,8 @@ def test_nesting_and_circular_references(api: Client) -> None:
     assert api.patch(f"/segments/{first}", {"filters": circle}).expect(422)["validation_errors"] == {
         "filters[1].value[0].value[0]": ["refers back to this segment"]
     }
-    refused = api.delete(f"/segments/{first}").expect(422)
-    assert (refused["reason"], refused["used_by"]) == ("in_use", [{"segment_id": second, "name": "Second"}])
+    error = api.delete(f"/segments/{first}").expect(422)
+    assert (error["reason"], error["used_by"]) == ("in_use", [{"segment_id": second, "name": "Second"}])
     mirror = api.post("/lists", {"name": "Circle", "segment_id": second}).expect(201)["id"]
     assert api.patch(f"/segments/{first}", {"filters": [leaf("contact_list", "eq", mirror)]}).expect(422)[
         "validation_errors"
@@ -179,24 +179,30 @@ def test_nesting_and_circular_references(api: Client) -> None:
 def test_a_list_mirrors_a_segment(api: Client, contacts: dict[str, Any]) -> None:
     """A mirror is stale until it has the members of the segment, follows changes, and has no members of its own."""
     segment = api.post("/segments", {"name": "Vips", "filters": [leaf("tag", "cont", "vip")]}).expect(201)["id"]
-    made = api.post("/lists", {"name": "Vip mirror", "segment_id": segment}).expect(201)
-    path = f"/lists/{made['id']}"
-    assert (made["segment_id"], made["stale"], made["last_populated_at"]) == (segment, True, None)
+    contact_list = api.post("/lists", {"name": "Vip mirror", "segment_id": segment}).expect(201)
+    path = f"/lists/{contact_list['id']}"
+    assert (contact_list["segment_id"], contact_list["stale"], contact_list["last_populated_at"]) == (
+        segment,
+        True,
+        None,
+    )
     ready = wait_for(lambda: (found := api.get(path).json) and not found["stale"] and found)
     assert ready["contacts_count"] == 2 and ready["last_populated_at"]
 
     person = contacts["people"][3]
     api.patch(f"/contacts/{person}", {"data_merge": {"tags": ["VIP"]}}).expect(200)
-    wait_for(lambda: made["id"] in api.get(f"/contacts/{person}").json["list_ids"])
+    wait_for(lambda: contact_list["id"] in api.get(f"/contacts/{person}").json["list_ids"])
     assert api.get(path).json["contacts_count"] == 3
     for attempt in (
-        api.post("/contacts", {"email": "new@example.org", "list_ids": [made["id"]]}),
+        api.post("/contacts", {"email": "new@example.org", "list_ids": [contact_list["id"]]}),
         api.post(f"{path}/contacts/bulk", {"add": [person]}),
         api.patch(path, {"contact_ids": [person]}),
         api.patch(path, {"contact_ids": [person], "segment_id": segment}),
     ):
         assert attempt.expect(422)["code"] == "validation_error"
-    assert api.delete(f"/segments/{segment}").expect(422)["used_by"] == [{"list_id": made["id"], "name": "Vip mirror"}]
+    assert api.delete(f"/segments/{segment}").expect(422)["used_by"] == [
+        {"list_id": contact_list["id"], "name": "Vip mirror"}
+    ]
 
     frozen = api.patch(path, {"segment_id": None}).expect(200)
     assert (frozen["segment_id"], frozen["stale"], frozen["last_populated_at"]) == (None, False, None)
@@ -206,13 +212,13 @@ def test_a_list_mirrors_a_segment(api: Client, contacts: dict[str, Any]) -> None
 
 def test_add_and_remove_list_members_in_bulk(api: Client, contacts: dict[str, Any]) -> None:
     """Members are given by id or address; unknown ones are returned."""
-    made = api.post("/lists", {"name": "Bulk"}).expect(201)["id"]
-    path = f"/lists/{made}/contacts/bulk"
+    contact_list_id = api.post("/lists", {"name": "Bulk"}).expect(201)["id"]
+    path = f"/lists/{contact_list_id}/contacts/bulk"
     one, two = contacts["people"][:2]
     done = api.post(path, {"add": [one, "CROWD1@example.org", two, 999_999, "no one", "a@example.net"]}).expect(200)
     assert done == {"added": 2, "removed": 0, "unknown": [999_999, "no one", "a@example.net"], "kept_opt_out": []}
     assert api.post(path, {"add": [one], "remove": [two]}).expect(200)["removed"] == 1
-    assert api.get(f"/lists/{made}").json["contacts_count"] == 1
+    assert api.get(f"/lists/{contact_list_id}").json["contacts_count"] == 1
     assert api.post(path, {"add": "x", "remove": [True, 1.5]}).expect(422)["validation_errors"] == {
         "add": ["is invalid"],
         "remove[0]": ["is invalid"],
@@ -241,11 +247,11 @@ def test_a_campaign_reaches_exactly_its_segment(api: Client, contacts: dict[str,
         facts = api.get(f"/campaigns/{made}/preflight")
         expected = facts.json["facts"]["sendable"] if facts.status == 200 else len(people)
         sent = api.post(f"/campaigns/{made}/send", {"hold_seconds": 60}).expect(200)
-        found = api.get("/messages", campaign_id=made).expect(200)
-        assert {row["contact_id"] for row in found} == {contacts["people"][n] for n in people}
+        result = api.get("/messages", campaign_id=made).expect(200)
+        assert {row["contact_id"] for row in result} == {contacts["people"][n] for n in people}
         assert sent["audience_count"] == len(people) == expected
-        refused = api.delete(f"/segments/{free}").expect(422)
-        assert {"campaign_id": made, "name": name} in refused["used_by"]
+        error = api.delete(f"/segments/{free}").expect(422)
+        assert {"campaign_id": made, "name": name} in error["used_by"]
         api.patch(f"/campaigns/{made}", {"status": "cancelled"}).expect(200)
 
 

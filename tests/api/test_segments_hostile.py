@@ -44,21 +44,21 @@ class Attacker:
     def measure(self, asked: Any, ask: Any) -> Response:
         """Send a request and check that the response is not too slow."""
         begin = time.monotonic()
-        answer: Response = ask()
+        response: Response = ask()
         took = time.monotonic() - begin
         assert took < self.soon, (asked, took)
         self.slowest = max(self.slowest, took)
-        return answer
+        return response
 
     def count_filters(self, filters: Any) -> Response:
         """Count the contacts that match some filters."""
-        answer = self.measure(filters, lambda: self.api.post("/segments/count", {"filters": filters}))
-        return self.check(answer, filters, answer.json["count"] if answer.status == 200 else None)
+        response = self.measure(filters, lambda: self.api.post("/segments/count", {"filters": filters}))
+        return self.check(response, filters, response.json["count"] if response.status == 200 else None)
 
     def list_contacts(self, path: str, **query: Any) -> Response:
         """Request a page of contacts."""
-        answer = self.measure(query, lambda: self.api.get(path, **query))
-        return self.check(answer, query, int(answer.headers.get("X-Total-Count", "0")))
+        response = self.measure(query, lambda: self.api.get(path, **query))
+        return self.check(response, query, int(response.headers.get("X-Total-Count", "0")))
 
 
 def send_hostile_values(asker: Attacker) -> None:
@@ -125,8 +125,8 @@ def test_deeply_nested_filters_are_rejected(api: Client, levels: int) -> None:
     begin = time.monotonic()
     for path in ("/segments/count", "/segments"):
         body = f'{{"name":"Deep","filters":{nested_groups(levels)}}}'
-        answer = api.request("POST", f"/v1/my{path}", body.encode(), headers)
-        assert answer.status in (400, 422), answer.body
+        response = api.request("POST", f"/v1/my{path}", body.encode(), headers)
+        assert response.status in (400, 422), response.body
     assert time.monotonic() - begin < extend_timeout(2)
     assert api.get("/contacts").status == 200
 

@@ -29,11 +29,11 @@ def schedule_campaign(
     segment = api.post("/segments", {"name": "Whom", "filters": filters}).expect(201)["id"]
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.now() + 3600))
     content = {"subject": "s", "body": "b", "from_email": "a@b.example"}
-    made = api.post("/campaigns", {
+    campaign = api.post("/campaigns", {
         "name": "Timed", "scheduled_at": when, "trigger_attributes": {"segment_id": segment},
         "template_attributes": content,
     }).expect(201)  # fmt: skip
-    path = f"/campaigns/{made['id']}"
+    path = f"/campaigns/{campaign['id']}"
     assert api.post(f"{path}/send", confirmed).expect(200)["phase"] == "scheduled"
     return path, segment
 

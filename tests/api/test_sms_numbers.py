@@ -25,15 +25,15 @@ def test_valid_and_invalid_numbers(api: Client) -> None:
     """Each number is returned in its normal form, or rejected at `to` with the reason."""
     assert len(NUMBERS) == 30
     for given, expected in NUMBERS:
-        answer = api.post("/messages", {"channel": "sms", "to": given, "body": "Hi"})
+        response = api.post("/messages", {"channel": "sms", "to": given, "body": "Hi"})
         if expected.startswith("+"):
-            assert answer.expect(201)["to"] == expected, given
+            assert response.expect(201)["to"] == expected, given
         else:
-            assert answer.expect(422)["validation_errors"] == {"to": [expected]}, given
+            assert response.expect(422)["validation_errors"] == {"to": [expected]}, given
 
 
 @pytest.mark.parametrize("body", ["Hi", ""])
 def test_number_errors_are_reported_with_others(api: Client, body: str) -> None:
     """The error of a number is reported together with other errors."""
-    refused = api.post("/messages", {"channel": "sms", "to": "+19005551234", "body": body}).expect(422)
-    assert refused["validation_errors"] == {"to": [DEAR]} | ({} if body else {"body": ["can't be blank"]})
+    error = api.post("/messages", {"channel": "sms", "to": "+19005551234", "body": body}).expect(422)
+    assert error["validation_errors"] == {"to": [DEAR]} | ({} if body else {"body": ["can't be blank"]})

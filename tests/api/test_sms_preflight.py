@@ -19,10 +19,10 @@ def sms_settings(api: Client) -> None:
 
 def list_with_contacts(api: Client, name: str, *contacts: dict[str, Any]) -> int:
     """Create a list with contacts and return its id."""
-    group = int(api.post("/lists", {"name": name}).expect(201)["id"])
+    list_id = int(api.post("/lists", {"name": name}).expect(201)["id"])
     for one in contacts:
-        api.post("/contacts", {**one, "list_ids": [group]}).expect(201)
-    return group
+        api.post("/contacts", {**one, "list_ids": [list_id]}).expect(201)
+    return list_id
 
 
 def create_draft(api: Client, group: int, body: str | None, **more: Any) -> int:
@@ -42,7 +42,7 @@ def wait_for_rehearsal(api: Client, campaign: int) -> Any:
 
 def warning_codes(preflight: Any) -> set[str]:
     """Return the codes of the warnings."""
-    return {one["code"] for one in preflight["warnings"]}
+    return {warning["code"] for warning in preflight["warnings"]}
 
 
 def test_segments_are_counted_for_each_recipient(api: Client) -> None:
@@ -66,7 +66,7 @@ def test_segments_are_counted_for_each_recipient(api: Client) -> None:
         "unknown_merge_tag",
         "sender_unnamed",
     } & warning_codes(found)
-    assert [one for one in found["warnings"] if one["code"] == "ucs2" and "ç" in one["message"]]
+    assert [warning for warning in found["warnings"] if warning["code"] == "ucs2" and "ç" in warning["message"]]
 
 
 def test_recipients_that_cannot_get_the_sms(api: Client) -> None:
@@ -104,8 +104,8 @@ def test_a_missing_opt_out_hint_is_a_warning(api: Client) -> None:
     group = list_with_contacts(api, "Hints", {"phone": "+14155550131"})
 
     def told(body: str) -> bool:
-        found = api.get(f"/campaigns/{create_draft(api, group, body)}/preflight").expect(200)
-        return "opt_out_hint_missing" in warning_codes(found)
+        preflight = api.get(f"/campaigns/{create_draft(api, group, body)}/preflight").expect(200)
+        return "opt_out_hint_missing" in warning_codes(preflight)
 
     assert told("Acme: sale")
     assert not told("Acme: sale. Stop: answer STOPP")
@@ -122,8 +122,8 @@ def test_blockers_of_an_sms_campaign(api: Client) -> None:
     assert (blocker["code"], blocker["field"]) == ("content_required", "template_attributes.body")
     assert api.post(f"/campaigns/{empty}/send").expect(422)["reason"] == "content_required"
     for wrong, words in (("{{ a", ""), ("x" * 1601, "is too long (maximum is 1600 characters)"), ("я" * 671, "parts")):
-        refused = api.patch(f"/campaigns/{empty}", {"template_attributes": {"body": wrong}}).expect(422)
-        assert words in refused["validation_errors"]["template_attributes.body"][0]
+        error = api.patch(f"/campaigns/{empty}", {"template_attributes": {"body": wrong}}).expect(422)
+        assert words in error["validation_errors"]["template_attributes.body"][0]
     # An email may be longer; as an SMS it cannot be sent
     moved = api.post("/campaigns", {"name": "Mail", "template_attributes": {"subject": "s", "body": "x" * 1601},
                                     "trigger_attributes": {"contact_list_id": group}}).expect(201)["id"]  # fmt: skip
@@ -147,7 +147,7 @@ def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClo
     )  # fmt: skip
     campaign = create_draft(api, group, "Acme")
     blocked = api.get(f"/campaigns/{campaign}/preflight").expect(200)
-    assert [(one["code"], one["field"]) for one in blocked["blockers"]] == [("sender_not_ready", "base")]
+    assert [(blocker["code"], blocker["field"]) for blocker in blocked["blockers"]] == [("sender_not_ready", "base")]
 
     # 20:00 in Tokyo is noon in Berlin
     api.patch("/account", {"sms_from": "Acme", "time_zone": "Europe/Berlin", "sms_opt_out_hint": "Stop: acme.test",
@@ -160,7 +160,7 @@ def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClo
     assert sms["refused"] == {"country_not_allowed": 1, "invalid_address": 1}
     assert sms["countries"] == {"DE": 3, "JP": 1} and sms["fixed_lines"] == 1
     assert sms["resting"] == 2 and sms["parts"] == 4
-    told = {one["code"]: one["message"] for one in found["warnings"]}
+    told = {warning["code"]: warning["message"] for warning in found["warnings"]}
     assert "country_not_allowed (1)" in told["numbers_refused"] and "2 people" in told["quiet_hours_of_people"]
     assert "in 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
     assert "quiet_hours" not in told

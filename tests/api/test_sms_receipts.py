@@ -21,8 +21,8 @@ def test_shuffled_and_repeated_receipts(world: World) -> None:
     orders = [random.Random(seed).sample(STATUSES * 2, 8) for seed in range(4)]
     for order in orders:
         message, taken = world.send_sms()
-        answers = {world.sms.send_receipt(taken, status).status for status in order}
-        assert answers == {200} and world.state(message) == ("delivered", ["sms_delivered"], None, True)
+        responses = {world.sms.send_receipt(taken, status).status for status in order}
+        assert responses == {200} and world.state(message) == ("delivered", ["sms_delivered"], None, True)
         assert world.api.get(f"/messages/{message['id']}").expect(200)["delivered_at"] is not None
 
 
@@ -71,27 +71,27 @@ def test_a_receipt_settles_a_lost_response(world: World) -> None:
     """A receipt for a message whose response was lost sets its status, and nothing is sent twice."""
     number = world.number()
     world.sms.accept_then_reset(to=number, times=1)
-    made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+    message = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
     [taken] = world.sms.wait(lambda all_taken: any(one.to == number for one in all_taken)) and world.sms.to(number)
     assert world.sms.send_receipt(taken, "delivered").status == 200
-    row = world.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "delivered")
+    row = world.api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "delivered")
     assert row["provider_id"] == taken.sid and world.sms.to(number) == [taken]
-    assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
+    assert sorted(event["event"] for event in row["events"]) == ["sms_delivered", "sms_sent"]
 
 
 def test_receipts_before_the_response(world: World) -> None:
     """Receipts that arrive before the response of the send are applied once."""
     number = world.number()
     world.sms.hold("receipts", to=number)
-    made = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+    message = world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
     world.sms.wait_reached("receipts")
     [taken] = world.sms.to(number)
     for status in ("delivered", "sent"):
         assert world.sms.send_receipt(taken, status).status == 200
-    assert world.api.get(f"/messages/{made['id']}").expect(200)["status"] == "sending"
+    assert world.api.get(f"/messages/{message['id']}").expect(200)["status"] == "sending"
     world.sms.release("receipts")
-    row = world.api.wait(f"/messages/{made['id']}", lambda found: found["status"] == "delivered")
-    assert sorted(one["event"] for one in row["events"]) == ["sms_delivered", "sms_sent"]
+    row = world.api.wait(f"/messages/{message['id']}", lambda found: found["status"] == "delivered")
+    assert sorted(event["event"] for event in row["events"]) == ["sms_delivered", "sms_sent"]
 
 
 def test_a_receipt_of_an_unknown_message(world: World) -> None:
@@ -116,24 +116,24 @@ def test_many_faults_of_the_provider(world: World) -> None:
     world.sms.throttle(1, to=numbers[21], times=1)
     world.sms.send_receipts_for_all("queued", "sent", "delivered", repeat=2, shuffled=True, failed=0.3, code=30008)
     try:
-        made = [
+        message = [
             world.api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
             for number in numbers
         ]
         world.clock.advance(2)
         ended = ("delivered", "bounced")
-        rows = [world.api.wait(f"/messages/{one['id']}", lambda row: row["status"] in ended) for one in made]
+        rows = [world.api.wait(f"/messages/{one['id']}", lambda row: row["status"] in ended) for one in message]
         told = world.sms.wait_for_receipts()
     finally:
         world.sms.send_receipts_for_all()
     assert all(one["answered"] == 200 for one in told)
     # By now all receipts have been processed
-    rows = [world.api.get(f"/messages/{one['id']}").expect(200) for one in rows]
+    rows = [world.api.get(f"/messages/{row['id']}").expect(200) for row in rows]
     for number, row in zip(numbers, rows, strict=True):
         [taken] = world.sms.to(number)
         failed = {one["status"] for one in told if one["sid"] == taken.sid} >= {"undelivered"}
         assert (row["provider_id"], row["status"]) == (taken.sid, "bounced" if failed else "delivered")
-        assert sorted(one["event"] for one in row["events"]) == [
+        assert sorted(event["event"] for event in row["events"]) == [
             "sms_failed" if failed else "sms_delivered",
             "sms_sent",
         ]

@@ -36,8 +36,8 @@ def test_an_address_is_suppressed_at_once(api: Client) -> None:
     now = api.get(f"/contacts/{contact['id']}").expect(200)
     assert (now["sendable_email"], now["subscribed_email"], now["verification_status"]) == (False, True, "suppressed")
     assert now["channels"][0]["suppression_reason"] == "manual"
-    refused = api.post("/messages", {"to": "sup@example.org", "subject": "s", "body": "b"}).expect(422)
-    assert (refused["reason"], refused["skip_reason"]) == ("recipient_suppressed", "suppressed_manual")
+    error = api.post("/messages", {"to": "sup@example.org", "subject": "s", "body": "b"}).expect(422)
+    assert (error["reason"], error["skip_reason"]) == ("recipient_suppressed", "suppressed_manual")
 
 
 def test_suppressions_belong_to_addresses(api: Client) -> None:
@@ -88,8 +88,8 @@ def test_lifting_needs_a_reason_and_leaves_evidence(api: Client) -> None:
     """Without a reason a suppression cannot be lifted; the reason is stored in the consent evidence."""
     contact = api.post("/contacts", {"email": "why@example.org"}).expect(201)
     made = suppress(api, "why@example.org")
-    for refused in (api.delete(f"/suppressions/{made['id']}"), api.delete(f"/suppressions/{made['id']}", reason=" ")):
-        assert refused.expect(422)["validation_errors"] == {"reason": ["can't be blank"]}
+    for error in (api.delete(f"/suppressions/{made['id']}"), api.delete(f"/suppressions/{made['id']}", reason=" ")):
+        assert error.expect(422)["validation_errors"] == {"reason": ["can't be blank"]}
     api.delete(f"/suppressions/{made['id']}", reason="moved house").expect(200)
     lifted, suppressed, opted_in = api.get(f"/contacts/{contact['id']}/consents").expect(200)
     assert (lifted["act"], lifted["data"]) == ("lifted", {"reason": "manual", "note": "moved house"})
@@ -119,8 +119,8 @@ def test_filter_suppressions(api: Client) -> None:
 def test_invalid_suppressions_are_rejected(api: Client) -> None:
     """All errors are reported at once; internal reasons cannot be written."""
     past = (datetime.now(UTC) - timedelta(days=1)).isoformat()
-    fault = api.post("/suppressions", {"address": "nobody", "reason": "hard_bounce", "expires_at": past}).expect(422)
-    assert set(fault["validation_errors"]) == {"address", "expires_at"}
+    error = api.post("/suppressions", {"address": "nobody", "reason": "hard_bounce", "expires_at": past}).expect(422)
+    assert set(error["validation_errors"]) == {"address", "expires_at"}
     assert set(
         api.post("/suppressions", {"address": "a@example.org", "expires_at": past}).expect(422)["validation_errors"]
     ) == {"expires_at"}

@@ -44,14 +44,14 @@ def without_added_keys(design: dict[str, Any], like: dict[str, Any]) -> str:
 @given(design=DESIGNS)
 def test_a_design_round_trips(design: dict[str, Any], api: Client) -> None:
     """Reading and saving a design with one changed field keeps every value, key and the order of keys."""
-    made = api.post("/templates", {"design": design}).expect(201)
-    read = api.get(f"/templates/{made['id']}").expect(200)
-    saved = api.patch(f"/templates/{made['id']}", {"subject": "new", "design": read["design"]}).expect(200)
+    template = api.post("/templates", {"design": design}).expect(201)
+    read = api.get(f"/templates/{template['id']}").expect(200)
+    saved = api.patch(f"/templates/{template['id']}", {"subject": "new", "design": read["design"]}).expect(200)
 
-    assert read == made
+    assert read == template
     assert json.dumps(saved["design"]) == json.dumps(read["design"])
     assert without_added_keys(read["design"], design) == json.dumps(design)
-    ids = [one["id"] for one in saved["design"]["sections"]]
+    ids = [section["id"] for section in saved["design"]["sections"]]
     assert len(set(ids)) == len(ids)
 
 
@@ -86,16 +86,16 @@ def test_all_errors_of_a_design_are_reported(api: Client) -> None:
         {"type": "columns", "props": {"columns": [{"sections": [inner]}, {"sections": {}}]}},
         "no section", {"type": "text", "props": []}, {"type": "hologram", "props": {"href": "javascript:kept"}},
     ]}  # fmt: skip
-    faults = api.post("/templates", {"design": design, "subject": "{{ x"}).expect(422)["validation_errors"]
+    errors = api.post("/templates", {"design": design, "subject": "{{ x"}).expect(422)["validation_errors"]
 
     assert {
         "subject", "design.theme", "design.sections[0].props.text", "design.sections[0].props.href",
         "design.sections[1].props.content", "design.sections[1].props.show_if[0].name",
         "design.sections[2].props.links[1].href", "design.sections[3].props.columns[0].sections[0].props.href",
         "design.sections[3].props.columns[1].sections", "design.sections[4]", "design.sections[5].props",
-    } <= set(faults)  # fmt: skip
-    assert not any(path.startswith("design.sections[6]") for path in faults)
-    assert "line 1" in faults["design.sections[0].props.text"][0]
+    } <= set(errors)  # fmt: skip
+    assert not any(path.startswith("design.sections[6]") for path in errors)
+    assert "line 1" in errors["design.sections[0].props.text"][0]
     named = {"template_attributes": {"design": {"sections": [inner]}}, "name": "x"}
     told = api.post("/campaigns", named).expect(422)["validation_errors"]
     assert set(told) == {"template_attributes.design.sections[0].props.href"}
@@ -119,8 +119,8 @@ def test_invalid_designs_are_rejected(design: Any, field: str, api: Client) -> N
 def test_the_largest_valid_design(api: Client) -> None:
     """200 sections with almost 1 MiB are stored unchanged."""
     design = {"sections": [{"id": f"s{n}", "type": "text", "props": {"content": "x" * 5_000}} for n in range(200)]}
-    made = api.post("/templates", {"design": design}).expect(201)
-    assert made["design"] == design
+    template = api.post("/templates", {"design": design}).expect(201)
+    assert template["design"] == design
 
 
 def test_patch_a_template(api: Client) -> None:
@@ -129,13 +129,13 @@ def test_patch_a_template(api: Client) -> None:
     body = {"name": "Letter", "subject": "s", "body": "b", "preheader": "p", "from_name": "f",
             "from_email": "f@example.org", "reply_to": "r@example.org",
             "design": {"sections": sections, "theme": {"bg_color": "#ffffff"}}}  # fmt: skip
-    made = api.post("/templates", body).expect(201)
-    kept = api.patch(f"/templates/{made['id']}", {"subject": "t"}).expect(200)
-    replaced = api.patch(f"/templates/{made['id']}", {"design": {"sections": sections}}).expect(200)
-    cleared = api.patch(f"/templates/{made['id']}", dict.fromkeys(body)).expect(200)
+    template = api.post("/templates", body).expect(201)
+    kept = api.patch(f"/templates/{template['id']}", {"subject": "t"}).expect(200)
+    replaced = api.patch(f"/templates/{template['id']}", {"design": {"sections": sections}}).expect(200)
+    cleared = api.patch(f"/templates/{template['id']}", dict.fromkeys(body)).expect(200)
 
     moving = {"subject", "updated_at"}
-    assert {k: v for k, v in kept.items() if k not in moving} == {k: v for k, v in made.items() if k not in moving}
+    assert {k: v for k, v in kept.items() if k not in moving} == {k: v for k, v in template.items() if k not in moving}
     assert replaced["design"] == {"sections": sections}
     assert cleared["design"] == {"sections": [], "theme": {}}
     assert [cleared[name] for name in body if name != "design"] == [None] * 7
@@ -147,22 +147,22 @@ def test_list_templates(api: Client) -> None:
     campaign = api.post("/campaigns", {"name": "c", "template_attributes": {"subject": "Zebra too"}}).expect(201)
     theirs = campaign["template"]["id"]
 
-    assert {mine, theirs} <= {one["id"] for one in api.all("/templates")}
-    assert [one["id"] for one in api.get("/templates", search="zebra").json] == [theirs, mine]
-    assert [one["id"] for one in api.get("/templates", search="zebra", standalone="true").json] == [mine]
-    assert [one["id"] for one in api.get("/templates", search="zebra", standalone="false").json] == [theirs]
-    assert [one["id"] for one in api.get("/templates", search="listed").json] == [mine]
+    assert {mine, theirs} <= {row["id"] for row in api.all("/templates")}
+    assert [row["id"] for row in api.get("/templates", search="zebra").json] == [theirs, mine]
+    assert [row["id"] for row in api.get("/templates", search="zebra", standalone="true").json] == [mine]
+    assert [row["id"] for row in api.get("/templates", search="zebra", standalone="false").json] == [theirs]
+    assert [row["id"] for row in api.get("/templates", search="listed").json] == [mine]
     assert list(api.get("/templates", standalon="true").expect(422)["validation_errors"]) == ["standalon"]
     assert api.delete(f"/templates/{theirs}").expect(422)["reason"] == "in_use"
 
 
 def test_an_edit_conflict_of_a_template(api: Client) -> None:
     """A PATCH with an old `updated_at` is a 409 that names the changed fields."""
-    made = api.post("/templates", {"name": "shared", "subject": "one"}).expect(201)
-    path = f"/templates/{made['id']}"
-    first = api.patch(path, {"subject": "two", "updated_at": made["updated_at"]}).expect(200)
+    template = api.post("/templates", {"name": "shared", "subject": "one"}).expect(201)
+    path = f"/templates/{template['id']}"
+    first = api.patch(path, {"subject": "two", "updated_at": template["updated_at"]}).expect(200)
     api.patch(path, {"design": {"sections": [{"type": "spacer"}]}, "updated_at": first["updated_at"]}).expect(200)
-    late = api.patch(path, {"subject": "three", "updated_at": made["updated_at"]}).expect(409)
+    late = api.patch(path, {"subject": "three", "updated_at": template["updated_at"]}).expect(409)
 
     assert (late["code"], late["changed"], late["revision"]) == ("conflict", ["subject", "design"], 3)
     assert api.get(path).json["subject"] == "two"
@@ -173,51 +173,59 @@ def test_an_edit_conflict_of_a_template(api: Client) -> None:
 def test_variables_of_a_template(api: Client) -> None:
     """Variables of subject, preheader, body and sections are listed with default and sample."""
     button = {"type": "button", "props": {"text": "{{ data.word }}", "href": "https://example.org/{{ data.code }}"}}
-    made = api.post("/templates", {
+    template = api.post("/templates", {
         "subject": 'Hi {{ contact.first_name | default: "you" }}', "preheader": "{{ data.preview }}",
         "body": "{{ event.amount }}", "design": {"sections": [button]},
     }).expect(201)  # fmt: skip
 
-    assert set(made["variables"]) == {"contact.first_name", "data.preview", "event.amount", "data.word", "data.code"}
-    assert made["variables"]["contact.first_name"] == {"default": "you", "sample": "you", "required": False}
-    assert all(set(one) == {"default", "sample", "required"} for one in made["variables"].values())
+    assert set(template["variables"]) == {
+        "contact.first_name",
+        "data.preview",
+        "event.amount",
+        "data.word",
+        "data.code",
+    }
+    assert template["variables"]["contact.first_name"] == {"default": "you", "sample": "you", "required": False}
+    assert all(set(one) == {"default", "sample", "required"} for one in template["variables"].values())
 
 
 def test_template_spec(api: Client) -> None:
     """The specification lists section kinds with properties, and starters that can be stored as they are."""
-    found = api.get("/templates/spec").expect(200)
-    kinds = {one["type"]: one for one in found["kinds"]}
+    result = api.get("/templates/spec").expect(200)
+    kinds = {kind["type"]: kind for kind in result["kinds"]}
 
     assert set(kinds) == {
         "header", "hero", "heading", "text", "list", "quote", "button", "image", "split", "product", "product_grid",
         "gallery", "columns", "coupon", "video", "divider", "spacer", "social", "footer", "html",
     }  # fmt: skip
-    assert {"text", "href", "show_if", "hide_on", "align", "name"} <= {one["name"] for one in kinds["button"]["props"]}
+    assert {"text", "href", "show_if", "hide_on", "align", "name"} <= {
+        prop["name"] for prop in kinds["button"]["props"]
+    }
     assert kinds["spacer"]["defaults"]["height"] == 24
-    assert found["limits"]["sections"] == 200 and "default" in found["merge"]["filters"]
-    assert [one["name"] for one in found["starters"]] == [
+    assert result["limits"]["sections"] == 200 and "default" in result["merge"]["filters"]
+    assert [starter["name"] for starter in result["starters"]] == [
         "newsletter", "announcement", "offer", "invitation", "letter", "welcome",
     ]  # fmt: skip
-    for one in found["starters"]:
+    for one in result["starters"]:
         asked = {"name": one["label"], **{key: one[key] for key in ("subject", "preheader", "design")}}
-        made = api.post("/templates", asked).expect(201)
-        assert made["design"] == one["design"]
+        template = api.post("/templates", asked).expect(201)
+        assert template["design"] == one["design"]
         told = api.post("/templates/preview", {"document": one["design"]}).expect(200)
-        codes = {each["code"] for each in told["warnings"]}
+        codes = {warning["code"] for warning in told["warnings"]}
         assert codes <= {"image_missing", "placeholder_content", "placeholder_link"}
 
 
 def test_channel_of_a_template(api: Client) -> None:
     """The channel is set when it is created or by its campaign or step, and cannot be changed alone."""
-    made = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Open: <b>now</b>"}).expect(201)
-    found = api.get("/templates", channel="sms").expect(200)
-    changed = api.patch(f"/templates/{made['id']}", {"channel": "email"}).expect(422)
+    template = api.post("/templates", {"name": "Note", "channel": "sms", "body": "Open: <b>now</b>"}).expect(201)
+    result = api.get("/templates", channel="sms").expect(200)
+    changed = api.patch(f"/templates/{template['id']}", {"channel": "email"}).expect(422)
 
-    assert made["channel"] == "sms" and made["body"] == "Open: <b>now</b>"
-    assert [one["id"] for one in found] == [made["id"]]
+    assert template["channel"] == "sms" and template["body"] == "Open: <b>now</b>"
+    assert [one["id"] for one in result] == [template["id"]]
     assert changed["validation_errors"] == {"channel": ["cannot be changed: make another template"]}
-    assert api.patch(f"/templates/{made['id']}", made).expect(200)["channel"] == "sms"
-    assert api.patch(f"/templates/{made['id']}", {"body": "x" * 1601}).expect(422)["validation_errors"].keys() == {
+    assert api.patch(f"/templates/{template['id']}", template).expect(200)["channel"] == "sms"
+    assert api.patch(f"/templates/{template['id']}", {"body": "x" * 1601}).expect(422)["validation_errors"].keys() == {
         "body"
     }
     campaign = api.post("/campaigns", {"name": "Moves"}).expect(201)

@@ -13,39 +13,42 @@ def test_a_template_round_trips(api: Client) -> None:
     body = {"name": "Letter", "subject": "Hi {{ contact.first_name }}", "body": "<p>{{ data.code | upcase }}</p>",
             "preheader": "p", "from_name": "Ana", "from_email": "ana@example.org", "reply_to": "r@example.org",
             "design": design}  # fmt: skip
-    made = api.post("/templates", body).expect(201)
+    template = api.post("/templates", body).expect(201)
 
-    design["sections"] = [{**section, "id": made["design"]["sections"][0]["id"]}]
-    assert {name: made[name] for name in body} == body
-    assert set(made["variables"]) == {"contact.first_name", "data.code"}
-    assert made["variables"]["data.code"] == {"default": None, "sample": "WELCOME10", "required": True}
-    assert (made["flow_id"], made["action_id"]) == (None, None)
-    assert api.get(f"/templates/{made['id']}").expect(200) == made
+    design["sections"] = [{**section, "id": template["design"]["sections"][0]["id"]}]
+    assert {name: template[name] for name in body} == body
+    assert set(template["variables"]) == {"contact.first_name", "data.code"}
+    assert template["variables"]["data.code"] == {"default": None, "sample": "WELCOME10", "required": True}
+    assert (template["flow_id"], template["action_id"]) == (None, None)
+    assert api.get(f"/templates/{template['id']}").expect(200) == template
 
 
 def test_create_and_delete_an_empty_template(api: Client) -> None:
     """An empty template has a default name; DELETE returns it once more."""
-    made = api.post("/templates").expect(201)
+    template = api.post("/templates").expect(201)
 
-    assert (made["name"], made["design"]) == ("Untitled template", {"sections": [], "theme": {}})
-    assert api.delete(f"/templates/{made['id']}").expect(200)["id"] == made["id"]
-    assert api.get(f"/templates/{made['id']}").status == 404
+    assert (template["name"], template["design"]) == ("Untitled template", {"sections": [], "theme": {}})
+    assert api.delete(f"/templates/{template['id']}").expect(200)["id"] == template["id"]
+    assert api.get(f"/templates/{template['id']}").status == 404
 
 
 def test_a_newer_template_is_not_overwritten(api: Client) -> None:
     """A PATCH with an old `updated_at` is a 409."""
-    made = api.post("/templates", {"name": "v"}).json
-    api.patch(f"/templates/{made['id']}", {"subject": "two"}).expect(200)
+    template = api.post("/templates", {"name": "v"}).json
+    api.patch(f"/templates/{template['id']}", {"subject": "two"}).expect(200)
 
-    assert api.patch(f"/templates/{made['id']}", {"subject": "three", "updated_at": made["updated_at"]}).status == 409
+    assert (
+        api.patch(f"/templates/{template['id']}", {"subject": "three", "updated_at": template["updated_at"]}).status
+        == 409
+    )
 
 
 def test_invalid_parts_of_a_template_are_rejected(api: Client) -> None:
     """Sections are objects; the error of an invalid tag names its line."""
-    fault = api.post("/templates", {"design": {"sections": ["x"], "theme": []}, "body": "a\n{{ b"}).expect(422)
+    error = api.post("/templates", {"design": {"sections": ["x"], "theme": []}, "body": "a\n{{ b"}).expect(422)
 
-    assert set(fault["validation_errors"]) == {"design.sections[0]", "design.theme", "body"}
-    assert "line 2" in fault["validation_errors"]["body"][0]
+    assert set(error["validation_errors"]) == {"design.sections[0]", "design.theme", "body"}
+    assert "line 2" in error["validation_errors"]["body"][0]
 
 
 def test_the_default_brand_and_partial_updates(api: Client) -> None:
@@ -91,7 +94,7 @@ def test_account_status(api: Client) -> None:
     changed = api.patch("/account", {"time_zone": "Europe/Berlin", "email_from_name": "Ana"}).expect(200)
 
     assert (account["using_sandbox"], account["can_send"], account["transport"]["email"]) == (True, True, "capture")
-    assert {one["code"] for one in account["blockers"]} >= {"domain_unverified"}
+    assert {blocker["code"] for blocker in account["blockers"]} >= {"domain_unverified"}
     assert set(account["onboarding"]["steps"]) == {
         "brand_setup", "domain_verified", "first_contact", "first_draft", "first_send",
     }  # fmt: skip

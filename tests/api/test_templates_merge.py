@@ -50,13 +50,13 @@ def test_invalid_merge_tags_are_reported_with_their_place(
 
 def test_variables_in_all_fields(api: Client) -> None:
     """Variables of every field are listed with default, sample, and whether they are required."""
-    made = api.post("/templates", {
+    template = api.post("/templates", {
         "subject": '{{ first_name | default: "there" }}', "preheader": "{{ contact.data.city }}",
         "from_name": '{{ first_name | default: "there" }}', "body": '{{ data.code | default: "A" }}',
         "design": design(content='<p>{% if contact.data.vip %}{{ data.code | default: "B" }}{% endif %} '
                                  '{{ unsubscribe_url }}</p>'),
     }).expect(201)  # fmt: skip
-    assert made["variables"] == {
+    assert template["variables"] == {
         "contact.data.city": {"default": None, "sample": "Lisbon", "required": True},
         "contact.data.vip": {"default": None, "sample": "vip", "required": False},
         "data.code": {"default": None, "sample": "WELCOME10", "required": False},
@@ -66,10 +66,12 @@ def test_variables_in_all_fields(api: Client) -> None:
 
 def test_send_a_message_from_a_design(api: Client) -> None:
     """A message by `template_id` is rendered from the sections at that time; its own body replaces them."""
-    made = api.post("/templates", {"subject": "S", "design": design(content="<p>Code {{ data.code }}</p>")}).expect(201)
-    one = api.post("/messages", {"to": "a@x.test", "template_id": made["id"], "data": {"code": "X1"}}).expect(201)
-    api.patch(f"/templates/{made['id']}", {"design": design(content="<p>Changed</p>")}).expect(200)
-    other = api.post("/messages", {"to": "a@x.test", "template_id": made["id"], "body": "<p>Own</p>"}).expect(201)
+    template = api.post("/templates", {"subject": "S", "design": design(content="<p>Code {{ data.code }}</p>")}).expect(
+        201
+    )
+    one = api.post("/messages", {"to": "a@x.test", "template_id": template["id"], "data": {"code": "X1"}}).expect(201)
+    api.patch(f"/templates/{template['id']}", {"design": design(content="<p>Changed</p>")}).expect(200)
+    other = api.post("/messages", {"to": "a@x.test", "template_id": template["id"], "body": "<p>Own</p>"}).expect(201)
     for row in (one, other):
         api.wait(f"/messages/{row['id']}", lambda found: found["status"] == "sent")
     first, second = (api.get(f"/messages/{row['id']}").json for row in (one, other))

@@ -41,11 +41,11 @@ def test_the_document_must_be_an_object(document: Any, api: Client) -> None:
 @pytest.mark.parametrize("document", [{}, {"sections": []}, {"theme": {"bg_color": "#101010"}}])
 def test_preview_of_an_empty_document(document: Any, api: Client) -> None:
     """It is a complete HTML document without text."""
-    found = api.post("/templates/preview", {"document": document}).expect(200)
+    preview_ = api.post("/templates/preview", {"document": document}).expect(200)
 
-    assert found["html"].startswith("<!doctype html>") and found["html"].rstrip().endswith("</html>")
-    assert found["text"].strip() == ""
-    assert document.get("theme") is None or "#101010" in found["html"]
+    assert preview_["html"].startswith("<!doctype html>") and preview_["html"].rstrip().endswith("</html>")
+    assert preview_["text"].strip() == ""
+    assert document.get("theme") is None or "#101010" in preview_["html"]
 
 
 def test_preview_with_values_of_a_contact(api: Client) -> None:
@@ -79,19 +79,19 @@ def test_preview_warnings(api: Client) -> None:
     )  # fmt: skip
 
     assert "javascript" not in found["html"]
-    fields = {one["field"] for one in found["warnings"]}
+    fields = {warning["field"] for warning in found["warnings"]}
     assert {"document.sections[1]", "document.sections[2]", "document.sections[3].props.show_if[0].name"} <= fields
-    assert "unknown_section" in {one["code"] for one in found["warnings"]}
+    assert "unknown_section" in {warning["code"] for warning in found["warnings"]}
 
 
 def test_invalid_merge_tags_in_a_preview(api: Client) -> None:
     """The error has the path of the property and the line."""
     document = {"sections": [TEXT, {"type": "heading", "props": {"text": "a {{ b"}}]}
     body = {"document": document, "subject": "{% if %}"}
-    faults = api.post("/templates/preview", body).expect(422)["validation_errors"]
+    errors = api.post("/templates/preview", body).expect(422)["validation_errors"]
 
-    assert set(faults) == {"document.sections[1].props.text", "subject"}
-    assert "line 1" in faults["document.sections[1].props.text"][0]
+    assert set(errors) == {"document.sections[1].props.text", "subject"}
+    assert "line 1" in errors["document.sections[1].props.text"][0]
 
 
 def nested_columns(levels: int) -> dict[str, Any]:
@@ -138,25 +138,25 @@ def test_hostile_documents_are_fast(name: str, api: Client) -> None:
 
 def _measure_preview(api: Client, body: bytes) -> tuple[float, float]:
     """Return how long a preview took, and the longest time of other requests meanwhile."""
-    answers: list[float] = []
+    responses: list[float] = []
     over = threading.Event()
 
     def ask() -> None:
         while not over.is_set():
             at = time.monotonic()
             assert api.request("GET", "/healthz", None, {}).status == 200
-            answers.append(time.monotonic() - at)
+            responses.append(time.monotonic() - at)
 
     other = threading.Thread(target=ask)
     other.start()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api.key}"}
-    answer = api.request("POST", "/v1/my/templates/preview", body, headers)
-    took = time.monotonic() - begun
+    response = api.request("POST", "/v1/my/templates/preview", body, headers)
+    took = time.monotonic() - started_at
     over.set()
     other.join()
-    assert answer.status in (200, 422), answer.text[:500]
-    return took, max(answers)
+    assert response.status in (200, 422), response.text[:500]
+    return took, max(responses)
 
 
 def preview_sms(api: Client, body: str, **more: Any) -> Any:
@@ -174,7 +174,7 @@ def test_sms_preview_counts_segments(api: Client) -> None:
         assert (told["segments"], told["characters"]) == (parts, len(body))
         assert told["alphabet"] == ("GSM-7" if forcing is None else "UCS-2")
         assert (told["forcing"] or {}).get("character") == forcing
-        assert ("sms_ucs2" in [one["code"] for one in found["warnings"]]) == (forcing is not None)
+        assert ("sms_ucs2" in [warning["code"] for warning in found["warnings"]]) == (forcing is not None)
         assert (told["problem"] is None) == (1 <= parts <= 10)
 
 
@@ -218,5 +218,5 @@ def test_an_sms_with_invalid_merge_tags_is_rejected(body: str, api: Client) -> N
 def test_problems_of_an_sms_preview(api: Client) -> None:
     """A too long text, an empty text and unknown tags are reported."""
     assert preview_sms(api, "Ж" * 671)["sms"]["problem"] == "it takes 11 parts (maximum is 10)"
-    assert [one["code"] for one in preview_sms(api, "")["warnings"]] == ["sms_problem"]
-    assert "unknown_merge_tag" in [one["code"] for one in preview_sms(api, "Hi {{ nobody.knows }}")["warnings"]]
+    assert [warning["code"] for warning in preview_sms(api, "")["warnings"]] == ["sms_problem"]
+    assert "unknown_merge_tag" in [warning["code"] for warning in preview_sms(api, "Hi {{ nobody.knows }}")["warnings"]]

@@ -29,18 +29,21 @@ def contact_id(api: Client) -> int:
 
 def send_test(api: Client, template: int, **body: Any) -> list[dict[str, Any]]:
     """Send tests and return their messages once they are sent."""
-    answer = api.post(f"/templates/{template}/send_test", body).expect(200)
-    assert answer["sent"] == len(answer["results"])
-    assert all((one["success"], one["error"]) == (True, None) for one in answer["results"])
+    response = api.post(f"/templates/{template}/send_test", body).expect(200)
+    assert response["sent"] == len(response["results"])
+    assert all((result["success"], result["error"]) == (True, None) for result in response["results"])
     return [
-        api.wait(f"/messages/{one['message_id']}", lambda row: row["status"] == "sent") for one in answer["results"]
+        api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
+        for result in response["results"]
     ]
 
 
 def test_a_test_without_a_body_goes_to_the_owner(api: Client, template: int) -> None:
     """It is marked in subject and record, and belongs to no campaign or contact."""
-    answer = api.request("POST", f"/v1/my/templates/{template}/send_test", b"", {"Authorization": f"Bearer {api.key}"})
-    (result,) = answer.expect(200)["results"]
+    response = api.request(
+        "POST", f"/v1/my/templates/{template}/send_test", b"", {"Authorization": f"Bearer {api.key}"}
+    )
+    (result,) = response.expect(200)["results"]
     found = api.wait(f"/messages/{result['message_id']}", lambda row: row["status"] == "sent")
 
     assert (result["email"], found["to"], found["subject"]) == (EMAIL, EMAIL, "[Test] For you")
@@ -74,16 +77,16 @@ def test_conditional_sections_in_a_test(api: Client, contact_id: int) -> None:
     for_ben = {"props": {"content": "<p>For Ben</p>",
                          "show_if": [{"name": "contact_first_name", "predicate": "eq", "value": "Ben"}]}}  # fmt: skip
     body = {"subject": "s", "design": {"sections": [SECTION, for_ben]}}
-    made = api.post("/templates", body).expect(201)["id"]
+    template_id = api.post("/templates", body).expect(201)["id"]
 
-    assert "For Ben" not in send_test(api, made, contact_id=contact_id)[0]["html"]
-    assert "For Ben" in send_test(api, made, email="nobody@example.org")[0]["html"]
+    assert "For Ben" not in send_test(api, template_id, contact_id=contact_id)[0]["html"]
+    assert "For Ben" in send_test(api, template_id, email="nobody@example.org")[0]["html"]
 
 
 def test_a_test_has_the_compliance_footer(api: Client, template: int) -> None:
     """Address and unsubscribe link are added, without headers for mail programs."""
     (found,) = send_test(api, template, email="look@example.org")
-    caught = next(one for one in api.all("/messages", to="look@example.org"))
+    caught = next(row for row in api.all("/messages", to="look@example.org"))
 
     assert "/u/" in found["text"] and "Unsubscribe" in found["html"]
     assert "Preview " in found["html"]
@@ -97,11 +100,11 @@ def test_tests_are_not_counted(api: Client, template: int, contact_id: int) -> N
     contact = api.get(f"/contacts/{contact_id}").expect(200)
 
     assert api.get("/account").expect(200)["usage"]["email_sent"] == before
-    assert [one["sent_count"] for one in contact["channels"]] == [0]
+    assert [channel["sent_count"] for channel in contact["channels"]] == [0]
     assert contact["last_interacted_at"] is None
     events = api.get("/events", resource_uid=f"message:{found['id']}").expect(200)
-    assert [(one["event"], one["test"], one["contact_id"]) for one in events] == [("email_sent", True, None)]
-    assert found["id"] not in [one["id"] for one in api.all("/messages", contact_id=contact_id)]
+    assert [(event["event"], event["test"], event["contact_id"]) for event in events] == [("email_sent", True, None)]
+    assert found["id"] not in [row["id"] for row in api.all("/messages", contact_id=contact_id)]
 
 
 @pytest.mark.parametrize(
@@ -129,19 +132,19 @@ def test_a_test_for_a_contact_without_an_address(api: Client, template: int) -> 
     """The error is at `contact_id`."""
     silent = api.post("/contacts", {"first_name": "No address"}).expect(201)["id"]
 
-    fault = api.post(f"/templates/{template}/send_test", {"contact_id": silent}).expect(422)
+    error = api.post(f"/templates/{template}/send_test", {"contact_id": silent}).expect(422)
 
-    assert set(fault["validation_errors"]) == {"contact_id"}
+    assert set(error["validation_errors"]) == {"contact_id"}
 
 
 def test_consent_and_suppressions_of_tests(api: Client, template: int) -> None:
     """Unsubscribed addresses get a test; for a suppressed one the message is skipped with the reason."""
     api.post("/contacts", {"email": "out@example.org", "opt_in": False}).expect(201)
     api.post("/suppressions", {"address": "never@example.org", "reason": "manual"}).expect(201)
-    answer = api.post(f"/templates/{template}/send_test", {"emails": ["out@example.org", "never@example.org"]})
-    good, bad = answer.expect(200)["results"]
+    response = api.post(f"/templates/{template}/send_test", {"emails": ["out@example.org", "never@example.org"]})
+    good, bad = response.expect(200)["results"]
 
-    assert answer.json["sent"] == 1 and good["success"]
+    assert response.json["sent"] == 1 and good["success"]
     assert (bad["email"], bad["success"], bad["error"]) == ("never@example.org", False, "suppressed_manual")
     row = api.get(f"/messages/{bad['message_id']}").expect(200)
     assert (row["status"], row["skip_reason"], row["test"]) == ("skipped", "suppressed_manual", True)
@@ -166,9 +169,9 @@ def test_the_transport_of_tests(relay_server: Server, smtp_server: SmtpServer) -
     """A test of a live key uses the relay, one of a test key the inbox."""
     live, tried = relay_server.client(), relay_server.client(relay_server.new_key("try", "--test"))
     body = {"subject": "Way", "from_email": "us@example.net", "design": {"sections": [SECTION]}}
-    made = live.post("/templates", body).expect(201)["id"]
-    (left,) = send_test(live, made, email="far@example.org")
-    (stayed,) = send_test(tried, made, email="near@example.org")
+    template_id = live.post("/templates", body).expect(201)["id"]
+    (left,) = send_test(live, template_id, email="far@example.org")
+    (stayed,) = send_test(tried, template_id, email="near@example.org")
 
     assert (left["provider"], stayed["provider"]) == ("relay", "capture")
     assert left["test"] and stayed["test"]
@@ -183,9 +186,9 @@ def test_tests_to_strangers_are_limited(relay_server: Server) -> None:
     path = f"/templates/{template}/send_test"
     for start in range(0, 20, 5):
         api.post(path, {"emails": [f"victim{start + more}@example.org" for more in range(5)]}).expect(200)
-    refused = api.post(path, {"email": "victim21@example.org"})
-    assert refused.status == 429 and 3500 < int(refused.headers["Retry-After"]) <= 3600
-    assert refused.json["code"] == "rate_limited"
+    error = api.post(path, {"email": "victim21@example.org"})
+    assert error.status == 429 and 3500 < int(error.headers["Retry-After"]) <= 3600
+    assert error.json["code"] == "rate_limited"
     api.post("/contacts", {"email": "known@example.org"}).expect(201)
     assert api.patch("/account", {"test_email_recipients": ["tester@example.org"]}).status == 200
     for body in ({"email": "Known@Example.org"}, {"email": EMAIL}, {"email": "tester@example.org"}):

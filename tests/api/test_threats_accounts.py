@@ -110,10 +110,10 @@ def test_lists_of_an_empty_account_are_empty(tenants: tuple[Tenant, Tenant]) -> 
         for words in ({}, {"search": "alpha"}, {"q": "alpha"}):
             if not set(words) <= set(one.queries) or (one.path.endswith("/search") and "q" not in words):
                 continue
-            answer = theirs.api.get(one.path, **words)
-            assert b"alpha" not in answer.body, (one, words)
-            if "X-Total-Count" in answer.headers:
-                assert (answer.headers["X-Total-Count"], answer.json) == ("0", []), (one, words)
+            response = theirs.api.get(one.path, **words)
+            assert b"alpha" not in response.body, (one, words)
+            if "X-Total-Count" in response.headers:
+                assert (response.headers["X-Total-Count"], response.json) == ("0", []), (one, words)
                 seen = ours.api.get(one.path, **words)
                 assert seen.headers["X-Total-Count"] != "0" or words or one.noun == "flows", one
                 counted += 1
@@ -157,12 +157,12 @@ def test_a_contact_of_another_account_is_not_explained(tenants: tuple[Tenant, Te
     """The response is the same as for an unknown contact."""
     ours, theirs = tenants
     mine = theirs.api.post("/segments", {"name": "mine"}).expect(201)["id"]
-    found = [
+    results = [
         theirs.api.get(f"/segments/{mine}/explain", contact_id=one) for one in (ours.object_ids["contacts"], MISSING_ID)
     ]
-    assert found[0].status in ABSENT
-    assert comparable_response(found[0], ours.object_ids["contacts"]) == comparable_response(
-        found[1], ours.object_ids["contacts"]
+    assert results[0].status in ABSENT
+    assert comparable_response(results[0], ours.object_ids["contacts"]) == comparable_response(
+        results[1], ours.object_ids["contacts"]
     )
 
 
@@ -203,17 +203,17 @@ def test_ids_of_another_account_in_bodies(tenants: tuple[Tenant, Tenant], server
         number = ours.object_ids[resource_of(where)]
         path = mine.path(one) if one.has_id else one.path
         many = where.endswith("_ids") or where in ("add", "remove")
-        answers = []
+        responses = []
         for each in (number, MISSING_ID):
             body = body_with(where, [each] if many else each, json.loads(json.dumps(WHOLE[str(one)])))
-            answers.append(mine.api.send(one.method, path, body))
+            responses.append(mine.api.send(one.method, path, body))
         if where in ("add", "remove"):
-            assert answers[0].expect(200)["unknown"] == [number]
+            assert responses[0].expect(200)["unknown"] == [number]
         elif where == "run_ids":
-            assert answers[0].expect(200) == {"changed": 0, "unchanged": [number]}
+            assert responses[0].expect(200) == {"changed": 0, "unchanged": [number]}
         else:
-            assert answers[0].status in ABSENT or validation_errors(answers[0]), (one, where, answers[0].text)
-        assert comparable_response(answers[0], number) == comparable_response(answers[1], number), (one, where)
+            assert responses[0].status in ABSENT or validation_errors(responses[0]), (one, where, responses[0].text)
+        assert comparable_response(responses[0], number) == comparable_response(responses[1], number), (one, where)
     assert len(places) >= 15
     assert ours.read_all() == before
     assert mine.read_all() == own
@@ -224,8 +224,8 @@ def test_ids_of_another_account_in_import_options(tenants: tuple[Tenant, Tenant]
     ours, theirs = tenants
     walk = OpenApiDocument(theirs.api)
     options = walk.document["components"]["schemas"]["ImportOptions"]
-    found = [where for where, leaf in walk.leaves(options) if walk.contains_ids(where, leaf)]
-    assert [where for where in found if f"options.{where}" not in NAMES] == []
+    results = [where for where, leaf in walk.leaves(options) if walk.contains_ids(where, leaf)]
+    assert [where for where in results if f"options.{where}" not in NAMES] == []
     number = ours.object_ids["lists"]
     got, never = (upload(theirs.api, "email\nx@example.org\n", list_ids=[each]) for each in (number, MISSING_ID))
     assert got.status == 422 and comparable_response(got, number) == comparable_response(never, number)
@@ -233,7 +233,7 @@ def test_ids_of_another_account_in_import_options(tenants: tuple[Tenant, Tenant]
 
 def id_fields(spec: Any) -> list[tuple[str, str]]:
     """Return (name, resource) of the filter fields whose values are ids."""
-    return [(one["name"], one["of"]) for one in spec["fields"] if one["type"] == "id"]
+    return [(field["name"], field["of"]) for field in spec["fields"] if field["type"] == "id"]
 
 
 def test_ids_of_another_account_in_filters(tenants: tuple[Tenant, Tenant]) -> None:

@@ -95,27 +95,27 @@ def hostile_value(name: str, schema: dict[str, Any]) -> Any:
 
 def hostile_keys(walk: OpenApiDocument, one: Operation) -> dict[str, Any]:
     """Return a hostile value for each key that an operation returns and does not read."""
-    reads, answers = walk.request_schema(one), walk.properties(walk.response_schema(one))
+    reads, responses = walk.request_schema(one), walk.properties(walk.response_schema(one))
     assert reads is not None
     read = walk.properties(reads)
-    found = {name: hostile_value(name, schema) for name, schema in answers.items() if name not in read}
+    found = {name: hostile_value(name, schema) for name, schema in responses.items() if name not in read}
     found |= {name: value for name, value in ALWAYS.items() if name not in read}
     return {name: value for name, value in found.items() if name not in REFUSED.get(str(one), ())}
 
 
 def inner_keys(walk: OpenApiDocument, one: Operation) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, hostile keys) for each object that an operation reads within its body."""
-    read, answers = walk.properties(walk.request_schema(one) or {}), walk.properties(walk.response_schema(one))
-    found = []
+    read, responses = walk.properties(walk.request_schema(one) or {}), walk.properties(walk.response_schema(one))
+    results = []
     for inner, outer in NESTED.items():
-        if inner in read and outer in answers:
+        if inner in read and outer in responses:
             entry = [
-                walk.resolve(each[name].get("items", each[name])) for each, name in ((read, inner), (answers, outer))
+                walk.resolve(each[name].get("items", each[name])) for each, name in ((read, inner), (responses, outer))
             ]
             taken, shown = (walk.properties(each) for each in entry)
             keys = {name: hostile_value(name, schema) for name, schema in shown.items() if name not in taken}
-            found.append((inner, keys))
-    return found
+            results.append((inner, keys))
+    return results
 
 
 def taken_over(before: Any, after: Any, ours: dict[str, Any]) -> list[str]:
@@ -138,13 +138,13 @@ def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
         if one.method in ("PUT", "PATCH") and not one.has_id:
             before = ours.api.get(f"/{one.noun}").expect(200)
         body = {**keys, **BODIES[str(one)]}
-        answer = ours.api.send(one.method, here, body)
-        if "id}/" in one.path and answer.status == 422:
+        response = ours.api.send(one.method, here, body)
+        if "id}/" in one.path and response.status == 422:
             continue
-        assert answer.status in (200, 201), (one, answer.text)
-        ignored = set(answer.headers["X-Ignored-Fields"].split(", "))
+        assert response.status in (200, 201), (one, response.text)
+        ignored = set(response.headers["X-Ignored-Fields"].split(", "))
         assert set(keys) <= ignored | set(BODIES[str(one)]), one
-        shown = answer.json if isinstance(answer.json, dict) else {}
+        shown = response.json if isinstance(response.json, dict) else {}
         assert taken_over(before, shown, keys) == [], (one, shown)
         if "id" in shown and "id}/" not in one.path:
             stored = ours.api.get(f"/{one.noun}/{shown['id']}" if one.noun not in SINGLE else f"/{one.noun}")
@@ -165,13 +165,13 @@ def test_read_only_keys_of_nested_objects_change_nothing(tenants: tuple[Tenant, 
             body = {**BODIES[str(one)], inner: [entry] if inner.startswith("channels") else entry}
             here = ours.path(one) if one.has_id else one.path
             before = ours.api.get(f"/{one.noun}/{ours.object_ids[one.noun]}").expect(200)
-            answer = ours.api.send(one.method, here, body)
-            if answer.status == 422:
-                assert any(name.startswith(inner) for name in answer.json["validation_errors"]), (one, answer.text)
+            response = ours.api.send(one.method, here, body)
+            if response.status == 422:
+                assert any(name.startswith(inner) for name in response.json["validation_errors"]), (one, response.text)
                 after = ours.api.get(f"/{one.noun}/{ours.object_ids[one.noun]}").expect(200)
                 assert after == before, (one, inner)
             else:
-                new = answer.json[NESTED[inner]]
+                new = response.json[NESTED[inner]]
                 new = next(each for each in new if each["value"] == entry["value"]) if isinstance(new, list) else new
                 assert taken_over({}, new, keys) == [], (one, inner, new)
             walked += 1

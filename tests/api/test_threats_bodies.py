@@ -45,10 +45,10 @@ def test_a_body_over_the_limit_is_413_everywhere(api: Client) -> None:
     for one in all_operations(api):
         if JSON not in one.media_types and one.media_types:
             continue
-        answer = api.request(
+        response = api.request(
             one.method, one.path_with_id(1), body, TYPED | {"Authorization": f"Bearer {api.key}"}, False
         )
-        assert (answer.status, answer.json["code"]) == (413, "payload_too_large"), one
+        assert (response.status, response.json["code"]) == (413, "payload_too_large"), one
         assert api.request(one.method, one.path_with_id(1), body, TYPED, False).status == 401, one
     assert api.request("GET", "/healthz", body, TYPED, False).status == 413
     reader = api.request("POST", "/v1/my/lists", body[:-1], TYPED | {"Authorization": f"Bearer {api.key}"})
@@ -102,9 +102,9 @@ def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
                 continue
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
             path = mine.path(one) if one.has_id else one.path
-            answer = send_to(api, one, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), text))
-            names = [name.replace("[0]", "[]") for name in validation_errors(answer)]
-            assert any(is_error_of(name, where) for name in names), (one, where, answer.text)
+            response = send_to(api, one, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), text))
+            names = [name.replace("[0]", "[]") for name in validation_errors(response)]
+            assert any(is_error_of(name, where) for name in names), (one, where, response.text)
             fields += 1
     assert fields >= 70
     assert {path: body for path, body in mine.read_all().items() if "events" not in path} == before
@@ -124,11 +124,11 @@ def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> Non
             value: Any = ["?"] if many else {"key": ["?"]} if leaf.get("type") == "object" else "?"
             path = mine.path(one) if one.has_id else one.path
             headers = TYPED | {"Authorization": f"Bearer {api.key}"}
-            answer = api.request(
+            response = api.request(
                 one.method, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), number), headers
             )
-            names = [name.replace("[0]", "[]") for name in validation_errors(answer)]
-            assert any(is_error_of(name, where) for name in names), (one, where, answer.text)
+            names = [name.replace("[0]", "[]") for name in validation_errors(response)]
+            assert any(is_error_of(name, where) for name in names), (one, where, response.text)
             fields += 1
     assert fields >= 30
     filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]
@@ -192,9 +192,9 @@ def test_no_request_is_smuggled(how: str, server: Server) -> None:
     head = f"Host: x\r\nAuthorization: Bearer {api.key}\r\nContent-Type: {JSON}\r\n"
     inner = f'POST /v1/my/lists HTTP/1.1\r\n{head}Content-Length: 19\r\n\r\n{{"name":"smuggled"}}'
     outer = f'POST /v1/my/lists HTTP/1.1\r\n{head}{SMUGGLED[how]}\r\n\r\n{{"name":"out"}}\r\n'
-    answers = send_raw(server, (outer + inner).encode())
+    responses = send_raw(server, (outer + inner).encode())
 
-    assert answers.startswith(b"HTTP/1.1 400") and answers.count(b"HTTP/1.1") == 1
+    assert responses.startswith(b"HTTP/1.1 400") and responses.count(b"HTTP/1.1") == 1
     assert api.get("/lists").headers["X-Total-Count"] == before
 
 
@@ -204,11 +204,11 @@ def test_slow_connections_do_not_block_others(server: Server) -> None:
     head = f"POST /v1/my/lists HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\nContent-Type: {JSON}\r\n"
     upload = f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n"
     upload += "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 5000\r\n\r\n--b\r\n"
-    begun = (head, head + "Content-Length: 5000\r\n\r\n{", head + f"{CHUNKED}\r\n\r\n5\r\n{{", upload)
+    started_at = (head, head + "Content-Length: 5000\r\n\r\n{", head + f"{CHUNKED}\r\n\r\n5\r\n{{", upload)
     slow = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(200)]
     try:
         for number, one in enumerate(slow):
-            one.sendall(begun[number % 4].encode())
+            one.sendall(started_at[number % 4].encode())
         times = []
         for number in range(60):
             slow[number * 3].sendall(b" ")
@@ -232,8 +232,8 @@ def test_a_chunked_import_is_limited(fresh_server: FreshServer) -> None:
     begin = b'--b\r\nContent-Disposition: form-data; name="file"; filename="p.csv"\r\n\r\nemail\n'
     line = b"somebody@example.org\n" * 3000
     pieces = [head, b"%x\r\n%s\r\n" % (len(begin), begin)] + [b"%x\r\n%s\r\n" % (len(line), line)] * 40
-    answer = send_raw(server, *pieces)
-    assert answer.startswith(b"HTTP/1.1 413")
+    response = send_raw(server, *pieces)
+    assert response.startswith(b"HTTP/1.1 413")
     assert [one.name for one in (server.data / "imports").iterdir()] == []
     assert server.client().get("/imports").json == []
     head = head.replace(b"Host: x", b"Host: x\r\nConnection: close")
@@ -247,8 +247,8 @@ def test_a_too_long_import_is_rejected_at_once(length: int, server: Server) -> N
     for auth, status in ((f"Authorization: Bearer {key}\r\n", b"413"), ("", b"401")):
         head = (f"POST /v1/my/imports HTTP/1.1\r\nHost: x\r\n{auth}Content-Type: multipart/form-data; boundary=b\r\n"
                 f"Content-Length: {length}\r\n\r\n--b\r\n")  # fmt: skip
-        begun = time.monotonic()
+        started_at = time.monotonic()
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as here:
             here.sendall(head.encode())
             assert here.recv(4096).startswith(b"HTTP/1.1 " + status)
-        assert time.monotonic() - begun < extend_timeout(1)
+        assert time.monotonic() - started_at < extend_timeout(1)

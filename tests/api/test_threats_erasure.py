@@ -27,14 +27,14 @@ other@example.org,Otto,,York
 
 def find_traces(data: Path, *words: str) -> list[str]:
     """Return the files that contain a word, in any case and encoding."""
-    found = []
+    results = []
     for path in data.rglob("*"):
         if path.is_file():
             text = path.read_bytes().lower()
             for word in words:
                 if any(word.lower().encode(name) in text for name in ("utf-8", "utf-16-le")):
-                    found.append(f"{path.relative_to(data)}: {word}")
-    return found
+                    results.append(f"{path.relative_to(data)}: {word}")
+    return results
 
 
 def wait_for_erasures(server: Server, timeout: float = 10) -> None:
@@ -55,7 +55,7 @@ def wait_for_erasures(server: Server, timeout: float = 10) -> None:
 
 def erase_contact(api: Client, address: str) -> int:
     """Erase the contact with an address and return its id."""
-    number = next(one["id"] for one in api.all("/contacts") if address in [c["value"] for c in one["channels"]])
+    number = next(row["id"] for row in api.all("/contacts") if address in [c["value"] for c in row["channels"]])
     api.delete(f"/contacts/{number}", erase="true").expect(200)
     return int(number)
 
@@ -89,7 +89,7 @@ def test_an_erased_contact_is_in_no_file(fresh_server: FreshServer) -> None:
     erase_contact(api, SECRET)
     wait_for_erasures(server)
 
-    numbers = sorted(one["id"] for one in api.all("/imports"))
+    numbers = sorted(row["id"] for row in api.all("/imports"))
     assert len(numbers) == len(WAYS) + 2
     for number in set(numbers) - {kept}:
         gone = api.get(f"/imports/{number}/results.csv")
@@ -216,9 +216,9 @@ def test_undo_of_an_import_expires_after_a_day(fresh_server: FreshServer, clock:
     api.post(f"/imports/{early['id']}/undo").expect(200)
     api.wait(f"/imports/{early['id']}", lambda one: one["phase"] == "undone")
     clock.advance(minutes=2)
-    fault = api.post(f"/imports/{late['id']}/undo").expect(422)
-    assert fault["reason"] == "invalid_transition" and "24 hours" in fault["message"], fault
-    assert [one["channels"][0]["value"] for one in api.all("/contacts")] == ["late@example.org"]
+    error = api.post(f"/imports/{late['id']}/undo").expect(422)
+    assert error["reason"] == "invalid_transition" and "24 hours" in error["message"], error
+    assert [row["channels"][0]["value"] for row in api.all("/contacts")] == ["late@example.org"]
     twice = api.post(f"/imports/{early['id']}/undo").expect(422)
     assert "undone" in twice["message"] and "24 hours" not in twice["message"]
 

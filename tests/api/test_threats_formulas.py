@@ -44,18 +44,18 @@ def test_formulas_round_trip_and_start_no_cell(kind: str) -> None:
         there = server.client(server.new_key("there", "--account", number))
         job = wait_for_import(here, upload(here, create_file(PAYLOADS)))
         assert (job["created"], job["failed"]) == (len(PAYLOADS), 0), import_results(here, job["id"])
-        names = {one["first_name"] for one in here.all("/contacts")}
+        names = {row["first_name"] for row in here.all("/contacts")}
         assert {one.strip() for one in PAYLOADS} >= names and len(names) >= 9
         again = wait_for_import(there, upload(there, here.get(f"/exports/contacts.{kind}").body, f"contacts.{kind}"))
         assert (again["created"], again["failed"]) == (len(PAYLOADS), 0), import_results(there, again["id"])
         assert exported_contacts(there) == exported_contacts(here)
         for api in (here, there):
             bodies = [api.get(f"/exports/{name}.csv").text for name in ("contacts", "events")]
-            bodies += [api.get(f"/imports/{one['id']}/results.csv").text for one in api.all("/imports")]
+            bodies += [api.get(f"/imports/{row['id']}/results.csv").text for row in api.all("/imports")]
             for body in bodies:
                 for row in csv.DictReader(io.StringIO(body, newline="")):
-                    found = [cell for name, cell in row.items() if name != "phone" and cell.startswith(STARTERS)]
-                    assert found == [], row
+                    results = [cell for name, cell in row.items() if name != "phone" and cell.startswith(STARTERS)]
+                    assert results == [], row
                 assert not [cell for cell in next(csv.reader(io.StringIO(body))) if cell.startswith(STARTERS)]
             phones = {row["phone"] for row in csv.DictReader(io.StringIO(bodies[0], newline=""))}
             assert phones == {f"+1415555{one:04}" for one in range(len(PAYLOADS))}

@@ -63,8 +63,8 @@ def test_forged_requests_are_rejected(name: str, world: World) -> None:
         forged = [one for one in forged if one.headers != post.headers]
     assert len(forged) >= (4 if name == "postmark" else 8)
     for one in forged:
-        answer = world.post(one)
-        assert (answer.status, answer.json["code"]) == (403, "forbidden"), one
+        response = world.post(one)
+        assert (response.status, response.json["code"]) == (403, "forbidden"), one
     assert list(world.state(message)) == list(NOTHING)
     assert world.post(post).status == 200 and world.state(message)[0] == "complained"
 
@@ -74,8 +74,8 @@ def test_forged_requests_are_rejected(name: str, world: World) -> None:
 def test_old_and_future_requests_are_rejected(age: int, name: str, world: World) -> None:
     """A request signed more than five minutes ago, or in the future, is a 403."""
     message = world.sent()
-    answer = world.post(POSTS[name](world, message, at=world.clock.now() - age))
-    assert answer.status == (200 if age == 270 else 403)
+    response = world.post(POSTS[name](world, message, at=world.clock.now() - age))
+    assert response.status == (200 if age == 270 else 403)
     assert world.state(message)[0] == ("complained" if age == 270 else "sent")
 
 
@@ -113,8 +113,8 @@ def test_signed_nonsense_is_a_422(world: World) -> None:
     """A valid signature with an invalid or unknown report is an error of the request."""
     now = world.clock.now()
     for body in ({}, {"type": "opened", "internet_message_id": "x"}, {"type": "bounced", "internet_message_id": "a@b"}):
-        answer = world.post(email_providers.custom_relay(SECRETS["email"], body, now))
-        assert (answer.status, answer.json["code"]) == (422, "validation_error")
+        response = world.post(email_providers.custom_relay(SECRETS["email"], body, now))
+        assert (response.status, response.json["code"]) == (422, "validation_error")
     assert world.post(world.grid.post([], now)).json == {"received": 0}
 
 

@@ -44,9 +44,9 @@ def test_a_very_long_line_fails_alone(api: Client, full: bool) -> None:
 def test_a_very_long_header_is_rejected(api: Client) -> None:
     """A first line without end is an error of the file, at once."""
     for file in ("x" * 6_000_000, "email," * 100_000, '"' + "email," * 20_000):
-        begun = time.monotonic()
-        fault = upload(api, file).expect(422)
-        assert list(fault["validation_errors"]) == ["file"] and time.monotonic() - begun < extend_timeout(2)
+        started_at = time.monotonic()
+        error = upload(api, file).expect(422)
+        assert list(error["validation_errors"]) == ["file"] and time.monotonic() - started_at < extend_timeout(2)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -83,7 +83,7 @@ def test_encodings_of_import_files(encoding: str, api: Client) -> None:
     """UTF-16 with and without byte order mark, UTF-8 and cp1252 are recognized."""
     address = f"{encoding}@example.org"
     assert import_results_of(api, f"email,first_name\n{address},Zoë Öst\n".encode(encoding)) == [(address, "created")]
-    (found,) = [one for one in api.all("/contacts", search=address) if one["channels"][0]["value"] == address]
+    (found,) = [row for row in api.all("/contacts", search=address) if row["channels"][0]["value"] == address]
     assert found["first_name"] == "Zoë Öst"
 
 

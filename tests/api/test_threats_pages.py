@@ -37,9 +37,9 @@ class Visitor:
 
     def __init__(self, server: Server, email: str) -> None:
         self.api = Client(server.url, validate=False)
-        answer = self.send("POST", "/login", {"email": email, "password": PASSWORD})
-        assert answer.status == 303, answer.text
-        self.cookie = str(answer.headers["set-cookie"]).partition(";")[0]
+        response = self.send("POST", "/login", {"email": email, "password": PASSWORD})
+        assert response.status == 303, response.text
+        self.cookie = str(response.headers["set-cookie"]).partition(";")[0]
 
     def send(self, method: str, path: str, form: dict[str, object] | None = None) -> Response:
         """Request a page, or post a form, as from a page of the same site."""
@@ -139,17 +139,17 @@ def test_forms_reject_objects_of_another_account(
 ) -> None:
     """A form of B with contacts or lists of A changes nothing."""
     ours, _, stranger, theirs = both
-    group = theirs.api.post("/lists", {"name": "mine"}).expect(201)["id"]
+    list_id = theirs.api.post("/lists", {"name": "mine"}).expect(201)["id"]
     campaign = theirs.api.post("/campaigns", {"name": "mine"}).expect(201)["id"]
     before = ours.read_all()
     for act in ("people", "people/remove"):
-        stranger.send("POST", f"/lists/{group}/{act}", {"contact_ids": ours.object_ids["contacts"]})
-        assert theirs.api.get(f"/lists/{group}").json["contacts_count"] == 0
-    answer = stranger.send("POST", f"/campaigns/{campaign}/to", {"list": ours.object_ids["lists"]})
-    assert answer.status == 422
+        stranger.send("POST", f"/lists/{list_id}/{act}", {"contact_ids": ours.object_ids["contacts"]})
+        assert theirs.api.get(f"/lists/{list_id}").json["contacts_count"] == 0
+    response = stranger.send("POST", f"/campaigns/{campaign}/to", {"list": ours.object_ids["lists"]})
+    assert response.status == 422
     assert theirs.api.get(f"/campaigns/{campaign}").json["trigger"]["contact_list_id"] is None
     person = {"email": "new@example.org", "list_ids": ours.object_ids["lists"], "opt_in": "yes"}
     assert stranger.send("POST", "/contacts", person).status == 422
-    assert all(not one["list_ids"] for one in theirs.api.all("/contacts"))
+    assert all(not row["list_ids"] for row in theirs.api.all("/contacts"))
     stranger.send("POST", "/inbox/clear", {})
     assert ours.read_all() == before

@@ -55,9 +55,9 @@ def test_path_traversal_is_404(server: Server) -> None:
     for place in ("/static/", "/media/", "/static/css/", "/templates/pictures/", "/inbox/", "/"):
         for up in UP:
             for file in FILES:
-                answer = send_raw(server, f"{place}{up * 6}{file}".encode())
-                assert answer.split(b" ", 2)[1] in (b"400", b"404", b"303"), (place, up, answer[:200])
-                check_reveals_nothing(answer, (place, up, file))
+                response = send_raw(server, f"{place}{up * 6}{file}".encode())
+                assert response.split(b" ", 2)[1] in (b"400", b"404", b"303"), (place, up, response[:200])
+                check_reveals_nothing(response, (place, up, file))
     for target in (b"/static//etc/passwd", b"//etc/passwd", b"/static/../../etc/passwd", b"/media/" + b"A" * 200):
         check_reveals_nothing(send_raw(server, target), target)
 
@@ -65,16 +65,16 @@ def test_path_traversal_is_404(server: Server) -> None:
 @pytest.mark.parametrize("path", COMMON)
 def test_probed_paths_are_404(path: str, server: Server) -> None:
     """Without a credential these paths have no file, queue, metrics or setup (T43)."""
-    answer = send_raw(server, path.encode())
+    response = send_raw(server, path.encode())
     expected = (b"401",) if path == "/metrics" else (b"400", b"404", b"410")
-    assert answer.split(b" ", 2)[1] in expected, answer[:300]
-    check_reveals_nothing(answer, path)
+    assert response.split(b" ", 2)[1] in expected, response[:300]
+    check_reveals_nothing(response, path)
 
 
 def test_healthz_contains_no_data(server: Server) -> None:
     """The response has only the status."""
-    answer = server.client().request("GET", "/healthz")
-    assert answer.status == 200 and set(answer.json) <= {"status", "ok"}, answer.text
+    response = server.client().request("GET", "/healthz")
+    assert response.status == 200 and set(response.json) <= {"status", "ok"}, response.text
 
 
 def test_bad_requests_reveal_nothing(server: Server) -> None:
@@ -111,11 +111,13 @@ def test_server_errors_reveal_nothing(server: Server) -> None:
     with without_table(server, "suppression"):
         key = b"Authorization: Bearer " + str(server.client().key).encode()
         page = b"Cookie: " + owner.cookie.encode()
-        answers = [send_raw(server, b"/v1/my/suppressions", key), send_raw(server, b"/contacts/suppressions", page)]
-    for answer in answers:
-        assert answer.split(b" ", 2)[1] == b"500"
-        check_reveals_nothing(answer, answer)
-        number = next(line for line in answer.split(b"\r\n") if line.lower().startswith(b"x-request-id")).split(b" ")[1]
+        responses = [send_raw(server, b"/v1/my/suppressions", key), send_raw(server, b"/contacts/suppressions", page)]
+    for response in responses:
+        assert response.split(b" ", 2)[1] == b"500"
+        check_reveals_nothing(response, response)
+        number = next(line for line in response.split(b"\r\n") if line.lower().startswith(b"x-request-id")).split(b" ")[
+            1
+        ]
         server.wait_for_line(number.decode())
     server.wait_for_line("no such table")
 

@@ -45,11 +45,11 @@ def test_one_time_codes_work_once(server: Server) -> None:
     add_user(server, "viewer", name="cleo")
     key, codes = enable_second_factor(Visitor(server, "cleo@example.org"))
     for otp in (codes[0], otp_code(key, 1)):
-        answers = run_in_parallel(*[partial(login, server, "cleo@example.org", otp=otp)] * 10)
-        assert Counter(answer.status for answer in answers) == {200: 1, 401: 9}
+        responses = run_in_parallel(*[partial(login, server, "cleo@example.org", otp=otp)] * 10)
+        assert Counter(response.status for response in responses) == {200: 1, 401: 9}
     token = login(server, "cleo@example.org", otp=codes[1]).expect(200)["token"]
     ends = run_in_parallel(*[lambda: Client(server.url, token).delete("/v1/logout")] * 6)
-    assert Counter(answer.status for answer in ends) == {204: 1, 401: 5}
+    assert Counter(response.status for response in ends) == {204: 1, 401: 5}
 
 
 def test_idempotency_keys_are_separate_for_accounts(server: Server, api: Client) -> None:
@@ -59,11 +59,11 @@ def test_idempotency_keys_are_separate_for_accounts(server: Server, api: Client)
         server.new_key("theirs", "--account", str(number))
     )  # fmt: skip
     letter = {"to": "a@example.org", "subject": "x", "body": "<p>x</p>"}
-    answers = run_in_parallel(*(
+    responses = run_in_parallel(*(
         partial(who.post, "/messages", letter, {"Idempotency-Key": "same"})
         for who in (api, second, other) * 4
     ))  # fmt: skip
-    assert Counter(answer.status for answer in answers) == {201: 2, 200: 10}
-    made = {(answer.json["account_id"], answer.json["id"]) for answer in answers}
+    assert Counter(response.status for response in responses) == {201: 2, 200: 10}
+    made = {(response.json["account_id"], response.json["id"]) for response in responses}
     assert len(made) == 2 and {account for account, _ in made} == {1, number}
     assert [len(who.all("/messages")) for who in (api, other)] == [1, 1]

@@ -17,13 +17,13 @@ def test_mail_contains_only_data_of_its_recipient(
     count = 20_000 if full else 2_000
     server = fresh_server(relay=smtp_server.port, env={"CAMPANERO_EMAIL__CONNECTIONS": "20"})
     api = server.client(keep_alive=True)
-    group = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "Crowd"}).expect(201)["id"]
     lines = ["email,first_name,last_name,mark,half"]
     lines += [f"p{one}@crowd.example,F{one}F,L{one}L,m{one}m,{'even' if one % 2 else 'odd'}" for one in range(count)]
-    wait_for_import(api, upload(api, "\r\n".join(lines), list_ids=[group], consent_source="test"), timeout=300)
-    made = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal_content()}).expect(201)
-    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    finished = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=600)
+    wait_for_import(api, upload(api, "\r\n".join(lines), list_ids=[list_id], consent_source="test"), timeout=300)
+    campaign = api.post("/campaigns", {"name": "Crowd", "template_attributes": personal_content()}).expect(201)
+    api.post(f"/campaigns/{campaign['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    finished = api.wait(f"/campaigns/{campaign['id']}", lambda row: row["status"] == "completed", timeout=600)
 
     assert (finished["stats"]["sent"], len(smtp_server.messages)) == (count, count)
     tokens = {check_message(one) for one in smtp_server.messages}
@@ -88,13 +88,13 @@ WORDS = ["%0d%0aBcc: v@x.test", "=?utf-8?q?hi=0D=0ABcc:_v@x.y?=", "=?utf-8?b?aGk
 def test_headers_reject_line_breaks(api: Client) -> None:
     """A field that becomes a header rejects every kind of line break, wherever it is written (T07)."""
     template = api.post("/templates", {"name": "x"}).expect(201)["id"]
-    made = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
+    campaign_id = api.post("/campaigns", {"name": "x"}).expect(201)["id"]
     for value in BREAKS:
         for name in ("subject", "from_name", "preheader"):
             assert api.post("/templates", {name: value}).status == 422, (name, value)
             assert api.patch(f"/templates/{template}", {name: value}).status == 422, (name, value)
-            answer = api.patch(f"/campaigns/{made}", {"template_attributes": {name: value}})
-            assert f"template_attributes.{name}" in answer.expect(422)["validation_errors"], (name, value)
+            response = api.patch(f"/campaigns/{campaign_id}", {"template_attributes": {name: value}})
+            assert f"template_attributes.{name}" in response.expect(422)["validation_errors"], (name, value)
         for name in ("from_email", "reply_to"):
             assert api.post("/templates", {name: f"a@x.test{value}"}).status == 422, (name, value)
         for name in ("to", "subject", "from_name", "reply_to", "from_email"):
@@ -109,17 +109,17 @@ def test_merged_values_add_no_headers(fresh_server: FreshServer, smtp_server: Sm
     """Contact data in subject and From name stays on one line, and each header occurs once (T07)."""
     server = fresh_server(relay=smtp_server.port)
     api = server.client()
-    group = api.post("/lists", {"name": "=?utf-8?q?x=0D=0ABcc:_v@x.y?="}).expect(201)["id"]
+    list_id = api.post("/lists", {"name": "=?utf-8?q?x=0D=0ABcc:_v@x.y?="}).expect(201)["id"]
     # A NUL cannot be stored
     values = [one for one in BREAKS + WORDS if "\0" not in one]
     for number, value in enumerate(values):
-        body = {"email": f"h{number}@example.org", "data": {"name": value}, "list_ids": [group]}
+        body = {"email": f"h{number}@example.org", "data": {"name": value}, "list_ids": [list_id]}
         api.post("/contacts", body).expect(201)
     content = {"subject": "Hi {{ contact.data.name }}", "from_name": "{{ contact.data.name }}",
                "body": "<p>{{ contact.data.name }}</p>", "from_email": "ana@bakery.example"}  # fmt: skip
-    made = api.post("/campaigns", {"name": "x", "template_attributes": content}).expect(201)
-    api.post(f"/campaigns/{made['id']}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed", timeout=60)
+    campaign = api.post("/campaigns", {"name": "x", "template_attributes": content}).expect(201)
+    api.post(f"/campaigns/{campaign['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    api.wait(f"/campaigns/{campaign['id']}", lambda row: row["status"] == "completed", timeout=60)
 
     assert len(smtp_server.messages) == len(values)
     for message in smtp_server.messages:

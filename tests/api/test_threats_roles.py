@@ -82,8 +82,8 @@ def test_a_key_without_send_scope_cannot_change_the_time(server: Server, api: Cl
     campaign = schedule_campaign(api, list_id)
     writer = server.client(server.new_key("writer", "--scope", "campaigns:write,templates:write"))
     for moment in (PAST, None):
-        refused = writer.patch(campaign_path(campaign), {"scheduled_at": moment}).expect(403)
-        assert refused["required_scope"] == "campaigns:send"
+        error = writer.patch(campaign_path(campaign), {"scheduled_at": moment}).expect(403)
+        assert error["required_scope"] == "campaigns:send"
     assert api.get(campaign_path(campaign)).json["phase"] == "scheduled"
     assert (
         writer.patch(campaign_path(campaign), {"scheduled_at": FUTURE, "name": "Same"}).expect(200)["phase"]

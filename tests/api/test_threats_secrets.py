@@ -28,7 +28,7 @@ def save_secrets(smtp: SmtpServer, owner: Visitor) -> bytes:
         "email.relay.port": str(smtp.port), "email.relay.username": "bakery", "email.relay.password": RELAY,
     }  # fmt: skip
     ports = (str(smtp.port), "9")
-    tried = [owner.send("POST", "/settings/sending/test", relay | {"email.relay.port": one}) for one in ports]
+    tried = [owner.send("POST", "/settings/sending/test", relay | {"email.relay.port": port}) for port in ports]
     assert [one.status for one in tried] == [200, 200]
     assert owner.send("POST", "/settings/sending", relay).status == 303
     texts = {
@@ -55,8 +55,10 @@ def create_secrets(server: Server, owner: Visitor) -> dict[str, str]:
         {"Content-Type": "application/json"},
     ).expect(200)["token"]  # fmt: skip
     api.post("/contacts", {"email": "reader@example.org"}).expect(201)
-    made = api.post("/messages", {"to": "reader@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)["id"]
-    api.wait(f"/messages/{made}", lambda row: row["status"] == "sent")
+    message_id = api.post("/messages", {"to": "reader@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)[
+        "id"
+    ]
+    api.wait(f"/messages/{message_id}", lambda row: row["status"] == "sent")
     owner.send("POST", "/login", {"email": EMAIL, "password": TYPED})
     for path in (f"/v1/my/contacts/{key}", f"/u/{jwt}", f"/v1/my/contacts?search={key}"):
         Client(server.url, validate=False).request("GET", path, None, {"Authorization": f"Bearer {TYPED}"})

@@ -35,7 +35,7 @@ def forged_variants(original: Post) -> list[Post]:
             kept = original.headers[name]
             others = ("", "x", kept[:-2] + ("Ab" if kept[-2:] != "Ab" else "Ba"), kept.swapcase(), "é")
             found += [original._replace(headers=rest)]
-            found += [original._replace(headers=rest | {name: one}) for one in others if one != kept]
+            found += [original._replace(headers=rest | {name: other}) for other in others if other != kept]
     body = original.body
     changed = [body + b"&x=1", body + b" ", body.replace(b"STOP", b"START"), body.replace(b"21610", b"30003")]
     bodies = [*changed, b"", b"{}", b"\xff", b"a=" * 5000, b"[" * 5000]
@@ -55,8 +55,8 @@ def test_forged_requests_are_rejected(door: str, world: World) -> None:
     wrong = forged_variants(right)
     assert len(wrong) >= 10
     for one in wrong:
-        answer = post(one)
-        assert (answer.status, json.loads(answer.body)["code"]) == (403, "forbidden"), one
+        response = post(one)
+        assert (response.status, json.loads(response.body)["code"]) == (403, "forbidden"), one
     assert world.state(message) == ("sent", [], None, True)
     assert post(right).status == 200 and world.state(message)[2] == "stop_keyword"
 
@@ -105,8 +105,8 @@ def test_old_and_future_requests_are_rejected(age: int, world: World) -> None:
     """A generic request signed more than five minutes ago, or in the future, is a 403."""
     message, _ = world.send_sms()
     said = {"type": "message", "id": f"old-{age}", "from": message["to"], "to": "+15550009999", "body": "STOP"}
-    answer = post(generic(SECRET, f"{world.server.url}/hooks/sms", said, world.clock.now() - age))
-    assert answer.status == (200 if age == 270 else 403)
+    response = post(generic(SECRET, f"{world.server.url}/hooks/sms", said, world.clock.now() - age))
+    assert response.status == (200 if age == 270 else 403)
     assert world.state(message)[3] is (age != 270)
 
 
@@ -131,8 +131,8 @@ def test_methods_and_size_of_sms_webhooks(door: str, world: World) -> None:
     for method in ("GET", "HEAD", "PUT", "DELETE"):
         assert world.api.request(method, f"/hooks/{door}").status == 405
     for size, status in ((66_000, 413), (2_200_000, 413), (60_000, 403)):
-        answer = post(Post(f"{world.server.url}/hooks/{door}", {"Content-Type": "text/plain"}, b"x" * size))
-        assert answer.status == status
+        response = post(Post(f"{world.server.url}/hooks/{door}", {"Content-Type": "text/plain"}, b"x" * size))
+        assert response.status == status
 
 
 def test_sms_webhooks_without_a_secret_are_404(server: Server, api: Client) -> None:
@@ -140,8 +140,8 @@ def test_sms_webhooks_without_a_secret_are_404(server: Server, api: Client) -> N
     for door, token in itertools.product((*DOORS, "twilio", "twilio/other", "sms/x", "capture"), (TOKEN, "")):
         for request in (twilio_form(token, f"{server.url}/hooks/{door}", {"MessageSid": "SM1"}),
                         generic(SECRET, f"{server.url}/hooks/{door}", {"type": "status"}, 0)):  # fmt: skip
-            answer = post(request)
-            assert (answer.status, json.loads(answer.body)["code"]) == (404, "not_found"), door
+            response = post(request)
+            assert (response.status, json.loads(response.body)["code"]) == (404, "not_found"), door
         assert {api.request(method, f"/hooks/{door}").status for method in ("GET", "HEAD", "PUT")} == {404}, door
 
 
@@ -164,6 +164,6 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
     for said in (status, heard):
         posts += [generic(SECRET, f"{url}sms", {**said, key: value}, world.clock.now())
                   for key, value in itertools.product(said, WEIRD)]  # fmt: skip
-    answers = {post(one).status for one in posts}
-    assert answers <= {200, 422} and len(posts) > 200
+    responses = {post(one).status for one in posts}
+    assert responses <= {200, 422} and len(posts) > 200
     assert world.api.get("/account").status == 200

@@ -186,8 +186,8 @@ def try_template(api: Client, name: str, fields: dict[str, Any]) -> None:
         if path == "/messages" and "design" in fields:
             continue
         start = time.monotonic()
-        answer = api.post(path, body)
-        assert answer.status in (200, 201, 422), (name, path, answer.status, answer.text[:300])
+        response = api.post(path, body)
+        assert response.status in (200, 201, 422), (name, path, response.status, response.text[:300])
         assert time.monotonic() - start < extend_timeout(1), (name, path)
 
 

@@ -52,9 +52,9 @@ class Watch(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(0.02):
             self.most = max(self.most, resident_megabytes(self.server))
-            begun = time.monotonic()
+            started_at = time.monotonic()
             self.client.get("/healthz").expect(200)
-            self.waits.append(time.monotonic() - begun)
+            self.waits.append(time.monotonic() - started_at)
 
     def memory_growth_during(self, function: Callable[[], object]) -> float:
         """Return by how many megabytes the server grew at most while a function ran."""
@@ -70,15 +70,15 @@ class Watch(threading.Thread):
 def test_invalid_images_are_rejected(api: Client, name: str) -> None:
     """The content alone decides, whatever the file name; the error says why."""
     for called in ("logo.png", "logo.svg", "logo.html", "logo.gif;.html"):
-        fault = upload_image(api, hostile_files()[name], called).expect(422)
-        assert list(fault["validation_errors"]) == ["file"]
-        assert fault["validation_errors"]["file"][0].split()[0] in ("is", "has")
+        error = upload_image(api, hostile_files()[name], called).expect(422)
+        assert list(error["validation_errors"]) == ["file"]
+        assert error["validation_errors"]["file"][0].split()[0] in ("is", "has")
 
 
 def test_an_svg_has_its_own_error(api: Client) -> None:
     """The error for an SVG says to export a PNG."""
-    fault = upload_image(api, hostile_files()["svg"], "logo.svg").expect(422)
-    assert fault["validation_errors"]["file"] == ["is an SVG, which mail programs do not show: export it as a PNG"]
+    error = upload_image(api, hostile_files()["svg"], "logo.svg").expect(422)
+    assert error["validation_errors"]["file"] == ["is an SVG, which mail programs do not show: export it as a PNG"]
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_scripts_in_images_are_removed(api: Client, kind: str, file: bytes) -> N
     """Appended and embedded scripts are not served, and the file name does not choose the type."""
     assert b"<script>" in file
     made = upload_image(api, file, "evil.html").expect(201)
-    answer = api.request("GET", made["url"].removeprefix(api.url), None, {"Accept": "text/html"})
+    response = api.request("GET", made["url"].removeprefix(api.url), None, {"Accept": "text/html"})
 
-    assert answer.headers["content-type"] == made["content_type"] == kind
-    assert b"script" not in answer.body and answer.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["content-type"] == made["content_type"] == kind
+    assert b"script" not in response.body and response.headers["x-content-type-options"] == "nosniff"
 
 
 def test_media_types_of_served_images(api: Client) -> None:
@@ -117,8 +117,8 @@ def test_image_bombs_are_limited(fresh_server: FreshServer) -> None:
 
     def attack() -> None:
         with ThreadPoolExecutor(4) as many:
-            answers = list(many.map(lambda one: upload_image(client, one), files))
-        assert {answer.status for answer in answers} == {422}
+            responses = list(many.map(lambda one: upload_image(client, one), files))
+        assert {response.status for response in responses} == {422}
 
     watch = Watch(server, client)
     assert watch.memory_growth_during(attack) < MAX_MB
@@ -174,8 +174,8 @@ def test_an_image_that_needs_too_much_memory_is_422(fresh_server: FreshServer) -
     now = int(Path(f"/proc/{child}/statm").read_text().split()[0]) * 4096
     resource.prlimit(child, resource.RLIMIT_AS, (now + 20_000_000,) * 2)
 
-    fault = upload_image(client, encode_image(Image.new("RGB", (4_000, 4_000)), "PNG")).expect(422)
-    assert fault["validation_errors"] == {"file": ["needs too much memory to decode: save it with fewer pixels"]}
+    error = upload_image(client, encode_image(Image.new("RGB", (4_000, 4_000)), "PNG")).expect(422)
+    assert error["validation_errors"] == {"file": ["needs too much memory to decode: save it with fewer pixels"]}
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
     assert decoder_pid(server) != child
 
@@ -189,14 +189,14 @@ def test_a_decoder_that_ends_while_decoding(by: signal.Signals, status: int, fre
     child = decoder_pid(server)
     os.kill(child, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as one:
-        answer = one.submit(upload_image, client, encode_image(photo(), "PNG"))
+        response = one.submit(upload_image, client, encode_image(photo(), "PNG"))
         time.sleep(0.3)
         os.kill(child, by)
         os.kill(child, signal.SIGCONT)
-        body = answer.result().expect(status)
+        body = response.result().expect(status)
 
     if status == 503:
-        assert answer.result().headers["retry-after"] and "upload the picture again" in body["message"]
+        assert response.result().headers["retry-after"] and "upload the picture again" in body["message"]
     else:
         assert body["validation_errors"] == {"file": ["cannot be decoded"]}
     upload_image(client, encode_image(photo(), "PNG")).expect(201)
@@ -223,8 +223,8 @@ def test_large_images_are_decoded_one_at_a_time(fresh_server: FreshServer) -> No
 
     def send() -> None:
         with ThreadPoolExecutor(8) as many:
-            answers = list(many.map(lambda _: upload_image(client, file), range(8)))
-        assert [answer.status for answer in answers] == [201] * 8
+            responses = list(many.map(lambda _: upload_image(client, file), range(8)))
+        assert [response.status for response in responses] == [201] * 8
 
     assert Watch(server, client).memory_growth_during(send) < MAX_MB
     assert resident_megabytes(server) - before < MAX_MB / 2

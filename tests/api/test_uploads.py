@@ -20,28 +20,28 @@ def fetch_public(api: Client, url: str, method: str = "GET", **headers: str) -> 
 def test_upload_an_image(api: Client) -> None:
     """The response has name, URL, type and size of the image that is served."""
     made = upload_image(api, encode_image(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
-    answer = fetch_public(api, made["url"])
+    response = fetch_public(api, made["url"])
 
     assert set(made) == {"signed_id", "url", "content_type", "bytes", "width", "height", "filename"}
     assert made["filename"] == "Bäckerei „neu“.jpg"
     assert (made["content_type"], made["width"], made["height"]) == ("image/jpeg", 640, 400)
     assert re.fullmatch(r"[0-9A-Za-z]{32}", made["signed_id"])
     assert made["url"] == f"{api.url}/m/{made['signed_id']}"
-    assert (answer.status, len(answer.body)) == (200, made["bytes"])
-    assert decode_image(answer.body).size == (640, 400)
+    assert (response.status, len(response.body)) == (200, made["bytes"])
+    assert decode_image(response.body).size == (640, 400)
 
 
 def test_headers_of_served_images(api: Client) -> None:
     """Images are immutable for caches, with a fixed type, nosniff, a strict policy, and ETags."""
     url = upload_image(api, animation(), "a.gif").expect(201)["url"]
-    for answer in (fetch_public(api, url), fetch_public(api, url, "HEAD")):
-        assert answer.status == 200
-        assert answer.headers["content-type"] == "image/gif"
-        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
-        assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
-        assert "set-cookie" not in answer.headers
+    for response in (fetch_public(api, url), fetch_public(api, url, "HEAD")):
+        assert response.status == 200
+        assert response.headers["content-type"] == "image/gif"
+        assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["content-security-policy"].startswith("default-src 'none'")
+        assert response.headers["cross-origin-resource-policy"] == "cross-origin"
+        assert "set-cookie" not in response.headers
     whole, head = fetch_public(api, url), fetch_public(api, url, "HEAD")
     assert head.body == b"" and head.headers["content-length"] == str(len(whole.body))
     for asked in (whole.headers["etag"], f'"other", W/{whole.headers["etag"]}', "*"):
@@ -58,9 +58,9 @@ def test_unknown_image_names_are_404(api: Client) -> None:
     for name in ("x", made["signed_id"][:-1], made["signed_id"].swapcase(), made["signed_id"] + "0", "..%2f..%2fetc",
                  "%00", "%0d%0aX-Injected:%201"):  # fmt: skip
         for headers in ({}, {"If-None-Match": "*"}):
-            answer = fetch_public(api, f"{api.url}/m/{name}", **headers)
-            assert (answer.status, "immutable" in answer.headers.get("cache-control", "")) == (404, False), name
-            assert "x-injected" not in answer.headers
+            response = fetch_public(api, f"{api.url}/m/{name}", **headers)
+            assert (response.status, "immutable" in response.headers.get("cache-control", "")) == (404, False), name
+            assert "x-injected" not in response.headers
     assert fetch_public(api, made["url"], "POST").status in (404, 405)
     assert fetch_public(api, made["url"], "DELETE").status in (404, 405)
 
@@ -101,8 +101,8 @@ def test_scopes_of_uploads(server: Server) -> None:
     file = encode_image(photo(), "PNG")
     assert upload_image(server.client(server.new_key("t", "--scope", "templates:write")), file).status == 201
     for scope in ("templates:read", "account:write", "read"):
-        refused = upload_image(server.client(server.new_key("n", "--scope", scope)), file)
-        assert refused.expect(403)["required_scope"] == "templates:write"
+        error = upload_image(server.client(server.new_key("n", "--scope", scope)), file)
+        assert error.expect(403)["required_scope"] == "templates:write"
 
 
 def test_images_survive_a_kill(fresh_server: FreshServer) -> None:

@@ -36,12 +36,12 @@ def test_create_change_disable_and_enable_a_user(server: Server, owner: Client) 
 
     Changes apply at once to existing sessions; disabled users are listed apart.
     """
-    made = owner.post("/users", {"email": "Ann@Example.org", "role": "editor", "name": "Ann"}).expect(201)
-    assert (made["email"], made["role"], made["otp"], made["disabled_at"]) == ("ann@example.org", "editor", False, None)
-    assert re.fullmatch(r"(\w{5}-){3}\w{5}", made["password"])
-    ann = user_client(server, "ann@example.org", made["password"])
+    user = owner.post("/users", {"email": "Ann@Example.org", "role": "editor", "name": "Ann"}).expect(201)
+    assert (user["email"], user["role"], user["otp"], user["disabled_at"]) == ("ann@example.org", "editor", False, None)
+    assert re.fullmatch(r"(\w{5}-){3}\w{5}", user["password"])
+    ann = user_client(server, "ann@example.org", user["password"])
     assert ann.get("/user").expect(200)["name"] == "Ann"
-    one = f"/users/{made['id']}"
+    one = f"/users/{user['id']}"
     assert "password" not in owner.get(one).expect(200)
     assert owner.patch(one, {"role": "viewer", "name": "Anna"}).expect(200)["name"] == "Anna"
     # The new role also applies to the existing token
@@ -51,16 +51,16 @@ def test_create_change_disable_and_enable_a_user(server: Server, owner: Client) 
     ann = user_client(server, "ann@example.org", OTHER)
     assert owner.delete(one).expect(200)["disabled_at"] is not None
     assert ann.get("/user").status == 401 and login(server, "ann@example.org", OTHER).status == 401
-    assert made["id"] not in [row["id"] for row in owner.all("/users")]
-    assert [row["id"] for row in owner.get("/users", disabled=True).expect(200)] == [made["id"]]
+    assert user["id"] not in [row["id"] for row in owner.all("/users")]
+    assert [row["id"] for row in owner.get("/users", disabled=True).expect(200)] == [user["id"]]
     owner.patch(one, {"disabled": False}).expect(200)
     user_client(server, "ann@example.org", OTHER)
 
 
 def test_invalid_users_are_rejected(owner: Client) -> None:
     """All errors are reported at once; an existing email is taken."""
-    answer = owner.post("/users", {"email": "nobody", "role": "king", "name": " ", "password": 7})
-    assert set(answer.expect(422)["validation_errors"]) == {"email", "role", "name", "password"}
+    response = owner.post("/users", {"email": "nobody", "role": "king", "name": " ", "password": 7})
+    assert set(response.expect(422)["validation_errors"]) == {"email", "role", "name", "password"}
     short = owner.post("/users", {"email": "new@example.org", "role": "viewer", "password": "short"})
     assert short.expect(422)["validation_errors"] == {"password": ["is too short (minimum is 10 characters)"]}
     taken = owner.post("/users", {"email": EMAIL.upper(), "role": "viewer"})
@@ -91,8 +91,8 @@ def test_only_owners_and_admins_manage_users(server: Server, owner: Client, team
     """Keys and other roles get a 403 with the required role."""
     for client in (server.client(), team["editor"], team["author"], team["viewer"]):
         for method, path in RULED:
-            told = client.send(method, path).expect(403)
-            assert (told["required_role"], "required_scope" in told) == ("admin", False), (method, path)
+            error = client.send(method, path).expect(403)
+            assert (error["required_role"], "required_scope" in error) == ("admin", False), (method, path)
     for client in (owner, team["admin"]):
         assert {client.get(path).status for method, path in RULED if method == "GET"} == {200}
     for method in ("GET", "PATCH"):
@@ -129,8 +129,8 @@ def test_users_of_another_account_are_unknown(server: Server, owner: Client) -> 
     theirs = add_user(server, "owner", number, "eve")
     before = [owner.get(path).expect(200) for path in ("/users", "/api_keys")]
     for method, path in (*PEOPLE[2:], ("DELETE", "/api_keys/1")):
-        answer = theirs.send(method, path, {"name": "taken"} if method == "PATCH" else None)
-        assert answer.status == 404, (method, path)
+        response = theirs.send(method, path, {"name": "taken"} if method == "PATCH" else None)
+        assert response.status == 404, (method, path)
     assert [row["email"] for row in theirs.get("/users").expect(200)] == ["eve@example.org"]
     assert theirs.get("/api_keys").expect(200) == []
     assert {row["account_id"] for row in theirs.get("/audit", limit=100).expect(200)} == {number}
@@ -143,15 +143,15 @@ def test_users_of_another_account_are_unknown(server: Server, owner: Client) -> 
 def test_keys_of_a_disabled_user_keep_working(server: Server, owner: Client) -> None:
     """A key belongs to the account, and pages show which keys of a disabled user still work."""
     maker = add_user(server, "admin", name="maya")
-    made = maker.post("/api_keys", {"name": "Till"}).expect(201)
+    key = maker.post("/api_keys", {"name": "Till"}).expect(201)
     number = user_id(owner, "maya@example.org")
     owner.delete(f"/users/{number}").expect(200)
     assert maker.get("/user").status == 401
-    assert server.client(made["key"]).get("/lists").status == 200
+    assert server.client(key["key"]).get("/lists").status == 200
     assert number in [row["created_by"] for row in owner.get("/api_keys").expect(200)]
     page = Visitor(server, EMAIL)
     page.send("POST", f"/settings/team/{number}/reopen")
     shown = page.send("GET", "/settings/team").text
-    assert f"Till (…{made['hint']})" in shown and f'id="close-{number}"' in shown
+    assert f"Till (…{key['hint']})" in shown and f'id="close-{number}"' in shown
     page.send("POST", f"/settings/team/{number}/close")
-    assert f"Still working: Till (…{made['hint']})" in page.send("GET", "/settings/you").text
+    assert f"Still working: Till (…{key['hint']})" in page.send("GET", "/settings/you").text

@@ -46,10 +46,10 @@ def hook(api: Client, receiver: Receiver, request: pytest.FixtureRequest) -> Ite
     """Yield a webhook for one event that is named after the test; it is deleted afterwards."""
     receiver.respond_with()
     name = request.node.name.partition("[")[0][:60]
-    made = api.post("/webhooks", {"url": receiver.url, "events": [name]}).expect(201)
-    yield made
-    if api.get(f"/webhooks/{made['id']}").status == 200:
-        api.send("DELETE", f"/webhooks/{made['id']}").expect(200)
+    webhook = api.post("/webhooks", {"url": receiver.url, "events": [name]}).expect(201)
+    yield webhook
+    if api.get(f"/webhooks/{webhook['id']}").status == 200:
+        api.send("DELETE", f"/webhooks/{webhook['id']}").expect(200)
 
 
 def record_event(api: Client, hook: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def test_send_a_test_request(api: Client, receiver: Receiver, hook: dict[str, An
     tried = api.post(f"/webhooks/{hook['id']}/test", {"event": "order_paid"}).expect(200)
     assert tried["ok"] and tried["event"]["event"] == "order_paid"
     assert api.get(f"/webhooks/{hook['id']}/deliveries").json == []
-    refused = api.post(f"/webhooks/{hook['id']}/test", {"event": "No Name"})
-    assert refused.status == 422 and refused.json["validation_errors"] == {"event": ["is invalid"]}
+    error = api.post(f"/webhooks/{hook['id']}/test", {"event": "No Name"})
+    assert error.status == 422 and error.json["validation_errors"] == {"event": ["is invalid"]}
 
 
 def test_retry_and_replay_a_failed_delivery(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
@@ -222,24 +222,24 @@ def test_retry_after_of_a_receiver(api: Client, receiver: Receiver, hook: dict[s
 ])  # fmt: skip
 def test_invalid_webhook_urls_are_rejected(url: str, api: Client, receiver: Receiver) -> None:
     """A URL that can never be a public web address is a 422 (T28)."""
-    refused = api.post("/webhooks", {"url": url.format(port=receiver.port)})
-    assert refused.status == 422 and set(refused.json["validation_errors"]) == {"url"}, refused.text
+    error = api.post("/webhooks", {"url": url.format(port=receiver.port)})
+    assert error.status == 422 and set(error.json["validation_errors"]) == {"url"}, error.text
 
 
 @pytest.mark.parametrize("url", ["https://пример.рф/a", "http://bücher.example:80/", "https://[2606:4700::1111]/x"])
 def test_international_webhook_urls(url: str, api: Client) -> None:
     """International domain names and public IP addresses are accepted."""
-    made = api.post("/webhooks", {"url": url, "enabled": False}).expect(201)
-    assert made["url"] == url
-    api.delete(f"/webhooks/{made['id']}").expect(200)
+    webhook = api.post("/webhooks", {"url": url, "enabled": False}).expect(201)
+    assert webhook["url"] == url
+    api.delete(f"/webhooks/{webhook['id']}").expect(200)
 
 
 def test_all_webhook_errors_are_reported_at_once(api: Client) -> None:
     """Each invalid field is reported, and unknown keys are listed."""
-    refused = api.post("/webhooks", {"url": 7, "events": ["Order Paid", 3], "enabled": "yes"})
-    assert set(refused.json["validation_errors"]) >= {"url", "enabled"}
-    refused = api.post("/webhooks", {"url": "https://example.org/", "events": ["ok_name", "Order Paid"]})
-    assert refused.json["validation_errors"] == {"events[1]": ["is invalid"]}
+    error = api.post("/webhooks", {"url": 7, "events": ["Order Paid", 3], "enabled": "yes"})
+    assert set(error.json["validation_errors"]) >= {"url", "enabled"}
+    error = api.post("/webhooks", {"url": "https://example.org/", "events": ["ok_name", "Order Paid"]})
+    assert error.json["validation_errors"] == {"events[1]": ["is invalid"]}
     made = api.post("/webhooks", {"url": "https://example.org/", "enabled": False, "secret": "whsec_mine"})
     assert made.headers["X-Ignored-Fields"] == "secret" and made.json["secret"] != "whsec_mine"
     api.send("DELETE", f"/webhooks/{made.json['id']}").expect(200)

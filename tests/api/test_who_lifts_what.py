@@ -96,8 +96,8 @@ def _lift(api: Client, address: str, contact: Any) -> Any:
 def _lift_without_reason(api: Client, address: str, contact: Any) -> Any:
     for row in _suppressions(api, address):
         for wrong in (None, {}, {"reason": ""}, {"reason": "  "}):
-            fault = api.delete(f"/suppressions/{row['id']}", wrong).expect(422)
-            assert fault["validation_errors"] == {"reason": ["can't be blank"]}
+            error = api.delete(f"/suppressions/{row['id']}", wrong).expect(422)
+            assert error["validation_errors"] == {"reason": ["can't be blank"]}
 
 
 def _suppressions(api: Client, address: str) -> Any:
@@ -182,8 +182,8 @@ def results(server: Server) -> Results:
     for before, name in CELLS:
         act, address = TRIES[name][0], address_of(before, name)
         if act is not None:
-            answer = act(api, address, contacts[before, name])
-            kept[address] = (answer or {}).get("kept_opt_out", [])
+            response = act(api, address, contacts[before, name])
+            kept[address] = (response or {}).get("kept_opt_out", [])
     form = create_form(server, "Letter")
     for before in STATES:
         _resubscribe(server, address_of(before, "preferences"), contacts[before, "preferences"])
@@ -194,7 +194,7 @@ def results(server: Server) -> Results:
         for row in import_results(api, job["id"]):
             kept[row["address"]] = row["kept_opt_out"].split()
     everyone = api.post("/lists", {"name": "Everyone"}).expect(201)["id"]
-    people = [one["id"] for one in api.all("/contacts")]
+    people = [row["id"] for row in api.all("/contacts")]
     api.patch(f"/lists/{everyone}", {"contact_ids": people}).expect(200)
     campaign = api.post("/campaigns", {"name": "To all"}).expect(201)["id"]
     order = {"trigger_attributes": {"contact_list_id": everyone}, "template_attributes": {"subject": "s", "body": "b"}}
@@ -213,8 +213,10 @@ def create_state(api: Client, before: str, name: str) -> Any:
     if before == "operator":
         api.patch(f"/contacts/{contact['id']}", {"opt_in": False}).expect(200)
     elif before == "recipient":
-        made = api.post("/messages", {"to": address, "subject": "s", "body": "b", "transactional": False}).expect(201)
-        [row] = api.wait("/capture", bool, message_id=made["id"])
+        message = api.post("/messages", {"to": address, "subject": "s", "body": "b", "transactional": False}).expect(
+            201
+        )
+        [row] = api.wait("/capture", bool, message_id=message["id"])
         api.post(f"/capture/{row['id']}/simulate", {"action": "unsubscribe"}).expect(200)
     elif before == "erased":
         api.delete(f"/contacts/{contact['id']}", erase="true").expect(200)
@@ -235,8 +237,8 @@ def state_of(contact: Any) -> State:
 
 def current_state(results: Results, address: str) -> State:
     """Return the current state of an address, whichever contact has it."""
-    [contact] = [one for one in results.api.get("/contacts", search=address.partition("@")[0]).expect(200)
-                 if any(channel["value"].lower() == address for channel in one["channels"])]  # fmt: skip
+    [contact] = [row for row in results.api.get("/contacts", search=address.partition("@")[0]).expect(200)
+                 if any(channel["value"].lower() == address for channel in row["channels"])]  # fmt: skip
     channel = next(one for one in contact["channels"] if one["value"].lower() == address)
     return State(channel["subscribed"], channel["opted_out_by"], channel["suppression_reason"])
 
@@ -256,21 +258,21 @@ def test_every_action_in_every_state(before: str, name: str, results: Results) -
         may = expected.subscribed and not expected.suppression
         assert (message["status"], message["skip_reason"]) == (("sent", None) if may else ("skipped", reason))
 
-    answer = results.single[address]
+    response = results.single[address]
     if expected.suppression is None:
-        assert (answer.status, answer.json["status"]) == (201, "queued")
+        assert (response.status, response.json["status"]) == (201, "queued")
     else:
-        fault = answer.expect(422)
-        assert (fault["reason"], fault["skip_reason"]) == ("recipient_suppressed", f"suppressed_{expected.suppression}")
-        kept = results.api.get(f"/messages/{fault['message_id']}").expect(200)
+        error = response.expect(422)
+        assert (error["reason"], error["skip_reason"]) == ("recipient_suppressed", f"suppressed_{expected.suppression}")
+        kept = results.api.get(f"/messages/{error['message_id']}").expect(200)
         assert (kept["status"], kept["skip_reason"]) == ("skipped", f"suppressed_{expected.suppression}")
 
 
 def test_consent_evidence_of_every_change(results: Results) -> None:
     """Each change of consent has a row with act, source and actor; other actions have none."""
     address = address_of("recipient", "opt_in")
-    [contact] = [one for one in results.api.get("/contacts", search="recipient.opt_in").expect(200)
-                 if one["channels"][0]["value"] == address]  # fmt: skip
+    [contact] = [row for row in results.api.get("/contacts", search="recipient.opt_in").expect(200)
+                 if row["channels"][0]["value"] == address]  # fmt: skip
     rows = results.api.get(f"/contacts/{contact['id']}/consents").expect(200)
     told = [(row["act"], row["by"], row["source"]) for row in reversed(rows)]
     assert told == [("opt_in", "operator", "api"), ("opt_out", "recipient", "capture"), ("opt_in", "operator", "api")]

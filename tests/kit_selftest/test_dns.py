@@ -149,8 +149,8 @@ def test_an_invalid_system_configuration_is_unreachable(monkeypatch: pytest.Monk
     half = io.StringIO("nameserver 192.0.2\n")
     monkeypatch.setattr(Resolver.__init__, "__defaults__", (half, True))
     with use_dns_servers():
-        answer = ask("example.com", "MX")
-    assert (answer.state, answer.cause) == ("failed", "unreachable") and "192.0.2" in answer.error
+        response = ask("example.com", "MX")
+    assert (response.state, response.cause) == ("failed", "unreachable") and "192.0.2" in response.error
 
 
 @pytest.mark.parametrize(

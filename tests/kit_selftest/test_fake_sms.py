@@ -23,8 +23,8 @@ def send_sms(
 ) -> tuple[int, dict[str, object]]:
     """Send a message as a client of Twilio does."""
     form = urlencode({"To": to, "From": NUMBER, "Body": body, **more}).encode()
-    answer = post(Post(f"{fake.url}{MESSAGES}", BASIC, form))
-    return answer.status, json.loads(answer.body)
+    response = post(Post(f"{fake.url}{MESSAGES}", BASIC, form))
+    return response.status, json.loads(response.body)
 
 
 def list_messages(fake: FakeSms, **query: str) -> dict[str, object]:
@@ -43,10 +43,10 @@ def test_messages_are_accepted_listed_and_stored(fake_sms: FakeSms) -> None:
     fake_sms.down()
     fake_sms.up()
     first = list_messages(fake_sms, To="+15551230001", From=NUMBER, PageSize="2")
-    assert [one["sid"] for one in first["messages"]] == [sids[2], sids[1]]
+    assert [message["sid"] for message in first["messages"]] == [sids[2], sids[1]]
     assert "Page=1" in first["next_page_uri"]
     second = list_messages(fake_sms, To="+15551230001", PageSize="2", Page="1")
-    assert [one["sid"] for one in second["messages"]] == [sids[0]]
+    assert [message["sid"] for message in second["messages"]] == [sids[0]]
     assert second["next_page_uri"] is None
     assert list_messages(fake_sms, To="+15550000000")["messages"] == []
     assert list_messages(fake_sms, **{"DateSent>": "2100-01-01"})["messages"] == []
@@ -56,8 +56,8 @@ def test_messages_are_accepted_listed_and_stored(fake_sms: FakeSms) -> None:
 def test_invalid_credentials_are_rejected(fake_sms: FakeSms) -> None:
     """A wrong login is a 401 with Twilio's code, and so is a wrong generic signature."""
     form = urlencode({"To": "+15551230001", "From": NUMBER, "Body": "x"}).encode()
-    answer = post(Post(f"{fake_sms.url}{MESSAGES}", {}, form))
-    assert (answer.status, json.loads(answer.body)["code"]) == (401, 20003)
+    response = post(Post(f"{fake_sms.url}{MESSAGES}", {}, form))
+    assert (response.status, json.loads(response.body)["code"]) == (401, 20003)
     said = {"id": 1, "to": "+15551230001", "from": "Bakery", "body": "x", "callback_url": ""}
     assert post(generic("wrong", f"{fake_sms.url}/send", said, 0)).status == 401
     assert post(generic(SECRET, f"{fake_sms.url}/send", said, 0)).status == 200
@@ -98,7 +98,7 @@ def test_gates_and_hidden_messages(fake_sms: FakeSms) -> None:
     held.join()
     with pytest.raises(ConnectionResetError):
         send_sms(fake_sms, body="Hidden")
-    assert [one["body"] for one in list_messages(fake_sms)["messages"]] == ["Hello"]
+    assert [message["body"] for message in list_messages(fake_sms)["messages"]] == ["Hello"]
 
 
 class _Hook(BaseHTTPRequestHandler):

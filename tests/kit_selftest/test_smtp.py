@@ -51,10 +51,10 @@ def test_messages_are_stored_as_sent(smtp: SmtpServer) -> None:
 def test_unusual_bodies_are_stored(smtp: SmtpServer, body: str) -> None:
     """Only CRLF.CRLF ends a message."""
     stuffed = "\r\n".join("." + line if line.startswith(".") else line for line in body.split("\r\n"))
-    answers = exchange(
+    responses = exchange(
         smtp, f"EHLO x\r\nMAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nDATA\r\n{stuffed}.\r\nQUIT\r\n".encode()
     )
-    assert answers.rstrip().splitlines()[-1].startswith("221")
+    assert responses.rstrip().splitlines()[-1].startswith("221")
     assert smtp.messages[0].raw == body.encode()
 
 
@@ -64,17 +64,17 @@ def exchange(server: SmtpServer, data: bytes, size: int = 0) -> str:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for start in range(0, len(data), size or len(data)):
             raw.sendall(data[start : start + (size or len(data))])
-        answer = b""
+        response = b""
         while chunk := raw.recv(65536):
-            answer += chunk
-    return answer.decode()
+            response += chunk
+    return response.decode()
 
 
 def test_pipelined_commands_in_single_bytes(smtp: SmtpServer) -> None:
     """Pipelined commands work however they are split."""
     one = "MAIL FROM:<a@b.c>\r\nRCPT TO:<d@e.f>\r\nRCPT TO:<g@h.i>\r\nDATA\r\nSubject: x\r\n\r\nHi\r\n.\r\n"
-    answers = exchange(smtp, f"EHLO x\r\n{one}{one}QUIT\r\n".encode(), size=1)
-    codes = [line[:3] for line in answers.splitlines() if line[3] == " "]
+    responses = exchange(smtp, f"EHLO x\r\n{one}{one}QUIT\r\n".encode(), size=1)
+    codes = [line[:3] for line in responses.splitlines() if line[3] == " "]
     assert codes == ["220", "250", *["250", "250", "250", "354", "250"] * 2, "221"]
     assert [m.rcpt_to for m in smtp.messages] == [["d@e.f", "g@h.i"]] * 2
 

@@ -39,9 +39,9 @@ def test_use_the_generated_client(client: OpenApiClient) -> None:
     assert [one["id"] for one in found] == [one["id"] for one in reversed(made)]
     assert client.contacts.list.response(limit=2, search="spoken").headers["X-Next-Page"] == "2"
     assert client.contacts.delete(made[0]["id"], erase=False)["id"] == made[0]["id"]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as error:
         client.contacts.get(made[0]["id"])
-    assert (refused.value.status, refused.value.code) == (404, "not_found")
+    assert (error.value.status, error.value.code) == (404, "not_found")
     event = {"event": "checkout", "contact_id": made[1]["id"]}
     first = client.events.create.response(event, idempotency_key="once")
     again = client.events.create.response(event, idempotency_key="once")

@@ -91,7 +91,7 @@ def notation(node: Any) -> str:
     if "enum" in node or "const" in node:
         if kinds == ["boolean"]:
             return "boolean"
-        values = [str(one) for one in node.get("enum", [node.get("const")]) if one is not None]
+        values = [str(row) for row in node.get("enum", [node.get("const")]) if row is not None]
         return f"enum({','.join(sorted(values))})" + null
     plain = [one for one in kinds if one != "null"]
     if len(plain) != 1:

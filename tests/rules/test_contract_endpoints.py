@@ -32,23 +32,23 @@ def test_endpoints_match_the_table() -> None:
 
 def test_published_operations_match_the_table() -> None:
     """The document has exactly these operations with their statuses, keys and scopes."""
-    found = {(method, path): operation for method, path, operation in published.operations()}
+    results = {(method, path): operation for method, path, operation in published.operations()}
     outside = {(method, path): statuses for origin, method, path, statuses in OUTSIDE if origin != "L"}
     later = {(method, path) for origin, method, path, _ in OUTSIDE if origin == "L"}
-    ours = {name for name in found if name not in outside and name[1].startswith("/hooks/")}
-    unpublished = {("GET", "/openapi.yaml")} - set(found)
-    assert set(found) - ours == set(HERE) | set(outside) - unpublished
-    assert later & set(found) == set(), "take the mark away"
-    for name, operation in found.items():
-        statuses = tuple(sorted(int(one) for one in operation["responses"] if one[0] in "23"))
+    ours = {name for name in results if name not in outside and name[1].startswith("/hooks/")}
+    unpublished = {("GET", "/openapi.yaml")} - set(results)
+    assert set(results) - ours == set(HERE) | set(outside) - unpublished
+    assert later & set(results) == set(), "take the mark away"
+    for name, operation in results.items():
+        statuses = tuple(sorted(int(response) for response in operation["responses"] if response[0] in "23"))
         promised = HERE[name].statuses if name in HERE else outside.get(name, statuses)
         assert statuses == promised, name
     for name, promise in HERE.items():
-        assert promise.scope in found[name]["description"] or promise.scope in (
+        assert promise.scope in results[name]["description"] or promise.scope in (
             access.ADMIN_SCOPE,
             access.SELF_SCOPE,
         ), name
-        assert ("Idempotency-Key" in published.parameters(found[name], "header")) == promise.key, name
+        assert ("Idempotency-Key" in published.parameters(results[name], "header")) == promise.key, name
 
 
 def test_lists_are_paged() -> None:

@@ -33,7 +33,7 @@ def test_filter_names() -> None:
 def test_filter_predicates() -> None:
     """Each type has exactly the predicates of the table; JSON has those of all types that it can be."""
     offered = {
-        kind: {one["predicate"] for one in tests} for kind, tests in filter_spec.describe_builder()["types"].items()
+        kind: {test["predicate"] for test in tests} for kind, tests in filter_spec.describe_builder()["types"].items()
     }
     json = offered.pop("json")
     assert offered == filters.PREDICATES
@@ -44,7 +44,7 @@ def test_filter_predicates() -> None:
 
 def _to_notation(prop: dict[str, Any]) -> str:
     """Return a property in the notation of the table."""
-    fields = ",".join(one["name"] for one in prop.get("fields", ()))
+    fields = ",".join(row["name"] for row in prop.get("fields", ()))
     within = f"[{fields}]" if fields else ""
     most = f"{prop['minimum']}-{prop['maximum']}" if prop["kind"] == "items" else ""
     return f"{prop['name']}{within}{most}" + (f"({','.join(prop['options'])})" if prop["kind"] == "choice" else "")
@@ -60,21 +60,21 @@ def test_section_properties(kind: str) -> None:
     """A section kind has exactly the properties of the table, besides the common ones."""
     spec = next(one for one in design.describe_designs()["kinds"] if one["type"] == kind)
     common = {one.partition("(")[0] for one in sections.COMMON}
-    own = {one["name"] for one in spec["props"]}
-    found = {one["name"]: _to_notation(one) for one in spec["props"]}
+    own = {prop["name"] for prop in spec["props"]}
+    results = {prop["name"]: _to_notation(prop) for prop in spec["props"]}
     promised = {one.partition("(")[0].partition("[")[0]: one for one in sections.KINDS[kind]}
     ours = {name for owner, name in sections.OURS if owner == kind}
     assert common <= own and own - common - set(promised) == ours
-    assert all(_matches(one, found[name]) for name, one in promised.items()), (promised, found)
+    assert all(_matches(one, results[name]) for name, one in promised.items()), (promised, results)
 
 
 def test_design_kinds_theme_styles_and_limits() -> None:
     """Kinds, theme, styles and limits are those of the table."""
     spec = design.describe_designs()
-    assert {one["type"] for one in spec["kinds"]} == set(sections.KINDS)
+    assert {kind["type"] for kind in spec["kinds"]} == set(sections.KINDS)
     ours = {name for owner, name in sections.OURS if owner == "theme"}
     assert {one["name"] for one in spec["theme"]} == {*sections.THEME, *ours}
-    assert tuple(one["name"] for one in spec["styles"]) == sections.STYLES
+    assert tuple(style["name"] for style in spec["styles"]) == sections.STYLES
     assert sections.LIMITS.items() <= spec["limits"].items()
 
 
@@ -88,7 +88,7 @@ def test_section_types_are_inferred(props: dict[str, Any], kind: str) -> None:
 def test_step_types() -> None:
     """Exactly the step types of the table exist, with their keys and limits."""
     spec = document.build_spec()
-    offered = {one["type"]: one for one in spec["steps"]}
+    offered = {step["type"]: step for step in spec["steps"]}
     assert set(offered) == set(steps.CLAIMS) | set(steps.BY_TYPE_ONLY)
     assert {name: set(one["claims"]) for name, one in offered.items() if one["claims"]} == steps.CLAIMS
     for name, keys in steps.BY_TYPE_ONLY.items():

@@ -88,13 +88,13 @@ def test_stable_messages() -> None:
 def test_event_names() -> None:
     """The service records exactly the events of the table, and names of clients follow the pattern."""
     promised = {(group, name) for group, origin, name in words.EVENTS if origin != "L"}
-    clients = {("client", one["name"]) for one in document.build_spec()["events"] if one["group"] == "client"}
+    clients = {("client", event["name"]) for event in document.build_spec()["events"] if event["group"] == "client"}
     assert {(one.group, one.name) for one in log.EVENT_KINDS} | clients == promised
     assert {name for group, name in promised if group != "client"} == log.RESERVED_NAMES
-    for name, fault in (("a" * 64, None), ("a" * 65, "is invalid"), ("A", "is invalid"), ("1a", "is invalid"),
+    for name, error in (("a" * 64, None), ("a" * 65, "is invalid"), ("A", "is invalid"), ("1a", "is invalid"),
                         ("checkout", None), ("email_sent", "is reserved"), ("a-b", "is invalid")):  # fmt: skip
-        assert log.find_name_error(name) == fault
-        assert bool(re.fullmatch(words.EVENT_PATTERN, name)) == (fault != "is invalid")
+        assert log.find_name_error(name) == error
+        assert bool(re.fullmatch(words.EVENT_PATTERN, name)) == (error != "is invalid")
 
 
 def test_ledger_statuses() -> None:

@@ -36,12 +36,12 @@ def full_path(operation: str) -> str:
 
 def bodies(document: Any) -> dict[str, dict[str, Any]]:
     """Return the media types of every operation with a body."""
-    found = {}
+    results = {}
     for path, methods in document["paths"].items():
         for method, one in methods.items():
             if "requestBody" in one:
-                found[f"{method.upper()} {path}"] = one["requestBody"]["content"]
-    return found
+                results[f"{method.upper()} {path}"] = one["requestBody"]["content"]
+    return results
 
 
 def test_every_body_has_a_valid_example(document: Any) -> None:
@@ -67,8 +67,8 @@ def test_every_success_response_has_a_valid_example(document: Any) -> None:
     for path, methods in document["paths"].items():
         for method, one in methods.items():
             for status, raw in one["responses"].items():
-                answer, where = contract.resolve(raw), f"{method.upper()} {path} {status}"
-                media = answer.get("content", {}).get("application/json")
+                response, where = contract.resolve(raw), f"{method.upper()} {path} {status}"
+                media = response.get("content", {}).get("application/json")
                 if media is None or not status.startswith("2"):
                     continue
                 assert media["examples"], where
@@ -123,13 +123,13 @@ class ExampleSender:
             return self.api.request(method, BASE + path, body, headers)
         # These operations need a user
         api = self.person if path.startswith(("/user", "/api_keys")) else self.api
-        answer = api.send(method, path, one.body)
+        response = api.send(method, path, one.body)
         if one.operation == "POST /forms":
-            self.public_key = answer.expect(201)["public_key"]
+            self.public_key = response.expect(201)["public_key"]
         if path.endswith("/enroll"):
             # The first step is done at once, then the contact waits in the second
             self.api.wait(f"/flows/{one.id}/runs", lambda rows: bool(rows) and rows[0]["step_id"] == 2)
-        return answer
+        return response
 
     def _captured_sms(self) -> int:
         rows = self.api.wait("/capture", lambda found: bool(found), channel="sms")
@@ -140,7 +140,7 @@ def test_examples_work(server: Server) -> None:
     """Sent to a new account in order, every example succeeds."""
     teller = ExampleSender(server.client())
     for one in STORY:
-        answer = teller.send_example(one)
-        assert 200 <= answer.status < 300, (one.operation, one.summary, answer.text)
-        assert "X-Ignored-Fields" not in answer.headers, (one.operation, answer.headers["X-Ignored-Fields"])
-        assert answer.body
+        response = teller.send_example(one)
+        assert 200 <= response.status < 300, (one.operation, one.summary, response.text)
+        assert "X-Ignored-Fields" not in response.headers, (one.operation, response.headers["X-Ignored-Fields"])
+        assert response.body

@@ -59,7 +59,7 @@ def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
     for path, methods in document["paths"].items():
         for method in methods.keys() & METHODS:
             one = methods[method]
-            parameters = [resolve(document, each) for each in one.get("parameters", [])]
+            parameters = [resolve(document, row) for row in one.get("parameters", [])]
             responses = {status: resolve(document, each) for status, each in one["responses"].items()}
             yield method.upper(), path, {**one, "parameters": parameters, "responses": responses}
 
@@ -138,7 +138,7 @@ def test_lists_document_their_paging(document: Any) -> None:
         response = next(response for status, response in operation["responses"].items() if status.startswith("2"))
         if response.get("content", {}).get("application/json", {}).get("schema", {}).get("type") == "array":
             assert names <= set(response["headers"]), path
-            parameters = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
+            parameters = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
             assert {"page", "limit", "per_page", "per"} <= parameters, path
             found += 1
     assert found >= 7
@@ -151,7 +151,7 @@ def test_operation_ids_and_references(document: Any) -> None:
     for kind, name in re.findall(r"#/components/(\w+)/([^'\"]+)", str(document)):
         assert name in document["components"][kind]
     for _, path, operation in operations(document):
-        declared = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
+        declared = {row["name"] for row in operation.get("parameters", []) if row["in"] == "path"}
         assert declared == set(re.findall(r"{(\w+)}", path))
         assert operation["summary"] and not operation["summary"].endswith(".")
 
@@ -179,7 +179,7 @@ def test_idempotent_operations_document_their_header(document: Any) -> None:
     """Messages, sends and events take an Idempotency-Key and document the conflict; other operations do not."""
     found = set()
     for method, path, operation in operations(document):
-        names = {one["name"] for one in operation.get("parameters", []) if one["in"] == "header"}
+        names = {row["name"] for row in operation.get("parameters", []) if row["in"] == "header"}
         if names and (method, path) not in HOOKS:
             assert names == {"Idempotency-Key"} and "409" in operation["responses"]
             found.add((method, path))
@@ -194,7 +194,11 @@ def test_everything_has_a_description(document: Any) -> None:
     silent = []
     for method, path, operation in operations(document):
         silent += [f"{method} {path}"] * (not operation.get("description") or not operation["tags"])
-        silent += [f"{method} {path} {one['name']}" for one in operation["parameters"] if not one.get("description")]
+        silent += [
+            f"{method} {path} {parameter['name']}"
+            for parameter in operation["parameters"]
+            if not parameter.get("description")
+        ]
         silent += [
             f"{method} {path} {status}" for status, one in operation["responses"].items() if not one["description"]
         ]
@@ -210,7 +214,7 @@ def test_everything_has_a_description(document: Any) -> None:
 def test_common_descriptions_are_used(document: Any) -> None:
     """Every common description is that of a property of some schema."""
     properties = [
-        one for schema in document["components"]["schemas"].values() for one in schema.get("properties", {}).items()
+        row for schema in document["components"]["schemas"].values() for row in schema.get("properties", {}).items()
     ]
     published = {(name, one.get("description")) for name, one in properties}
     assert sorted(set(openapi.COMMON_DESCRIPTIONS.items()) - published) == []

@@ -75,15 +75,15 @@ def columns(here: apsw.Connection, table: str) -> dict[str, tuple[Any, ...]]:
 
 def indexes(here: apsw.Connection, table: str) -> dict[str, Any]:
     """Return a table's indexes: unique, origin, partial, columns with order, and the condition."""
-    found = {}
+    results = {}
     for _, name, unique, origin, partial in select_all(here, f'PRAGMA index_list("{table}")'):
         parts = tuple((row[2], row[3], row[4], row[5]) for row in select_all(here, f'PRAGMA index_xinfo("{name}")'))
         condition = None
         if partial:
             sql = select_all(here, f"SELECT sql FROM sqlite_master WHERE name = '{name}'")[0][0]
             condition = " ".join(re.split(r"(?i)\bwhere\b", sql)[1].split())
-        found[name] = (unique, origin, partial, parts, condition)
-    return found
+        results[name] = (unique, origin, partial, parts, condition)
+    return results
 
 
 def foreign_keys(here: apsw.Connection, table: str) -> set[tuple[Any, ...]]:
@@ -108,16 +108,16 @@ def test_migrations_create_the_columns_of_the_models(
 
 def test_ids_are_never_reused(migrated: apsw.Connection, described: apsw.Connection) -> None:
     """The same tables use AUTOINCREMENT, and the search index is the same."""
-    found = []
+    results = []
     for here in (migrated, described):
         made = select_all(here, "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         search = next(" ".join(sql.split()) for name, sql in made if name == "contact_search")
         rules = select_all(here, "SELECT k, v FROM contact_search_config ORDER BY k")
-        found.append((sorted(name for name, sql in made if "AUTOINCREMENT" in sql.upper()), search, rules))
-    assert found[0] == found[1]
-    assert {"contact", "message", "campaign", "event"} <= set(found[0][0])
+        results.append((sorted(name for name, sql in made if "AUTOINCREMENT" in sql.upper()), search, rules))
+    assert results[0] == results[1]
+    assert {"contact", "message", "campaign", "event"} <= set(results[0][0])
     # Without it a change of one name may merge the whole search index (half a second for 100,000 contacts)
-    assert ("deletemerge", 0) in found[0][2]
+    assert ("deletemerge", 0) in results[0][2]
 
 
 def test_every_foreign_key_is_indexed(migrated: apsw.Connection) -> None:
@@ -199,5 +199,5 @@ def test_database_file_mode_and_pragmas(database: Path) -> None:
     """Only the owner can read the file, and connections sync each commit and check foreign keys."""
     migrate()
     assert database.stat().st_mode & 0o777 == 0o600
-    found = {name: opening.scalar(f"PRAGMA {name}") for name in ("journal_mode", "synchronous", "foreign_keys")}
-    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    results = {name: opening.scalar(f"PRAGMA {name}") for name in ("journal_mode", "synchronous", "foreign_keys")}
+    assert results == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
