@@ -11,8 +11,8 @@ NIGHT = {"from": "21:00", "to": "08:00"}
 
 def test_sms_settings_are_normalized_and_cleared(api: Client) -> None:
     """Each setting is returned in its normal form; null clears it, and absent settings stay."""
-    said = {"sms_from": " +1 (555) 123-4567 ", "sms_quiet_hours": NIGHT, "sms_opt_out_hint": " Reply STOP to end "}
-    shown = api.patch("/account", said).expect(200)
+    fields = {"sms_from": " +1 (555) 123-4567 ", "sms_quiet_hours": NIGHT, "sms_opt_out_hint": " Reply STOP to end "}
+    shown = api.patch("/account", fields).expect(200)
     kept = {"sms_from": "+15551234567", "sms_quiet_hours": NIGHT, "sms_opt_out_hint": "Reply STOP to end"}
     assert {name: shown[name] for name in kept} == kept
     again = api.patch("/account", {"sms_opt_out_hint": ""}).expect(200)

@@ -114,8 +114,8 @@ def test_ignored_keys_of_actions_are_reported(api: Client) -> None:
     done = api.post(f"/campaigns/{draft}/approve", {"note": "good", "by": 1})
     assert (done.status, done.headers["X-Ignored-Fields"]) == (200, "note, by")
     assert "X-Ignored-Fields" not in api.post(f"/campaigns/{draft}/approve", {}).headers
-    told = api.post(f"/campaigns/{draft}/pause", {"reason": "x"})
-    assert (told.status, told.headers["X-Ignored-Fields"]) == (422, "reason")
+    response = api.post(f"/campaigns/{draft}/pause", {"reason": "x"})
+    assert (response.status, response.headers["X-Ignored-Fields"]) == (422, "reason")
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_errors_also_report_ignored_keys(
     api: Client, path: str, body: dict[str, Any], ignored: str
 ) -> None:  # fmt: skip
     """A 422 response lists the unknown keys in `X-Ignored-Fields` too."""
-    told = api.post(path, body)
-    assert (told.status, told.headers["X-Ignored-Fields"]) == (422, ignored)
+    response = api.post(path, body)
+    assert (response.status, response.headers["X-Ignored-Fields"]) == (422, ignored)
 
 
 def test_duplicate_a_campaign_under_a_name(api: Client) -> None:
@@ -167,6 +167,6 @@ def test_different_idempotency_keys_are_rejected(mine: Tenant, path: str, body: 
 def test_openapi_lists_body_errors_of_actions(mine: Tenant) -> None:
     """For each action without a body the document lists the errors of an invalid body."""
     asked = {f"{route.method} /v1/my{route.path}" for route in NOTHING}
-    for one in OpenApiDocument(mine.api).operations():
-        if f"{one.method} {one.path}" in asked:
-            assert {"400", "413", "415", "422"} <= set(one.description["responses"]), one
+    for operation in OpenApiDocument(mine.api).operations():
+        if f"{operation.method} {operation.path}" in asked:
+            assert {"400", "413", "415", "422"} <= set(operation.description["responses"]), operation

@@ -34,8 +34,13 @@ def writer(server: Server) -> Iterator[Client]:
 
 def draft(api: Client, list_id: int, **more: Any) -> Any:
     """Create a campaign that is ready to be sent."""
-    said = {"subject": "News", "body": "<p>Bread.</p>"}
-    asked = {"name": "Letter", "trigger_attributes": {"contact_list_id": list_id}, "template_attributes": said, **more}
+    fields = {"subject": "News", "body": "<p>Bread.</p>"}
+    asked = {
+        "name": "Letter",
+        "trigger_attributes": {"contact_list_id": list_id},
+        "template_attributes": fields,
+        **more,
+    }
     return api.post("/campaigns", asked).expect(201)
 
 
@@ -125,8 +130,8 @@ def test_approval_is_not_required_by_default(api: Client, server: Server, list_i
     assert sender.post(campaign_path(draft(sender, list_id), "send")).expect(200)["approval_state"] == "approved"
     assert not api.get("/account").json["approval_required"]
     both = {"approval_required": True, "approval_by_another": True}
-    told = api.patch("/account", both).expect(200)
-    assert {name: told[name] for name in both} == both
+    result = api.patch("/account", both).expect(200)
+    assert {name: result[name] for name in both} == both
     api.patch("/account", dict.fromkeys(both, False)).expect(200)
 
 
@@ -171,7 +176,7 @@ def test_a_changed_segment_revokes_the_approval(way: str, api: Client, writer: C
     others = [{"name": "contact_first_name", "predicate": "not_eq", "value": "Ana"}]
     api.patch(f"/segments/{segment}", {"filters": others}).expect(200)
     results = [api.get(campaign_path(one)).json for one in (campaign, untouched)]
-    assert [(one["phase"], one["approval_state"]) for one in results] == [
+    assert [(result["phase"], result["approval_state"]) for result in results] == [
         ("draft", "pending_review"), ("scheduled", "approved"),
     ]  # fmt: skip
     assert writer.patch(campaign_path(campaign), {"status": "active"}).expect(422)["reason"] == "approval_required"

@@ -147,13 +147,13 @@ def test_403_names_the_missing_scope_or_role(callers: list[Client]) -> None:
             response = caller.send(route.method, path if "{" not in path else "/lists", None)
             if response.status != 403:
                 continue
-            told = response.json
-            assert ("required_scope" in told) != ("required_role" in told), told
-            seen.add(told.get("required_scope", told.get("required_role")))
-            if "required_scope" in told:
-                assert told["required_scope"] in SCOPES and told["required_scope"] in told["message"], told
+            result = response.json
+            assert ("required_scope" in result) != ("required_role" in result), result
+            seen.add(result.get("required_scope", result.get("required_role")))
+            if "required_scope" in result:
+                assert result["required_scope"] in SCOPES and result["required_scope"] in result["message"], result
             else:
-                assert told["required_role"] in ROLES, told
+                assert result["required_role"] in ROLES, result
     assert {"admin", "viewer", "contacts:read", "account:write", "campaigns:send"} <= seen
     key = callers[0].request("DELETE", "/v1/logout", None, {"Authorization": f"Bearer {callers[0].key}"})
     assert (key.status, key.json["required_role"], "required_scope" in key.json) == (403, "viewer", False)

@@ -109,10 +109,10 @@ def test_failed_requests_are_not_logged(server: Server, owner: Client, things: d
 
 def test_the_audit_log_contains_no_personal_data(server: Server, owner: Client, things: dict[str, int]) -> None:
     """No row contains an address, a filter value, a key or a secret; names of domains are kept."""
-    said = json.dumps([row["data"] for row in owner.all("/audit")])
-    assert "canary.example" in said  # of a domain and a webhook the name is kept
+    result = json.dumps([row["data"] for row in owner.all("/audit")])
+    assert "canary.example" in result  # of a domain and a webhook the name is kept
     for secret in ("@", "whsec_", "camp_", "eyJ", "search=", f'"{WORD}"', *map(str, (server.key,))):
-        assert secret not in said, secret
+        assert secret not in result, secret
 
 
 def test_the_audit_log_is_filtered_and_read_only(server: Server, owner: Client) -> None:

@@ -109,22 +109,22 @@ def test_brand_errors_are_reported_at_their_paths(api: Client, body: dict[str, A
 
 def test_an_uploaded_logo(api: Client, server: Server) -> None:
     """The signed id of an upload sets the logo; its URL is returned and shown on pages and in emails."""
-    made = upload_image(api, encode_image(photo(), "PNG")).expect(201)
+    created = upload_image(api, encode_image(photo(), "PNG")).expect(201)
 
-    assert update_brand(api, logo=made["signed_id"])["logo"] == made["url"]
-    assert update_brand(api, logo=made["url"])["logo"] == made["url"]
-    assert f'value="{made["url"]}"' in Visitor(server, EMAIL).send("GET", "/brand").text
+    assert update_brand(api, logo=created["signed_id"])["logo"] == created["url"]
+    assert update_brand(api, logo=created["url"])["logo"] == created["url"]
+    assert f'value="{created["url"]}"' in Visitor(server, EMAIL).send("GET", "/brand").text
     preview = api.post("/templates/preview", {"document": {"sections": [{"type": "header", "props": {}}]}}).expect(200)
-    assert made["url"] in preview["html"]
+    assert created["url"] in preview["html"]
 
 
 def test_a_logo_of_another_account(fresh_server: FreshServer) -> None:
     """The signed id of another account's upload is rejected; its public URL is accepted."""
     here, there = two_tenants(fresh_server())
-    made = upload_image(there.api, encode_image(photo(), "PNG")).expect(201)
+    created = upload_image(there.api, encode_image(photo(), "PNG")).expect(201)
 
-    assert set(here.api.put("/brand", {"logo": made["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
-    assert update_brand(here.api, logo=made["url"])["logo"] == made["url"]
+    assert set(here.api.put("/brand", {"logo": created["signed_id"]}).expect(422)["validation_errors"]) == {"logo"}
+    assert update_brand(here.api, logo=created["url"])["logo"] == created["url"]
 
 
 def test_brand_defaults_apply_to_headers_and_footers(api: Client) -> None:

@@ -25,18 +25,18 @@ def create_draft(api: Client, **body: Any) -> dict[str, Any]:
 
 def test_a_new_campaign_is_a_complete_draft(api: Client) -> None:
     """A new campaign has an empty trigger and an empty template."""
-    made = create_draft(api)
+    created = create_draft(api)
 
-    assert (made["status"], made["phase"], made["approval_state"], made["channel"]) == (
+    assert (created["status"], created["phase"], created["approval_state"], created["channel"]) == (
         "draft", "draft", "pending_review", "email",
     )  # fmt: skip
-    assert made["trigger"]["event"] == "manual"
-    assert (made["trigger"]["segment_id"], made["trigger"]["contact_list_id"]) == (None, None)
-    assert made["template"]["design"] == {"sections": [], "theme": {}}
-    assert (made["template"]["subject"], made["template"]["body"]) == (None, None)
-    assert made["templates"] == [made["template"]]
-    assert (made["editable"], made["data"], made["scheduled_at"]) == (True, {}, None)
-    assert set(made["stats"].values()) == {0}
+    assert created["trigger"]["event"] == "manual"
+    assert (created["trigger"]["segment_id"], created["trigger"]["contact_list_id"]) == (None, None)
+    assert created["template"]["design"] == {"sections": [], "theme": {}}
+    assert (created["template"]["subject"], created["template"]["body"]) == (None, None)
+    assert created["templates"] == [created["template"]]
+    assert (created["editable"], created["data"], created["scheduled_at"]) == (True, {}, None)
+    assert set(created["stats"].values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_an_invalid_merge_tag_is_reported_with_its_line(api: Client) -> None:
 
 def test_patch_keeps_absent_fields_of_a_draft(api: Client) -> None:
     """A PATCH keeps absent fields, and with an old `updated_at` it is a conflict."""
-    made = create_draft(api, template_attributes=CONTENT)
-    path = f"/campaigns/{made['id']}"
+    created = create_draft(api, template_attributes=CONTENT)
+    path = f"/campaigns/{created['id']}"
     edited = api.patch(path, {"name": "New name", "template_attributes": {"preheader": "Soon"}}).expect(200)
-    stale = api.patch(path, {"name": "Late", "updated_at": made["updated_at"]})
+    stale = api.patch(path, {"name": "Late", "updated_at": created["updated_at"]})
 
     assert (edited["name"], edited["template"]["subject"], edited["template"]["preheader"]) == (
         "New name", CONTENT["subject"], "Soon",
@@ -101,29 +101,29 @@ def test_a_rejected_send_lists_all_blockers(
     api: Client, attributes: dict[str, Any], reason: str, fields: set[str]
 ) -> None:
     """The first blocker is the reason, all of them are listed, and the campaign stays an unchanged draft."""
-    made = create_draft(api)
-    error = api.post(f"/campaigns/{made['id']}/send", attributes).expect(422)
-    after = api.get(f"/campaigns/{made['id']}").json
+    created = create_draft(api)
+    error = api.post(f"/campaigns/{created['id']}/send", attributes).expect(422)
+    after = api.get(f"/campaigns/{created['id']}").json
 
     assert error["reason"] == reason == error["blockers"][0]["code"]
     assert set(error["validation_errors"]) == fields == {blocker["field"] for blocker in error["blockers"]}
     assert (after["status"], after["template"]["subject"]) == ("draft", None)
-    assert api.get("/messages", campaign_id=made["id"]).json == []
+    assert api.get("/messages", campaign_id=created["id"]).json == []
 
 
 def test_content_is_required(api: Client) -> None:
     """A send with an audience and without content is rejected with `content_required`."""
-    made = create_draft(api)
+    created = create_draft(api)
     send = {"trigger_attributes": {"contact_list_id": list_with_contacts(api, "No words")}}
 
-    assert api.post(f"/campaigns/{made['id']}/send", send).expect(422)["reason"] == "content_required"
+    assert api.post(f"/campaigns/{created['id']}/send", send).expect(422)["reason"] == "content_required"
 
 
 def test_unknown_section_types_block_a_send(api: Client) -> None:
     """A design with a section of an unknown type cannot be sent."""
-    made = create_draft(api, template_attributes={"subject": "x", "design": {"sections": [{"type": "hologram"}]}},
+    created = create_draft(api, template_attributes={"subject": "x", "design": {"sections": [{"type": "hologram"}]}},
                  trigger_attributes={"contact_list_id": list_with_contacts(api, "Sections")})  # fmt: skip
-    error = api.post(f"/campaigns/{made['id']}/send").expect(422)
+    error = api.post(f"/campaigns/{created['id']}/send").expect(422)
 
     assert error["reason"] == "preflight_failed"
     assert "hologram" in error["validation_errors"]["template_attributes.design.sections[0]"][0]
@@ -131,14 +131,14 @@ def test_unknown_section_types_block_a_send(api: Client) -> None:
 
 def test_preflight_lists_the_blockers_of_a_send(api: Client) -> None:
     """Preflight has the same blockers as the send, and warnings and counts."""
-    made = create_draft(
+    created = create_draft(
         api, template_attributes={"subject": "Hi", "body": "<p>{{ contact.nick }} {{ nobody.knows }}</p>"}
     )
-    empty = api.get(f"/campaigns/{made['id']}/preflight").expect(200)
-    error = api.post(f"/campaigns/{made['id']}/send").expect(422)
+    empty = api.get(f"/campaigns/{created['id']}/preflight").expect(200)
+    error = api.post(f"/campaigns/{created['id']}/send").expect(422)
     group = list_with_contacts(api, "Preflight", 3)
-    api.patch(f"/campaigns/{made['id']}", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
-    ready = api.get(f"/campaigns/{made['id']}/preflight").expect(200)
+    api.patch(f"/campaigns/{created['id']}", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
+    ready = api.get(f"/campaigns/{created['id']}/preflight").expect(200)
 
     assert (empty["ok"], empty["blockers"]) == (False, error["blockers"])
     assert (ready["ok"], ready["blockers"]) == (True, [])
@@ -153,18 +153,18 @@ def test_send_a_campaign_to_completion(api: Client) -> None:
     group = list_with_contacts(api, "Sending", 3)
     out = api.post("/contacts", {"email": "out@example.org", "opt_in": False, "list_ids": [group]}).json
     api.post("/contacts", {"first_name": "No address", "list_ids": [group]})
-    made = create_draft(api)
+    created = create_draft(api)
     body = {"trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT}
-    sent = api.post(f"/campaigns/{made['id']}/send", body).expect(200)
-    done = api.wait(f"/campaigns/{made['id']}", lambda row: row["status"] == "completed")
+    sent = api.post(f"/campaigns/{created['id']}/send", body).expect(200)
+    done = api.wait(f"/campaigns/{created['id']}", lambda row: row["status"] == "completed")
 
     assert (sent["status"], sent["audience_count"], sent["approval_state"]) == ("active", 5, "approved")
     assert done["stats"] | {"audience": 5, "sent": 3, "skipped": 2, "accepted": 3, "pending": 0} == done["stats"]
     assert (done["sent_count"], done["phase"]) == (3, "completed")
-    rows = api.get("/messages", campaign_id=made["id"]).json
+    rows = api.get("/messages", campaign_id=created["id"]).json
     assert {row["skip_reason"] for row in rows if row["status"] == "skipped"} == {"no_consent", "no_channel"}
     assert [row["skip_reason"] for row in rows if row["contact_id"] == out["id"]] == ["no_consent"]
-    names = {row["event"] for row in api.get("/events", resource_uid=f"campaign:{made['id']}").json}
+    names = {row["event"] for row in api.get("/events", resource_uid=f"campaign:{created['id']}").json}
     assert names == {"campaign_started", "campaign_completed"}
     skipped = api.get("/events", event="email_skipped", contact_id=out["id"]).json
     assert [one["data"]["reason"] for one in skipped] == ["no_consent"]
@@ -175,10 +175,10 @@ def test_a_sent_campaign_is_locked(api: Client) -> None:
 
     Its name can change, and deleting it keeps messages.
     """
-    made = create_draft(
+    created = create_draft(
         api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": list_with_contacts(api, "Locked")}
     )
-    path = f"/campaigns/{made['id']}"
+    path = f"/campaigns/{created['id']}"
     api.post(f"{path}/send").expect(200)
     api.wait(path, lambda row: row["status"] == "completed")
 
@@ -189,11 +189,12 @@ def test_a_sent_campaign_is_locked(api: Client) -> None:
     assert api.patch(path, {"name": "Renamed"}).expect(200)["name"] == "Renamed"
     assert api.post(f"{path}/send").expect(422)["reason"] == "campaign_locked"
     assert (
-        api.patch(f"/templates/{made['template']['id']}", {"subject": "x"}).expect(422)["reason"] == "campaign_locked"
+        api.patch(f"/templates/{created['template']['id']}", {"subject": "x"}).expect(422)["reason"]
+        == "campaign_locked"
     )
     assert api.delete(path).expect(200)["status"] == "completed"
     assert api.get(path).status == 404
-    assert len(api.get("/messages", campaign_id=made["id"]).json) == 1
+    assert len(api.get("/messages", campaign_id=created["id"]).json) == 1
 
 
 def test_invalid_campaign_transitions_are_rejected(api: Client) -> None:
@@ -211,9 +212,9 @@ def test_invalid_campaign_transitions_are_rejected(api: Client) -> None:
 def test_schedule_and_unschedule_a_campaign(api: Client) -> None:
     """A scheduled campaign can be edited; clearing the time makes it a draft again."""
     group = list_with_contacts(api, "Armed")
-    made = create_draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": group},
+    created = create_draft(api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": group},
                  scheduled_at="2099-01-01T09:00:00+01:00")  # fmt: skip
-    path = f"/campaigns/{made['id']}"
+    path = f"/campaigns/{created['id']}"
     armed = api.post(f"{path}/send").expect(200)
     edited = api.patch(path, {"template_attributes": {"subject": "Later"}}).expect(200)
     listed = api.get("/campaigns", status="scheduled").json
@@ -225,34 +226,34 @@ def test_schedule_and_unschedule_a_campaign(api: Client) -> None:
         "2099-01-01T08:00:00.000Z",
     )
     assert (edited["phase"], edited["template"]["subject"]) == ("scheduled", "Later")
-    assert made["id"] in [row["id"] for row in listed]
+    assert created["id"] in [row["id"] for row in listed]
     assert (disarmed["status"], disarmed["phase"], disarmed["scheduled_at"]) == ("draft", "draft", None)
-    assert api.get("/messages", campaign_id=made["id"]).json == []
+    assert api.get("/messages", campaign_id=created["id"]).json == []
 
 
 def test_a_held_send_can_be_undone(api: Client) -> None:
     """While a send is held, no message is sent and it can be undone completely."""
-    made = create_draft(
+    created = create_draft(
         api, template_attributes=CONTENT, trigger_attributes={"contact_list_id": list_with_contacts(api, "Held", 2)}
     )
-    path = f"/campaigns/{made['id']}"
+    path = f"/campaigns/{created['id']}"
     held = api.post(f"{path}/send", {"hold_seconds": 60}).expect(200)
-    rows = api.get("/messages", campaign_id=made["id"]).json
+    rows = api.get("/messages", campaign_id=created["id"]).json
     undone = api.patch(path, {"status": "draft"}).expect(200)
 
     assert (held["phase"], held["stats"]["pending"]) == ("holding", 2)
     assert {row["status"] for row in rows} == {"held"}
     assert (undone["status"], undone["audience_count"], undone["editable"]) == ("draft", 0, True)
-    assert api.get("/messages", campaign_id=made["id"]).json == []
+    assert api.get("/messages", campaign_id=created["id"]).json == []
     assert api.post(f"{path}/send").expect(200)["audience_count"] == 2
 
 
 def test_sending_to_all_contacts_needs_confirmation(api: Client) -> None:
     """All contacts are an audience only with `confirm_send_to_all`, and never instead of a deleted list."""
-    made = create_draft(
+    created = create_draft(
         api, template_attributes=CONTENT, trigger_attributes={"data": {"audience_type": "all_contacts"}}
     )
-    path = f"/campaigns/{made['id']}"
+    path = f"/campaigns/{created['id']}"
     assert api.post(f"{path}/send").expect(422)["reason"] == "confirmation_required"
     sent = api.post(f"{path}/send", {"confirm_send_to_all": True, "hold_seconds": 600}).expect(200)
 
@@ -282,10 +283,10 @@ def test_lists_are_united_and_excluded(api: Client) -> None:
     person = api.get("/contacts", list_id=one).json[0]["id"]
     api.patch(f"/contacts/{person}", {"list_ids": [one, two]})
     api.patch(f"/lists/{without}", {"contact_ids": [api.get("/contacts", list_id=two).json[-1]["id"]]}).expect(200)
-    made = create_draft(api, template_attributes=CONTENT, trigger_attributes={
+    created = create_draft(api, template_attributes=CONTENT, trigger_attributes={
         "contact_list_id": one,
         "data": {"contact_list_ids": [two], "exclude_contact_list_ids": [without]}})  # fmt: skip
-    sent = api.post(f"/campaigns/{made['id']}/send", {"hold_seconds": 600}).expect(200)
+    sent = api.post(f"/campaigns/{created['id']}/send", {"hold_seconds": 600}).expect(200)
 
     assert sent["audience_count"] == 3
-    api.post(f"/campaigns/{made['id']}/cancel").expect(200)
+    api.post(f"/campaigns/{created['id']}/cancel").expect(200)

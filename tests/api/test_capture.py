@@ -38,7 +38,7 @@ def recipient(api: Client, message: Any) -> Any:
 def events_after_sending(api: Client, message: Any) -> list[str]:
     """Return the sorted names of the events of a message, without `email_sent`."""
     result = api.get("/events", resource_uid=f"message:{message['id']}").expect(200)
-    return sorted(one["event"] for one in result if one["event"] != "email_sent")
+    return sorted(row["event"] for row in result if row["event"] != "email_sent")
 
 
 def test_read_captured_emails(api: Client, server: Server) -> None:
@@ -129,7 +129,7 @@ def test_simulated_events_of_test_messages(api: Client, server: Server) -> None:
         told = [one for one in expected if one != "opt_out"]
         assert events_after_sending(api, made) == told
         result = api.get("/events", resource_uid=f"message:{made['id']}").expect(200)
-        assert all(one["test"] for one in result)
+        assert all(row["test"] for row in result)
         assert recipient(api, made) == before
     assert api.get("/suppressions").expect(200) == [
         row for row in api.get("/suppressions").expect(200) if not row["address"].startswith("test-")
@@ -186,7 +186,7 @@ def test_preview_of_a_captured_email(api: Client, server: Server, preheader: str
     design = {"sections": [header, {"type": "text", "props": {"content": words}}]}
     asked = {"name": "Line", "subject": "Line", "preheader": preheader, "design": design}
     row = api.post("/templates", asked).expect(201)["id"]
-    made = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)["results"][0]
-    [found] = api.wait("/capture", bool, message_id=made["message_id"])
+    created = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)["results"][0]
+    [found] = api.wait("/capture", bool, message_id=created["message_id"])
     assert found["preview"].startswith(line) and "https://" not in found["preview"]
     assert (found["preview"] == line) == (preheader is not None)

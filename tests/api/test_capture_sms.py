@@ -24,7 +24,7 @@ def simulate(api: Client, row: Any, action: str, **more: Any) -> Any:
 def events_after_sending(api: Client, contact_id: int) -> list[str]:
     """Return the sorted names of a contact's events, without those of creating it and sending."""
     result = api.get("/events", contact_id=contact_id).expect(200)
-    return sorted(one["event"] for one in result if one["event"] not in ("sms_sent", "contact_add", "opt_in"))
+    return sorted(row["event"] for row in result if row["event"] not in ("sms_sent", "contact_add", "opt_in"))
 
 
 def test_read_captured_sms(api: Client) -> None:

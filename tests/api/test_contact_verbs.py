@@ -39,17 +39,17 @@ def send_campaign(api: Client, name: str, *contacts: Any) -> int:
 
 def test_tag_changes_are_events(api: Client) -> None:
     """Each added or removed tag is an event, compared without case; each change is one `contact_update`."""
-    made = create_contact(api, "tags@example.org", data={"tags": ["VIP", "new"]})
-    api.patch(f"/contacts/{made['id']}", {"data_merge": {"tags": ["vip", "old"]}}).expect(200)
-    results = [(name, data.get("tag")) for name, data in contact_events(api, made) if name.startswith("tag_")]
+    created = create_contact(api, "tags@example.org", data={"tags": ["VIP", "new"]})
+    api.patch(f"/contacts/{created['id']}", {"data_merge": {"tags": ["vip", "old"]}}).expect(200)
+    results = [(name, data.get("tag")) for name, data in contact_events(api, created) if name.startswith("tag_")]
     assert results == [("tag_add", "VIP"), ("tag_add", "new"), ("tag_add", "old"), ("tag_remove", "new")]
-    changes = [data["fields"] for name, data in contact_events(api, made) if name == "contact_update"]
+    changes = [data["fields"] for name, data in contact_events(api, created) if name == "contact_update"]
     assert changes == [["data"]]
-    api.patch(f"/contacts/{made['id']}", {"first_name": "T", "email": "tags2@example.org"}).expect(200)
-    changes = [data["fields"] for name, data in contact_events(api, made) if name == "contact_update"]
+    api.patch(f"/contacts/{created['id']}", {"first_name": "T", "email": "tags2@example.org"}).expect(200)
+    changes = [data["fields"] for name, data in contact_events(api, created) if name == "contact_update"]
     assert changes == [["data"], ["first_name", "channels"]]
-    api.patch(f"/contacts/{made['id']}", {"first_name": "T"}).expect(200)
-    assert len([name for name, _ in contact_events(api, made) if name == "contact_update"]) == 2
+    api.patch(f"/contacts/{created['id']}", {"first_name": "T"}).expect(200)
+    assert len([name for name, _ in contact_events(api, created) if name == "contact_update"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_invalid_tags_are_rejected(tags: Any, where: str, api: Client) -> None:
 def test_the_largest_valid_tags(api: Client) -> None:
     """A hundred tags of 64 characters are valid; null removes all."""
     tags = [f"{number:064}" for number in range(100)]
-    made = create_contact(api, "full@example.org", data={"tags": tags})
-    assert made["data"]["tags"] == tags
-    assert api.patch(f"/contacts/{made['id']}", {"data": {"tags": None, "a": 1}}).expect(200)["data"] == {"a": 1}
+    created = create_contact(api, "full@example.org", data={"tags": tags})
+    assert created["data"]["tags"] == tags
+    assert api.patch(f"/contacts/{created['id']}", {"data": {"tags": None, "a": 1}}).expect(200)["data"] == {"a": 1}
 
 
 # -- timeline, evidence, export ----------------------------------------------------------------------------------------
@@ -85,10 +85,10 @@ def test_the_largest_valid_tags(api: Client) -> None:
 
 def test_the_timeline_has_events_and_messages(api: Client) -> None:
     """The timeline has all events and messages of a contact, newest first, in pages."""
-    made = create_contact(api, "line@example.org")
+    created = create_contact(api, "line@example.org")
     sent = api.post("/messages", {"to": "line@example.org", "subject": "Hi", "body": "<p>Hi</p>"}).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
-    path = f"/contacts/{made['id']}/timeline"
+    path = f"/contacts/{created['id']}/timeline"
     whole = api.get(path).expect(200)
     assert {(row["type"], (row["event"] or {}).get("event")) for row in whole} == {
         ("event", "contact_add"), ("event", "opt_in"), ("event", "email_sent"), ("message", None),
@@ -104,10 +104,10 @@ def test_the_timeline_has_events_and_messages(api: Client) -> None:
 
 def test_list_the_consent_evidence(api: Client) -> None:
     """Every change of consent is a row with actor, source and address, newest first."""
-    made = create_contact(api, "evidence@example.org", opt_in=False)
-    api.patch(f"/contacts/{made['id']}", {"subscribed_email": True}).expect(200)
-    api.patch(f"/contacts/{made['id']}", {"opt_in": False}).expect(200)
-    out, into = api.get(f"/contacts/{made['id']}/consents").expect(200)
+    created = create_contact(api, "evidence@example.org", opt_in=False)
+    api.patch(f"/contacts/{created['id']}", {"subscribed_email": True}).expect(200)
+    api.patch(f"/contacts/{created['id']}", {"opt_in": False}).expect(200)
+    out, into = api.get(f"/contacts/{created['id']}/consents").expect(200)
     assert (into["act"], out["act"], out["by"], out["source"]) == ("opt_in", "opt_out", "operator", "api")
     assert out["actor"].startswith("key:") and out["ip"] == "127.0.0.0" and out["address"] == "evidence@example.org"
     assert api.get("/contacts/999999/consents").status == 404
@@ -116,13 +116,13 @@ def test_list_the_consent_evidence(api: Client) -> None:
 def test_export_a_contact(api: Client) -> None:
     """The export has the contact, lists, evidence, suppressions, messages with their texts, and events."""
     people = api.post("/lists", {"name": "Dossier"}).expect(201)["id"]
-    made = create_contact(api, "dossier@example.org", list_ids=[people], data={"tags": ["a"]})
+    created = create_contact(api, "dossier@example.org", list_ids=[people], data={"tags": ["a"]})
     api.post("/messages", {"to": "dossier@example.org", "subject": "Receipt", "body": "<p>Paid</p>"}).expect(201)
     api.post("/suppressions", {"address": "dossier@example.org", "note": "n"}).expect(201)
-    response = api.get(f"/contacts/{made['id']}/export")
+    response = api.get(f"/contacts/{created['id']}/export")
     whole = response.expect(200)
-    assert response.headers["Content-Disposition"] == f'attachment; filename="contact-{made["id"]}.json"'
-    assert whole["contact"]["id"] == made["id"] and whole["lists"] == [{"id": people, "name": "Dossier"}]
+    assert response.headers["Content-Disposition"] == f'attachment; filename="contact-{created["id"]}.json"'
+    assert whole["contact"]["id"] == created["id"] and whole["lists"] == [{"id": people, "name": "Dossier"}]
     assert [row["act"] for row in whole["consents"]] == ["suppressed", "opt_in"]
     assert [row["note"] for row in whole["suppressions"]] == ["n"]
     assert whole["message_texts"][0]["body"] == "<p>Paid</p>" and len(whole["messages"]) == 1
@@ -203,23 +203,23 @@ def test_erase_a_contact(fresh_server: FreshServer) -> None:
     """After an erasure no table contains the name or address; counts stay, and hashes suppress the addresses."""
     server = fresh_server()
     api = server.client()
-    made = create_contact(
+    created = create_contact(
         api, "Erasmus@rotterdam.example", first_name="Erasmus", last_name="Rotterdam", phone="+4915112347777",
         data={"city": "Rotterdam"},
     )  # fmt: skip
     other = create_contact(api, "other@example.org")
-    campaign = send_campaign(api, "News", made, other)
+    campaign = send_campaign(api, "News", created, other)
     single = {"to": "erasmus@rotterdam.example", "subject": "For Erasmus", "body": "<p>Erasmus</p>",
               "tags": {"who": "Erasmus"}, "data": {"name": "Rotterdam"}}  # fmt: skip
     sent = api.post("/messages", single).expect(201)
     api.wait(f"/messages/{sent['id']}", lambda row: row["status"] == "sent")
     waiting = api.post("/messages", single | {"send_at": "2100-01-01T00:00:00Z"}).expect(201)
     api.post("/suppressions", {"address": "erasmus@rotterdam.example", "note": "Erasmus asked"}).expect(201)
-    api.post("/events", {"event": "checkout", "contact_id": made["id"], "data": {"name": "Erasmus"}}).expect(201)
+    api.post("/events", {"event": "checkout", "contact_id": created["id"], "data": {"name": "Erasmus"}}).expect(201)
     before = api.get(f"/campaigns/{campaign}").json["stats"]
     assert all(name in dump_database(server).casefold() for name in ("erasmus", "rotterdam"))
 
-    gone = api.delete(f"/contacts/{made['id']}", erase="true").expect(200)
+    gone = api.delete(f"/contacts/{created['id']}", erase="true").expect(200)
 
     assert gone["first_name"] == "Erasmus"
     end = time.monotonic() + 10
@@ -227,7 +227,7 @@ def test_erase_a_contact(fresh_server: FreshServer) -> None:
     while (left := [name for name in NAMES if name in dump_database(server).casefold()]) and time.monotonic() < end:
         time.sleep(0.1)
     assert left == []
-    assert api.get(f"/contacts/{made['id']}").status == 404
+    assert api.get(f"/contacts/{created['id']}").status == 404
     assert api.get("/contacts", search="erasmus").json == []
     assert api.get(f"/campaigns/{campaign}").json["stats"] == before
     ended = api.get(f"/messages/{waiting['id']}").expect(200)
@@ -242,8 +242,8 @@ def test_erase_a_contact(fresh_server: FreshServer) -> None:
 
 def test_an_erased_address_stays_suppressed(api: Client) -> None:
     """A new contact with the address is suppressed and opted out; lifting the suppression leaves the opt-out."""
-    made = create_contact(api, "again@example.org")
-    api.delete(f"/contacts/{made['id']}", erase="true").expect(200)
+    created = create_contact(api, "again@example.org")
+    api.delete(f"/contacts/{created['id']}", erase="true").expect(200)
     back = api.post("/contacts", {"email": "again@example.org", "opt_in": True}).expect(201)
     channel = back["channels"][0]
     assert (channel["subscribed"], channel["suppression_reason"], back["kept_opt_out"]) == (
@@ -261,9 +261,9 @@ def test_an_erased_address_stays_suppressed(api: Client) -> None:
 
 def test_a_plain_delete_does_not_erase(api: Client) -> None:
     """Without `erase` no address is suppressed."""
-    made = create_contact(api, "plain@example.org")
-    api.delete(f"/contacts/{made['id']}", erase="false").expect(200)
+    created = create_contact(api, "plain@example.org")
+    api.delete(f"/contacts/{created['id']}", erase="false").expect(200)
     back = create_contact(api, "plain@example.org")
     assert back["sendable_email"] is True
     assert api.delete(f"/contacts/{back['id']}", erase="maybe").status == 422
-    assert api.delete(f"/contacts/{made['id']}", erase="maybe").expect(404)["message"]
+    assert api.delete(f"/contacts/{created['id']}", erase="maybe").expect(404)["message"]

@@ -92,14 +92,14 @@ def test_errors_come_in_the_documented_order(api: Client, server: Server) -> Non
     for method, path, body, headers, status in steps:
         response = api.request(method, path, body, headers, validate=False)
         assert response.status == status, (method, path, response.text)
-        told = response.json
-        assert told["error"] is True and set(errors.BODY) <= set(told) and (status, told["code"]) in codes
-        assert response.headers["X-Request-Id"] == told["request_id"] and response.headers["X-Api-Version"].startswith(
-            "1."
-        )
+        result = response.json
+        assert result["error"] is True and set(errors.BODY) <= set(result) and (status, result["code"]) in codes
+        assert response.headers["X-Request-Id"] == result["request_id"] and response.headers[
+            "X-Api-Version"
+        ].startswith("1.")
         assert status != 401 or response.headers["WWW-Authenticate"] == "Bearer"
         assert status != 405 or set(response.headers["Allow"].split(", ")) >= {"GET", "PATCH", "DELETE"}
-        assert status != 403 or told["required_scope"] == "contacts:write"
+        assert status != 403 or result["required_scope"] == "contacts:write"
 
 
 def test_paths_without_a_key(server: Server) -> None:

@@ -65,12 +65,12 @@ def documented_properties(api: Client, name: str) -> dict[str, dict[str, Any]]:
 def test_defaults_match_the_document(name: str, mine: Tenant, owner: Client) -> None:
     """An absent field has the documented default in the response."""
     client = owner if name.split("/")[1] in ("users", "api_keys") else mine.api
-    made = client.post(name.partition(" ")[2], LEAST[name]).expect(201)
+    created = client.post(name.partition(" ")[2], LEAST[name]).expect(201)
     for key, schema in documented_properties(client, name).items():
-        if key in LEAST[name] or key not in made or key in FOLLOWS.get(name, ()):
+        if key in LEAST[name] or key not in created or key in FOLLOWS.get(name, ()):
             continue
-        told = schema.get("default", {} if made[key] == {} else [] if made[key] == [] else None)
-        assert made[key] == told, f"{key} is {made[key]!r}, and the document says {told!r}"
+        response = schema.get("default", {} if created[key] == {} else [] if created[key] == [] else None)
+        assert created[key] == response, f"{key} is {created[key]!r}, and the document says {response!r}"
 
 
 def test_page_size_limits_match_the_document(api: Client) -> None:

@@ -173,8 +173,8 @@ def test_a_hundred_parallel_repeats_are_one_event(api: Client, contact_id: int) 
     responses = post_in_parallel(api, 100, "/events", body)
     api.post("/events", {"event": "marker", "contact_id": contact_id}).expect(201)
 
-    assert sorted(answer.status for answer in responses) == [200] * 99 + [201]
-    assert len({answer.json["id"] for answer in responses}) == 1
+    assert sorted(response.status for response in responses) == [200] * 99 + [201]
+    assert len({response.json["id"] for response in responses}) == 1
     assert api.get("/events", event="order_shipped", contact_id=contact_id).headers["X-Total-Count"] == "1"
     # A later event has had its effect, so this one has had its own
     api.wait(f"/flows/{marker}", lambda row: row["stats"]["entered"] == 1)
@@ -239,7 +239,7 @@ def test_a_whole_batch_may_be_repeated(api: Client, contact_id: int) -> None:
     responses = [one.expect(200) for one in post_in_parallel(api, 3, "/events/batch", body)]
     again = api.post("/events/batch", body).expect(200)
 
-    assert sorted(answer["created"] for answer in responses) == [0, 0, 1_000]
+    assert sorted(response["created"] for response in responses) == [0, 0, 1_000]
     assert again == {"created": 0, "repeated": 1_000, "errors": []}
     newest = api.get("/events", event="import_row", limit=100)
     assert newest.headers["X-Total-Count"] == "1000"
@@ -270,8 +270,13 @@ def test_read_only_event_fields_are_ignored(api: Client, contact_id: int) -> Non
     body = {"event": "product_view", "contact_id": contact_id, "generated": True, "chain_depth": 4, "user_id": 1,
             "browser": "Mine", "account_id": 2}  # fmt: skip
     response = api.post("/events", body)
-    made = response.expect(201)
-    assert (made["generated"], made["chain_depth"], made["user_id"], made["browser"]) == (False, 0, None, None)
+    created = response.expect(201)
+    assert (created["generated"], created["chain_depth"], created["user_id"], created["browser"]) == (
+        False,
+        0,
+        None,
+        None,
+    )
     assert "chain_depth" in response.headers["X-Ignored-Fields"]
     assert api.post("/events/batch", {"events": [body | {"event": "flow_goal"}]}).json["errors"][0][
         "validation_errors"
@@ -282,10 +287,10 @@ def test_old_events_are_deleted(fresh_server: FreshServer, clock: TestClock) -> 
     """With `events.keep = 30d` the running service deletes older events, and the doctor reports no problem."""
     server = fresh_server(clock=clock, env={"CAMPANERO_EVENTS__KEEP": "30d"})
     api = server.client()
-    made = api.post("/events", {"event": "checkout", "contact_email": "x@example.org", "create_contact": True})
+    response = api.post("/events", {"event": "checkout", "contact_email": "x@example.org", "create_contact": True})
     clock.advance(days=29)
-    assert api.get(f"/events/{made.expect(201)['id']}").status == 200
+    assert api.get(f"/events/{response.expect(201)['id']}").status == 200
     clock.advance(days=2)
     api.wait("/events", lambda rows: rows == [])
-    assert api.get(f"/events/{made.json['id']}").status == 404
+    assert api.get(f"/events/{response.json['id']}").status == 404
     server.cli("doctor")

@@ -158,10 +158,10 @@ FILES: tuple[tuple[str, dict[str, str], bytes | None, set[str]], ...] = (
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind."""
-    found = Tenant(server.client()).create_objects("alpha")
-    found.object_ids["users"] = 1
-    found.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
-    return found
+    result = Tenant(server.client()).create_objects("alpha")
+    result.object_ids["users"] = 1
+    result.api.post("/contacts", {"email": "bela@example.org", "phone": TAKEN}).expect(201)
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -204,12 +204,12 @@ _settings = settings(
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind, and an active flow."""
-    found = Tenant(server.client()).create_objects("alpha")
-    found.object_ids["users"] = 1
-    found.api.post("/contacts", {"email": "bela@example.org", "phone": "+14155559999"}).expect(201)
+    result = Tenant(server.client()).create_objects("alpha")
+    result.object_ids["users"] = 1
+    result.api.post("/contacts", {"email": "bela@example.org", "phone": "+14155559999"}).expect(201)
     flow = {"name": "Open", "trigger": {"event": "opened"}, "steps": [{"duration": 5}], "status": "active"}
-    found.object_ids["open_flow"] = found.api.post("/flows", flow).expect(201)["id"]
-    return found
+    result.object_ids["open_flow"] = result.api.post("/flows", flow).expect(201)["id"]
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,8 @@ def create_active_flow(api: Client, trigger: dict[str, Any], **more: Any) -> int
 
 def wait_for_entries(api: Client, flow: int, people: int) -> None:
     """Wait until a flow has this number of entries, and check that it has no more."""
-    found = api.wait(f"/flows/{flow}", lambda row: row["stats"]["entered"] >= people)
-    assert found["stats"]["entered"] == people
+    result = api.wait(f"/flows/{flow}", lambda row: row["stats"]["entered"] >= people)
+    assert result["stats"]["entered"] == people
 
 
 def wait_until_processed(api: Client, contact: int) -> None:

@@ -188,10 +188,10 @@ def test_scopes_of_runs(api: Client, server: Server, flow: int) -> None:
 def test_event_data_of_runs_needs_the_events_scope(api: Client, server: Server) -> None:
     """Without `events:read` the event data of a run is empty."""
     body = {"trigger": {"event": "told_us"}, "steps": [{"duration": LONG}], "status": "active"}
-    told = api.post("/flows", body).expect(201)["id"]
+    result = api.post("/flows", body).expect(201)["id"]
     person = api.post("/contacts", {"email": "teller@example.org"}).expect(201)["id"]
     api.post("/events", {"event": "told_us", "contact_id": person, "data": {"said": "a secret"}}).expect(201)
-    path = f"/flows/{told}/runs/{wait_for_run_in_step(api, told, 1, person)['id']}"
+    path = f"/flows/{result}/runs/{wait_for_run_in_step(api, result, 1, person)['id']}"
     flows_only = server.client(server.new_key("flows only", "--scope", "flows:read"))
     both = server.client(server.new_key("both", "--scope", "flows:read,events:read"))
     assert flows_only.get(path).expect(200) == {**api.get(path).expect(200), "event_data": {}}

@@ -85,8 +85,8 @@ def test_invalid_simulations_are_rejected(api: Client, flow: int) -> None:
     assert set(api.post(f"/flows/{flow}/simulate", {"start_at": "soon", **body}).expect(422)["validation_errors"]) >= {
         "start_at"
     }
-    found = api.post(f"/flows/{flow}/simulate", {"contact_id": 10**6, "events": body["events"][:1]})
-    assert set(found.expect(422)["validation_errors"]) == {"contact_id", "events[0].event"}
+    response = api.post(f"/flows/{flow}/simulate", {"contact_id": 10**6, "events": body["events"][:1]})
+    assert set(response.expect(422)["validation_errors"]) == {"contact_id", "events[0].event"}
     assert api.post(f"/flows/{flow}/simulate", {"when": 1}).headers["X-Ignored-Fields"] == "when"
     assert api.post(f"/flows/{10**6}/simulate", {}).status == 404
 
@@ -112,6 +112,6 @@ def test_simulations_do_not_reveal_suppressions(api: Client, server: Server, flo
     api.patch(f"/flows/{flow}", {"data": {"scripts": scripts}}).expect(200)
     flows_only = server.client(server.new_key("guesser", "--scope", "flows:read"))
     for asker, learns in ((api, True), (flows_only, False)):
-        told = asker.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
-        assert ("suppressed" in told["says"]) is learns
+        result = asker.post(f"/flows/{flow}/simulate", body).expect(200)["timeline"][1]
+        assert ("suppressed" in result["says"]) is learns
         assert asker.get(f"/flows/{flow}/scripts").expect(200)[0]["passed"] is learns

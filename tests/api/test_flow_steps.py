@@ -195,11 +195,11 @@ def test_errors_in_nested_branches(api: Client) -> None:
         "filters": [{"name": "nothing", "predicate": "eq"}],
         "no": [{"event_name": "contact_add"}, {"yes": [None]}],
     }
-    found = step_errors(
+    result = step_errors(
         api, {"filters": PAID, "yes": [{"subject": "{{ contact.first_name"}, inner], "no": {"subject": "x"}}
     )
-    assert found.pop("steps[0].yes[0].subject")[0].endswith("(line 1, column 1)")
-    assert found == {
+    assert result.pop("steps[0].yes[0].subject")[0].endswith("(line 1, column 1)")
+    assert result == {
         "steps[0].yes[1].filters[0].name": ["is not included in the list"],
         "steps[0].yes[1].no[0].event_name": ["is reserved"],
         "steps[0].yes[1].no[1].filters": ["can't be blank"],

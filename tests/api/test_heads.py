@@ -34,9 +34,9 @@ def test_ignored_field_names_are_encoded(api: Client) -> None:
     names = response.headers["X-Ignored-Fields"].split(", ")
     assert names == ["gr%C3%B6%C3%9Fe", "a b", "x%2Cy", "100%25", "%ED%A0%BD", "n%0A"]
     many = api.post("/lists", {"name": "Many"} | {f"field_{number}": 1 for number in range(3000)})
-    told = many.headers["X-Ignored-Fields"]
-    assert told.startswith("field_0, field_1, ") and 3500 < len(told) <= 4000
-    assert all(name.startswith("field_") for name in told.split(", "))
+    result = many.headers["X-Ignored-Fields"]
+    assert result.startswith("field_0, field_1, ") and 3500 < len(result) <= 4000
+    assert all(name.startswith("field_") for name in result.split(", "))
 
 
 @pytest.mark.parametrize(("size", "status", "code"), [(5000, 401, "unauthorized"), (20_000, 401, "unauthorized"),
@@ -141,11 +141,11 @@ def test_time_filters(api: Client, moment: str, good: bool) -> None:
 def test_account_settings(api: Client) -> None:
     """The settings of the account and its test recipients are stored and validated (docs/decisions.md#16)."""
     before = api.get("/account").expect(200)
-    said = {"test_email_recipients": ["ann@example.com", "bob@example.com", "ann@example.com"],
+    fields = {"test_email_recipients": ["ann@example.com", "bob@example.com", "ann@example.com"],
             "block_on_missing_variable": True, "transactional_allowed": False, "approval_required": True}  # fmt: skip
-    after = api.patch("/account", said).expect(200)
-    assert {name: after[name] for name in said} == {
-        **said,
+    after = api.patch("/account", fields).expect(200)
+    assert {name: after[name] for name in fields} == {
+        **fields,
         "test_email_recipients": ["ann@example.com", "bob@example.com"],
     }
     assert api.post("/messages", {"to": "x@example.org", "subject": "x", "body": "x", "transactional": True}).expect(
@@ -157,6 +157,6 @@ def test_account_settings(api: Client) -> None:
     number = api.post("/templates", {"name": "News", "subject": "Hello", "body": "Bread"}).expect(201)["id"]
     tested = api.post(f"/templates/{number}/send_test", {}).expect(200)["results"]
     assert [one["to"] for one in tested] == ["ann@example.com", "bob@example.com"]
-    back = {name: before[name] for name in said} | {"test_email_recipients": None}
+    back = {name: before[name] for name in fields} | {"test_email_recipients": None}
     meanwhile = {"updated_at": 0, "usage": {}, "counts": {}}
     assert api.patch("/account", back).expect(200) | meanwhile == before | meanwhile

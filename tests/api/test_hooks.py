@@ -131,8 +131,8 @@ def test_ses_reports_are_matched_by_return_path(world: World) -> None:
     crypto.load_key(world.server.data)
     message = world.sent()
     source = links.build_return_path(message["id"], "example.org").upper()
-    said = {"notificationType": "Delivery", "mail": {"source": source}, "delivery": {"recipients": [message["to"]]}}
-    assert world.post(world.sns.notification(said, world.clock.now())).status == 200
+    fields = {"notificationType": "Delivery", "mail": {"source": source}, "delivery": {"recipients": [message["to"]]}}
+    assert world.post(world.sns.notification(fields, world.clock.now())).status == 200
     assert list(world.state(message)) == list(DELIVERED)
 
 

@@ -163,11 +163,11 @@ def test_exports_of_other_products_keep_their_opt_outs(
 
     assert (job["product"], job["failed"]) == (product, 0), import_results(api, job["id"])
     for name, state in expected.items():
-        found = get_contact(api, f"{name}@example.org")
-        channel = found["channels"][0]
-        said = channel["suppression_reason"] or {"recipient": "out", "operator": "off"}.get(channel["opted_out_by"])
-        assert (said or ("in" if channel["subscribed"] else "off")) == state, name
-        assert found["sendable_email"] == (state == "in")
+        result = get_contact(api, f"{name}@example.org")
+        channel = result["channels"][0]
+        texts = channel["suppression_reason"] or {"recipient": "out", "operator": "off"}.get(channel["opted_out_by"])
+        assert (texts or ("in" if channel["subscribed"] else "off")) == state, name
+        assert result["sendable_email"] == (state == "in")
 
 
 def test_exports_of_other_products_keep_their_fields(api: Client) -> None:

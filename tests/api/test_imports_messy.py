@@ -86,8 +86,8 @@ def test_formats_of_email_addresses(api: Client) -> None:
         get_contact(api, address)
     assert get_contact(api, "w2@words.example")["last_name"] == "Low"
     assert get_contact(api, "w7@words.example")["data"] == {"other_email": "w8@words.example"}
-    told = wait_for_import(api, upload(api, "email,phone\nbad,+14155550155\n,07700 900003\n"))
-    lines = import_results(api, told["id"])
+    result = wait_for_import(api, upload(api, "email,phone\nbad,+14155550155\n,07700 900003\n"))
+    lines = import_results(api, result["id"])
     assert [line["result"] for line in lines] == ["created", "failed"]
     assert lines[0]["warnings"] == "email: bad (is not an email address)"
     assert lines[1]["reason"] == "phone has no country code: 07700 900003"

@@ -146,8 +146,8 @@ def test_healthz_writes_at_most_once_a_second(server: Server) -> None:
     log = server.data / "campanero.db-wal"
 
     def written() -> tuple[int, int]:
-        found = log.stat()
-        return found.st_size, found.st_mtime_ns
+        result = log.stat()
+        return result.st_size, result.st_mtime_ns
 
     changes, before, started_at = 0, written(), time.monotonic()
     for _ in range(100):

@@ -16,9 +16,9 @@ PEOPLES = ("user", "users", "api_keys", "audit")
 @pytest.fixture(scope="module")
 def mine(server: Server) -> Tenant:
     """Return an account with one object of every kind."""
-    found = Tenant(server.client()).create_objects("alpha")
-    found.object_ids |= {"users": 1, "user": 1, "api_keys": 1}
-    return found
+    result = Tenant(server.client()).create_objects("alpha")
+    result.object_ids |= {"users": 1, "user": 1, "api_keys": 1}
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -47,12 +47,12 @@ def test_login_paths_and_bodies(server: Server) -> None:
         ("/v1/my/login", {"user": {"email": EMAIL.upper(), "password": PASSWORD}}),
     ):
         response = Client(server.url).post(path, body)
-        said = response.expect(200)
-        assert response.headers["Authorization"] == f"Bearer {said['token']}"
+        result = response.expect(200)
+        assert response.headers["Authorization"] == f"Bearer {result['token']}"
         assert response.headers["Cache-Control"] == "no-store" and response.headers["X-Api-Version"] == "1.0"
-        assert set(said) == {"token", "expires_at", "user"} and "Set-Cookie" not in response.headers
-        assert said["user"] == {"id": 1, "email": EMAIL, "name": "owner", "role": "owner"}
-        assert Client(server.url, said["token"]).get("/account").expect(200)["name"] == "Bakery"
+        assert set(result) == {"token", "expires_at", "user"} and "Set-Cookie" not in response.headers
+        assert result["user"] == {"id": 1, "email": EMAIL, "name": "owner", "role": "owner"}
+        assert Client(server.url, result["token"]).get("/account").expect(200)["name"] == "Bakery"
 
 
 def test_logout_ends_the_token(server: Server) -> None:
@@ -93,12 +93,12 @@ def test_roles_have_scopes(server: Server) -> None:
 
 def test_failed_logins(server: Server) -> None:
     """Unknown, wrong and disabled get the same 401; an invalid request has errors at its fields."""
-    said = [login(server, email, word) for email, word in (
+    texts = [login(server, email, word) for email, word in (
         ("nobody@example.org", PASSWORD), ("viewer@example.org", "wrong wrong wrong"), ("no address", PASSWORD),
         ("viewer@example.org", PASSWORD + " "))]  # fmt: skip
-    for response in said:
+    for response in texts:
         assert response.expect(401)["code"] == "invalid_credentials"
-        assert {**response.json, "request_id": ""} == {**said[0].json, "request_id": ""}
+        assert {**response.json, "request_id": ""} == {**texts[0].json, "request_id": ""}
         assert response.headers["WWW-Authenticate"] == "Bearer"
     bare = Client(server.url)
     assert set(bare.post("/v1/login", {"email": 1}).expect(422)["validation_errors"]) == {"email", "password"}

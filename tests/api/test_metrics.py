@@ -52,19 +52,19 @@ def send_message(api: Client, to: str) -> int:
 def test_the_metrics_format(server: Server, api: Client) -> None:
     """Every name has the prefix, one help and type line, and base units."""
     send_message(api, "reader@example.org")
-    found = scrape(api)
-    assert all(name.startswith("campanero_") for name in found)
-    assert not [name for name in found if re.search(r"_(ms|millis\w*|minutes|hours|days|kb|mb|percent)(_|$)", name)]
+    result = scrape(api)
+    assert all(name.startswith("campanero_") for name in result)
+    assert not [name for name in result if re.search(r"_(ms|millis\w*|minutes|hours|days|kb|mb|percent)(_|$)", name)]
     wanted = {
         "build_info", "queue_messages", "queue_oldest_due_seconds", "sends_total", "smtp_transaction_seconds",
         "http_request_seconds", "jobs", "imports", "database_bytes", "database_wal_bytes", "disk_free_bytes",
         "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "flows_active",
         "webhook_deliveries_waiting", "process_start_time_seconds",
     }  # fmt: skip
-    assert {f"campanero_{name}" for name in wanted} <= set(found)
-    assert found["campanero_database_bytes"].value() > 100_000
-    assert found["campanero_process_resident_memory_bytes"].value() > 10_000_000
-    assert found["campanero_jobs"].value(job="outbox", state="waiting") in (0, 1)
+    assert {f"campanero_{name}" for name in wanted} <= set(result)
+    assert result["campanero_database_bytes"].value() > 100_000
+    assert result["campanero_process_resident_memory_bytes"].value() > 10_000_000
+    assert result["campanero_jobs"].value(job="outbox", state="waiting") in (0, 1)
 
 
 def test_special_characters_are_escaped() -> None:
@@ -109,12 +109,12 @@ def test_sends_are_counted_by_result(fresh_server: FreshServer, smtp_server: Smt
     smtp_server.rules.reject("rcpt", "gone@example.org", code=550, text="5.1.1 no such person")
     for to in ("reader@gmail.com", "other@small-firm.example", "gone@example.org"):
         send_message(api, to)
-    found = scrape_after_sends(api, 3)
-    sends, took = found["campanero_sends_total"], found["campanero_smtp_transaction_seconds"]
+    result = scrape_after_sends(api, 3)
+    sends, took = result["campanero_sends_total"], result["campanero_smtp_transaction_seconds"]
     assert sends.value(provider="relay", group="google", result="accepted", channel="email") == 1
     assert sends.value(group="other", result="accepted") == 1 and sends.value(result="failed") == 1
     assert sends.values_of("group") == {"google", "other"}
-    assert found["campanero_bounces_total"].value(class_="hard") == 1
+    assert result["campanero_bounces_total"].value(class_="hard") == 1
     assert took.value("_count", result="accepted") == 2 and took.value("_count", result="refused") == 1
 
 
@@ -128,11 +128,11 @@ def test_metrics_of_the_queue(fresh_server: FreshServer) -> None:
     (server.data / "STOP").touch()
     server.start()
     api.post("/messages", {"to": "reader@example.org", "subject": "s", "body": "<p>x</p>"}).expect(201)
-    found = scrape_until(api, lambda told: told["campanero_queue_oldest_due_seconds"].value() > 0)
-    assert found["campanero_queue_messages"].value(channel="email", state="due") == 1
-    assert found["campanero_queue_messages"].value(channel="sms") == 0
-    assert found["campanero_stop_file"].value() == 1
-    assert "campanero_sends_total" not in found
+    result = scrape_until(api, lambda told: told["campanero_queue_oldest_due_seconds"].value() > 0)
+    assert result["campanero_queue_messages"].value(channel="email", state="due") == 1
+    assert result["campanero_queue_messages"].value(channel="sms") == 0
+    assert result["campanero_stop_file"].value() == 1
+    assert "campanero_sends_total" not in result
 
 
 def test_metrics_of_other_accounts(fresh_server: FreshServer) -> None:
@@ -163,6 +163,6 @@ def test_metrics_contain_no_personal_data(server: Server, api: Client) -> None:
     asked.request("CANARY", "/v1/my/contacts", None, headers)
     told = api.get("/metrics").text
     assert not re.search(r"CANARY|4711|4712|example\.com|@|<", told)
-    found = exposition.parse(told)["campanero_http_request_seconds"]
-    assert {"/v1/my/contacts/{id}", "unknown"} <= found.values_of("route")
-    assert found.value("_count", route="/v1/my/contacts/{id}", status="4xx") == 2
+    result = exposition.parse(told)["campanero_http_request_seconds"]
+    assert {"/v1/my/contacts/{id}", "unknown"} <= result.values_of("route")
+    assert result.value("_count", route="/v1/my/contacts/{id}", status="4xx") == 2

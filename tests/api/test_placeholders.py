@@ -44,8 +44,8 @@ def placeholder_warnings(found: Any) -> list[tuple[str, str]]:
 def test_placeholders_of_an_unchanged_starter(key: str) -> None:
     """Each section of a starter with a text or heading of its own is reported, and the subject and preview text."""
     one = STARTERS[key]
-    found = placeholders(one.design, subject=one.subject, preheader=one.preheader)
-    assert ("placeholder_content", "preheader") in found
+    result = placeholders(one.design, subject=one.subject, preheader=one.preheader)
+    assert ("placeholder_content", "preheader") in result
     assert (("placeholder_content", "subject") in found) is (one.subject not in starters.SENDABLE_TEXTS)
     wanted = {
         f"design.sections[{at}]" for at, section in enumerate(one.design["sections"])
@@ -53,15 +53,15 @@ def test_placeholders_of_an_unchanged_starter(key: str) -> None:
         and section["props"].get("text") not in starters.SENDABLE_TEXTS
         and section["props"].get("content", "")[3:-4] not in starters.SENDABLE_TEXTS
     }  # fmt: skip
-    assert wanted <= {path for code, path in found if code == "placeholder_content"}
+    assert wanted <= {path for code, path in result if code == "placeholder_content"}
 
 
 @pytest.mark.parametrize("name", starters.build_flow_emails(""))
 def test_placeholders_of_flow_starters(name: str) -> None:
     """Text and preview text are placeholders, and the button until the brand has a web address."""
     one = starters.build_flow_emails(starters.FALLBACK_URL)[name]
-    found = placeholders(one["design"], preheader=one["preheader"])
-    assert [code for code, _ in found] == ["placeholder_content", "placeholder_content", "placeholder_link"]
+    result = placeholders(one["design"], preheader=one["preheader"])
+    assert [code for code, _ in result] == ["placeholder_content", "placeholder_content", "placeholder_link"]
     linked = starters.build_flow_emails("https://acme.example")[name]
     assert "placeholder_link" not in [code for code, _ in placeholders(linked["design"])]
 
@@ -70,12 +70,12 @@ def test_placeholders_of_flow_starters(name: str) -> None:
 def test_a_new_section_is_a_placeholder(kind: str) -> None:
     """The default text of a new section is reported at its path; a button is reported for its missing link instead."""
     raw = {"id": "s1", "type": kind, "props": INITIAL_PROPS[kind]}
-    found = placeholders({"sections": [OWN, raw]})
+    result = placeholders({"sections": [OWN, raw]})
     if kind == "button":
-        assert found == []
+        assert result == []
     else:
-        assert found and all(path.startswith("design.sections[1]") for _, path in found)
-        assert {code for code, _ in found} == {"placeholder_content"}
+        assert result and all(path.startswith("design.sections[1]") for _, path in result)
+        assert {code for code, _ in result} == {"placeholder_content"}
 
 
 def test_replaced_texts_are_no_placeholders() -> None:
@@ -132,8 +132,8 @@ def test_previews_and_test_sends_report_placeholders(api: Client) -> None:
     """Both report them at the fields of their request, and the test email is sent."""
     one = STARTERS["letter"]
     asked = {"document": one.design, "subject": one.subject, "preheader": one.preheader}
-    found = placeholder_warnings(api.post("/templates/preview", asked).expect(200))
-    assert ("placeholder_content", "preheader") in found and ("placeholder_content", "document.sections[0]") in found
+    result = placeholder_warnings(api.post("/templates/preview", asked).expect(200))
+    assert ("placeholder_content", "preheader") in result and ("placeholder_content", "document.sections[0]") in result
     row = api.post("/templates", {"name": "Letter", "design": one.design, "subject": "Own"}).expect(201)["id"]
     sent = api.post(f"/templates/{row}/send_test", {"email": "me@example.org"}).expect(200)
     assert sent["sent"] == 1 and ("placeholder_content", "design.sections[0]") in placeholder_warnings(sent)

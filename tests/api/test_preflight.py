@@ -45,18 +45,18 @@ def test_the_message_is_rendered_for_all_recipients(api: Client) -> None:
         api, ann={"first_name": "Ann", "data": {"sum": 3}}, bo={"data": {"sum": 4, "city": "Rome"}},
         cy={"first_name": "Cy", "data": {"sum": "much"}},
     )  # fmt: skip
-    found = wait_for_rehearsal(api, create_draft(api, group))
-    done = found["facts"]["rehearsal"]
+    result = wait_for_rehearsal(api, create_draft(api, group))
+    done = result["facts"]["rehearsal"]
 
-    assert found["ok"] and done["status"] == "complete"
+    assert result["ok"] and done["status"] == "complete"
     assert (done["total"], done["done"], done["failed"]) == (3, 3, 1)
     assert done["failures"] == [{"contact_id": ids["cy"], "error": done["failures"][0]["error"]}]
     assert "money" in done["failures"][0]["error"]
     lacking = {one["name"]: (one["count"], one["contact_ids"]) for one in done["lacking"]}
     assert lacking["contact.first_name"] == (1, [ids["bo"]])
     assert "contact.data.city" not in lacking
-    assert {"missing_value", "render_error"} <= warning_codes(found)
-    assert done["html_bytes"] > found["facts"]["html_bytes"] - 200
+    assert {"missing_value", "render_error"} <= warning_codes(result)
+    assert done["html_bytes"] > result["facts"]["html_bytes"] - 200
 
 
 def test_a_change_starts_a_new_rehearsal(api: Client) -> None:
@@ -65,10 +65,10 @@ def test_a_change_starts_a_new_rehearsal(api: Client) -> None:
     campaign = create_draft(api, group)
     assert wait_for_rehearsal(api, campaign)["facts"]["rehearsal"]["failed"] == 1
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"body": "<p>Plain</p>"}}).expect(200)
-    found = wait_for_rehearsal(api, campaign)
+    result = wait_for_rehearsal(api, campaign)
 
-    assert found["facts"]["rehearsal"]["failed"] == 0
-    assert not {"missing_value", "render_error"} & warning_codes(found)
+    assert result["facts"]["rehearsal"]["failed"] == 0
+    assert not {"missing_value", "render_error"} & warning_codes(result)
 
 
 def test_advice_of_preflight(api: Client) -> None:
@@ -76,10 +76,10 @@ def test_advice_of_preflight(api: Client) -> None:
     group, _ = list_with_contacts(api, ed={"first_name": "Ed"})
     body = '<p><a href="http://plain.example/x">x</a><a href="https://good.example">y</a> {{ data.nothing }}</p>'
     first = create_draft(api, group, body=body)
-    found = wait_for_rehearsal(api, first)
-    assert found["ok"]
-    assert {"link_not_https", "preheader_missing", "not_tested", "postal_address"} <= warning_codes(found)
-    assert not {"crowded", "same_subject", "dormant", "too_long"} & warning_codes(found)
+    result = wait_for_rehearsal(api, first)
+    assert result["ok"]
+    assert {"link_not_https", "preheader_missing", "not_tested", "postal_address"} <= warning_codes(result)
+    assert not {"crowded", "same_subject", "dormant", "too_long"} & warning_codes(result)
     api.post(f"/campaigns/{first}/send", {}).expect(200)
     second = wait_for_rehearsal(api, create_draft(api, group, preheader="p", body="<p>Other</p>"))
 
@@ -106,10 +106,10 @@ def test_findings_about_a_design(api: Client) -> None:
         {"type": "button", "props": {"text": "Go"}},
     ]
     campaign = create_draft(api, group, body=None, design={"sections": sections})
-    found = wait_for_rehearsal(api, campaign)
-    fields = {warning["code"]: warning["field"] for warning in found["warnings"]}
+    result = wait_for_rehearsal(api, campaign)
+    fields = {warning["code"]: warning["field"] for warning in result["warnings"]}
 
-    assert found["ok"] and fields["alt_missing"] == "template_attributes.design.sections[0]"
+    assert result["ok"] and fields["alt_missing"] == "template_attributes.design.sections[0]"
     assert fields["link_missing"] == "template_attributes.design.sections[1]"
     sections.append({"type": "hologram", "props": {}})
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"design": {"sections": sections}}}).expect(200)
@@ -120,12 +120,12 @@ def test_findings_about_a_design(api: Client) -> None:
 def test_data_tags_are_missing_in_campaigns(api: Client) -> None:
     """A `data` tag, which only single messages have, is missing for all recipients."""
     group, ids = list_with_contacts(api, hal={"first_name": "Hal"}, ida={"first_name": "Ida"})
-    found = wait_for_rehearsal(api, create_draft(api, group, body="<p>{{ data.code }} {{ contact.first_name }}</p>"))
+    result = wait_for_rehearsal(api, create_draft(api, group, body="<p>{{ data.code }} {{ contact.first_name }}</p>"))
 
-    assert [(one["name"], one["count"]) for one in found["facts"]["rehearsal"]["lacking"] if one["count"]] == [
+    assert [(one["name"], one["count"]) for one in result["facts"]["rehearsal"]["lacking"] if one["count"]] == [
         ("data.code", len(ids))
     ]
-    assert "missing_value" in warning_codes(found)
+    assert "missing_value" in warning_codes(result)
 
 
 def test_the_size_of_the_sent_html(api: Client) -> None:
@@ -133,14 +133,14 @@ def test_the_size_of_the_sent_html(api: Client) -> None:
     group, _ = list_with_contacts(api, size={"first_name": "Ed", "data": {"sum": 1}})
     campaign = create_draft(api, group, body=f"<p>{'word ' * 17_500}</p>")
     path = f"/campaigns/{campaign}/preflight"
-    said = [
+    texts = [
         warning["message"] for warning in api.get(path).expect(200)["warnings"] if warning["code"] == "nearly_too_long"
     ]
-    assert len(said) == 1 and "Gmail cuts off what is over 102 KB" in said[0]
+    assert len(texts) == 1 and "Gmail cuts off what is over 102 KB" in texts[0]
     links = "".join(f'<p><a href="https://example.org/{at}">Go</a></p>' for at in range(300))
     api.patch(f"/campaigns/{campaign}", {"template_attributes": {"body": links}}).expect(200)
-    found = api.get(path).expect(200)["facts"]["html_bytes"]
+    result = api.get(path).expect(200)["facts"]["html_bytes"]
     api.post(f"/campaigns/{campaign}/send").expect(200)
     api.wait(f"/campaigns/{campaign}", lambda row: row["phase"] == "completed")
     html = api.get(f"/capture/{api.get('/capture').expect(200)[0]['id']}").expect(200)["html"]
-    assert abs(found - len(html.encode())) < 200
+    assert abs(result - len(html.encode())) < 200

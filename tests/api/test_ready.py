@@ -64,8 +64,8 @@ def test_readyz_on_a_full_disk(fresh_server: FreshServer) -> None:
     room = {"CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000", "CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100"}
     stranger = Client(fresh_server(env=room).url)
     response = stranger.get("/readyz")
-    said = response.expect(503)
-    assert (said["code"], said["message"]) == ("unavailable", "The service is not ready: storage")
+    result = response.expect(503)
+    assert (result["code"], result["message"]) == ("unavailable", "The service is not ready: storage")
     assert response.headers["Retry-After"] == "5"
     assert stranger.get("/healthz").status == 200
 

@@ -17,8 +17,8 @@ def campaign(api: Client) -> str:
     contact_list = api.post("/lists", {"name": "All"}).expect(201)["id"]
     api.post("/contacts", {"email": "a@example.org", "list_ids": [contact_list]}).expect(201)
     trigger = {"contact_list_id": contact_list}
-    made = api.post("/campaigns", {"name": "Sale", "template_attributes": CONTENT, "trigger_attributes": trigger})
-    return f"/campaigns/{made.expect(201)['id']}"
+    response = api.post("/campaigns", {"name": "Sale", "template_attributes": CONTENT, "trigger_attributes": trigger})
+    return f"/campaigns/{response.expect(201)['id']}"
 
 
 MESSAGE_KEYS = [

@@ -69,10 +69,10 @@ def linked_counts(value: Any, where: str = "") -> list[tuple[str, int, str]]:
 
 def test_report_numbers_link_to_their_recipients(api: Client, sent_campaign: Any) -> None:
     """Each path lists exactly as many recipients as its number."""
-    found = linked_counts(get_report(api, sent_campaign))
+    result = linked_counts(get_report(api, sent_campaign))
 
-    assert len(found) >= 20
-    for where, count, path in found:
+    assert len(result) >= 20
+    for where, count, path in result:
         assert len(names_behind(api, path)) == count, where
 
 
@@ -90,30 +90,30 @@ def test_the_ledger_adds_up(api: Client, sent_campaign: Any) -> None:
 
 def test_engagement_in_a_report(api: Client, sent_campaign: Any) -> None:
     """Opens and clicks are those of people, with rates of delivered messages; a click counts as an open."""
-    found = get_report(api, sent_campaign)
+    result = get_report(api, sent_campaign)
 
-    assert names_behind(api, found["opens"]["people"]["people"]) == ["click", "open"]
-    assert (found["opens"]["people"]["rate"], found["clicks"]["people"]["rate"]) == (0.4, 0.2)
-    assert (found["opens"]["total"], found["clicks"]["total_human"], found["clicks"]["total_machine"]) == (1, 1, 0)
-    assert names_behind(api, found["clicks"]["people"]["people"]) == ["click"]
-    assert names_behind(api, found["unsubscribes"]["people"]) == ["unsubscribe"]
-    assert names_behind(api, found["complaints"]["people"]) == ["complain"]
-    assert names_behind(api, found["bounces"]["people"]) == ["bounce", "soft_bounce"]
-    assert sum(one["opened"] for one in found["over_time"]) == 2
-    assert sum(one["clicked"] for one in found["over_time"]) == 1
+    assert names_behind(api, result["opens"]["people"]["people"]) == ["click", "open"]
+    assert (result["opens"]["people"]["rate"], result["clicks"]["people"]["rate"]) == (0.4, 0.2)
+    assert (result["opens"]["total"], result["clicks"]["total_human"], result["clicks"]["total_machine"]) == (1, 1, 0)
+    assert names_behind(api, result["clicks"]["people"]["people"]) == ["click"]
+    assert names_behind(api, result["unsubscribes"]["people"]) == ["unsubscribe"]
+    assert names_behind(api, result["complaints"]["people"]) == ["complain"]
+    assert names_behind(api, result["bounces"]["people"]) == ["bounce", "soft_bounce"]
+    assert sum(one["opened"] for one in result["over_time"]) == 2
+    assert sum(one["clicked"] for one in result["over_time"]) == 1
 
 
 def test_links_and_domains_of_a_report(api: Client, sent_campaign: Any) -> None:
     """All links are listed with their clicks; domains are grouped by mailbox provider."""
-    found = get_report(api, sent_campaign)
-    links = {link["url"]: link for link in found["links"]}
-    domains = {domain["name"]: domain for domain in found["domains"]}
+    result = get_report(api, sent_campaign)
+    links = {link["url"]: link for link in result["links"]}
+    domains = {domain["name"]: domain for domain in result["domains"]}
 
     first, second = links["https://example.com/a?x=1"], links["https://example.com/b"]
     assert (first["words"], first["clicked"]["count"], first["clicked"]["rate"]) == ("Spring", 1, 1.0)
     assert (second["words"], second["clicked"]["count"], second["total"]) == ("Summer", 0, 0)
     assert {url for url, one in links.items() if not one["counted"]} == {"{{ unsubscribe_url }}"}
-    [google] = [domain for domain in found["domains"] if set(domain["domains"]) == {"gmail.com", "googlemail.com"}]
+    [google] = [domain for domain in result["domains"] if set(domain["domains"]) == {"gmail.com", "googlemail.com"}]
     assert (google["audience"], google["accepted"], google["opened"], google["clicked"]) == (2, 2, 2, 1)
     assert names_behind(api, google["people"]) == ["click", "open"]
     rest = domains["example.org"]
@@ -140,11 +140,13 @@ def test_problems_are_grouped_across_recipients(fresh_server: FreshServer, smtp_
         words = f"5.1.1 <{name}@example.org>: Recipient address rejected, queue 4Zx{at}QabC12345"
         smtp_server.rules.reject("rcpt", f"{name}@*", code=550, text=words)
         api.post("/contacts", {"email": f"{name}@example.org", "list_ids": [list_id]}).expect(201)
-    made = api.post("/campaigns", {"template_attributes": {**CONTENT, "from_email": "a@bakery.example"}, "name": "L"})
-    number = made.expect(201)["id"]
+    response = api.post(
+        "/campaigns", {"template_attributes": {**CONTENT, "from_email": "a@bakery.example"}, "name": "L"}
+    )
+    number = response.expect(201)["id"]
     api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
     api.wait(f"/campaigns/{number}", lambda row: row["status"] == "completed")
-    [found] = get_report(api, made.json)["problems"]
+    [found] = get_report(api, response.json)["problems"]
 
     assert (found["count"], found["class"]) == (3, "hard")
     assert found["text"] == "550 5.1.1 …: Recipient address rejected, queue …"
@@ -154,12 +156,12 @@ def test_problems_are_grouped_across_recipients(fresh_server: FreshServer, smtp_
 def test_a_draft_has_an_empty_report(api: Client) -> None:
     """Every number is zero, no rate is shown, and the terms add up."""
     campaign = api.post("/campaigns", {"name": "Draft"}).expect(201)
-    found = get_report(api, campaign)
+    result = get_report(api, campaign)
 
-    assert found["ledger"]["adds_up"] and found["ledger"]["sum"] == 0
-    assert {count for _, count, _ in linked_counts(found)} == {0}
-    assert found["opens"]["people"]["rate"] is None
-    assert (found["links"], found["domains"], found["problems"], found["over_time"]) == ([], [], [], [])
+    assert result["ledger"]["adds_up"] and result["ledger"]["sum"] == 0
+    assert {count for _, count, _ in linked_counts(result)} == {0}
+    assert result["opens"]["people"]["rate"] is None
+    assert (result["links"], result["domains"], result["problems"], result["over_time"]) == ([], [], [], [])
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,13 @@ def test_explain_a_contact(api: Client, contacts: dict[str, Any]) -> None:
         leaf("group", "any", [leaf("contact_country", "eq", "de"), leaf("contact_tag", "present")]),
     ]  # fmt: skip
     segment = api.post("/segments", {"name": "Why", "filters": filters}).expect(201)
-    told = api.get(f"/segments/{segment['id']}/explain", contact_id=contacts["people"][0]).expect(200)
-    assert told["matches"] is False
-    assert [row["matches"] for row in told["rows"]] == [True, False, True, True]
-    assert [row["matches"] for row in told["rows"][3]["rows"]] == [False, True]
-    assert [told["rows"][n]["actual"] for n in (0, 1)] == [[contacts["list"]], "pro"]
-    assert told["rows"][2]["actual"]["count"] == 1 and told["rows"][2]["actual"]["last_at"].endswith("Z")
-    assert told["rows"][2]["sentence"].startswith("who did “order paid” at least once in the last 30 days")
+    result = api.get(f"/segments/{segment['id']}/explain", contact_id=contacts["people"][0]).expect(200)
+    assert result["matches"] is False
+    assert [row["matches"] for row in result["rows"]] == [True, False, True, True]
+    assert [row["matches"] for row in result["rows"][3]["rows"]] == [False, True]
+    assert [result["rows"][n]["actual"] for n in (0, 1)] == [[contacts["list"]], "pro"]
+    assert result["rows"][2]["actual"]["count"] == 1 and result["rows"][2]["actual"]["last_at"].endswith("Z")
+    assert result["rows"][2]["sentence"].startswith("who did “order paid” at least once in the last 30 days")
     for query, message in (({}, "can't be blank"), ({"contact_id": 999_999}, "must exist")):
         assert api.get(f"/segments/{segment['id']}/explain", **query).expect(422)["validation_errors"] == {
             "contact_id": [message]
@@ -243,23 +243,23 @@ def test_a_campaign_reaches_exactly_its_segment(api: Client, contacts: dict[str,
         ("Both", [2], {"segment_id": free, "contact_list_id": contacts["list"]}),
         ("Less", [2, 4], {"segment_id": free, "data": {"exclude_segment_ids": [anns]}}),
     ):
-        made = create_campaign(api, name, **trigger)
-        facts = api.get(f"/campaigns/{made}/preflight")
+        created = create_campaign(api, name, **trigger)
+        facts = api.get(f"/campaigns/{created}/preflight")
         expected = facts.json["facts"]["sendable"] if facts.status == 200 else len(people)
-        sent = api.post(f"/campaigns/{made}/send", {"hold_seconds": 60}).expect(200)
-        result = api.get("/messages", campaign_id=made).expect(200)
+        sent = api.post(f"/campaigns/{created}/send", {"hold_seconds": 60}).expect(200)
+        result = api.get("/messages", campaign_id=created).expect(200)
         assert {row["contact_id"] for row in result} == {contacts["people"][n] for n in people}
         assert sent["audience_count"] == len(people) == expected
         error = api.delete(f"/segments/{free}").expect(422)
-        assert {"campaign_id": made, "name": name} in error["used_by"]
-        api.patch(f"/campaigns/{made}", {"status": "cancelled"}).expect(200)
+        assert {"campaign_id": created, "name": name} in error["used_by"]
+        api.patch(f"/campaigns/{created}", {"status": "cancelled"}).expect(200)
 
 
 def test_a_segment_of_all_needs_confirmation(api: Client, contacts: dict[str, Any]) -> None:
     """A send to a segment without filters needs `confirm_send_to_all`."""
     everybody = api.post("/segments", {"name": "All of them"}).expect(201)
     assert everybody["sentence"] == "Everybody"
-    made = create_campaign(api, "All", segment_id=everybody["id"])
-    assert api.post(f"/campaigns/{made}/send", {}).expect(422)["reason"] == "confirmation_required"
-    sent = api.post(f"/campaigns/{made}/send", {"confirm_send_to_all": True, "hold_seconds": 60}).expect(200)
+    created = create_campaign(api, "All", segment_id=everybody["id"])
+    assert api.post(f"/campaigns/{created}/send", {}).expect(422)["reason"] == "confirmation_required"
+    sent = api.post(f"/campaigns/{created}/send", {"confirm_send_to_all": True, "hold_seconds": 60}).expect(200)
     assert sent["audience_count"] == int(api.get("/contacts").headers["X-Total-Count"])

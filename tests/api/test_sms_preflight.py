@@ -20,8 +20,8 @@ def sms_settings(api: Client) -> None:
 def list_with_contacts(api: Client, name: str, *contacts: dict[str, Any]) -> int:
     """Create a list with contacts and return its id."""
     list_id = int(api.post("/lists", {"name": name}).expect(201)["id"])
-    for one in contacts:
-        api.post("/contacts", {**one, "list_ids": [list_id]}).expect(201)
+    for contact in contacts:
+        api.post("/contacts", {**contact, "list_ids": [list_id]}).expect(201)
     return list_id
 
 
@@ -51,22 +51,22 @@ def test_segments_are_counted_for_each_recipient(api: Client) -> None:
         api, "Parts", {"phone": "+14155550101", "first_name": "Ann"},
         {"phone": "+4915112345678", "first_name": "A" * 100}, {"phone": "+33612345678", "first_name": "François"},
     )  # fmt: skip
-    found = wait_for_rehearsal(api, create_draft(api, group, "Acme: hi {{ contact.first_name }}, " + "x" * 60))
-    sms = found["facts"]["rehearsal"]["sms"]
+    result = wait_for_rehearsal(api, create_draft(api, group, "Acme: hi {{ contact.first_name }}, " + "x" * 60))
+    sms = result["facts"]["rehearsal"]["sms"]
 
-    assert found["ok"] and found["facts"]["sendable"] == 3
+    assert result["ok"] and result["facts"]["sendable"] == 3
     # "Acme: hi Ann, " + 60 + " " + 19 = 95 septets; with 100 letters 192; with one foreign letter 99 units of UTF-16
     assert sms["by_parts"] == {"1": 1, "2": 2} and sms["ucs2"] == 1
     assert sms["forcing"] == [{"character": "ç", "name": sms["forcing"][0]["name"], "count": 1}]
     assert "CEDILLA" in sms["forcing"][0]["name"]
-    assert found["facts"]["sms"] == {"from": "+15005550006", "opt_out_hint": HINT, "parts": 5, "is_exact": True}
+    assert result["facts"]["sms"] == {"from": "+15005550006", "opt_out_hint": HINT, "parts": 5, "is_exact": True}
     assert sms["countries"] == {"US": 1, "DE": 1, "FR": 1}
-    assert "ucs2" in warning_codes(found) and not {
+    assert "ucs2" in warning_codes(result) and not {
         "opt_out_hint_missing",
         "unknown_merge_tag",
         "sender_unnamed",
-    } & warning_codes(found)
-    assert [warning for warning in found["warnings"] if warning["code"] == "ucs2" and "ç" in warning["message"]]
+    } & warning_codes(result)
+    assert [warning for warning in result["warnings"] if warning["code"] == "ucs2" and "ç" in warning["message"]]
 
 
 def test_recipients_that_cannot_get_the_sms(api: Client) -> None:
@@ -76,26 +76,26 @@ def test_recipients_that_cannot_get_the_sms(api: Client) -> None:
         {"phone": "+14155550112", "first_name": "Cy", "data": {"note": "é" * 300 + "я" * 400}},
         {"email": "mail@example.org"},
     )  # fmt: skip
-    found = wait_for_rehearsal(
+    result = wait_for_rehearsal(
         api, create_draft(api, group, "Acme {{ contact.data.note | default: 'news' }} {{ contact.last_name }}")
     )
-    done = found["facts"]["rehearsal"]
+    done = result["facts"]["rehearsal"]
 
     assert (done["total"], done["done"], done["failed"]) == (2, 2, 1)
     assert "11 parts" in done["failures"][0]["error"]
-    assert found["facts"]["skipped"] == {"no_channel": 1} and done["sms"]["parts"] == 1
-    assert {"render_error", "missing_value"} <= warning_codes(found)
+    assert result["facts"]["skipped"] == {"no_channel": 1} and done["sms"]["parts"] == 1
+    assert {"render_error", "missing_value"} <= warning_codes(result)
 
 
 def test_advice_about_the_text(api: Client) -> None:
     """A missing sender name, a public link shortener and an unknown tag are warnings."""
     group = list_with_contacts(api, "Wording", {"phone": "+14155550121"})
     campaign = create_draft(api, group, "Sale: https://bit.ly/abc {{ nobody.knows }}")
-    found = wait_for_rehearsal(api, campaign)
+    result = wait_for_rehearsal(api, campaign)
 
-    assert found["ok"]
-    assert {"sender_unnamed", "public_shortener", "unknown_merge_tag", "not_tested"} <= warning_codes(found)
-    assert not {"preheader_missing", "dormant", "same_subject", "postal_address"} & warning_codes(found)
+    assert result["ok"]
+    assert {"sender_unnamed", "public_shortener", "unknown_merge_tag", "not_tested"} <= warning_codes(result)
+    assert not {"preheader_missing", "dormant", "same_subject", "postal_address"} & warning_codes(result)
 
 
 def test_a_missing_opt_out_hint_is_a_warning(api: Client) -> None:
@@ -153,14 +153,14 @@ def test_preflight_of_a_real_transport(fresh_server: FreshServer, clock: TestClo
     api.patch("/account", {"sms_from": "Acme", "time_zone": "Europe/Berlin", "sms_opt_out_hint": "Stop: acme.test",
                            "sms_quiet_hours": {"from": "20:00", "to": "08:00"}}).expect(200)  # fmt: skip
     api.patch(f"/campaigns/{campaign}", {"scheduled_at": "2030-06-12T11:30:00Z"}).expect(200)
-    found = wait_for_rehearsal(api, campaign)
-    sms = found["facts"]["rehearsal"]["sms"]
+    result = wait_for_rehearsal(api, campaign)
+    sms = result["facts"]["rehearsal"]["sms"]
 
-    assert found["ok"] and found["facts"]["sms"]["from"] == "Acme"
+    assert result["ok"] and result["facts"]["sms"]["from"] == "Acme"
     assert sms["refused"] == {"country_not_allowed": 1, "invalid_address": 1}
     assert sms["countries"] == {"DE": 3, "JP": 1} and sms["fixed_lines"] == 1
     assert sms["resting"] == 2 and sms["parts"] == 4
-    told = {warning["code"]: warning["message"] for warning in found["warnings"]}
+    told = {warning["code"]: warning["message"] for warning in result["warnings"]}
     assert "country_not_allowed (1)" in told["numbers_refused"] and "2 people" in told["quiet_hours_of_people"]
     assert "in 2 days" in told["parts_per_day"] and {"fixed_line", "quiet_hours_of_people"} <= told.keys()
     assert "quiet_hours" not in told

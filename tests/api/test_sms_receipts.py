@@ -45,9 +45,9 @@ def test_error_codes_of_receipts(code: int | None, world: World) -> None:
     assert (status, found, consent) == ("bounced", suppression, subscribed)
     assert events == (["opt_out", "sms_failed"] if kind == "opted_out" else ["sms_failed"])
     [event] = world.api.get("/events", event="sms_failed", resource_uid=f"message:{message['id']}").expect(200)
-    said = event["data"]
-    assert (said["reason"], said["class"], said["source"]) == ("returned", kind, "twilio")
-    assert said["code"] == (None if code is None else str(code))
+    texts = event["data"]
+    assert (texts["reason"], texts["class"], texts["source"]) == ("returned", kind, "twilio")
+    assert texts["code"] == (None if code is None else str(code))
     now = world.api.get(f"/messages/{message['id']}").expect(200)
     assert now["error"]["code"] == "returned" and now["bounced_at"] is not None
     again = world.api.post("/messages", {"channel": "sms", "to": message["to"], "body": "Again"})
@@ -123,15 +123,15 @@ def test_many_faults_of_the_provider(world: World) -> None:
         world.clock.advance(2)
         ended = ("delivered", "bounced")
         rows = [world.api.wait(f"/messages/{one['id']}", lambda row: row["status"] in ended) for one in message]
-        told = world.sms.wait_for_receipts()
+        result = world.sms.wait_for_receipts()
     finally:
         world.sms.send_receipts_for_all()
-    assert all(one["answered"] == 200 for one in told)
+    assert all(row["answered"] == 200 for row in result)
     # By now all receipts have been processed
     rows = [world.api.get(f"/messages/{row['id']}").expect(200) for row in rows]
     for number, row in zip(numbers, rows, strict=True):
         [taken] = world.sms.to(number)
-        failed = {one["status"] for one in told if one["sid"] == taken.sid} >= {"undelivered"}
+        failed = {row["status"] for row in result if row["sid"] == taken.sid} >= {"undelivered"}
         assert (row["provider_id"], row["status"]) == (taken.sid, "bounced" if failed else "delivered")
         assert sorted(event["event"] for event in row["events"]) == [
             "sms_failed" if failed else "sms_delivered",
@@ -169,11 +169,11 @@ def test_receipts_of_the_generic_provider(tmp_path: Path) -> None:
         assert here.state(message) == ("bounced", ["sms_failed"], "hard_bounce", True)
         number = here.number()
         sms.accept_then_reset(to=number, times=1)
-        made = api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
+        created = api.post("/messages", {"channel": "sms", "to": number, "body": "Hello"}).expect(201)
         # This provider has no look-up, so the message stays uncertain
-        api.wait(f"/messages/{made['id']}", lambda row: row["status"] == "uncertain")
+        api.wait(f"/messages/{created['id']}", lambda row: row["status"] == "uncertain")
         [taken] = sms.to(number)
         assert sms.send_receipt(taken, "delivered").status == 200
-        row = api.get(f"/messages/{made['id']}").expect(200)
+        row = api.get(f"/messages/{created['id']}").expect(200)
         assert (row["status"], row["provider_id"], row["segments"]) == ("delivered", taken.sid, 1)
         server.stop()

@@ -24,15 +24,15 @@ def first_channel(api: Client, contact: Any) -> Any:
 def test_an_address_is_suppressed_at_once(api: Client) -> None:
     """The record has all fields, the channel has the reason, and a message to the address is rejected."""
     contact = api.post("/contacts", {"email": "sup@example.org"}).expect(201)
-    made = suppress(api, "SUP@Example.org", note="asked by phone", diagnostic="ticket 7")
+    created = suppress(api, "SUP@Example.org", note="asked by phone", diagnostic="ticket 7")
 
-    assert (made["channel"], made["address"], made["reason"], made["source"]) == (
+    assert (created["channel"], created["address"], created["reason"], created["source"]) == (
         "email",
         "SUP@example.org",
         "manual",
         "api",
     )
-    assert (made["note"], made["diagnostic"], made["expires_at"]) == ("asked by phone", "ticket 7", None)
+    assert (created["note"], created["diagnostic"], created["expires_at"]) == ("asked by phone", "ticket 7", None)
     now = api.get(f"/contacts/{contact['id']}").expect(200)
     assert (now["sendable_email"], now["subscribed_email"], now["verification_status"]) == (False, True, "suppressed")
     assert now["channels"][0]["suppression_reason"] == "manual"
@@ -76,8 +76,8 @@ def test_lift_a_suppression(reason: str, subscribed: bool, before: bool, api: Cl
     """Lifting removes the suppression; after a complaint the opt-out stays."""
     address = f"lift-{reason.replace('_', '-')}-{before}@example.org"
     contact = api.post("/contacts", {"email": address}).expect(201) if before else None
-    made = suppress(api, address, reason=reason)
-    api.delete(f"/suppressions/{made['id']}", {"reason": "they wrote to us"}).expect(200)
+    created = suppress(api, address, reason=reason)
+    api.delete(f"/suppressions/{created['id']}", {"reason": "they wrote to us"}).expect(200)
     contact = contact or api.post("/contacts", {"email": address}).expect(201)
     now = first_channel(api, contact)
     assert (now["suppression_reason"], now["subscribed"]) == (None, subscribed)
@@ -87,10 +87,13 @@ def test_lift_a_suppression(reason: str, subscribed: bool, before: bool, api: Cl
 def test_lifting_needs_a_reason_and_leaves_evidence(api: Client) -> None:
     """Without a reason a suppression cannot be lifted; the reason is stored in the consent evidence."""
     contact = api.post("/contacts", {"email": "why@example.org"}).expect(201)
-    made = suppress(api, "why@example.org")
-    for error in (api.delete(f"/suppressions/{made['id']}"), api.delete(f"/suppressions/{made['id']}", reason=" ")):
+    created = suppress(api, "why@example.org")
+    for error in (
+        api.delete(f"/suppressions/{created['id']}"),
+        api.delete(f"/suppressions/{created['id']}", reason=" "),
+    ):
         assert error.expect(422)["validation_errors"] == {"reason": ["can't be blank"]}
-    api.delete(f"/suppressions/{made['id']}", reason="moved house").expect(200)
+    api.delete(f"/suppressions/{created['id']}", reason="moved house").expect(200)
     lifted, suppressed, opted_in = api.get(f"/contacts/{contact['id']}/consents").expect(200)
     assert (lifted["act"], lifted["data"]) == ("lifted", {"reason": "manual", "note": "moved house"})
     assert (suppressed["act"], suppressed["data"], suppressed["by"]) == ("suppressed", {"reason": "manual"}, "operator")
@@ -99,14 +102,14 @@ def test_lifting_needs_a_reason_and_leaves_evidence(api: Client) -> None:
 
 def test_filter_suppressions(api: Client) -> None:
     """Each filter returns the matching records; an address is found in any spelling."""
-    made = suppress(api, "filter-me@example.org", reason="soft_bounce")
+    created = suppress(api, "filter-me@example.org", reason="soft_bounce")
     phone = suppress(api, "+49 151 1234568", channel="phone")
     assert (phone["channel"], phone["address"]) == ("sms", "+491511234568")
-    assert [row["id"] for row in api.get("/suppressions", address="FILTER-me@example.org").json] == [made["id"]]
+    assert [row["id"] for row in api.get("/suppressions", address="FILTER-me@example.org").json] == [created["id"]]
     assert [row["id"] for row in api.get("/suppressions", channel="sms").json] == [phone["id"]]
-    assert made["id"] in [row["id"] for row in api.get("/suppressions", reason="soft_bounce").json]
+    assert created["id"] in [row["id"] for row in api.get("/suppressions", reason="soft_bounce").json]
     assert phone["id"] not in [row["id"] for row in api.get("/suppressions", reason="soft_bounce").json]
-    assert [row["id"] for row in api.get("/suppressions", search="LTER-me@Exam").json] == [made["id"]]
+    assert [row["id"] for row in api.get("/suppressions", search="LTER-me@Exam").json] == [created["id"]]
     assert [row["id"] for row in api.get("/suppressions", search="+49 151 1234568").json] == [phone["id"]]
     assert api.get("/suppressions", search="%").json == []
     assert api.get("/suppressions", created_after="2100-01-01").json == []
@@ -133,12 +136,12 @@ def test_a_manual_suppression_expires(api: Client) -> None:
     """After `expires_at` the suppression is gone from the list and the channel."""
     contact = api.post("/contacts", {"email": "soon@example.org"}).expect(201)
     soon = (datetime.now(UTC) + timedelta(seconds=1.5)).isoformat()
-    made = suppress(api, "soon@example.org", expires_at=soon)
+    created = suppress(api, "soon@example.org", expires_at=soon)
     assert first_channel(api, contact)["suppression_reason"] == "manual"
     time.sleep(1.6)
     assert first_channel(api, contact)["suppression_reason"] is None
     assert api.get("/suppressions", address="soon@example.org").json == []
-    assert api.delete(f"/suppressions/{made['id']}", reason="x").status == 404
+    assert api.delete(f"/suppressions/{created['id']}", reason="x").status == 404
     api.wait(f"/contacts/{contact['id']}/consents", lambda rows: rows[0]["act"] == "lifted")
 
 
@@ -148,12 +151,12 @@ def test_suppressions_of_another_account(fresh_server: FreshServer) -> None:
     mine = server.client()
     other_account = server.cli("account", "add", "Other").stdout.strip()
     other = server.client(server.new_key("other", "--account", other_account))
-    made = suppress(mine, "apart@example.org")
+    created = suppress(mine, "apart@example.org")
     assert other.get("/suppressions").json == []
-    assert other.delete(f"/suppressions/{made['id']}", reason="x").status == 404
+    assert other.delete(f"/suppressions/{created['id']}", reason="x").status == 404
     contact = other.post("/contacts", {"email": "apart@example.org"}).expect(201)
     assert contact["channels"][0]["suppression_reason"] is None
-    assert [row["id"] for row in mine.get("/suppressions").json] == [made["id"]]
+    assert [row["id"] for row in mine.get("/suppressions").json] == [created["id"]]
 
 
 def test_a_suppression_during_a_send_is_respected(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:

@@ -97,8 +97,8 @@ def test_all_errors_of_a_design_are_reported(api: Client) -> None:
     assert not any(path.startswith("design.sections[6]") for path in errors)
     assert "line 1" in errors["design.sections[0].props.text"][0]
     named = {"template_attributes": {"design": {"sections": [inner]}}, "name": "x"}
-    told = api.post("/campaigns", named).expect(422)["validation_errors"]
-    assert set(told) == {"template_attributes.design.sections[0].props.href"}
+    result = api.post("/campaigns", named).expect(422)["validation_errors"]
+    assert set(result) == {"template_attributes.design.sections[0].props.href"}
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_channel_of_a_template(api: Client) -> None:
     changed = api.patch(f"/templates/{template['id']}", {"channel": "email"}).expect(422)
 
     assert template["channel"] == "sms" and template["body"] == "Open: <b>now</b>"
-    assert [one["id"] for one in result] == [template["id"]]
+    assert [row["id"] for row in result] == [template["id"]]
     assert changed["validation_errors"] == {"channel": ["cannot be changed: make another template"]}
     assert api.patch(f"/templates/{template['id']}", template).expect(200)["channel"] == "sms"
     assert api.patch(f"/templates/{template['id']}", {"body": "x" * 1601}).expect(422)["validation_errors"].keys() == {

@@ -40,12 +40,12 @@ def test_invalid_merge_tags_are_reported_with_their_place(
     api: Client, fields: dict[str, Any], path: str, words: str
 ) -> None:
     """The error has the field or property, line and column, in templates and in campaigns."""
-    said = api.post("/templates", fields).expect(422)["validation_errors"]
-    assert list(said) == [path] and words in said[path][0]
+    texts = api.post("/templates", fields).expect(422)["validation_errors"]
+    assert list(texts) == [path] and words in texts[path][0]
     if "design" in fields:
         return
     nested = api.post("/campaigns", {"name": "x", "template_attributes": fields}).expect(422)["validation_errors"]
-    assert nested == {f"template_attributes.{path}": said[path]}
+    assert nested == {f"template_attributes.{path}": texts[path]}
 
 
 def test_variables_in_all_fields(api: Client) -> None:

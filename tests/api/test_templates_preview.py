@@ -21,14 +21,14 @@ def preview(api: Client, *sections: Any, **more: Any) -> Any:
 
 def test_preview_response(api: Client) -> None:
     """It has HTML, text, warnings and size, with sample values in place of merge tags."""
-    found = preview(api, TEXT)
+    result = preview(api, TEXT)
 
-    assert set(found) == {"html", "text", "warnings", "bytes", "sms"}
-    assert found["sms"] is None
-    assert "Hi Anna" in found["html"] and "Hi Anna" in found["text"]
-    assert "{{" not in found["html"] + found["text"]
-    assert found["bytes"] == len(found["html"].encode())
-    assert found["warnings"] == []
+    assert set(result) == {"html", "text", "warnings", "bytes", "sms"}
+    assert result["sms"] is None
+    assert "Hi Anna" in result["html"] and "Hi Anna" in result["text"]
+    assert "{{" not in result["html"] + result["text"]
+    assert result["bytes"] == len(result["html"].encode())
+    assert result["warnings"] == []
 
 
 @pytest.mark.parametrize("document", [None, [], "x", 1])
@@ -51,10 +51,10 @@ def test_preview_of_an_empty_document(document: Any, api: Client) -> None:
 def test_preview_with_values_of_a_contact(api: Client) -> None:
     """Values of the contact and of `data` are escaped, and not parsed as merge tags."""
     person = api.post("/contacts", {"email": "zoe@example.org", "first_name": "Zoë <b>{{ 7 }}"}).expect(201)
-    found = preview(api, TEXT, contact_id=person["id"], data={"code": "{% if %}<i>"})
+    result = preview(api, TEXT, contact_id=person["id"], data={"code": "{% if %}<i>"})
 
-    assert "Hi Zoë &lt;b&gt;{{ 7 }}, {% if %}&lt;i&gt;" in found["html"]
-    assert "Hi Zoë <b>{{ 7 }}, {% if %}<i>" in found["text"]
+    assert "Hi Zoë &lt;b&gt;{{ 7 }}, {% if %}&lt;i&gt;" in result["html"]
+    assert "Hi Zoë <b>{{ 7 }}, {% if %}<i>" in result["text"]
     gone = api.post("/templates/preview", {"document": {}, "contact_id": 10**9}).expect(422)
     assert gone["validation_errors"] == {"contact_id": ["must exist"]}
 
@@ -73,15 +73,15 @@ def test_conditional_sections_in_a_preview(api: Client) -> None:
 
 def test_preview_warnings(api: Client) -> None:
     """Unknown sections, script URLs and unknown conditions are left out with a warning."""
-    found = preview(
+    result = preview(
         api, TEXT, {"type": "hologram"}, {"type": "button", "props": {"text": "x", "href": "javascript:alert(1)"}},
         {"type": "text", "props": {"content": "x", "show_if": [{"name": "nobody", "predicate": "eq", "value": 1}]}},
     )  # fmt: skip
 
-    assert "javascript" not in found["html"]
-    fields = {warning["field"] for warning in found["warnings"]}
+    assert "javascript" not in result["html"]
+    fields = {warning["field"] for warning in result["warnings"]}
     assert {"document.sections[1]", "document.sections[2]", "document.sections[3].props.show_if[0].name"} <= fields
-    assert "unknown_section" in {warning["code"] for warning in found["warnings"]}
+    assert "unknown_section" in {warning["code"] for warning in result["warnings"]}
 
 
 def test_invalid_merge_tags_in_a_preview(api: Client) -> None:
@@ -168,21 +168,21 @@ def preview_sms(api: Client, body: str, **more: Any) -> Any:
 def test_sms_preview_counts_segments(api: Client) -> None:
     """Segments, alphabet and the first character outside GSM-7 are right for all test vectors."""
     for body, parts, forcing in VECTORS:
-        found = preview_sms(api, body)
-        told = found["sms"]
-        assert told["body"] == found["text"] == body.replace("\r", "\n")
+        result = preview_sms(api, body)
+        told = result["sms"]
+        assert told["body"] == result["text"] == body.replace("\r", "\n")
         assert (told["segments"], told["characters"]) == (parts, len(body))
         assert told["alphabet"] == ("GSM-7" if forcing is None else "UCS-2")
         assert (told["forcing"] or {}).get("character") == forcing
-        assert ("sms_ucs2" in [warning["code"] for warning in found["warnings"]]) == (forcing is not None)
+        assert ("sms_ucs2" in [warning["code"] for warning in result["warnings"]]) == (forcing is not None)
         assert (told["problem"] is None) == (1 <= parts <= 10)
 
 
 def test_characters_outside_gsm_7_are_named(api: Client) -> None:
     """The character is named by code and name, because it may be invisible."""
-    found = preview_sms(api, "Soft\u00adhyphen")
-    assert found["sms"]["forcing"] == {"character": "\u00ad", "name": "U+00AD SOFT HYPHEN"}
-    assert "U+00AD SOFT HYPHEN is not in GSM-7" in found["warnings"][0]["message"]
+    result = preview_sms(api, "Soft\u00adhyphen")
+    assert result["sms"]["forcing"] == {"character": "\u00ad", "name": "U+00AD SOFT HYPHEN"}
+    assert "U+00AD SOFT HYPHEN is not in GSM-7" in result["warnings"][0]["message"]
 
 
 def test_sms_preview_counts_after_merging(api: Client) -> None:
@@ -192,8 +192,8 @@ def test_sms_preview_counts_after_merging(api: Client) -> None:
     body = "Hi {{ first_name }} " + "a" * 100
     assert preview_sms(api, body)["sms"]["body"].startswith("Hi Anna ")
     assert preview_sms(api, body, contact_id=near["id"])["sms"]["forcing"] is None
-    told = preview_sms(api, body, contact_id=far["id"])["sms"]
-    assert (told["segments"], told["forcing"]["name"]) == (2, "U+0141 LATIN CAPITAL LETTER L WITH STROKE")
+    result = preview_sms(api, body, contact_id=far["id"])["sms"]
+    assert (result["segments"], result["forcing"]["name"]) == (2, "U+0141 LATIN CAPITAL LETTER L WITH STROKE")
     assert preview_sms(api, "Code {{ data.code }} < 5", data={"code": "&1"})["sms"]["body"] == "Code &1 < 5"
 
 

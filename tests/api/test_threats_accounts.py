@@ -104,18 +104,18 @@ def test_lists_of_an_empty_account_are_empty(tenants: tuple[Tenant, Tenant]) -> 
     """Each list, search, count and export of account B has no row of account A."""
     ours, theirs = tenants
     counted = 0
-    for one in OpenApiDocument(theirs.api).operations():
-        if one.method != "GET" or one.has_id:
+    for operation in OpenApiDocument(theirs.api).operations():
+        if operation.method != "GET" or operation.has_id:
             continue
         for words in ({}, {"search": "alpha"}, {"q": "alpha"}):
-            if not set(words) <= set(one.queries) or (one.path.endswith("/search") and "q" not in words):
+            if not set(words) <= set(operation.queries) or (operation.path.endswith("/search") and "q" not in words):
                 continue
-            response = theirs.api.get(one.path, **words)
-            assert b"alpha" not in response.body, (one, words)
+            response = theirs.api.get(operation.path, **words)
+            assert b"alpha" not in response.body, (operation, words)
             if "X-Total-Count" in response.headers:
-                assert (response.headers["X-Total-Count"], response.json) == ("0", []), (one, words)
-                seen = ours.api.get(one.path, **words)
-                assert seen.headers["X-Total-Count"] != "0" or words or one.noun == "flows", one
+                assert (response.headers["X-Total-Count"], response.json) == ("0", []), (operation, words)
+                seen = ours.api.get(operation.path, **words)
+                assert seen.headers["X-Total-Count"] != "0" or words or operation.noun == "flows", operation
                 counted += 1
     assert counted >= 10
     counts = theirs.api.get("/account").json["counts"]
@@ -137,17 +137,17 @@ def test_ids_of_another_account_in_paths(tenants: tuple[Tenant, Tenant]) -> None
     ours, theirs = tenants
     before = ours.read_all()
     walked = 0
-    for one in OpenApiDocument(theirs.api).operations():
-        if not one.has_id:
+    for operation in OpenApiDocument(theirs.api).operations():
+        if not operation.has_id:
             continue
         for whole in (True, False):
-            number = ours.object_ids[one.noun]
-            inner = ours.object_ids[one.nested_noun] if one.nested_noun else None
-            got = send_request(theirs.api, one, number, inner, whole)
-            assert got.status == 404, (one, got.text)
+            number = ours.object_ids[operation.noun]
+            inner = ours.object_ids[operation.nested_noun] if operation.nested_noun else None
+            got = send_request(theirs.api, operation, number, inner, whole)
+            assert got.status == 404, (operation, got.text)
             assert comparable_response(got, number) == comparable_response(
-                send_request(theirs.api, one, MISSING_ID, inner, whole), number
-            ), one
+                send_request(theirs.api, operation, MISSING_ID, inner, whole), number
+            ), operation
             walked += 1
     assert walked >= 50
     assert ours.read_all() == before
@@ -170,13 +170,13 @@ def test_ids_of_another_account_in_queries(tenants: tuple[Tenant, Tenant]) -> No
     """A filter by an id of A has the same result as one by an unknown id."""
     ours, theirs = tenants
     walked = 0
-    for one in OpenApiDocument(theirs.api).operations():
-        for name in one.queries if not one.has_id else ():
+    for operation in OpenApiDocument(theirs.api).operations():
+        for name in operation.queries if not operation.has_id else ():
             if not name.endswith("_id"):
                 continue
             number = ours.object_ids[resource_of(name)]
-            got, never = (theirs.api.get(one.path, **{name: each}) for each in (number, MISSING_ID))
-            assert comparable_response(got, number) == comparable_response(never, number), (one, name)
+            got, never = (theirs.api.get(operation.path, **{name: each}) for each in (number, MISSING_ID))
+            assert comparable_response(got, number) == comparable_response(never, number), (operation, name)
             assert b"alpha" not in got.body
             walked += 1
     assert walked >= 12
@@ -185,9 +185,9 @@ def test_ids_of_another_account_in_queries(tenants: tuple[Tenant, Tenant]) -> No
 def body_ids(walk: OpenApiDocument) -> list[tuple[Operation, str]]:
     """Return (operation, path) of every id in a JSON body."""
     return [
-        (one, where)
-        for one in walk.operations()
-        if (schema := walk.request_schema(one)) is not None
+        (operation, where)
+        for operation in walk.operations()
+        if (schema := walk.request_schema(operation)) is not None
         for where, leaf in walk.leaves(schema)
         if walk.contains_ids(where, leaf) and where not in OWN
     ]
@@ -268,5 +268,5 @@ def leaf(name: str, predicate: str, value: Any) -> dict[str, Any]:
 def test_every_case_is_in_the_document(api: Client) -> None:
     """The cases name existing operations, and all bodies with ids have a case."""
     walk = OpenApiDocument(api)
-    assert {*BODIES, *WHOLE, *QUERIES} <= {str(one) for one in walk.operations()}
+    assert {*BODIES, *WHOLE, *QUERIES} <= {str(operation) for operation in walk.operations()}
     assert set(WHOLE) == {str(one) for one, _ in body_ids(walk)}

@@ -128,27 +128,29 @@ def test_read_only_keys_change_nothing(tenants: tuple[Tenant, Tenant]) -> None:
     ours, theirs = tenants
     walk, walked = OpenApiDocument(ours.api), 0
     elsewhere = theirs.api.get("/account").expect(200)
-    for one in walk.operations():
-        if one.method not in WRITES or walk.request_schema(one) is None or one.method == "DELETE":
+    for operation in walk.operations():
+        if operation.method not in WRITES or walk.request_schema(operation) is None or operation.method == "DELETE":
             continue
-        keys = hostile_keys(walk, one)
-        number = ours.object_ids.get(one.noun)
-        here = ours.path(one) if one.has_id else one.path
-        before = ours.api.get(f"/{one.noun}/{number}").expect(200) if one.has_id else {}
-        if one.method in ("PUT", "PATCH") and not one.has_id:
-            before = ours.api.get(f"/{one.noun}").expect(200)
-        body = {**keys, **BODIES[str(one)]}
-        response = ours.api.send(one.method, here, body)
-        if "id}/" in one.path and response.status == 422:
+        keys = hostile_keys(walk, operation)
+        number = ours.object_ids.get(operation.noun)
+        here = ours.path(operation) if operation.has_id else operation.path
+        before = ours.api.get(f"/{operation.noun}/{number}").expect(200) if operation.has_id else {}
+        if operation.method in ("PUT", "PATCH") and not operation.has_id:
+            before = ours.api.get(f"/{operation.noun}").expect(200)
+        body = {**keys, **BODIES[str(operation)]}
+        response = ours.api.send(operation.method, here, body)
+        if "id}/" in operation.path and response.status == 422:
             continue
-        assert response.status in (200, 201), (one, response.text)
+        assert response.status in (200, 201), (operation, response.text)
         ignored = set(response.headers["X-Ignored-Fields"].split(", "))
-        assert set(keys) <= ignored | set(BODIES[str(one)]), one
+        assert set(keys) <= ignored | set(BODIES[str(operation)]), operation
         shown = response.json if isinstance(response.json, dict) else {}
-        assert taken_over(before, shown, keys) == [], (one, shown)
-        if "id" in shown and "id}/" not in one.path:
-            stored = ours.api.get(f"/{one.noun}/{shown['id']}" if one.noun not in SINGLE else f"/{one.noun}")
-            assert stored.status == 404 or taken_over(before, stored.json, keys) == [], (one, stored.text)
+        assert taken_over(before, shown, keys) == [], (operation, shown)
+        if "id" in shown and "id}/" not in operation.path:
+            stored = ours.api.get(
+                f"/{operation.noun}/{shown['id']}" if operation.noun not in SINGLE else f"/{operation.noun}"
+            )
+            assert stored.status == 404 or taken_over(before, stored.json, keys) == [], (operation, stored.text)
         walked += 1
     assert walked >= 15
     assert theirs.api.get("/account").expect(200)["counts"] == elsewhere["counts"]
@@ -159,21 +161,24 @@ def test_read_only_keys_of_nested_objects_change_nothing(tenants: tuple[Tenant, 
     """Hostile keys in a trigger, template or channel are rejected or ignored."""
     ours, _ = tenants
     walk, walked = OpenApiDocument(ours.api), 0
-    for one in walk.operations():
-        for inner, keys in inner_keys(walk, one) if one.method in WRITES else ():
+    for operation in walk.operations():
+        for inner, keys in inner_keys(walk, operation) if operation.method in WRITES else ():
             entry = {**keys, **({"value": f"inner{walked}@example.org"} if inner.startswith("channels") else {})}
-            body = {**BODIES[str(one)], inner: [entry] if inner.startswith("channels") else entry}
-            here = ours.path(one) if one.has_id else one.path
-            before = ours.api.get(f"/{one.noun}/{ours.object_ids[one.noun]}").expect(200)
-            response = ours.api.send(one.method, here, body)
+            body = {**BODIES[str(operation)], inner: [entry] if inner.startswith("channels") else entry}
+            here = ours.path(operation) if operation.has_id else operation.path
+            before = ours.api.get(f"/{operation.noun}/{ours.object_ids[operation.noun]}").expect(200)
+            response = ours.api.send(operation.method, here, body)
             if response.status == 422:
-                assert any(name.startswith(inner) for name in response.json["validation_errors"]), (one, response.text)
-                after = ours.api.get(f"/{one.noun}/{ours.object_ids[one.noun]}").expect(200)
-                assert after == before, (one, inner)
+                assert any(name.startswith(inner) for name in response.json["validation_errors"]), (
+                    operation,
+                    response.text,
+                )
+                after = ours.api.get(f"/{operation.noun}/{ours.object_ids[operation.noun]}").expect(200)
+                assert after == before, (operation, inner)
             else:
                 new = response.json[NESTED[inner]]
                 new = next(each for each in new if each["value"] == entry["value"]) if isinstance(new, list) else new
-                assert taken_over({}, new, keys) == [], (one, inner, new)
+                assert taken_over({}, new, keys) == [], (operation, inner, new)
             walked += 1
     assert walked >= 6
 
@@ -181,7 +186,9 @@ def test_read_only_keys_of_nested_objects_change_nothing(tenants: tuple[Tenant, 
 def test_every_writing_operation_has_a_case(api: Client) -> None:
     """`BODIES` has exactly the operations that read JSON."""
     walk = OpenApiDocument(api)
-    assert set(BODIES) == {str(one) for one in walk.operations() if walk.request_schema(one) is not None}
+    assert set(BODIES) == {
+        str(operation) for operation in walk.operations() if walk.request_schema(operation) is not None
+    }
 
 
 def test_internal_states_cannot_be_set(tenants: tuple[Tenant, Tenant]) -> None:
@@ -206,8 +213,8 @@ def test_internal_states_cannot_be_set(tenants: tuple[Tenant, Tenant]) -> None:
     assert channel["opt_in_at"] is None or channel["opt_in_at"] > "2020"
     message = {"to": "still@example.org", "subject": "s", "body": "<p>x</p>", "status": "delivered", "test": True,
                "source_type": "campaign", "campaign_id": campaign["id"]}  # fmt: skip
-    made = ours.api.post("/messages", message).expect(201)
-    assert (made["source_type"], made["campaign_id"], made["test"]) == ("transactional", None, False)
-    assert made["status"] in ("queued", "sending", "sent")
+    created = ours.api.post("/messages", message).expect(201)
+    assert (created["source_type"], created["campaign_id"], created["test"]) == ("transactional", None, False)
+    assert created["status"] in ("queued", "sending", "sent")
     forged = ours.api.post("/messages", message | {"from": "evil@example.org"}).expect(422)
     assert set(forged["validation_errors"]) == {"from"}

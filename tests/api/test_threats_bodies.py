@@ -28,9 +28,9 @@ HUGE = "1" + "0" * 6000
 
 def all_operations(api: Client) -> list[Operation]:
     """Return every operation of the document."""
-    found = OpenApiDocument(api).operations()
-    assert len(found) >= 50
-    return found
+    result = OpenApiDocument(api).operations()
+    assert len(result) >= 50
+    return result
 
 
 def send(api: Client, one: Operation, body: bytes, **headers: str) -> Response:
@@ -95,16 +95,18 @@ def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
     mine = Tenant(api)
     mine.object_ids or mine.create_objects(f"t{abs(hash(text)) % 10_000}")
     before = {path: body for path, body in mine.read_all().items() if "events" not in path}
-    for one in walk.operations():
-        schema = walk.request_schema(one)
+    for operation in walk.operations():
+        schema = walk.request_schema(operation)
         for where, leaf in walk.leaves(schema) if schema is not None else ():
             if leaf.get("type") not in ("string", "object") or where.endswith("[]"):
                 continue
             value = {"key": "?"} if leaf.get("type") == "object" else "?"
-            path = mine.path(one) if one.has_id else one.path
-            response = send_to(api, one, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), text))
+            path = mine.path(operation) if operation.has_id else operation.path
+            response = send_to(
+                api, operation, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(operation)])), text)
+            )
             names = [name.replace("[0]", "[]") for name in validation_errors(response)]
-            assert any(is_error_of(name, where) for name in names), (one, where, response.text)
+            assert any(is_error_of(name, where) for name in names), (operation, where, response.text)
             fields += 1
     assert fields >= 70
     assert {path: body for path, body in mine.read_all().items() if "events" not in path} == before
@@ -115,20 +117,23 @@ def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> Non
     """A number that is too large is an error wherever a number or any value is allowed."""
     walk, fields = OpenApiDocument(api), 0
     mine = Tenant(api).create_objects(f"n{abs(hash(number)) % 10_000}")
-    for one in walk.operations():
-        schema = walk.request_schema(one)
+    for operation in walk.operations():
+        schema = walk.request_schema(operation)
         for where, leaf in walk.leaves(schema) if schema is not None else ():
             many = walk.contains_ids(where, leaf) and leaf.get("type") == "array"
             if leaf.get("type") not in ("integer", "number", "object") and not many:
                 continue
             value: Any = ["?"] if many else {"key": ["?"]} if leaf.get("type") == "object" else "?"
-            path = mine.path(one) if one.has_id else one.path
+            path = mine.path(operation) if operation.has_id else operation.path
             headers = TYPED | {"Authorization": f"Bearer {api.key}"}
             response = api.request(
-                one.method, path, with_raw_text(body_with(where, value, deepcopy(BODIES[str(one)])), number), headers
+                operation.method,
+                path,
+                with_raw_text(body_with(where, value, deepcopy(BODIES[str(operation)])), number),
+                headers,
             )
             names = [name.replace("[0]", "[]") for name in validation_errors(response)]
-            assert any(is_error_of(name, where) for name in names), (one, where, response.text)
+            assert any(is_error_of(name, where) for name in names), (operation, where, response.text)
             fields += 1
     assert fields >= 30
     filters = [{"name": "email_sent_count", "predicate": "gt", "value": "?"}]

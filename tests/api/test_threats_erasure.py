@@ -159,18 +159,18 @@ def test_test_emails_with_an_erased_contact_are_emptied(fresh_server: FreshServe
             "preheader": "Look"}  # fmt: skip
     template = api.post("/templates", body).expect(201)["id"]
     asked = {"email": "colleague@example.org", "contact_id": person, "data": {"code": "Gesinchens Kram"}}
-    told = api.post(f"/templates/{template}/send_test", asked).expect(200)["results"][0]["message_id"]
-    api.wait(f"/messages/{told}", lambda row: row["status"] == "sent")
+    result = api.post(f"/templates/{template}/send_test", asked).expect(200)["results"][0]["message_id"]
+    api.wait(f"/messages/{result}", lambda row: row["status"] == "sent")
     assert find_traces(server.data, "Gesinchen") != []
 
     api.delete(f"/contacts/{person}", erase="true").expect(200)
     wait_for_erasures(server)
-    row = api.get(f"/messages/{told}").expect(200)
+    row = api.get(f"/messages/{result}").expect(200)
     assert (row["to"], row["status"], row["subject"]) == ("colleague@example.org", "sent", None)
     server.stop()
     assert find_traces(server.data, SECRET, "Gesinchen") == []
-    said = "SELECT subject, body, preheader, design, data, shown_as FROM message_content"
-    assert select_all(server, said) == [(None, None, None, None, "{}", None)]
+    texts = "SELECT subject, body, preheader, design, data, shown_as FROM message_content"
+    assert select_all(server, texts) == [(None, None, None, None, "{}", None)]
     assert select_all(server, "SELECT count(*) FROM captured_message") == [(0,)]
 
 
@@ -228,9 +228,9 @@ def select_all(server: Server, sql: str) -> list[tuple[Any, ...]]:
     import apsw
 
     here = apsw.Connection(str(server.data / "campanero.db"))
-    found = here.execute(sql).fetchall()
+    result = here.execute(sql).fetchall()
     here.close()
-    return found
+    return result
 
 
 def test_import_files_are_deleted_after_a_week(fresh_server: FreshServer, clock: TestClock) -> None:

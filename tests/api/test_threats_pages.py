@@ -57,9 +57,9 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
     ours, theirs = two_tenants(server)
     server.cli("user", "add", "--email", "b@example.com", "--account", str(theirs.account), stdin=f"{PASSWORD}\n")
     owner = Visitor(server, "owner@example.com")
-    found = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
-    assert found is not None
-    ours.object_ids["captured"] = int(found[1])
+    result = re.search(r'href="/inbox/(\d+)"', owner.send("GET", "/inbox").text)
+    assert result is not None
+    ours.object_ids["captured"] = int(result[1])
     ours.object_ids["users"] = ours.object_ids["keys"] = ours.object_ids["sessions"] = 1
     ours.object_ids["steps"] = 2
     ours.object_ids["sides"] = 480  # pixels

@@ -65,9 +65,9 @@ def check_message(message: Message) -> str:
         assert set(re.findall(r"p\d+@crowd\.example", part)) == {message.to}
         assert ("EVEN" in part) == bool(int(number) % 2)
     assert message.subject == f"F{number}F" and f"To m{number}m" in (message.header("From") or "")
-    found = set(re.findall(r"/u/([\w.-]+)", (message.html() or "") + (message.raw_header("List-Unsubscribe") or "")))
-    assert len(found) == 1
-    return found.pop()
+    result = set(re.findall(r"/u/([\w.-]+)", (message.html() or "") + (message.raw_header("List-Unsubscribe") or "")))
+    assert len(result) == 1
+    return result.pop()
 
 
 BREAKS = [

@@ -73,9 +73,9 @@ def all_pages(server: Server, owner: Visitor) -> bytes:
             found += owner.send("GET", re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))).body
     api = server.client(validate=False)
     credential = {"Authorization": f"Bearer {api.key}"}
-    for one in OpenApiDocument(api).operations():
-        if one.method == "GET":
-            found += api.request("GET", re.sub(r"\{\w+\}", "1", one.path), None, credential).body
+    for operation in OpenApiDocument(api).operations():
+        if operation.method == "GET":
+            found += api.request("GET", re.sub(r"\{\w+\}", "1", operation.path), None, credential).body
     return found
 
 
@@ -97,8 +97,8 @@ def test_secrets_are_stored_and_shown_nowhere(fresh_server: FreshServer, smtp: S
     ).set_postal_address()  # fmt: skip
     owner = Visitor(server, EMAIL)
     answered = save_secrets(smtp, owner)
-    told = create_secrets(server, owner)
-    secrets = [RELAY, TOKEN, SIGNS, HOOKS, PASSWORD, TYPED, *told.values()]
+    result = create_secrets(server, owner)
+    secrets = [RELAY, TOKEN, SIGNS, HOOKS, PASSWORD, TYPED, *result.values()]
     shown = answered + all_pages(server, owner)
     server.cli("check")
     copy = server.home / "backup.db"

@@ -104,8 +104,8 @@ def test_json_requests_are_signed_by_digest(door: str, world: World) -> None:
 def test_old_and_future_requests_are_rejected(age: int, world: World) -> None:
     """A generic request signed more than five minutes ago, or in the future, is a 403."""
     message, _ = world.send_sms()
-    said = {"type": "message", "id": f"old-{age}", "from": message["to"], "to": "+15550009999", "body": "STOP"}
-    response = post(generic(SECRET, f"{world.server.url}/hooks/sms", said, world.clock.now() - age))
+    fields = {"type": "message", "id": f"old-{age}", "from": message["to"], "to": "+15550009999", "body": "STOP"}
+    response = post(generic(SECRET, f"{world.server.url}/hooks/sms", fields, world.clock.now() - age))
     assert response.status == (200 if age == 270 else 403)
     assert world.state(message)[3] is (age != 270)
 

@@ -58,8 +58,8 @@ def check_harmless(answer: Response, payload: str) -> bool:
     """Check that a response leaks nothing; return whether the payload was accepted."""
     assert answer.status in (200, 201, 422), (payload, answer.status, answer.text)
     said = re.sub(r'"(?:id|[a-z_]*_at|[a-z_]*_id|account_id|request_id|bytes)":\s*[^,}]+', "", answer.text)
-    found = LEAKED.search(said.replace(payload, "").replace(payload.replace('"', '\\"'), ""))
-    assert found is None, (payload, found)
+    result = LEAKED.search(said.replace(payload, "").replace(payload.replace('"', '\\"'), ""))
+    assert result is None, (payload, result)
     return answer.status != 422
 
 
@@ -79,10 +79,12 @@ def test_payloads_in_templates_are_not_evaluated(guarded: Client, payload: str) 
         document = {"sections": [section]}
         if check_harmless(guarded.post("/templates/preview", {"document": document, "subject": "s"}), payload):
             sections.append(section)
-    made = guarded.post("/templates", {**taken, "design": {"sections": sections}})
-    if check_harmless(made, payload):
-        check_sent_message(guarded, {"to": f"t{made.json['id']}@example.org", "template_id": made.json["id"]}, payload)
-        tested = guarded.post(f"/templates/{made.json['id']}/send_test", {"email": "owner@example.com"})
+    response = guarded.post("/templates", {**taken, "design": {"sections": sections}})
+    if check_harmless(response, payload):
+        check_sent_message(
+            guarded, {"to": f"t{response.json['id']}@example.org", "template_id": response.json["id"]}, payload
+        )
+        tested = guarded.post(f"/templates/{response.json['id']}/send_test", {"email": "owner@example.com"})
         check_harmless(tested, payload)
     for name in ("subject", "body", "text", "from_name"):
         body = {"to": "s@example.org", "subject": "s", "body": "<p>b</p>", name: payload}
@@ -96,8 +98,8 @@ def check_sent_message(api: Client, body: dict[str, Any], payload: str) -> None:
     api.wait(f"/messages/{row['id']}", lambda one: one["status"] in ("sent", "skipped"))
     detail = api.get(f"/messages/{row['id']}")
     said = "\n".join(str(detail.json[name]) for name in ("subject", "html", "text"))
-    found = LEAKED.search(re.sub(r"/[uv]/\S+", "", said.replace(payload, "")))
-    assert found is None, (payload, found, body)
+    result = LEAKED.search(re.sub(r"/[uv]/\S+", "", said.replace(payload, "")))
+    assert result is None, (payload, result, body)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -109,9 +111,9 @@ def test_payloads_in_contact_data_are_not_evaluated(guarded: Client, payload: st
                "body": '<p>{{ contact.data.x }}</p><a href="https://x.test/?q={{ contact.data.x }}">x</a>'}  # fmt: skip
     row = guarded.post("/messages", content).expect(201)
     guarded.wait(f"/messages/{row['id']}", lambda one: one["status"] == "sent")
-    found = guarded.get(f"/messages/{row['id']}").json
-    assert found["subject"] == f"Hi {payload}" and found["text"].strip() == payload
-    assert not LEAKED.search(found["html"].replace("&lt;%= 7*7", ""))
+    result = guarded.get(f"/messages/{row['id']}").json
+    assert result["subject"] == f"Hi {payload}" and result["text"].strip() == payload
+    assert not LEAKED.search(result["html"].replace("&lt;%= 7*7", ""))
 
 
 LONGER = "| replace: 'a', 'aaaaaaaaaa' "

@@ -24,8 +24,8 @@ def test_foreign_tokens_are_rejected(server: Server, fresh_server: FreshServer) 
     bare = Client(server.url, validate=False)
 
     def answer(token: str) -> tuple[int, object, object]:
-        said = bare.request("GET", "/v1/my/account", headers={"Authorization": f"Bearer {token}"})
-        return said.status, said.headers["WWW-Authenticate"], {**said.json, "request_id": ""}
+        result = bare.request("GET", "/v1/my/account", headers={"Authorization": f"Bearer {token}"})
+        return result.status, result.headers["WWW-Authenticate"], {**result.json, "request_id": ""}
 
     wrong = answer("camp_live_" + "0" * 36)
     assert wrong[0] == 401 and answer(mine)[0] == 200

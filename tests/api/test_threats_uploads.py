@@ -93,10 +93,10 @@ def test_an_svg_has_its_own_error(api: Client) -> None:
 def test_scripts_in_images_are_removed(api: Client, kind: str, file: bytes) -> None:
     """Appended and embedded scripts are not served, and the file name does not choose the type."""
     assert b"<script>" in file
-    made = upload_image(api, file, "evil.html").expect(201)
-    response = api.request("GET", made["url"].removeprefix(api.url), None, {"Accept": "text/html"})
+    created = upload_image(api, file, "evil.html").expect(201)
+    response = api.request("GET", created["url"].removeprefix(api.url), None, {"Accept": "text/html"})
 
-    assert response.headers["content-type"] == made["content_type"] == kind
+    assert response.headers["content-type"] == created["content_type"] == kind
     assert b"script" not in response.body and response.headers["x-content-type-options"] == "nosniff"
 
 

@@ -19,15 +19,15 @@ def fetch_public(api: Client, url: str, method: str = "GET", **headers: str) -> 
 
 def test_upload_an_image(api: Client) -> None:
     """The response has name, URL, type and size of the image that is served."""
-    made = upload_image(api, encode_image(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
-    response = fetch_public(api, made["url"])
+    created = upload_image(api, encode_image(photo(), "JPEG"), "Bäckerei „neu“.jpg").expect(201)
+    response = fetch_public(api, created["url"])
 
-    assert set(made) == {"signed_id", "url", "content_type", "bytes", "width", "height", "filename"}
-    assert made["filename"] == "Bäckerei „neu“.jpg"
-    assert (made["content_type"], made["width"], made["height"]) == ("image/jpeg", 640, 400)
-    assert re.fullmatch(r"[0-9A-Za-z]{32}", made["signed_id"])
-    assert made["url"] == f"{api.url}/m/{made['signed_id']}"
-    assert (response.status, len(response.body)) == (200, made["bytes"])
+    assert set(created) == {"signed_id", "url", "content_type", "bytes", "width", "height", "filename"}
+    assert created["filename"] == "Bäckerei „neu“.jpg"
+    assert (created["content_type"], created["width"], created["height"]) == ("image/jpeg", 640, 400)
+    assert re.fullmatch(r"[0-9A-Za-z]{32}", created["signed_id"])
+    assert created["url"] == f"{api.url}/m/{created['signed_id']}"
+    assert (response.status, len(response.body)) == (200, created["bytes"])
     assert decode_image(response.body).size == (640, 400)
 
 
@@ -54,15 +54,16 @@ def test_headers_of_served_images(api: Client) -> None:
 
 def test_unknown_image_names_are_404(api: Client) -> None:
     """An unknown or malformed name is a 404 that is not cached; other methods are rejected."""
-    made = upload_image(api, encode_image(photo(), "PNG")).expect(201)
-    for name in ("x", made["signed_id"][:-1], made["signed_id"].swapcase(), made["signed_id"] + "0", "..%2f..%2fetc",
-                 "%00", "%0d%0aX-Injected:%201"):  # fmt: skip
+    created = upload_image(api, encode_image(photo(), "PNG")).expect(201)
+    signed_id = created["signed_id"]
+    for name in (signed_id[:-1], signed_id.swapcase(), f"{signed_id}0", "x", "..%2f..%2fetc", "%00",
+                 "%0d%0aX-Injected:%201"):  # fmt: skip
         for headers in ({}, {"If-None-Match": "*"}):
             response = fetch_public(api, f"{api.url}/m/{name}", **headers)
             assert (response.status, "immutable" in response.headers.get("cache-control", "")) == (404, False), name
             assert "x-injected" not in response.headers
-    assert fetch_public(api, made["url"], "POST").status in (404, 405)
-    assert fetch_public(api, made["url"], "DELETE").status in (404, 405)
+    assert fetch_public(api, created["url"], "POST").status in (404, 405)
+    assert fetch_public(api, created["url"], "DELETE").status in (404, 405)
 
 
 def test_the_same_file_twice_is_two_images(api: Client) -> None:
@@ -108,23 +109,23 @@ def test_scopes_of_uploads(server: Server) -> None:
 def test_images_survive_a_kill(fresh_server: FreshServer) -> None:
     """An uploaded image is stored on disk, and its URL follows a new base URL."""
     server = fresh_server()
-    made = upload_image(server.client(), encode_image(photo(), "PNG")).expect(201)
-    server.client().put("/brand", {"logo": made["url"]}).expect(200)
-    before = fetch_public(server.client(), made["url"]).body
+    created = upload_image(server.client(), encode_image(photo(), "PNG")).expect(201)
+    server.client().put("/brand", {"logo": created["url"]}).expect(200)
+    before = fetch_public(server.client(), created["url"]).body
     server.kill()
     server.env["CAMPANERO_BASE_URL"] = "https://news.example.org"
     server.start()
 
-    assert fetch_public(server.client(), made["url"]).body == before
-    assert server.client().get("/brand").expect(200)["logo"] == f"https://news.example.org/m/{made['signed_id']}"
+    assert fetch_public(server.client(), created["url"]).body == before
+    assert server.client().get("/brand").expect(200)["logo"] == f"https://news.example.org/m/{created['signed_id']}"
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a\\b\\c.png", "x" * 400 + ".png", "a\u202eb.png", ""])
 def test_file_names_of_uploads(api: Client, name: str) -> None:
     """The stored file name is one printable line without a path."""
-    found = upload_image(api, encode_image(photo(), "PNG"), name)
+    result = upload_image(api, encode_image(photo(), "PNG"), name)
     if name == "":
-        assert found.expect(201)["filename"] == "picture"
+        assert result.expect(201)["filename"] == "picture"
         return
-    kept = found.expect(201)["filename"]
+    kept = result.expect(201)["filename"]
     assert kept and len(kept) <= 255 and kept.isprintable() and "/" not in kept and "\\" not in kept

@@ -73,18 +73,18 @@ def webhook_id_of(delivery: dict[str, Any]) -> str:
 def test_an_event_is_delivered_and_signed(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """The body is the event as the API returns it, with a unique id, signed with the secret."""
     event = record_event(api, hook, data={"size": "ü"})
-    found = wait_for_delivery(api, hook, event, "delivered")
+    result = wait_for_delivery(api, hook, event, "delivered")
     (one,) = [one for one in receiver.requests if one.event["id"] == event["id"]]
     assert one.event == api.get(f"/events/{event['id']}").json
-    assert one.name == webhook_id_of(found) and one.headers["content-type"] == "application/json"
+    assert one.name == webhook_id_of(result) and one.headers["content-type"] == "application/json"
     assert is_signed_by(hook["secret"], one.headers, one.body)
     assert not is_signed_by(hook["secret"], one.headers, one.body + b" ")
     assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=", hook["secret"])
-    assert (found["attempts"], found["response_status"], found["error"], found["event"]) == (
+    assert (result["attempts"], result["response_status"], result["error"], result["event"]) == (
         1, 200, None, event["event"],
     )  # fmt: skip
-    assert found["next_attempt_at"] is None and found["duration_ms"] is not None
-    assert api.get(f"/webhooks/{hook['id']}/deliveries/{found['id']}").json == found
+    assert result["next_attempt_at"] is None and result["duration_ms"] is not None
+    assert api.get(f"/webhooks/{hook['id']}/deliveries/{result['id']}").json == result
 
 
 def test_the_secret_is_shown_once(api: Client, server: Server, hook: dict[str, Any]) -> None:
@@ -190,8 +190,8 @@ def test_a_redirect_is_a_failure(api: Client, receiver: Receiver, hook: dict[str
     """A redirect is not followed, and the delivery is retried."""
     receiver.respond_with(302, "", Location=f"{receiver.url}/elsewhere")
     event = record_event(api, hook)
-    found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
-    assert (found["event_id"], found["response_status"], found["status"]) == (event["id"], 302, "pending")
+    result = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
+    assert (result["event_id"], result["response_status"], result["status"]) == (event["id"], 302, "pending")
     assert [one.path for one in receiver.requests if one.event["id"] == event["id"]] == ["/hook"]
 
 
@@ -201,16 +201,16 @@ def test_410_disables_the_webhook(api: Client, receiver: Receiver, hook: dict[st
     record_event(api, hook)
     off = api.wait(f"/webhooks/{hook['id']}", lambda row: not row["enabled"])
     assert off["disabled_reason"] == "gone" and off["disabled_at"] is not None
-    told = api.get("/events", event="webhook_disabled").expect(200)[0]
-    assert told["data"]["webhook_id"] == hook["id"] and told["data"]["reason"] == "gone"
+    result = api.get("/events", event="webhook_disabled").expect(200)[0]
+    assert result["data"]["webhook_id"] == hook["id"] and result["data"]["reason"] == "gone"
 
 
 def test_retry_after_of_a_receiver(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """The next attempt is as late as the receiver's Retry-After."""
     receiver.respond_with(429, "", Retry_After="3600")
     record_event(api, hook)
-    found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
-    assert found["next_attempt_at"][:13] > found["last_attempt_at"][:13]
+    result = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
+    assert result["next_attempt_at"][:13] > result["last_attempt_at"][:13]
 
 
 @pytest.mark.parametrize("url", [
@@ -240,17 +240,17 @@ def test_all_webhook_errors_are_reported_at_once(api: Client) -> None:
     assert set(error.json["validation_errors"]) >= {"url", "enabled"}
     error = api.post("/webhooks", {"url": "https://example.org/", "events": ["ok_name", "Order Paid"]})
     assert error.json["validation_errors"] == {"events[1]": ["is invalid"]}
-    made = api.post("/webhooks", {"url": "https://example.org/", "enabled": False, "secret": "whsec_mine"})
-    assert made.headers["X-Ignored-Fields"] == "secret" and made.json["secret"] != "whsec_mine"
-    api.send("DELETE", f"/webhooks/{made.json['id']}").expect(200)
+    response = api.post("/webhooks", {"url": "https://example.org/", "enabled": False, "secret": "whsec_mine"})
+    assert response.headers["X-Ignored-Fields"] == "secret" and response.json["secret"] != "whsec_mine"
+    api.send("DELETE", f"/webhooks/{response.json['id']}").expect(200)
 
 
 def test_deliveries_belong_to_their_webhook(api: Client, receiver: Receiver, hook: dict[str, Any]) -> None:
     """A delivery under the path of another webhook is a 404."""
     event = record_event(api, hook)
-    found = wait_for_delivery(api, hook, event, "delivered")
+    result = wait_for_delivery(api, hook, event, "delivered")
     other = api.post("/webhooks", {"url": receiver.url, "enabled": False}).expect(201)
-    path = f"/webhooks/{other['id']}/deliveries/{found['id']}"
+    path = f"/webhooks/{other['id']}/deliveries/{result['id']}"
     assert api.get(path).status == 404 and api.post(f"{path}/replay").status == 404
     api.send("DELETE", f"/webhooks/{other['id']}").expect(200)
 
@@ -260,8 +260,8 @@ def test_webhook_urls_are_not_logged(api: Client, server: Server, tmp_path: Path
     url = f"http://127.0.0.1:{Receiver(tmp_path).port}/services/T0SECRET?key=T0SECRET"
     api.patch(f"/webhooks/{hook['id']}", {"url": url}).expect(200)
     record_event(api, hook)
-    found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
-    assert found["error"] == UNREACHED and found["duration_ms"] is None
+    result = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
+    assert result["error"] == UNREACHED and result["duration_ms"] is None
     server.wait_for_line(re.compile("http: request to .* failed"))
     assert "T0SECRET" not in server.output
 
@@ -330,8 +330,8 @@ def test_invalid_replies_are_failures(kind: str, api: Client, server: Server, ho
     """Any invalid HTTP reply is a failure that is retried, with an error that can be shown."""
     api.patch(f"/webhooks/{hook['id']}", {"url": f"http://127.0.0.1:{raw(GARBAGE[kind])}/"}).expect(200)
     record_event(api, hook)
-    found = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
-    assert found["status"] == "pending" and found["response_status"] in (None, 500)
-    assert (found["error"] is None) is (found["response_status"] == 500)
-    assert not set(found["response_text"] or "") & set("\x00\x1b\x85")
+    result = api.wait(f"/webhooks/{hook['id']}/deliveries", lambda rows: bool(rows) and rows[0]["attempts"] == 1)[0]
+    assert result["status"] == "pending" and result["response_status"] in (None, 500)
+    assert (result["error"] is None) is (result["response_status"] == 500)
+    assert not set(result["response_text"] or "") & set("\x00\x1b\x85")
     assert "Traceback" not in server.output

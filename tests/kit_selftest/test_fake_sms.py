@@ -58,9 +58,9 @@ def test_invalid_credentials_are_rejected(fake_sms: FakeSms) -> None:
     form = urlencode({"To": "+15551230001", "From": NUMBER, "Body": "x"}).encode()
     response = post(Post(f"{fake_sms.url}{MESSAGES}", {}, form))
     assert (response.status, json.loads(response.body)["code"]) == (401, 20003)
-    said = {"id": 1, "to": "+15551230001", "from": "Bakery", "body": "x", "callback_url": ""}
-    assert post(generic("wrong", f"{fake_sms.url}/send", said, 0)).status == 401
-    assert post(generic(SECRET, f"{fake_sms.url}/send", said, 0)).status == 200
+    fields = {"id": 1, "to": "+15551230001", "from": "Bakery", "body": "x", "callback_url": ""}
+    assert post(generic("wrong", f"{fake_sms.url}/send", fields, 0)).status == 401
+    assert post(generic(SECRET, f"{fake_sms.url}/send", fields, 0)).status == 200
     assert [one.provider for one in fake_sms.accepted] == ["http"]
 
 
@@ -136,9 +136,9 @@ def test_receipts_and_incoming_messages(fake_sms: FakeSms, webhook_server: Threa
     base = f"http://127.0.0.1:{webhook_server.server_port}"
     fake_sms.send_receipts_for_all("sent", "delivered", repeat=2, shuffled=True)
     send_sms(fake_sms, StatusCallback=f"{base}/hooks/twilio/status?m=abc")
-    told = fake_sms.wait_for_receipts()
-    assert sorted(one["status"] for one in told) == ["delivered", "delivered", "sent", "sent"]
-    assert {one["answered"] for one in told} == {200}
+    result = fake_sms.wait_for_receipts()
+    assert sorted(row["status"] for row in result) == ["delivered", "delivered", "sent", "sent"]
+    assert {row["answered"] for row in result} == {200}
     assert fake_sms.send_receipt(fake_sms.accepted[0], "undelivered", 30005).status == 200
     assert fake_sms.send_incoming(base, "+15551230001", "  Stop ", OptOutType="STOP").status == 200
     assert post(twilio_json(TOKEN, f"{base}/x?a=1", {"b": 2})).status == 200

@@ -35,8 +35,8 @@ def test_use_the_generated_client(client: OpenApiClient) -> None:
     made = [client.contacts.create({"email": f"n{number}@spoken.example"}) for number in range(3)]
     assert client.contacts.get(made[0]["id"])["id"] == made[0]["id"]
     assert client.contacts.update(made[0]["id"], {"first_name": "Ana"})["first_name"] == "Ana"
-    found = client.contacts.list.all(search="spoken")
-    assert [one["id"] for one in found] == [one["id"] for one in reversed(made)]
+    result = client.contacts.list.all(search="spoken")
+    assert [row["id"] for row in result] == [one["id"] for one in reversed(made)]
     assert client.contacts.list.response(limit=2, search="spoken").headers["X-Next-Page"] == "2"
     assert client.contacts.delete(made[0]["id"], erase=False)["id"] == made[0]["id"]
     with pytest.raises(ApiError) as error:

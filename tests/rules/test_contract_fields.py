@@ -21,8 +21,8 @@ def test_response_fields_match_the_table(shape: str) -> None:
     assert set(schema["properties"]) - set(promised) == set(later) & set(schema["properties"]) == set()
     assert set(promised) - set(schema["properties"]) == set()
     for name, field in promised.items():
-        found = published.notation(schema["properties"][name])
-        assert published.agrees(field.type, found), f"{name}: {found}, promised {field.type}"
+        result = published.notation(schema["properties"][name])
+        assert published.agrees(field.type, result), f"{name}: {result}, promised {field.type}"
     if shape not in ("Error", "FlowStep", "Preview"):
         assert set(schema["required"]) == set(promised)
 
@@ -70,8 +70,8 @@ def _compare(keys: list[Key], properties: dict[str, object], required: set[str])
     assert set(promised) - set(properties) == set()
     assert required == {name for name, key in promised.items() if key.required}
     for name, key in promised.items():
-        found = published.notation(properties[name])
-        assert published.agrees(key.type, found), f"{name}: {found}, promised {key.type}"
+        result = published.notation(properties[name])
+        assert published.agrees(key.type, result), f"{name}: {result}, promised {key.type}"
 
 
 def test_every_body_is_in_the_table() -> None:

@@ -67,8 +67,8 @@ def test_published_error_codes() -> None:
 
 def test_published_headers() -> None:
     """Every response header of the table is in the document."""
-    said = set(re.findall(r"'([A-Z][\w-]+)': \{'(?:description|\$ref)", str(published.document())))
-    assert {name for group, _, name in words.HEADERS if group != "requests"} <= said
+    result = set(re.findall(r"'([A-Z][\w-]+)': \{'(?:description|\$ref)", str(published.document())))
+    assert {name for group, _, name in words.HEADERS if group != "requests"} <= result
 
 
 def test_error_reasons() -> None:
@@ -114,9 +114,9 @@ def test_skip_reasons() -> None:
     suppressed = {f"suppressed_{reason}" for reason in shown.SUPPRESSIONS}
     assert promised - known - suppressed == set()
     assert suppressed == {name for name in promised if name.startswith("suppressed_")}
-    said = set(shown._REASONS) | set(shown._SMS_REASONS)
+    texts = set(shown._REASONS) | set(shown._SMS_REASONS)
     pauses = {"bounce_rate", "complaint_rate", "transport", "missed_start", "domain_failed"}
-    assert said - pauses - promised == set()
+    assert texts - pauses - promised == set()
 
 
 def test_transitions() -> None:

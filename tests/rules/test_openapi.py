@@ -89,16 +89,16 @@ def test_endpoints_have_the_agreed_statuses(method: str, path: str, statuses: tu
 def test_every_operation_documents_its_errors(document: Any) -> None:
     """Operations document 401, 403, 422, 429 and 503, those with an id 404, and those with a body 415."""
     for method, path, operation in operations(document):
-        told = set(operation["responses"])
+        result = set(operation["responses"])
         if (method, path) in OPEN:
-            assert operation["security"] == [] and "503" in told
-            assert (method, path) != FORM or {"404", "413", "415", "422", "429"} <= told
-            assert (method, path) not in LOGIN or {"400", "401", "413", "415", "422", "429"} <= told
+            assert operation["security"] == [] and "503" in result
+            assert (method, path) != FORM or {"404", "413", "415", "422", "429"} <= result
+            assert (method, path) not in LOGIN or {"400", "401", "413", "415", "422", "429"} <= result
             continue
         wanted = {"401", "403", "422", "429", "500", "503"}
         wanted |= {"404"} if "{id}" in path else set()
         wanted |= {"400", "413", "415"} if "requestBody" in operation else set()
-        assert wanted <= told, (method, path)
+        assert wanted <= result, (method, path)
         is_persons = (method, path) in LOGOUT or operation["x-required-scope"] in ("rule", "self")
         ways = [{"jwt": []}] if is_persons else [{"apiKey": []}, {"jwt": []}]
         assert operation.get("security", document["security"]) == ways
@@ -177,13 +177,13 @@ def test_the_server_is_the_base_url() -> None:
 
 def test_idempotent_operations_document_their_header(document: Any) -> None:
     """Messages, sends and events take an Idempotency-Key and document the conflict; other operations do not."""
-    found = set()
+    result = set()
     for method, path, operation in operations(document):
         names = {row["name"] for row in operation.get("parameters", []) if row["in"] == "header"}
         if names and (method, path) not in HOOKS:
             assert names == {"Idempotency-Key"} and "409" in operation["responses"]
-            found.add((method, path))
-    assert found == {("POST", f"{BASE}{path}") for path in ("/messages", "/campaigns/{id}/send", "/events")}
+            result.add((method, path))
+    assert result == {("POST", f"{BASE}{path}") for path in ("/messages", "/campaigns/{id}/send", "/events")}
 
 
 def test_everything_has_a_description(document: Any) -> None:

@@ -110,10 +110,12 @@ def test_ids_are_never_reused(migrated: apsw.Connection, described: apsw.Connect
     """The same tables use AUTOINCREMENT, and the search index is the same."""
     results = []
     for here in (migrated, described):
-        made = select_all(here, "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-        search = next(" ".join(sql.split()) for name, sql in made if name == "contact_search")
+        created = select_all(
+            here, "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        )
+        search = next(" ".join(sql.split()) for name, sql in created if name == "contact_search")
         rules = select_all(here, "SELECT k, v FROM contact_search_config ORDER BY k")
-        results.append((sorted(name for name, sql in made if "AUTOINCREMENT" in sql.upper()), search, rules))
+        results.append((sorted(name for name, sql in created if "AUTOINCREMENT" in sql.upper()), search, rules))
     assert results[0] == results[1]
     assert {"contact", "message", "campaign", "event"} <= set(results[0][0])
     # Without it a change of one name may merge the whole search index (half a second for 100,000 contacts)

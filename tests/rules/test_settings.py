@@ -244,8 +244,8 @@ def test_test_variables_need_loopback(base_url: str, listen: str, allowed: bool,
     if allowed:
         assert config.load(options, environment).warnings == []
     else:
-        said = config_error(options=options, environment=environment)
-        assert all(name in said for name in environment)
+        result = config_error(options=options, environment=environment)
+        assert all(name in result for name in environment)
 
 
 def test_commands_reject_the_test_clock(tmp_path: Path) -> None:
