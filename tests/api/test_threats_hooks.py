@@ -159,7 +159,7 @@ def test_signed_variants_cause_no_server_error(world: World) -> None:
     ]
     assert len(posts) > 300
     found = {(post.path, world.post(post).status) for post in posts}
-    found.discard(("/hooks/mailgun", 403))  # its signature stands in the body that cannot be read
+    found.discard(("/hooks/mailgun", 403))  # its signature is in the body, which cannot be parsed
     assert {status for _, status in found} <= {200, 422}, found
 
 

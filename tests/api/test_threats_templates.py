@@ -153,7 +153,7 @@ BOMBS: dict[str, dict[str, Any]] = {
 def test_expensive_templates_are_limited(fresh_server: FreshServer) -> None:
     """Saving, previewing and sending take moments, memory stays low, and other requests are fast (T02)."""
     server = fresh_server()
-    api = server.client(keep_alive=True, validate=False)  # holding large answers against the document takes long
+    api = server.client(keep_alive=True, validate=False)  # validating large responses against the document is slow
     api.post("/templates/preview", {"document": {"sections": [{"type": "footer"}]}}).expect(200)
     before = resident_memory(server.pid)
     finished, waits = Event(), list[float]()

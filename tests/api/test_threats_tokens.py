@@ -63,7 +63,7 @@ def test_credentials_outside_of_the_header_are_ignored(server: Server, how: str)
 
 def test_logins_do_not_block_other_requests(server: Server) -> None:
     """During twenty parallel logins other requests get a response quickly."""
-    bare = Client(server.url, validate=False, keep_alive=True)  # to hold answers against the document takes long
+    bare = Client(server.url, validate=False, keep_alive=True)  # validating responses against the document is slow
     people = [{"email": f"n{n}@example.org", "password": PASSWORD} for n in range(20)]
     waits: list[float] = []
     with ThreadPoolExecutor(len(people)) as pool:

@@ -305,7 +305,7 @@ GARBAGE = {
 
 @pytest.fixture
 def raw() -> Iterator[Callable[[bytes], int]]:
-    """Listen, and answer every connection with these bytes; returns the port."""
+    """Yield a function that starts a server whose every reply is these bytes, and returns its port."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def send_raw(answer: bytes) -> int:

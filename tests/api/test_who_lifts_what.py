@@ -159,9 +159,9 @@ class Results(NamedTuple):
     """The results of all combinations, by address."""
 
     api: Client
-    kept: dict[str, list[str]]  # by address: `kept_opt_out` of the answer
+    kept: dict[str, list[str]]  # by address: `kept_opt_out` of the response
     campaign: dict[str, Any]  # by address: the message of the campaign
-    single: dict[str, Any]  # by address: the answer to a single message
+    single: dict[str, Any]  # by address: the response to a single message
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Users who sign in over the API."""
+"""Add users, and sign them in over the API."""
 
 from typing import Any
 

@@ -4,11 +4,11 @@ For example::
 
     with FakeSms(tmp_path) as sms:
         server = fresh_server(env=sms.env)  # or env=sms.env_http for the generic provider
-        sms.refuse(21211, "+15550001*")
+        sms.reject(21211, "+15550001*")
         sms.accept_then_reset(times=1)
-        [one] = sms.wait_for(1)
-        assert sms.report(one, "delivered").status == 200
-        sms.write(server.url, "+15551230001", "STOP")
+        [message] = sms.wait_for(1)
+        assert sms.send_receipt(message, "delivered").status == 200
+        sms.send_incoming(server.url, "+15551230001", "STOP")
 """
 
 import http.client

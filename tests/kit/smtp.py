@@ -3,7 +3,7 @@
 For example::
 
     with SmtpServer() as smtp:
-        smtp.rules.refuse("rcpt", "gone@*", code=550, text="5.1.1 No such user")
+        smtp.rules.reject("rcpt", "gone@*", code=550, text="5.1.1 No such user")
         smtp.rules.delay("body", 2, times=1)
         smtp.wait_for(3).messages[0].html()
 """

@@ -99,7 +99,7 @@ def test_every_error_response_has_valid_examples(document: Any) -> None:
             assert contract.errors_at(("components", "schemas", "Error"), one["value"]) == [], name
             codes.add(one["value"]["code"])
     known = set(document["components"]["schemas"]["Error"]["properties"]["code"]["enum"])
-    assert known - codes == {"invalid_credentials", "otp_required"}  # shown where people sign in
+    assert known - codes == {"invalid_credentials", "otp_required"}  # in the examples of the login
 
 
 class ExampleSender:

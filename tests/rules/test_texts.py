@@ -16,7 +16,7 @@ from tests.kit.server import ROOT
 PRODUCT = ("appliance", "ui")
 MAX_FUNCTION_LINES = 60
 
-# Patterns, written so that this file does not hold what it looks for
+# Patterns, written so that they do not match this file
 _PLACES = r"work|workspace|tmp|root|mnt|home/\w+|Users/\w+"
 FORBIDDEN = {
     "a path of somebody's machine": re.compile(rf"(?<![\w./*}}\\-])/(?:{_PLACES})(?:/|\b)"),

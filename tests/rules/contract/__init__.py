@@ -1,5 +1,5 @@
-"""What is promised to those who build on this, as data: quoted from the interface's two pages, free of our code.
+"""The documented interface as data: endpoints, fields, errors, events and settings, without code of the service.
 
-Each row begins with its origin: `S` specified, `D` decided where the specification is silent, `O` our own beyond
-both (always with the reason), `L` promised and not there yet. Tests hold every table in both directions.
+Each row begins with its origin: `S` specified, `D` decided where the specification is silent, `O` an addition to
+both (always with the reason), `L` planned for later. Tests compare every table with the service in both directions.
 """

@@ -1,4 +1,4 @@
-"""Every way to be refused: status and code; the reasons of a 422 with what they carry; the stable messages."""
+"""Every error of the API: status and code; the reasons of a 422 with their further keys; the stable messages."""
 
 from tests.rules.contract.rows import lines
 

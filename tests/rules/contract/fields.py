@@ -1,7 +1,7 @@
-"""Every field of every answer that the two pages describe: origin, names, type.
+"""Every field of every response: origin, names, type.
 
 Types: `integer number string boolean object date-time uuid email any`, `enum(a,b)`, `[of]` for an array, the name of
-another shape; a `?` where null may stand ("key present and null, also where the type is plain").
+another shape; a `?` where the value may be null.
 """
 
 from typing import NamedTuple

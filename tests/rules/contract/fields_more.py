@@ -1,4 +1,4 @@
-"""Fields of messages, the ledger, the account, and of what stands around contacts; read by `fields.py`."""
+"""Fields of messages, the ledger, the account, and of resources related to contacts; read by `fields.py`."""
 
 MORE = """
 = Message

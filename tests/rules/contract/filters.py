@@ -1,4 +1,4 @@
-"""What filters may ask: names with their type, predicates with theirs, further names of the same fields, limits."""
+"""Filters: fields with their types, predicates of each type, aliases of fields, and limits."""
 
 from tests.rules.contract.rows import lines
 

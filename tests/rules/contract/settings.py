@@ -1,4 +1,4 @@
-"""Every setting with its default: agreed ones as they stand in the operating contract, and ours with why."""
+"""Every setting with its default: those of the operating contract, and further ones with the reason."""
 
 import tomllib
 from typing import Any
