@@ -46,7 +46,7 @@ def test_placeholders_of_an_unchanged_starter(key: str) -> None:
     one = STARTERS[key]
     result = placeholders(one.design, subject=one.subject, preheader=one.preheader)
     assert ("placeholder_content", "preheader") in result
-    assert (("placeholder_content", "subject") in found) is (one.subject not in starters.SENDABLE_TEXTS)
+    assert (("placeholder_content", "subject") in result) is (one.subject not in starters.SENDABLE_TEXTS)
     wanted = {
         f"design.sections[{at}]" for at, section in enumerate(one.design["sections"])
         if section["type"] in ("heading", "text", "hero", "list", "quote", "coupon", "product_grid")

@@ -48,7 +48,7 @@ def check_segments_after(home: Home, seconds: float = 61) -> None:
     segment_events.check_segments()
 
 
-def segment_events() -> list[tuple[str, int]]:
+def recorded_events() -> list[tuple[str, int]]:
     """Return (event, contact id) of the segment events in order."""
     return rows("SELECT event, contact_id FROM event WHERE event LIKE 'segment_%' ORDER BY id")
 
@@ -71,13 +71,13 @@ def test_entering_and_leaving_give_one_event_each(home: Home) -> None:
     check_segments_after(home, 0)
     set_tags(home, ben_id, "vip")
     check_segments_after(home, 30)
-    assert segment_events() == []
+    assert recorded_events() == []
     check_segments_after(home)
     set_tags(home, anna_id)
     set_tags(home, cleo_id, "vip")
     check_segments_after(home)
     check_segments_after(home)
-    assert segment_events() == [("segment_enter", ben_id), ("segment_enter", cleo_id), ("segment_exit", anna_id)]
+    assert recorded_events() == [("segment_enter", ben_id), ("segment_enter", cleo_id), ("segment_exit", anna_id)]
     process_events()
     assert [row[0] for row in runs(enter_flow)] == [ben_id, cleo_id]
     assert [row[0] for row in runs(exit_flow)] == [anna_id]
@@ -96,11 +96,11 @@ def test_changed_filters_give_no_events(home: Home) -> None:
     check_segments_after(home, 0)
     update_segment(home, inner, VIP)
     check_segments_after(home)
-    assert segment_events() == []
+    assert recorded_events() == []
     assert scalar("SELECT count(*) FROM segment_member") == 1
     set_tags(home, anna_id)
     check_segments_after(home)
-    assert segment_events() == [("segment_exit", anna_id)]
+    assert recorded_events() == [("segment_exit", anna_id)]
 
 
 def test_only_segments_of_active_flows_are_watched(home: Home) -> None:
@@ -120,7 +120,7 @@ def test_only_segments_of_active_flows_are_watched(home: Home) -> None:
     transactions.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow,))
     check_segments_after(home)
     check_segments_after(home)
-    assert segment_events() == [("segment_enter", anna_id)]
+    assert recorded_events() == [("segment_enter", anna_id)]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_webhook_watches_all_segments(home: Home) -> None:
     check_segments_after(home)
     anna_id = home.contact("anna@example.org", data={"tags": ["vip"]}).id
     check_segments_after(home)
-    assert segment_events() == [("segment_enter", anna_id)] * 2
+    assert recorded_events() == [("segment_enter", anna_id)] * 2
     assert {row[0] for row in rows("SELECT segment_id FROM segment_watch")} == {first, second}
     transactions.write(run, "UPDATE webhook SET enabled = 0")
     check_segments_after(home)
@@ -165,7 +165,7 @@ def test_a_deleted_contact_does_not_leave_a_segment(home: Home) -> None:
     check_segments_after(home, 0)
     transactions.write(run, "DELETE FROM contact WHERE id = ?", (anna_id,))
     check_segments_after(home)
-    assert segment_events() == [] and not rows("SELECT 1 FROM segment_member")
+    assert recorded_events() == [] and not rows("SELECT 1 FROM segment_member")
 
 
 def test_quiet_changes_start_no_flow_by_segment(home: Home) -> None:
@@ -179,7 +179,7 @@ def test_quiet_changes_start_no_flow_by_segment(home: Home) -> None:
     record_event(home, "order_paid", ben_id)
     check_segments_after(home)
     process_events()
-    assert segment_events() == [("segment_enter", anna_id), ("segment_enter", ben_id)]
+    assert recorded_events() == [("segment_enter", anna_id), ("segment_enter", ben_id)]
     assert runs(flow) == [(ben_id, "live", None)]
 
 
@@ -195,12 +195,12 @@ def test_a_merge_gives_no_segment_enter(home: Home) -> None:
     check_segments_after(home, 0)
     transactions.write(removal.merge, home.account_id, survivor_id, member_id, Evidence("api"))
     check_segments_after(home)
-    assert segment_events() == []
+    assert recorded_events() == []
     other_id = home.contact("dora@example.org", data={"tags": []}).id
     transactions.write(removal.merge, home.account_id, other_id, second_member_id, Evidence("api"))
     set_tags(home, other_id)
     check_segments_after(home)
-    assert segment_events() == [("segment_exit", other_id)]
+    assert recorded_events() == [("segment_exit", other_id)]
 
 
 def test_segment_events_continue_the_chain(home: Home) -> None:
@@ -257,7 +257,7 @@ def test_time_alone_can_end_membership(home: Home) -> None:
                      "segment_id": create_segment(home, ("contact_created_at", "within_days", 1))})  # fmt: skip
     check_segments_after(home, 0)
     check_segments_after(home, 2 * 86_400)
-    assert segment_events() == [("segment_exit", anna_id)]
+    assert recorded_events() == [("segment_exit", anna_id)]
 
 
 def test_a_broken_segment_does_not_stop_others(home: Home) -> None:
@@ -274,4 +274,4 @@ def test_a_broken_segment_does_not_stop_others(home: Home) -> None:
     check_segments_after(home)
     anna_id = home.contact("anna@example.org", data={"tags": ["vip"]}).id
     check_segments_after(home)
-    assert segment_events() == [("segment_enter", anna_id)] * 2
+    assert recorded_events() == [("segment_enter", anna_id)] * 2

@@ -68,7 +68,8 @@ def test_guide_examples_run(ground: Ground, tmp_path: Path, name: str, language:
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
     outputs = guides.split_output(result.stdout)
     differences = {
-        number: found_differences for number, shown in guides.expected_results(blocks) if blocks[number].language == language
+        number: found_differences for number, shown in guides.expected_results(blocks)
+        if blocks[number].language == language
         and (found_differences := guides.differences(shown, guides.last_value(outputs[number])))
     }  # fmt: skip
     assert differences == {}

@@ -235,8 +235,11 @@ def test_bots_and_invalid_submissions(server: Server) -> None:
     for key in ("camp_pub_" + "x" * 36, "nothing", form["public_key"][:-1]):
         assert submit_form(server, {"public_key": key}, email="a@example.org").status == 404
         assert request_as_visitor(server, "GET", f"/f/{key}").status == 404
-    for body, content_type in ((b"\x9d\xff", FORM_HEADERS["Content-Type"]), (b"--x\r\n\xdd", "multipart/form-data; boundary=x"),
-                       (b"x", "multipart/form-data")):  # fmt: skip
+    for body, content_type in (
+        (b"\x9d\xff", FORM_HEADERS["Content-Type"]),
+        (b"--x\r\n\xdd", "multipart/form-data; boundary=x"),
+        (b"x", "multipart/form-data"),
+    ):
         assert (
             anonymous_client(server)
             .request("POST", f"/f/{form['public_key']}", body, {"Content-Type": content_type})

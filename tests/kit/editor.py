@@ -24,7 +24,7 @@ DESIGN: dict[str, Any] = {
 
 
 @contextmanager
-def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
+def running_editor(browser: Browser, server: Server) -> Iterator[Page]:
     """Open a page as a signed-in user; unexpected console errors fail the test."""
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")

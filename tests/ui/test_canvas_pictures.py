@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect
 from tests.kit import axe
 from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
-from tests.kit.editor import create_template, editor_page, get_design, wait_until_saved
+from tests.kit.editor import create_template, get_design, running_editor, wait_until_saved
 from tests.kit.pictures import encode_image, photo
 from tests.kit.server import Server
 
@@ -20,7 +20,7 @@ WORDS = "Words that stand close to the edge of their section, in as many lines a
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page, shared by the tests of this module."""
-    with editor_page(browser, server) as open_editor:
+    with running_editor(browser, server) as open_editor:
         yield open_editor
 
 

@@ -11,14 +11,14 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit import axe
 from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
-from tests.kit.editor import DESIGN, create_template, drag, editor_page, expect_order, get_design, wait_until_saved
+from tests.kit.editor import DESIGN, create_template, drag, expect_order, get_design, running_editor, wait_until_saved
 from tests.kit.server import Server
 
 
 @pytest.fixture
 def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page."""
-    with editor_page(browser, server) as page:
+    with running_editor(browser, server) as page:
         yield page
 
 

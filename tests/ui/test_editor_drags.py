@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.editor import create_template, editor_page, expect_order, get_design, wait_until_saved
+from tests.kit.editor import create_template, expect_order, get_design, running_editor, wait_until_saved
 from tests.kit.server import Server
 
 Point = tuple[float, float]
@@ -25,7 +25,7 @@ SWALLOW_POINTER_UP = (
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page, shared by the tests of this module."""
-    with editor_page(browser, server) as open_editor:
+    with running_editor(browser, server) as open_editor:
         yield open_editor
 
 

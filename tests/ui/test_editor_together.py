@@ -12,10 +12,10 @@ from tests.kit.client import Client
 from tests.kit.editor import (
     DESIGN,
     create_template,
-    editor_page,
     expect_order,
     get_design,
     get_section_props,
+    running_editor,
     wait_until_saved,
 )
 from tests.kit.server import PASSWORD, Server
@@ -25,7 +25,7 @@ from tests.kit.timeouts import extend_timeout
 @pytest.fixture
 def editor_page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page."""
-    with editor_page(browser, server) as page:
+    with running_editor(browser, server) as page:
         yield page
 
 

@@ -8,14 +8,14 @@ import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from tests.kit.client import Client
-from tests.kit.editor import DESIGN, create_template, editor_page, get_design, get_section_props, wait_until_saved
+from tests.kit.editor import DESIGN, create_template, get_design, get_section_props, running_editor, wait_until_saved
 from tests.kit.server import Server
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A signed-in page, shared by the tests of this module."""
-    with editor_page(browser, server) as open_editor:
+    with running_editor(browser, server) as open_editor:
         yield open_editor
 
 

@@ -51,7 +51,8 @@ def _fill_with_payloads(server: Server) -> None:
     api.put("/brand", brand | defaults).expect(200)
     api.patch("/account", {"name": ALL_PAYLOADS, "email_from_name": ALL_PAYLOADS}).expect(200)
     list_id = api.post("/lists", {"name": ALL_PAYLOADS}).expect(201)["id"]
-    contact_fields = {"first_name": ALL_PAYLOADS, "last_name": ALL_PAYLOADS, "source": ALL_PAYLOADS, "list_ids": [list_id],
+    contact_fields = {"first_name": ALL_PAYLOADS, "last_name": ALL_PAYLOADS, "source": ALL_PAYLOADS,
+              "list_ids": [list_id],
               "data": {ALL_PAYLOADS[:60]: ALL_PAYLOADS, "deep": {"er": [ALL_PAYLOADS]}}}  # fmt: skip
     for address in ("reader@example.org", "refused@example.org"):
         contact_id = api.post("/contacts", {"email": address, **contact_fields}).expect(201)["id"]
