@@ -27,7 +27,7 @@ from appliance.storage.models import DomainKey
 from benchmarks.bench_sending import FIRST, UNLIMITED, fill, html
 from benchmarks.bench_sending_rivals import Postfix
 from tests.domain.home import Home
-from tests.domain.test_domain_keys import domain
+from tests.domain.test_domain_keys import create_domain
 from tests.kit.dns import DnsServer
 from tests.kit.sending_domains import add_verified_domain
 from tests.kit.server import Server
@@ -166,7 +166,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory), email__dkim_ed25519=True)
-        for key in transactions.write(keys.store_first_keys, domain(home), keys.generate_keys()):
+        for key in transactions.write(keys.store_first_keys, create_domain(home), keys.generate_keys()):
             transactions.write(lambda k=key: keys.activate_key(DomainKey.get_by_id(k.id)))
         claims = campaign(home, options.size)
         pieces(

@@ -19,7 +19,7 @@ from appliance.audience.segments.store import SegmentCreate
 from appliance.core import clock, validation
 from appliance.events import log
 from appliance.events.log import NewEvent
-from appliance.flows import derived_events, enrollment
+from appliance.flows import date_events, enrollment, segment_events
 from appliance.storage import transactions
 from appliance.storage.database import rows, run, scalar
 from tests.domain.flows_home import live_flow
@@ -85,8 +85,8 @@ def drain() -> None:
 
 def look() -> None:
     """Check watched segments, as happens once a minute."""
-    derived_events.is_segment_check_due()
-    derived_events.check_segments()
+    segment_events.is_segment_check_due()
+    segment_events.check_segments()
 
 
 def main(people: int) -> None:
@@ -132,12 +132,12 @@ def measure(home: Home, people: int) -> None:
     with measured("people who entered a segment", happened("segment_enter")):
         look()
     live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "00:00"}})
-    while derived_events.check_dates():
+    while date_events.check_dates():
         pass
     night = datetime.fromtimestamp(clock.now(), UTC).replace(hour=0, minute=0, second=1) + timedelta(days=1)
     home.advance(night.timestamp() - clock.now())
     with measured("people whose date came round", happened("date_reached")):
-        while derived_events.check_dates():
+        while date_events.check_dates():
             pass
 
 

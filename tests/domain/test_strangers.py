@@ -58,7 +58,7 @@ def test_known_numbers_are_not_limited(limited_home: Home) -> None:
     """Numbers of subscribers do not count, nor do tests, skipped messages and other accounts."""
     limited_home.upsert(phone="+447700900001")
     limited_home.upsert(phone="+447700900002")
-    limited_home.leave("+447700900002")
+    limited_home.opt_out("+447700900002")
     for _ in range(3):
         queue_sms(limited_home, "+447700900001")
         queue_sms(limited_home, "+447700900003", test=True)

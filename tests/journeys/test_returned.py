@@ -282,7 +282,7 @@ def test_inbound_starttls(world: World) -> None:
         smtp.starttls(context=ssl._create_unverified_context())
         smtp.ehlo()
         assert "starttls" not in smtp.esmtp_features and "auth" not in smtp.esmtp_features
-        assert world.post._once(smtp, sample("ses_unknown", marks), (marks.return_path,), "") == 250
+        assert world.post._send_once(smtp, sample("ses_unknown", marks), (marks.return_path,), "") == 250
     assert world.rows()[marks.recipient]["status"] == "bounced"
 
 
