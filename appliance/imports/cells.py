@@ -13,8 +13,11 @@ from msgspec import Struct
 
 from appliance.core import addresses, clock
 from appliance.core.addresses import Address
+from appliance.imports.names import split_name
 
 MAX_TAGS = 100
+# The custom field of the titles in a full name
+TITLE_KEY = "name_title"
 _BREAKS = re.compile(r"[ \t\r\n\v\f\u0085\u2028\u2029]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
@@ -151,10 +154,13 @@ def _read_address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: 
 
 
 def _read_name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    first_name, _, last_name = str(cell).strip().partition(" ")
-    for name, text in (("first_name", first_name), ("last_name", last_name.strip())):
+    """Read a full name into the first and the last name of the row, and its titles into the custom field of titles."""
+    parts = split_name(str(cell))
+    for name, text in (("first_name", parts.first), ("last_name", parts.last)):
         if text and name not in row:
             _read_line(row, data, text, name)
+    if parts.title:
+        data.setdefault(TITLE_KEY, parts.title)
 
 
 # The languages in which country names are recognized. The executable contains the CLDR data of these languages only.
@@ -295,7 +301,7 @@ class AddressReader:
             try:
                 parsed = self.email(cell if self._is_own else cell.lstrip("'"))
             except InvalidRecord:
-                parsed, further = self._in_words(row, cell)
+                parsed, further = self._in_words(row, data, cell)
             if parsed is None:
                 add_warning(row, "email", cell, "is not an email address")
             elif address is not None:
@@ -307,7 +313,9 @@ class AddressReader:
                 data.setdefault("other_email", other.value)
         return address
 
-    def _in_words(self, row: dict[str, Any], cell: str) -> tuple[Address | None, list[Address]]:
+    def _in_words(
+        self, row: dict[str, Any], data: dict[str, Any], cell: str
+    ) -> tuple[Address | None, list[Address]]:  # fmt: skip
         """Return the first address, or None, and the other addresses of a cell that also contains other words.
 
         A name before the first address is stored in the row if the row has no name.
@@ -326,7 +334,7 @@ class AddressReader:
             and "last_name" not in row
             and (name_match := _NAME_BEFORE_EMAIL.fullmatch(cell))
         ):
-            CELL_READERS["name"](row, {}, name_match[1].strip(), "name")
+            CELL_READERS["name"](row, data, name_match[1].strip(), "name")
         return (found_addresses[0], list(dict.fromkeys(found_addresses[1:]))) if found_addresses else (None, [])
 
     def phone_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:

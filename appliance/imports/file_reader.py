@@ -253,8 +253,8 @@ class FilePreview(NamedTuple):
     """The format, columns and samples of a file, from its first lines.
 
     `format` is `csv` or `jsonl`. `skip` is the length of the byte order mark. `delimiter` is None for JSON lines.
-    `headed` says whether the file has a row of column names; otherwise `names` are made up. Each of `samples` has the
-    cells of a row.
+    `headed` says whether the file has a row of column names; otherwise `names` are made up. `rows` has the cells of the
+    first rows, and `samples` those of a few of them.
     """
 
     format: str
@@ -265,6 +265,7 @@ class FilePreview(NamedTuple):
     names: list[str]
     headed: bool
     samples: list[list[str]]
+    rows: list[list[str]]
     # The number of lines above the row of column names
     first: int = 0
 
@@ -313,6 +314,7 @@ def preview_file(path: Path) -> FilePreview:
         names,
         has_header,
         _choose_samples(rows),
+        rows,
         header_index,
     )
 
@@ -375,8 +377,9 @@ def _preview_jsonl(encoding: str, skip: int, lines: list[str]) -> FilePreview:
     if not objects:
         raise UnreadableFile("the file begins like JSON lines, but its lines are not JSON objects")
     names = list(dict.fromkeys(name for row in objects for name in row))[:MAX_COLUMNS]
-    samples = _choose_samples([[_sample_text(row.get(name)) for name in names] for row in objects])
-    return FilePreview("jsonl", encoding, skip, None, columns.recognize_product(names), names, True, samples)
+    rows = [[_sample_text(row.get(name)) for name in names] for row in objects]
+    product = columns.recognize_product(names)
+    return FilePreview("jsonl", encoding, skip, None, product, names, True, _choose_samples(rows), rows)
 
 
 def _sample_text(value: Any) -> str:

@@ -12,7 +12,7 @@ from appliance.audience import lists
 from appliance.core import addresses, clock, data_dir, signals
 from appliance.core.errors import CurrentState, Faults, Invalid, NotFound, Transition, refuse_transition
 from appliance.core.validation import Country, Id, Line, Name, PageQuery, RefusedKeys, use_instead, use_within
-from appliance.imports import columns, file_reader
+from appliance.imports import columns, file_reader, names
 from appliance.imports.file_reader import FilePreview
 from appliance.settings import config
 from appliance.storage.database import Page, fetch_one, normalize_name, paginate, rows
@@ -252,10 +252,14 @@ def _resolve_options(account_id: int, options: ImportOptions, dry_run: bool) -> 
 
 def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[str, Any]]:
     targets = file_reader.assign_targets(file_preview.names, upload.resource, upload.options.map)
-    return [
+    described: list[dict[str, Any]] = [
         {"name": name, "target": target, "samples": [_sample(row, index) for row in file_preview.samples]}
         for index, (name, target) in enumerate(zip(file_preview.names, targets, strict=True))
     ]
+    for index, column in enumerate(described):
+        if column["target"] == "name":
+            column["full_names"] = names.choose_examples(_sample(row, index) for row in file_preview.rows)
+    return described
 
 
 def _sample(row: list[str], index: int) -> str:

@@ -97,3 +97,37 @@ def test_country_codes_and_names(cell: str, code: str | None) -> None:
     cells.CELL_READERS["country_code"](row, {}, cell, "country_code")
     assert row.get("country_code") == code
     assert row.get("warnings", []) == ([] if code else [("country_code", cell, "is not a country")])
+
+
+@pytest.mark.parametrize(
+    ("cell", "first_name", "last_name", "title"),
+    [
+        ("Ann Low", "Ann", "Low", None), ("Kühn, Grace", "Grace", "Kühn", None), ("Käthe", "Käthe", None, None),
+        ("Peter  Weiß ", "Peter", "Weiß", None), ("Kühn,", None, "Kühn", None), (", Grace", "Grace", None, None),
+        ("Dr. Anna Weiß", "Anna", "Weiß", "Dr."), ("Dr.Anna Weiß", "Anna", "Weiß", "Dr."),
+        ("Herr Prof. Dr. med. Max Kurz", "Max", "Kurz", "Herr Prof. Dr. med."),
+        ("Dipl.-Ing. (FH) Max Kurz", "Max", "Kurz", "Dipl.-Ing. (FH)"), ("Dr.-Ing. Eva Low", "Eva", "Low", "Dr.-Ing."),
+        ("Kühn, Dr. Grace", "Grace", "Kühn", "Dr."), ("Kurz, Max, MBA", "Max", "Kurz", "MBA"),
+        ("Frau Weiß", None, "Weiß", "Frau"), ("Mr Low", None, "Low", "Mr"), ("Mrs. Jane Doe", "Jane", "Doe", "Mrs."),
+        ("Herr und Frau Weiß", None, "Weiß", "Herr und Frau"), ("Dr.", None, None, "Dr."),
+        ("Dr. Phil Kurz", "Phil", "Kurz", "Dr."), ("Drew Herrmann", "Drew", "Herrmann", None),
+        ("van der Berg, Käthe", "Käthe", "van der Berg", None), ("Berg, Käthe van der", "Käthe", "van der Berg", None),
+        ("Dr. Björn van der Berg", "Björn", "van der Berg", "Dr."), ("von Trapp", None, "von Trapp", None),
+        ("Maria Anna de la Cruz", "Maria Anna", "de la Cruz", None), ("Luca di Marco", "Luca", "di Marco", None),
+        ("Karl Freiherr von Stein", "Karl", "Freiherr von Stein", None), ("Van Morrison", "Van", "Morrison", None),
+        ("John F. Kennedy", "John F.", "Kennedy", None), ("Smith, Jr., John", "John", "Smith Jr.", None),
+        ("Juan García López", "Juan", "García López", None),
+    ],
+)  # fmt: skip
+def test_a_full_name_is_split(cell: str, first_name: str | None, last_name: str | None, title: str | None) -> None:
+    """A comma separates the last name; titles are neither name and go to a custom field; particles are the last name's.
+
+    A first name and a last name in columns of their own are kept.
+    """
+    found = person(email="a@example.org", name=cell)
+    assert (found.first_name, found.last_name, found.warnings) == (first_name, last_name, None)
+    assert data(found) == (None if title is None else {"name_title": title})
+    found = person(email=f'"{cell}" <a@example.org>')
+    assert (found.value, found.first_name, found.last_name) == ("a@example.org", first_name, last_name)
+    found = person(email="a@example.org", first_name="Ada", last_name="Byron", name=cell)
+    assert (found.first_name, found.last_name) == ("Ada", "Byron")

@@ -326,3 +326,38 @@ def test_repeated_rows_are_counted_separately(
     page.goto("/contacts/imports")
     cells = page.get_by_role("row").filter(has_text="repeats.csv").locator("td.num").all_inner_texts()
     assert cells == ["1", "1", "0", "0"]
+
+
+def test_the_columns_show_how_full_names_are_split_before_the_import(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """Three names of the file, those with a comma, a title or several words first, and the contacts get these names."""
+    page, path = browser_page, tmp_path / "names.csv"
+    names = ("Ines Groß", "Tom Bauer", "Uwe Klein", "Kühn, Grace", "Dr. Anna Weiß", "Käthe van der Berg")
+    rows = "".join(f"n{number}@split.example;{name};Bath\n" for number, name in enumerate(names))
+    path.write_text(f"email;name;town\n{rows}")
+    handed_in(page, path)
+    examples = page.locator("tr", has=page.get_by_role("combobox", name="name")).locator(".splits li")
+    expect(examples).to_have_text(
+        [
+            "Kühn, Grace First name: Grace · Last name: Kühn",
+            "Dr. Anna Weiß First name: Anna · Last name: Weiß · Title: Dr.",
+            "Käthe van der Berg First name: Käthe · Last name: van der Berg",
+        ]
+    )
+    expect(examples.first).to_be_visible()
+    assert axe.faults_in_both_looks(page) == []
+    page.get_by_role("combobox", name="name").select_option("last_name")
+    expect(examples.first).to_be_hidden()
+    page.get_by_role("combobox", name="name").select_option("name")
+    expect(page.get_by_role("row", name="town").locator(".splits")).to_be_hidden()
+    page.get_by_label("Where they come from").fill("The shop")
+    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_role("button", name="Check the file").click()
+    page.get_by_role("button", name="Import 6 contacts").click()
+    expect(page.get_by_role("heading", name="Import results")).to_be_visible()
+    people = {one["channels"][0]["value"][:2]: one for one in api.all("/contacts")}
+    assert [(people[n]["first_name"], people[n]["last_name"]) for n in ("n0", "n3", "n4", "n5")] == [
+        ("Ines", "Groß"), ("Grace", "Kühn"), ("Anna", "Weiß"), ("Käthe", "van der Berg"),
+    ]  # fmt: skip
+    assert people["n4"]["data"] == {"town": "Bath", "name_title": "Dr."} and people["n3"]["data"] == {"town": "Bath"}

@@ -12,7 +12,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.core import errors, uploads, validation
-from appliance.imports import columns, results, store
+from appliance.imports import columns, names, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.sms import numbers as sms_numbers
 from appliance.settings import config
@@ -55,12 +55,16 @@ _REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", CUSTOM_FIELD,
 
 
 class ImportColumn(NamedTuple):
-    """A column of the mapping form: its name, sample values, target, and the name of the custom field it goes to."""
+    """A column of the mapping form: its name, sample values, target, and the name of the custom field it goes to.
+
+    `full_names` has a few values as (text, how it is split if the column has full names).
+    """
 
     name: str
     samples: list[str]
     to: str
     key: str
+    full_names: list[tuple[str, names.SplitName]]
 
 
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
@@ -76,7 +80,9 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
         to = CUSTOM_FIELD if target.startswith("data.") else target
         if f"to-{index}" in form.values:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
-        items.append(ImportColumn(column["name"], [sample for sample in column["samples"] if sample], to, own))
+        samples = [sample for sample in column["samples"] if sample]
+        full_names = [(text, names.split_name(text)) for text in column.get("full_names", samples)]
+        items.append(ImportColumn(column["name"], samples, to, own, full_names))
     return items
 
 
