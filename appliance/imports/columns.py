@@ -2,14 +2,17 @@
 
 A single date such as `03/04/2026` is ambiguous, so the order of day and month is found from all values of its column.
 Dates are converted to ISO 8601, which segments, merge tags and flows understand. Ambiguous dates stay text unless the
-user chooses an order.
+user chooses an order. A year of two digits is the last one that does not make the date lie in the future: most dates in
+files of contacts are birthdays and dates of sign-ups or purchases. In November 2026, `31.12.79` is in 1979, `01.02.26`
+in 2026 and `31.12.26` in 1926.
 """
 
 import re
 import unicodedata
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from typing import Literal, NamedTuple
 
+from appliance.core import clock
 from appliance.imports.cells import fold_accents
 
 # The targets of columns, in addition to `data.<key>`. A column with the target "" is skipped.
@@ -182,15 +185,18 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|\Z)")
 _YEAR_FIRST = re.compile(r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})" + _TIME)
 
 _YEAR_LAST = re.compile(
-    r"(?P<first>\d{1,2})\s?(?P<mark>[./-])\s?(?P<last>\d{1,2})\s?(?P=mark)\s?(?P<year>\d{4})" + _TIME
+    r"(?P<first>\d{1,2})\s?(?P<mark>[./-])\s?(?P<last>\d{1,2})\s?(?P=mark)\s?(?P<year>\d{4}|\d{2})" + _TIME
 )
+
+# The apostrophe is that of `3 April '85`.
+_NAMED_YEAR = r"(?:(?P<year>\d{4})|['’]?(?P<short_year>\d{2}))"
 
 _DAY_NAMED = re.compile(
-    r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s-]+(?:de\s+)?(?P<name>[^\W\d_]{3,})\.?,?[\s-]+(?:de\s+)?(?P<year>\d{4})"
-    + _TIME
-)
+    r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s-]+(?:de\s+)?(?P<name>[^\W\d_]{3,})\.?,?[\s-]+(?:de\s+)?"
+    + _NAMED_YEAR + _TIME
+)  # fmt: skip
 
-_NAMED_DAY = re.compile(r"(?P<name>[^\W\d_]{3,})\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<year>\d{4})" + _TIME)
+_NAMED_DAY = re.compile(r"(?P<name>[^\W\d_]{3,})\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+" + _NAMED_YEAR + _TIME)
 
 _WEEKDAY = re.compile(r"[^\W\d_]{2,}\.?,\s+(?=[\w\d])")
 
@@ -250,7 +256,7 @@ def parse_date(text: str) -> ParsedDate | None:
     if match is None:
         return None
     groups = match.groupdict()
-    suffix, year = _iso_time(groups), int(groups["year"])
+    suffix, year = _iso_time(groups), groups["year"] or groups["short_year"]
     if suffix is None:
         return None
     if "first" in groups:
@@ -274,11 +280,21 @@ def _is_iso(text: str) -> bool:
     return True
 
 
-def _iso_day(year: int, month: int, day: int, suffix: str) -> str | None:
+def _iso_day(year: str, month: int, day: int, suffix: str) -> str | None:
+    """Return a date in ISO 8601, or None if it does not exist. A year of two digits is read by the module's rule."""
     try:
-        return f"{date(year, month, day).isoformat()}{suffix}" if 1000 <= year <= 2999 else None
+        parsed = date(int(year), month, day) if len(year) > 2 else _past_date(int(year), month, day)
     except ValueError:
         return None
+    return f"{parsed.isoformat()}{suffix}" if 1000 <= parsed.year <= 2999 else None
+
+
+def _past_date(year: int, month: int, day: int) -> date:
+    """Return the last date with a year of two digits that is not in the future; raises ValueError."""
+    # The last day that has begun in any time zone
+    today = datetime.fromtimestamp(clock.now() + 14 * 3600, UTC).date()
+    parsed = date(today.year // 100 * 100 + year, month, day)
+    return parsed if parsed <= today else parsed.replace(year=parsed.year - 100)
 
 
 def _iso_time(groups: dict[str, str | None]) -> str | None:
@@ -291,7 +307,7 @@ def _iso_time(groups: dict[str, str | None]) -> str | None:
     if day_half:
         hour = hour % 12 + (12 if day_half == "pm" else 0)
     try:
-        clock = time(hour, int(groups["minute"]), int(groups["second"] or 0))
+        time_of_day = time(hour, int(groups["minute"]), int(groups["second"] or 0))
     except ValueError:
         return None
     zone = (groups["zone"] or "").upper()
@@ -299,7 +315,7 @@ def _iso_time(groups: dict[str, str | None]) -> str | None:
         zone = "Z"
     elif len(zone) == 5:
         zone = f"{zone[:3]}:{zone[3:]}"
-    return f"T{clock.isoformat()}{zone}"
+    return f"T{time_of_day.isoformat()}{zone}"
 
 
 class DateColumn:
