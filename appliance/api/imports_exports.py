@@ -117,7 +117,10 @@ class Import(Struct):
         ),
     ]
     arriving: Annotated[ImportArriving, Meta(description="state of the contacts after the import, each counted once")]
-    restored: Annotated[int, Meta(description="number of contacts restored by `undo`")]
+    restored: Annotated[int, Meta(description="number of contacts that `undo` removed or restored")]
+    removed: Annotated[
+        int, Meta(description="those of them that `undo` removed; for suppressions, addresses no longer suppressed")
+    ]
     left_in_place: Annotated[ImportLeftInPlace, Meta(description="contacts that `undo` did not remove")]
     progress: Annotated[float, Meta(description="progress, from 0 to 1")]
     error: Annotated[str, Meta(description="why the whole import failed; null if it did not")] | None

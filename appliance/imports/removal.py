@@ -16,6 +16,7 @@ import re
 import shutil
 import threading
 import unicodedata
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -37,7 +38,7 @@ from appliance.flows import run_ends
 from appliance.imports import store
 from appliance.imports.contact_rows import ConsentState, InsertedRange
 from appliance.storage import database, transactions
-from appliance.storage.database import connection, fetch_one, rows, run
+from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.models import Erasure, Import
 from appliance.storage.transactions import require_write_transaction
 
@@ -141,6 +142,7 @@ class SnapshotBuilder:
         return _encode_snapshot(self.notes)
 
 
+_decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 _decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
 # The number of contacts in one transaction of an undo, small because a deletion takes longer than an insertion
 _UNDO_BATCH = 50
@@ -148,14 +150,37 @@ _UNDO_BATCH = 50
 
 def run_undo(job: Import, stopping: threading.Event) -> None:
     """Undo an import batch by batch, until it is undone or `stopping` is set; a later call continues."""
-    while not stopping.is_set() and transactions.write(undo_batch, job.id):
+    updated = _first_updates(job.id)
+    while not stopping.is_set() and transactions.write(undo_batch, job.id, updated):
         pass
 
 
-def undo_batch(import_id: int) -> bool:
+def _first_updates(import_id: int) -> "dict[int, array[int]]":
+    """Return the ids of the contacts that an import updated but did not create, by the first chunk that did so.
+
+    Each contact is in one list only, although several rows, in several chunks, may have updated it.
+    """
+    updated: dict[int, array[int]] = {}
+    # One byte for each contact id: 1 if an earlier row named the contact
+    known = bytearray()
+    chunks = rows("SELECT id, outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
+    for chunk_id, packed in chunks:
+        updated[chunk_id] = array("q")
+        for _, result, contact_id, *_ in _decode_outcomes(packed)[1]:
+            if result not in ("created", "updated") or contact_id is None:
+                continue
+            if contact_id >= len(known):
+                known.extend(bytes(contact_id + 1024 - len(known)))
+            if result == "updated" and not known[contact_id]:
+                updated[chunk_id].append(contact_id)
+            known[contact_id] = 1
+    return updated
+
+
+def undo_batch(import_id: int, updated: "dict[int, array[int]]") -> bool:
     """Undo up to `_UNDO_BATCH` contacts of the last remaining chunk, and return whether more may remain.
 
-    If no chunk remains, set the phase `undone`.
+    `updated` is from `_first_updates`. If no chunk remains, set the phase `undone`.
     """
     require_write_transaction()
     job = Import.get_by_id(import_id)
@@ -169,15 +194,25 @@ def undo_batch(import_id: int) -> bool:
         run("UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?", (now, now, import_id))
         return False
     undo = _ChunkUndo(job.account_id, import_id, _decode_snapshot(chunk[1]))
-    restored_count = undo.step()
+    removed_count = undo.step()
+    if job.resource == "suppressions":
+        removed_count = undo.lifted_suppressions
     remaining = undo.left()
+    restored_count = 0 if remaining is not None else _count_existing(job.account_id, updated[chunk[0]])
     stayed = Counter(job.left_in_place) + undo.stayed
     run("UPDATE import_chunk SET before = ? WHERE id = ?", (remaining, chunk[0]))
     run(
-        "UPDATE import SET restored = restored + ?, left_in_place = ?, updated_at = ? WHERE id = ?",
-        (restored_count, msgspec.json.encode(stayed).decode(), now, import_id),
+        "UPDATE import SET restored = restored + ?, removed = removed + ?, left_in_place = ?, updated_at = ? "
+        "WHERE id = ?",
+        (removed_count + restored_count, removed_count, msgspec.json.encode(stayed).decode(), now, import_id),
     )
     return True
+
+
+def _count_existing(account_id: int, contact_ids: "array[int]") -> int:
+    """Return how many of some contacts still exist."""
+    sql = "SELECT count(*) FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))"
+    return int(scalar(sql, (account_id, msgspec.json.encode(list(contact_ids)).decode())))
 
 
 class _ChunkUndo:
@@ -185,6 +220,7 @@ class _ChunkUndo:
         self.account_id, self.import_id, self.notes = account_id, import_id, notes
         # The number of new contacts that are not deleted, by reason (`store.KEEP_REASONS`)
         self.stayed: Counter[str] = Counter()
+        self.lifted_suppressions = 0
         self._created = from_ranges(notes.created)
         self._joined = {list_id: from_ranges(members) for list_id, members in notes.joined.items()}
 
@@ -197,7 +233,7 @@ class _ChunkUndo:
         return msgspec.msgpack.encode(self.notes)
 
     def step(self) -> int:
-        """Undo the next batch, remove it from the snapshot, and return the number of contacts deleted or restored."""
+        """Undo the next batch, remove it from the snapshot, and return the number of contacts deleted."""
         self._addresses()
         contact_ids = self._created[-_UNDO_BATCH:]
         del self._created[-_UNDO_BATCH:]
@@ -211,13 +247,13 @@ class _ChunkUndo:
         if not self.notes.changes:
             self._leave([member for members in self._joined.values() for member in members])
             self._joined = {}
-        return len(changes)
+        return 0
 
     def _addresses(self) -> None:
         """Restore all suppressions, opt-outs and channels of the chunk that are unchanged since the import."""
         account, at = self.account_id, self.notes.at
         for kind, hashed, reason in self.notes.suppressions:
-            run(
+            self.lifted_suppressions += run(
                 "DELETE FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ? "
                 "AND source = 'import' AND created_at = ?",
                 (account, kind, hashed, reason, at),

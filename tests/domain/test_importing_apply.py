@@ -13,6 +13,7 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound
+from appliance.imports import job as job_module
 from appliance.imports import results, store
 from appliance.imports.job import Importer
 from appliance.imports.store import ImportOptions, Upload
@@ -25,11 +26,11 @@ from tests.domain.home import Home
 FILE = "email,first_name,town\none@example.org,One,Bath\ntwo@example.org,Two,York\nbad,x,\n"
 
 
-def create_checked_import(home: Home, text: str = FILE, **options: Any) -> Import:
+def create_checked_import(home: Home, text: str = FILE, resource: Any = "contacts", **options: Any) -> Import:
     """Create an import as a dry run, and run it."""
     path = home.directory / "incoming"
     path.write_text(text)
-    upload = Upload(str(path), "people.csv", len(text), "contacts", ImportOptions(**options), True)
+    upload = Upload(str(path), "people.csv", len(text), resource, ImportOptions(**options), True)
     import_job = transactions.write(store.create, home.account_id, upload, store.preview(upload), "user:1")
     return run_importer(import_job.id)
 
@@ -314,3 +315,38 @@ def test_a_checked_import_can_be_discarded(home: Home) -> None:
         transactions.write(store.discard, home.account_id, applied_one.id)
     with pytest.raises(NotFound):
         transactions.write(store.discard, home.account_id + 1, applied_one.id)
+
+
+@pytest.mark.parametrize("chunk_rows", [2, 100])
+def test_an_undo_counts_removed_and_restored_contacts_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
+) -> None:  # fmt: skip
+    """A contact of several rows counts once, and a new one never as restored, in whichever chunks its rows are.
+
+    An update that changed nothing counts, too; one whose contact was deleted since does not.
+    """
+    monkeypatch.setattr(job_module, "_FIRST_CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(job_module, "_next_size", lambda seconds, row_count: chunk_rows)
+    for number, name in enumerate(("old", "same", "gone")):
+        home.upsert(email=f"{name}@example.org", phone=f"+1415555010{number}", first_name="Ada")
+    text = "email,phone,name\n" + "".join(f"n{number}@example.org,,\n" for number in range(3))
+    text += "old@example.org,,Bea\nsame@example.org,,Ada\ngone@example.org,,Eve\n"
+    text += ",+14155550100,Cleo\nn1@example.org,,Nan\nn1@example.org,+14155550188,\n,+14155550188,Nora\n"
+    job = applied(home, checked(home, text).id)
+    assert (job.created, job.updated, store.count_repeated(job)) == (3, 7, 4)
+    gone = Channel.get(Channel.key == "gone@example.org").contact_id
+    transactions.write(removal.delete, home.account_id, gone)
+    transactions.write(store.undo, home.account_id, job.id)
+    done = worked(job.id)
+    assert (done.removed, done.restored, done.left_in_place) == (3, 5, {})
+    assert sorted(one.first_name for one in Contact.select()) == ["Ada", "Ada"]
+
+
+def test_an_undo_counts_the_addresses_that_are_no_longer_suppressed(home: Home) -> None:
+    """An address that was suppressed before is not counted."""
+    text = "email\none@example.org\ntwo@example.org\n"
+    applied(home, checked(home, "email\none@example.org\n", resource="suppressions").id)
+    job = applied(home, checked(home, text, resource="suppressions").id)
+    transactions.write(store.undo, home.account_id, job.id)
+    done = worked(job.id)
+    assert (done.phase, done.removed, done.restored) == ("undone", 1, 1)

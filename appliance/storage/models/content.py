@@ -211,7 +211,9 @@ class Import(Table):
     warnings = IntegerField(default=0)  # lines with a value that was left out
     arriving = Json(default=dict)  # the number of contacts by `Outcome.state`
     left_in_place = Json(default=dict)  # the number of contacts that the undo left in place, by reason
-    restored = IntegerField(default=0)  # the number of contacts that the undo restored
+    restored = IntegerField(default=0)  # the number of contacts that the undo removed or restored
+    # Those of them that it removed; for suppressions, the addresses that are no longer suppressed
+    removed = IntegerField(default=0)
     error = TextField(null=True)
     cursor = Json(default=list)  # kind and key of the last applied address
     cancel_asked_at = Time(null=True)
