@@ -126,15 +126,16 @@ class Chunk:
 
     def _state(self, contact_id: int) -> str:
         addresses = self.known.addresses_of(contact_id)
-        identifying = next((channel for (kind, _), channel in addresses if kind == "email"), addresses[0][1])
+        (kind, _), identifying = next((entry for entry in addresses if entry[0][0] == "email"), addresses[0])
         standing = identifying.standing
         if standing.suppression is not None:
             return f"suppressed:{standing.suppression}"
         if standing.subscribed:
-            return "subscribed"
+            return "subscribed" if kind == "email" else "subscribed:phone"
         if self._file_consents.get(contact_id) is not None:
             return "unsubscribed:file"
-        return "unsubscribed:before" if self.plan.opt_in else "unsubscribed:not_opted_in"
+        has_left = self.plan.opt_in or standing.opted_out_by is not None
+        return "unsubscribed:before" if has_left else "unsubscribed:not_opted_in"
 
     def _row(self, person: Person, named_lists: NamedLists) -> None:
         outcome = self._person(person)
@@ -402,6 +403,8 @@ CONTACT_STATES = (
     "", "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
     "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
     "suppressed:manual", "suppressed:stop_keyword",
+    # Subscribed, but without an email address
+    "subscribed:phone",
 )  # fmt: skip
 _STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
 _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode

@@ -5,6 +5,7 @@ A large file is read in a child process (see `main`), because reading keeps a pr
 
 import codecs
 import csv
+import io
 import os
 import re
 import time
@@ -435,7 +436,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
             try:
                 writer.person(read_person(row.line, row.cells))
             except imports_cells.InvalidRecord as fault:
-                writer.fault(row.line, str(fault), _row_start(row.cells))
+                writer.fault(row.line, str(fault), _row_start(row.cells, preview.delimiter))
         if time.monotonic() - reported_at > 0.3:
             reported_at = time.monotonic()
             report(writer.good + writer.bad)
@@ -467,9 +468,13 @@ def _read_date_formats(
     return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
 
 
-def _row_start(cells: Any) -> str:
-    text = msgspec.json.encode(cells).decode() if isinstance(cells, dict) else ",".join(cells)
-    return text[:200]
+def _row_start(cells: Any, delimiter: str | None) -> str:
+    """Return the first `_MAX_SHOWN_CHARACTERS` of a record as the file has it."""
+    if delimiter is None:
+        return msgspec.json.encode(cells).decode()[:_MAX_SHOWN_CHARACTERS]
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="").writerow(cells)
+    return text.getvalue()[:_MAX_SHOWN_CHARACTERS]
 
 
 def _read_records(path: Path, preview: FilePreview) -> Iterator[Record]:

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,10 @@ _RESULT_NUMBER = {name: index for index, name in enumerate(_RESULTS)}
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 _PHONE = re.compile(r"\+[0-9]{6,15}")
 _FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")
+# The reason of a line that a cancelled import did not reach
+_NOT_REACHED = "not reached"
+# A value that was left out or changed: field, value, reason
+Warned = tuple[str, str, str]
 
 
 class _OutcomesByLine:
@@ -94,15 +98,68 @@ class _OutcomesByLine:
             return ""
         contact_id = self.contacts[line]
         last_state = self._last_states[contact_id] if 0 < contact_id < len(self._last_states) else 0
-        return CONTACT_STATES[last_state or self.states[line]]
+        # That a subscribed contact has no email address is only counted for the pages.
+        return CONTACT_STATES[last_state or self.states[line]].removesuffix(":phone")
 
 
-# Filters for the rows of the results, whose columns are `_HEADER`
-LINE_FILTERS: dict[str, Callable[[tuple[object, ...]], bool]] = {
-    "problems": lambda row: row[1] == "failed",
-    "warnings": lambda row: bool(row[6]) and row[1] in ("created", "updated"),
-    "unsubscribed": lambda row: str(row[7]).startswith("unsubscribed"),
-    "suppressed": lambda row: str(row[7]).startswith("suppressed"),
+class ResultLine(NamedTuple):
+    """The result of a line. The first fields are the columns of the CSV.
+
+    `kind` is that of the address, `values` are the warnings as (field, value, reason), and `first` is the first line
+    with the same address.
+    """
+
+    line: int
+    result: str
+    reason: str
+    address: str
+    contact_id: int | str = ""
+    kept: str = ""
+    warnings: str = ""
+    state: str = ""
+    kind: str = ""
+    values: tuple[Warned, ...] = ()
+    first: int | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Return whether the line created or updated a contact."""
+        return self.result in ("created", "updated")
+
+
+def warning_groups(kind: str, values: Iterable[Warned]) -> set[str]:
+    """Return the groups in which the pages list a line with warnings.
+
+    `lost_emails`: the email address is invalid, and the row has only a phone number. `kept_as_text`: a value is kept,
+    but not where it belongs, such as a date that cannot be read. `left_out`: a value is left out.
+    """
+    warned = list(values)
+    if kind == "phone" and any(field == "email" for field, _, _ in warned):
+        return {"lost_emails"}
+    return {_value_group(reason) for _, _, reason in warned}
+
+
+def _value_group(reason: str) -> str:
+    return "kept_as_text" if "; kept as " in reason else "left_out"
+
+
+def _in_group(group: str) -> Callable[[ResultLine], bool]:
+    return lambda line: line.is_written and group in warning_groups(line.kind, line.values)
+
+
+def _in_state(state: str) -> Callable[[ResultLine], bool]:
+    return lambda line: store.page_state(line.state) == state
+
+
+# Filters for the lines of the results
+LINE_FILTERS: dict[str, Callable[[ResultLine], bool]] = {
+    "problems": lambda line: line.result == "failed",
+    "skipped": lambda line: line.result == "skipped" and line.reason != _NOT_REACHED,
+    "warnings": lambda line: bool(line.values) and line.is_written,
+    **{group: _in_group(group) for group in ("lost_emails", "left_out", "kept_as_text")},
+    "repeats": lambda line: line.first is not None,
+    "roles": lambda line: line.kind == "email" and line.first is None and _is_role(line.address),
+    **{state: _in_state(state) for state in ("not_subscribed", "unsubscribed", "suppressed")},
 }
 
 
@@ -132,8 +189,8 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
         if not batch:
             return
         after = batch[-1][0]
-        table = [_result_row(job, outcomes, *line) for line in batch]
-        yield _encode_csv([row for row in table if is_selected is None or is_selected(row)])
+        lines = [_result_line(job, outcomes, *line) for line in batch]
+        yield _encode_csv([line[: len(_HEADER)] for line in lines if is_selected is None or is_selected(line)])
 
 
 def _explain_missing_lines(job: Import) -> str:
@@ -145,32 +202,25 @@ def _explain_missing_lines(job: Import) -> str:
     return "the lines of this import are not kept any more: it never was read, or somebody in it was erased"
 
 
-def _result_row(
-    job: Import, outcomes: _OutcomesByLine, line: int, reason: str | None, text: str, packed: str | None
-) -> tuple[object, ...]:  # fmt: skip
+def _result_line(
+    job: Import, outcomes: _OutcomesByLine, line: int, reason: str | None, text: str, packed: str | None,
+    kind: str | None, first: int | None,
+) -> ResultLine:  # fmt: skip
     if reason is not None:
-        return line, "failed", reason, _escape_formula(text), "", "", "", ""
+        return ResultLine(line, "failed", reason, _escape_formula(text))
     result_number = outcomes.results[line] if line < len(outcomes.results) else 0
     if not result_number:
         result = "skipped" if job.status not in store.OPEN_STATUSES else "pending"
-        return line, result, "not reached", _escape_formula(text), "", "", "", ""
+        return ResultLine(line, result, _NOT_REACHED, _escape_formula(text), kind=kind or "", first=first)
     outcome_reason, kept, left_out = outcomes.words.get(line, (None, "", []))
-    warnings = describe_warnings([*decode_warnings(packed), *left_out])
-    state = outcomes.state(line)
-    contact_id = outcomes.contacts[line] or ""
-    return (
-        line,
-        _RESULTS[result_number],
-        outcome_reason or "",
-        _escape_formula(text),
-        contact_id,
-        kept,
-        _escape_formula(warnings),
-        state,
-    )
+    values = (*decode_warnings(packed), *left_out)
+    return ResultLine(
+        line, _RESULTS[result_number], outcome_reason or "", _escape_formula(text), outcomes.contacts[line] or "", kept,
+        _escape_formula(describe_warnings(values)), outcomes.state(line), kind or "", values, first,
+    )  # fmt: skip
 
 
-def describe_warnings(warnings: list[Any]) -> str:
+def describe_warnings(warnings: Iterable[Warned]) -> str:
     """Return warnings (field, value, reason) as text, such as `phone: 07700 900003 (has no country code)`."""
     return "; ".join(f"{field.removeprefix('data.')}: {value} ({reason})" for field, value, reason in warnings)
 
@@ -188,7 +238,7 @@ def _encode_csv(table: list[tuple[object, ...]]) -> bytes:
 
 
 # A review of the file has its invalid rows, repeated addresses and role addresses. A review of the outcomes has the
-# lines with warnings and the contacts who are unsubscribed or suppressed.
+# lines that are skipped or have warnings, and the contacts who are not subscribed or suppressed.
 
 MAX_EXAMPLES = 8
 
@@ -203,6 +253,10 @@ _ROLE_NAMES = """
 ROLE_NAMES = frozenset(_ROLE_NAMES.split())
 
 
+def _is_role(address: str) -> bool:
+    return address.partition("@")[0].lower() in ROLE_NAMES
+
+
 class CountedLines(NamedTuple):
     """A number of lines, and the first ones as (line number, address or text, remark)."""
 
@@ -211,10 +265,9 @@ class CountedLines(NamedTuple):
 
 
 class FileReview(NamedTuple):
-    """The rows of a file that are invalid, have an invalid email address, repeat an address, or have a role address."""
+    """The rows of a file that are invalid, repeat an address, or have a role address."""
 
     faults: CountedLines
-    lost_emails: CountedLines  # Rows whose email address is invalid, imported with their phone number
     doubles: CountedLines
     roles: CountedLines
 
@@ -229,13 +282,8 @@ def review_file(path: Path) -> FileReview | None:
         return None
     staged = StagingFile(path)
     try:
-        number, examples = staged.lost_emails(MAX_EXAMPLES)
-        lost = CountedLines(
-            number, [(line, value, describe_warnings(decode_warnings(packed))) for line, value, packed in examples]
-        )
         return FileReview(
             CountedLines(*staged.faults(MAX_EXAMPLES)),
-            lost,
             CountedLines(*staged.doubles(MAX_EXAMPLES)),
             CountedLines(*staged.named(ROLE_NAMES, MAX_EXAMPLES)),
         )
@@ -244,12 +292,44 @@ def review_file(path: Path) -> FileReview | None:
 
 
 class OutcomeReview(NamedTuple):
-    """The lines with warnings, the contacts by state, and the number of lines that kept an opt-out or suppression."""
+    """The skipped lines, the lines with warnings by `warning_groups`, and the contacts by `store.page_state`.
 
-    warnings: CountedLines
+    `kept` is the number of lines that kept an opt-out or a suppression.
+    """
+
+    skipped: CountedLines
+    lost_emails: CountedLines
+    left_out: CountedLines
+    kept_as_text: CountedLines
+    not_subscribed: CountedLines
     unsubscribed: CountedLines
     suppressed: CountedLines
     kept: int
+
+
+class _LineFlags:
+    """A set of line numbers, of which a million take one megabyte."""
+
+    def __init__(self) -> None:
+        self._flags = bytearray()
+
+    def add(self, line: int) -> None:
+        if line >= len(self._flags):
+            self._flags.extend(bytes(line + 1024 - len(self._flags)))
+        self._flags[line] = 1
+
+    def pop(self, line: int) -> bool:
+        """Remove a line, and return whether the set had it."""
+        is_set = line in self
+        if is_set:
+            self._flags[line] = 0
+        return is_set
+
+    def __contains__(self, line: int) -> bool:
+        return line < len(self._flags) and bool(self._flags[line])
+
+    def __len__(self) -> int:
+        return self._flags.count(1)
 
 
 class OutcomeReviewer:
@@ -258,7 +338,12 @@ class OutcomeReviewer:
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0
         self._kept = 0
-        self._examples: dict[str, dict[int, str]] = {"unsubscribed": {}, "suppressed": {}, "taken": {}}
+        self._skipped, self._left_out = _LineFlags(), _LineFlags()
+        # The first lines of each kind, with the reason or state
+        self._examples: dict[str, dict[int, str]] = {
+            "skipped": {}, "not_subscribed": {}, "unsubscribed": {}, "suppressed": {},
+        }  # fmt: skip
+        self._left_out_values: dict[int, list[Warned]] = {}
 
     def more(self) -> bool:
         """Load the next `_CHUNK_BATCH` chunks and return whether more may remain."""
@@ -267,42 +352,66 @@ class OutcomeReviewer:
             (self._import_id, self._last, _CHUNK_BATCH),
         )
         for self._last, packed in chunks:
-            for line, _, _, _, kept, warnings, state in _decode(packed)[1]:
+            for line, result, _, reason, kept, warnings, state in _decode(packed)[1]:
                 self._kept += bool(kept)
-                kind, _, reason = (state or "").partition(":")
-                if kind in self._examples:
-                    self._note(kind, line, reason)
+                if result == "skipped":
+                    self._skipped.add(line)
+                    _note_first(self._examples["skipped"], line, reason or "")
+                elif (group := store.page_state(state or "")) in self._examples:
+                    _note_first(self._examples[group], line, (state or "").partition(":")[2])
                 if warnings:
-                    self._note("taken", line, describe_warnings(warnings))
+                    self._left_out.add(line)
+                    _note_first(self._left_out_values, line, [tuple(warning) for warning in warnings])
         return len(chunks) == _CHUNK_BATCH
-
-    def _note(self, kind: str, line: int, reason: str) -> None:
-        examples = self._examples[kind]
-        examples[line] = reason
-        if len(examples) > MAX_EXAMPLES:
-            del examples[max(examples)]
 
     def told(self, job: Import, path: Path) -> OutcomeReview:
         """Return the review, with up to `MAX_EXAMPLES` lines of each kind. `path` is the staging file."""
         staged = StagingFile(path)
-        left_out = self._examples["taken"]
         try:
-            lines = sorted({*staged.warned(MAX_EXAMPLES), *left_out})[:MAX_EXAMPLES]
-            texts = staged.told({*lines, *self._examples["unsubscribed"], *self._examples["suppressed"]})
+            groups = self._warning_groups(staged, job.cursor[0] if job.cursor else 0)
+            texts = staged.told({line for lines in self._examples.values() for line in lines})
         finally:
             staged.close()
-        warnings = [
-            (line, texts[line][0], "; ".join(filter(None, (describe_warnings(decode_warnings(texts[line][1])),
-                                                           left_out.get(line, "")))))
-            for line in lines if line in texts
-        ]  # fmt: skip
+        numbers = {**store.count_page_states(job), "skipped": job.skipped}
+        for name, examples in self._examples.items():
+            lines = []
+            for line, reason in sorted(examples.items()):
+                address, packed = texts[line]
+                # An email address that cannot be read is part of the reason why a row is skipped.
+                warnings = describe_warnings(decode_warnings(packed)) if name == "skipped" else ""
+                lines.append((line, address, "; ".join(filter(None, (warnings, reason)))))
+            groups[name] = CountedLines(numbers[name], lines)
+        return OutcomeReview(**groups, kept=self._kept)
 
-        def count_state(state: str) -> CountedLines:
-            examples = sorted(self._examples[state].items())
-            return CountedLines(
-                store.count_arriving(job)[state], [(line, texts[line][0], reason) for line, reason in examples]
+    def _warning_groups(self, staged: StagingFile, last: int) -> dict[str, CountedLines]:
+        """Return the lines of each of `warning_groups`, up to position `last`. It may be called only once."""
+        numbers = dict.fromkeys(("lost_emails", "left_out", "kept_as_text"), 0)
+        examples: dict[str, dict[int, tuple[str, str]]] = {name: {} for name in numbers}
+        for line, kind, address, packed in staged.warned(last):
+            if line in self._skipped:
+                continue
+            values = [*decode_warnings(packed), *self._left_out_values.get(line, ())]
+            groups = warning_groups(kind, values) | ({"left_out"} if self._left_out.pop(line) else set())
+            for name in {"lost_emails"} if "lost_emails" in groups else groups:
+                numbers[name] += 1
+                if len(examples[name]) < MAX_EXAMPLES:
+                    of_group = [value for value in values if name in ("lost_emails", _value_group(value[2]))]
+                    examples[name][line] = address, describe_warnings(of_group)
+        # The remaining lines have no other warnings.
+        numbers["left_out"] += len(self._left_out)
+        remaining = [line for line in self._left_out_values if line in self._left_out]
+        for line, (address, _) in staged.told(remaining).items():
+            examples["left_out"][line] = address, describe_warnings(self._left_out_values[line])
+        return {
+            name: CountedLines(
+                numbers[name], [(line, *texts) for line, texts in sorted(examples[name].items())][:MAX_EXAMPLES]
             )
+            for name in numbers
+        }
 
-        return OutcomeReview(
-            CountedLines(job.warnings, warnings), count_state("unsubscribed"), count_state("suppressed"), self._kept
-        )
+
+def _note_first(examples: dict[int, Any], line: int, value: Any) -> None:
+    """Add a line to examples, which keep the first `MAX_EXAMPLES` lines."""
+    examples[line] = value
+    if len(examples) > MAX_EXAMPLES:
+        del examples[max(examples)]

@@ -7,7 +7,7 @@ small transactions are as fast as large ones and a chunk may end at any position
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -441,15 +441,15 @@ class StagingFile:
         return int(positions[0][0])
 
     def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Return (line, reason, text, warnings) of the next `limit` rows after line `after`.
+        """Return (line, reason, text, warnings, kind, first) of the next `limit` rows after line `after`.
 
-        A valid row has its address as text and None as reason. An invalid one has its beginning as text and no
-        warnings.
+        A valid row has its address as text, None as reason, and `kind` and `first` of its `Person`. An invalid one has
+        its beginning as text and neither warnings, `kind` nor `first`.
         """
         return self._db.execute(
-            "SELECT * FROM (SELECT line, NULL, value, warnings FROM person WHERE line > ?1 ORDER BY line LIMIT ?2) "
-            "UNION ALL SELECT * FROM (SELECT line, reason, text, NULL FROM fault WHERE line > ?1 ORDER BY line "
-            "LIMIT ?2) ORDER BY 1 LIMIT ?2",
+            "SELECT * FROM (SELECT line, NULL, value, warnings, kind, first FROM person WHERE line > ?1 ORDER BY line "
+            "LIMIT ?2) UNION ALL SELECT * FROM (SELECT line, reason, text, NULL, NULL, NULL FROM fault WHERE line > ?1 "
+            "ORDER BY line LIMIT ?2) ORDER BY 1 LIMIT ?2",
             (after, limit),
         ).fetchall()
 
@@ -478,20 +478,10 @@ class StagingFile:
         table: list[tuple[Any, ...]] = cursor.fetchall()
         return {line: (value, warnings) for line, value, warnings in table}
 
-    def warned(self, limit: int) -> list[int]:
-        """Return the first `limit` lines with warnings, without the lines of `lost_emails`."""
-        condition = "warnings NOT NULL AND (kind = 'email' OR instr(warnings, '[\"email\",') = 0)"
-        sql = f"SELECT line FROM person WHERE {condition} ORDER BY line LIMIT ?"
-        return [row[0] for row in self._db.execute(sql, (limit,))]
-
-    def lost_emails(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return the number of rows with a phone number and an invalid email address, and the first `limit` of them.
-
-        Each is (line, phone number, warnings as JSON).
-        """
-        condition = "FROM person WHERE kind <> 'email' AND instr(warnings, '[\"email\",') > 0"
-        return self._count_and_fetch(
-            f"SELECT count(*) {condition}", f"SELECT line, value, warnings {condition}", limit, {}
+    def warned(self, last: int) -> Iterator[tuple[int, str, str, str]]:
+        """Yield (line, kind, address, warnings as JSON) of the rows with warnings up to position `last`, by line."""
+        yield from self._db.execute(
+            "SELECT line, kind, value, warnings FROM person WHERE warnings NOT NULL AND pos <= ? ORDER BY line", (last,)
         )
 
     def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:

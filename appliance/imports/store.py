@@ -423,6 +423,25 @@ def count_arriving(job: Import) -> dict[str, int]:
     return counts
 
 
+def page_state(state: str) -> str:
+    """Return the name under which the pages count an `Outcome.state`.
+
+    It is `subscribed`, `not_subscribed` (by this import, which opts in nobody), `unsubscribed` or `suppressed`.
+    """
+    return "not_subscribed" if state == "unsubscribed:not_opted_in" else state.partition(":")[0]
+
+
+def count_page_states(job: Import) -> dict[str, int]:
+    """Return the number of contacts of an import by `page_state`.
+
+    The key `sms_only` has the number of subscribed contacts without an email address.
+    """
+    counts = dict.fromkeys(("subscribed", "not_subscribed", "unsubscribed", "suppressed"), 0)
+    for state, number in job.arriving.items():
+        counts[page_state(state)] += number
+    return {**counts, "sms_only": job.arriving.get("subscribed:phone", 0)}
+
+
 def count_repeated(job: Import) -> int:
     """Return the number of rows with the contact of an earlier row of the same file.
 
@@ -435,8 +454,8 @@ def count_reasons(job: Import) -> dict[str, int]:
     """Return the number of unsubscribed or suppressed contacts of an import by reason, such as `file` or `manual`."""
     counts: dict[str, int] = {}
     for state, number in job.arriving.items():
-        reason = state.partition(":")[2]
-        if reason and number:
+        kind, _, reason = state.partition(":")
+        if reason and number and kind != "subscribed":
             counts[reason] = counts.get(reason, 0) + number
     return counts
 

@@ -284,8 +284,7 @@ async def download_results(request: Request, visit: Visit, import_id: int) -> HT
     only = only if only in results.LINE_FILTERS else None
     lines = results.stream_results(visit.account_id, import_id, only)
     name = f"import-{import_id}-{only or 'results'}.csv"
-    numbers = {"problems": row.failed, "warnings": row.warnings, **store.count_arriving(row)}
-    await audit.record_export(visit.actor, visit.account_id, name, (), numbers[only] if only else row.total)
+    await audit.record_export(visit.actor, visit.account_id, name, (), await _count_lines(row, only))
     return await view.stream_file(request, name, "text/csv; charset=utf-8", lines)
 
 
@@ -298,6 +297,22 @@ async def _run_and_show(request: Request, import_id: int, act: Awaitable[Any]) -
             raise
         view.flash(request, "It has moved on meanwhile: this is how it stands.")
     return view.redirect(request, f"/contacts/imports/{import_id}")
+
+
+async def _count_lines(job: Import, only: str | None) -> int:
+    """Return the number of lines that a key of `results.LINE_FILTERS` selects, all lines for None."""
+    if only is None:
+        return int(job.total)
+    file_review, outcome_review = await _load_review(job)
+    counted: dict[str, Any] = {"problems": job.failed, "warnings": job.warnings}
+    if file_review is not None and outcome_review is not None:
+        counted |= {"repeats": file_review.doubles.number, "roles": file_review.roles.number}
+        counted |= {
+            group: lines.number
+            for group, lines in outcome_review._asdict().items()
+            if isinstance(lines, results.CountedLines)
+        }
+    return int(counted.get(only, 0))
 
 
 def _can_edit(visit: Visit) -> bool:
@@ -362,7 +377,7 @@ async def _render_import(
         options=store.get_options(row),
         columns=build_columns(row, form),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
-        may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row), arriving=store.count_arriving(row),
+        may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row), arriving=store.count_page_states(row),
         repeats=store.count_repeated(row), why=store.count_reasons(row), **context,
     )  # fmt: skip
 

@@ -141,7 +141,7 @@ O account_id integer -- as everything else has it
 O phase,error,product string? -- where it stands, what broke it, whose file it seems to be
 O dry_run boolean -- it only reports
 O filename string -- what it was made of
-O bytes,processed,restored integer -- how far it is
+O bytes,processed,restored,removed integer -- how far it is
 O warnings integer -- rows that came in without one of their values
 O repeated integer -- rows among `updated` that repeat a contact of the same file
 O arriving object -- who is subscribed, unsubscribed and suppressed afterwards
