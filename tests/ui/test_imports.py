@@ -514,7 +514,7 @@ def test_contacts_who_can_get_only_sms_are_counted_apart(browser_page: Page, api
     """A subscribed contact with only a phone number is not among those who can get email."""
     page, path = browser_page, tmp_path / "sms.csv"
     path.write_text("email,phone\na@sms.example,\nb@sms.example,+14155550143\n,+14155550144\n")
-    sentence = "Of the 3 subscribed contacts, 2 can get email and 1 can get only SMS, without an email address."
+    sentence = "Of the 3 subscribed contacts, 2 can get email; 1 has no email address and can get only SMS."
     checked(page, path)
     expect(page.get_by_text(sentence)).to_be_visible()
     imported(page)
