@@ -332,12 +332,12 @@ def test_an_undo_counts_removed_and_restored_contacts_once(
     text = "email,phone,name\n" + "".join(f"n{number}@example.org,,\n" for number in range(3))
     text += "old@example.org,,Bea\nsame@example.org,,Ada\ngone@example.org,,Eve\n"
     text += ",+14155550100,Cleo\nn1@example.org,,Nan\nn1@example.org,+14155550188,\n,+14155550188,Nora\n"
-    job = applied(home, checked(home, text).id)
+    job = apply_import(home, create_checked_import(home, text).id)
     assert (job.created, job.updated, store.count_repeated(job)) == (3, 7, 4)
     gone = Channel.get(Channel.key == "gone@example.org").contact_id
     transactions.write(removal.delete, home.account_id, gone)
     transactions.write(store.undo, home.account_id, job.id)
-    done = worked(job.id)
+    done = run_importer(job.id)
     assert (done.removed, done.restored, done.left_in_place) == (3, 5, {})
     assert sorted(one.first_name for one in Contact.select()) == ["Ada", "Ada"]
 
@@ -345,8 +345,8 @@ def test_an_undo_counts_removed_and_restored_contacts_once(
 def test_an_undo_counts_the_addresses_that_are_no_longer_suppressed(home: Home) -> None:
     """An address that was suppressed before is not counted."""
     text = "email\none@example.org\ntwo@example.org\n"
-    applied(home, checked(home, "email\none@example.org\n", resource="suppressions").id)
-    job = applied(home, checked(home, text, resource="suppressions").id)
+    apply_import(home, create_checked_import(home, "email\none@example.org\n", resource="suppressions").id)
+    job = apply_import(home, create_checked_import(home, text, resource="suppressions").id)
     transactions.write(store.undo, home.account_id, job.id)
-    done = worked(job.id)
+    done = run_importer(job.id)
     assert (done.phase, done.removed, done.restored) == ("undone", 1, 1)

@@ -11,7 +11,7 @@ from tests.kit import axe
 from tests.kit.browser import sign_in
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, Server
-from tests.kit.uploads import upload, wait_for_import, import_results
+from tests.kit.uploads import import_results, upload, wait_for_import
 
 FILE = (
     "E-Mail;Vorname;Ort;Kunde seit\nann@example.org;Ann;Bath;2024-05-01\nInfo@shop.example;;York;\n"
@@ -335,7 +335,7 @@ def test_repeated_rows_are_counted_separately(
     page.goto("/contacts/imports")
     cells = page.get_by_role("row").filter(has_text="repeats.csv").locator("td.num").all_inner_texts()
     assert cells == ["1", "1", "0", "0"]
-    page.goto(f"/contacts/imports/{number}")
+    page.goto(f"/contacts/imports/{import_id}")
     page.get_by_role("button", name="Undo this import").click()
     page.get_by_role("button", name="Undo import").click()
     expect(page.get_by_role("status")).to_contain_text(
@@ -351,7 +351,7 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
     names = ("Ines Groß", "Tom Bauer", "Uwe Klein", "Kühn, Grace", "Dr. Anna Weiß", "Käthe van der Berg")
     rows = "".join(f"n{number}@split.example;{name};Bath\n" for number, name in enumerate(names))
     path.write_text(f"email;name;town\n{rows}")
-    handed_in(page, path)
+    upload_file(page, path)
     examples = page.locator("tr", has=page.get_by_role("combobox", name="name")).locator(".splits li")
     expect(examples).to_have_text(
         [
@@ -361,7 +361,7 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
         ]
     )
     expect(examples.first).to_be_visible()
-    assert axe.faults_in_both_looks(page) == []
+    assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("combobox", name="name").select_option("last_name")
     expect(examples.first).to_be_hidden()
     page.get_by_role("combobox", name="name").select_option("name")
@@ -380,7 +380,7 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
 
 def checked(page: Page, file: Path, *, subscribe: bool = True) -> None:
     """Hand in a file, answer the two questions, and come to its check."""
-    handed_in(page, file)
+    upload_file(page, file)
     page.get_by_label("Where they come from").fill("The shop")
     page.get_by_role("radio", name="Subscribe them" if subscribe else "Add without subscribing").check()
     page.get_by_role("button", name="Check the file").click()
@@ -434,7 +434,7 @@ def test_a_row_that_is_skipped_is_listed_with_its_reason(browser_page: Page, api
         assert [line[:10] for line in downloaded(page, skipped)] == ["2,skipped,"]
         expect(page.get_by_role("heading", name="its email address")).to_have_count(0)
         assert listed(page, problems) == ['4 | bad;;"York; Ouse" | Email is invalid: bad.']
-        assert axe.faults_in_both_looks(page) == []
+        assert axe.find_violations_in_light_and_dark(page) == []
         if "will" in skipped:
             imported(page)
     assert figures(page)["Skipped"] == "1"
