@@ -20,7 +20,8 @@ from appliance.storage.transactions import commit, fetch_inline
 _MAX_TOKEN_CHARACTERS = 4096
 
 
-# The scopes that no API key has, each with the lowest role that has it and the error message for other credentials.
+# The scopes that no API key has, each with the lowest role that has the scope and the error message for other
+# credentials.
 _SIGN_IN_ONLY = {
     access.ADMIN_SCOPE: ("admin", "Only a signed-in owner or admin may do this."),
     access.SELF_SCOPE: ("viewer", "Only a signed-in user may do this; an API key may not."),
@@ -90,7 +91,7 @@ def missing_scope_error(credential: Credential, scope: str) -> ApiError:
 Role = Annotated[str, Meta(extra_json_schema={"enum": list(access.ROLES)})]
 
 
-# The body of a log-in has an email address, a password and a code, which take far less.
+# The body of a log-in has an email address, a password and a code, which together take far fewer bytes.
 _MAX_LOGIN_BYTES = 65_536
 
 
@@ -162,7 +163,8 @@ def _parse_login(raw: dict[str, Any]) -> Login:
 async def log_out(request: Request) -> HTTPResponse:
     """Handle a log-out: end the session of the request's JWT.
 
-    Raises ApiError 403 for an API key, which has no session, and 401 if the session has ended meanwhile.
+    Raises ApiError 401 without a valid credential, or if another request has ended the session meanwhile, and 403 for
+    an API key, which has no session.
     """
     credential = await authenticate(request)
     if credential.session_id is None or credential.user_id is None:

@@ -46,7 +46,7 @@ class LinkFacts(Struct):
 
 
 class SmsFacts(Struct, rename={"from_": "from"}):
-    """Sender, opt-out text and total number of parts of an SMS. The parts are estimated until all are rendered."""
+    """Sender, opt-out text and number of parts of an SMS. The number is an estimate until all messages are rendered."""
 
     from_: Annotated[str, Meta(description="sender; null if none is chosen")] | None
     opt_out_hint: Annotated[str, Meta(description="opt-out text at the end; null for none")] | None
@@ -76,9 +76,10 @@ class RehearsalFacts(Struct):
 
 
 class PreflightFacts(Struct):
-    """Facts for the decision to send. `sms` is present only for SMS, `links` and `rehearsal` once there is work to do.
+    """Facts for the decision to send.
 
-    `audience` is the sum of `sendable` and of all numbers in `skipped`.
+    `sms` is present only for SMS, `links` if the links of the message are checked, and `rehearsal` if the message is
+    rendered for all recipients. `audience` is the sum of `sendable` and of all numbers in `skipped`.
     """
 
     audience: Annotated[int, Meta(description="number of contacts in the audience")]
@@ -191,7 +192,8 @@ async def _prepare_send(request: ApiRequest) -> PreparedSend:
 async def _campaign_response(row: Campaign) -> ApiResponse:
     """Return the response for a changed campaign.
 
-    The messages of the campaign are counted here, after the write transaction, because a large campaign takes long.
+    The messages of the campaign are counted here, after the write transaction, because counting those of a large
+    campaign takes long.
     """
     return ApiResponse(schemas.serialize_campaign(await fetch(store.add_sums, row)))
 

@@ -260,9 +260,9 @@ ROUTES = Routes()
 
 
 def build_evidence(request: ApiRequest) -> Evidence:
-    """Return who makes a request and from where, as the evidence of the consent that it changes.
+    """Return the evidence for changes of consent by a request: the actor, and the client's IP address and user agent.
 
-    The text of the evidence is `consent_source` of the request's body, if it has that field.
+    The text of the evidence is `consent_source` of the request's body, or None without it.
     """
     consent_source = getattr(request.body, "consent_source", None)
     return Evidence(

@@ -37,7 +37,7 @@ class Obstacle(Struct):
 
 
 class SparedGroup(Struct):
-    """A recipient group that is throttled because its servers asked for less."""
+    """A recipient group that is throttled because its servers asked for a lower rate."""
 
     group: Annotated[str, Meta(description="group of recipient domains, by the name of their provider")]
     provider: Annotated[str, Meta(description="name of the provider")]
@@ -64,7 +64,7 @@ class Connections(Struct):
 
 
 class Queue(Struct):
-    """The numbers of queued messages of the account, and the age of the oldest due one."""
+    """The numbers of queued messages of the account, and the age of the oldest due message."""
 
     waiting: Annotated[int, Meta(description="number of queued messages")]
     due: Annotated[int, Meta(description="number of queued messages that are due")]
@@ -77,7 +77,7 @@ class Queue(Struct):
 
 
 class WarmUp(Struct):
-    """A new sending domain in warm-up: direct delivery from it has a daily limit, which grows after successful days."""
+    """A new sending domain in warm-up: direct delivery from the domain has a daily limit, which grows over time."""
 
     domain: Annotated[str, Meta(description="sending domain")]
     day: Annotated[int, Meta(description="current day of the warm-up")]
@@ -88,14 +88,14 @@ class WarmUp(Struct):
 
 
 class Storage(Struct):
-    """Whether the database can be written. While it cannot, nothing is sent."""
+    """Whether the database can be written. While it cannot be written, nothing is sent."""
 
     ok: Annotated[bool, Meta(description="true if results can be recorded")]
     text: Annotated[str, Meta(description="problem; null if there is none")] | None
 
 
 class SparedSender(Struct):
-    """An SMS sender that is throttled because the provider asked for less."""
+    """An SMS sender that is throttled because the provider asked for a lower rate."""
 
     sender: Annotated[str, Meta(description="sender")]
     provider: Annotated[str, Meta(description="name of the provider")]
@@ -233,7 +233,7 @@ class Header(Struct):
 
 
 class CapturedDetail(Captured, rename={"from_": "from"}):
-    """A captured message with its content and the current state of its message.
+    """A captured email or SMS with its content; `message` is the current state of the Message that was captured.
 
     An SMS also has its number of parts (`segments`), alphabet and number of characters.
     """
@@ -320,7 +320,7 @@ async def get_captured(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822", alternative_media="text/plain")
 async def get_captured_source(request: ApiRequest) -> ApiResponse:
-    """Get the source of a captured message; for SMS its text."""
+    """Get the source of a captured email, or the text of a captured SMS."""
     row = await fetch(capture_inbox.get, request.account_id, request.id)
     return ApiResponse(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
 
@@ -333,7 +333,7 @@ def _validate_simulation(account_id: int, request: Simulate, number: int) -> Non
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
             validate=validator(_validate_simulation))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
-    """Simulate a recipient's action on a captured message through its real channel."""
+    """Simulate a recipient's action on a captured message; the action has the same effects as a real one."""
     simulation = await fetch(tracking_simulation.prepare_action, request.account_id, request.id, request.body)
     if request.credential.is_test and not simulation.message.test:
         raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")

@@ -159,8 +159,8 @@ async def _admit(request: Request, route: Route) -> Credential:
 async def handle_error(request: Request, error: Exception) -> HTTPResponse:
     """Return the response for an error of a request (docs/decisions.md#3).
 
-    The server rejects a body that is too large before the request is authenticated. The client is authenticated here
-    instead, and gets the error of that (401, 403 or 429) rather than 413 if there is one.
+    The server rejects a body that is too large before the request is authenticated. This function then authenticates
+    the client; if that fails, the client gets the error of the authentication (401, 403 or 429) instead of 413.
     """
     route = getattr(request.route.ctx, "route", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and route is not None:

@@ -23,9 +23,9 @@ class ApiRequest(NamedTuple):
 
     http: Request
     credential: Credential
-    id: int  # the id in the path, 0 without one
-    body: Any  # the route's `body_type` with the valid fields, None without one
-    query: Any  # the route's `query_type` with the valid parameters, None without one
+    id: int  # the id in the path; 0 if the path has none
+    body: Any  # the route's `body_type` with the valid fields; None if the route has no body
+    query: Any  # the route's `query_type` with the valid parameters; None if the route has no parameters
     raw: Any  # the decoded JSON of the body
     inner_id: int = 0  # the second id of the path, such as `run_id` of `/flows/{id}/runs/{run_id}`
     parse_result: PartialRead | None = None  # the body with its errors; `body` is its value
@@ -173,8 +173,8 @@ class Routes(list[Route]):
         return register
 
 
-# The valid fields of a request are checked although others are invalid, so that a response lists all errors
-# (docs/decisions.md#3).
+# If some fields of a request are invalid, the other fields are checked all the same, so that a response lists all
+# errors (docs/decisions.md#3).
 
 _BLANK_MESSAGE = "can't be blank"
 Check = Callable[[int, Any, Any], Any]
@@ -186,11 +186,11 @@ def validator(
 ) -> Callable[[ApiRequest], Awaitable[dict[str, list[str]]]]:
     """Return a function for `Route.validate` that runs `check` on the valid part of a request.
 
-    `check` takes the account id, the request body and the id of the path (None without one), and raises Invalid. It
-    sees the body as if the invalid fields had not been sent. Its errors about invalid fields are dropped, and so are
-    those about the request as a whole (`base`) unless `include_base` is set. A request needs one of the keys in
-    `either`: if one was sent and is invalid, the others are not reported as missing. `parses` means that the check
-    parses templates and therefore runs on the rendering threads.
+    `check` takes the account id, the request body and the id of the path (None without one), and raises Invalid. The
+    body is passed to `check` as if its invalid fields had not been sent. Errors of `check` about invalid fields are
+    dropped, and so are errors about the request as a whole (`base`) unless `include_base` is set. `either` names keys
+    of which a request needs one: if an invalid value was sent for one of them, the others are not reported as missing.
+    `parses` means that `check` parses templates and therefore runs on the rendering threads.
     """
 
     async def validate(request: ApiRequest) -> dict[str, list[str]]:
@@ -209,10 +209,10 @@ def validator(
 def keep_faults_of_readable_fields(
     read: PartialRead, error: Invalid, include_base: bool = False, either: tuple[str, ...] = ()
 ) -> dict[str, list[str]]:  # fmt: skip
-    """Return those errors of a check that are not about a field with a parse error, by path in the original request.
+    """Return the errors of a check by their path in the request, without those at fields that could not be parsed.
 
-    `read` is the parse result of the request, and `error` the result of the check on its valid part. `include_base`
-    and `either` are those of `validator`.
+    `read` is the parse result of the request, and `error` the exception of the check of its valid part. `include_base`
+    and `either` have the meaning that `validator` describes.
     """
     invalid_paths = {*read.faults.fields, *([] if include_base else ["base"])}
     is_alternative_sent = not invalid_paths.isdisjoint(either)

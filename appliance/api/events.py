@@ -19,7 +19,7 @@ from appliance.storage.models import Event
 from appliance.storage.transactions import commit, fetch
 
 ROUTES = Routes()
-# An event needs one of these keys.
+# The body of an event must have one of these keys, which name its contact.
 _CONTACT_KEYS = ("contact_id", "contact_email")
 # A batch of events creates its missing contacts in transactions of this size, so that other writes proceed in between.
 _CONTACT_BATCH_SIZE = 20
@@ -123,7 +123,7 @@ async def create_events(request: ApiRequest) -> ApiResponse:
 
 
 def _build_refusal(account_id: int, read: PartialRead) -> Invalid:
-    """Return the error for an invalid event of a batch, with its parse errors and those of its valid fields."""
+    """Return the error for an invalid event of a batch: its parse errors, and the errors found in its valid fields."""
     faults = Faults()
     faults.merge(read.faults.fields)
     if isinstance(read.value, EventWrite):
@@ -135,7 +135,7 @@ def _build_refusal(account_id: int, read: PartialRead) -> Invalid:
 
 
 def _create_missing_contacts(request: ApiRequest, batch: Sequence[PreparedEvent]) -> None:
-    """Create the contacts of events that do not exist yet but should, with their email address and not opted in."""
+    """Create each missing contact that an event asks to create, with the email address in the event, not opted in."""
     for ready in batch:
         address = submit.find_missing_contact(request.account_id, ready)
         if address is not None:

@@ -144,7 +144,7 @@ async def get_flow_report(request: ApiRequest) -> ApiResponse:
     "GET", "/flows/{id}/runs", scope="flows:read", query_type=RunQuery, response_type=FlowRun, returns_list=True
 )
 async def list_runs(request: ApiRequest) -> ApiResponse:
-    """List runs of a flow, newest first; runs in a step are listed in order of arrival."""
+    """List runs of a flow, newest first; the runs of a `step` are listed in the order in which they reached it."""
     page = await fetch(runs.list_runs, request.account_id, request.id, request.query)
     return ApiResponse([serialize_run(row) for row in page.rows], headers=page_headers(page))
 

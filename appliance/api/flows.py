@@ -150,7 +150,7 @@ class Flow(Struct):
 
 
 class FlowChanged(Flow):
-    """An updated flow, and the results that its saved simulations (`scripts`) have now."""
+    """An updated flow, and the current results of its saved simulations (`scripts`)."""
 
     scripts: Annotated[list[ScriptResult], Meta(description="results of the test scripts saved with the flow")]
 
@@ -254,7 +254,7 @@ def _require_send_scope(request: ApiRequest) -> None:
 def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
     """Raise a 403 error if the credential may not change a flow that has been activated.
 
-    A user needs a role that may send. A test key needs a flow that a test key activated.
+    A user may change such a flow only with a role that may send, and a test key only if a test key activated the flow.
     """
     role = request.credential.role
     if row.version > 0 and role is not None and not access.role_can_send(role):

@@ -152,7 +152,7 @@ def page_headers(page: Page) -> dict[str, str]:
 
 
 def error_response(request: Request, error: Exception) -> HTTPResponse:
-    """Return the error response for any exception (docs/decisions.md#3). A status 500 is logged with its traceback."""
+    """Return the error response for any exception (docs/decisions.md#3). An error with status 500 is logged."""
     status, code, message, extra, headers = _describe_error(error)
     if status == 405:
         # Sanic lists the methods in no particular order, so they are sorted here.
@@ -296,8 +296,8 @@ def _parse_with_standard_decoder(content: bytes) -> Any:
 def parse_query(request: Request, kind: type[Struct] | None) -> validation.PartialRead:
     """Return the parsed query string of a request; `kind` is the Struct of its parameters, None for none.
 
-    An unknown parameter is an error, so that a misspelt filter never returns everything, and `dry_run` for an endpoint
-    that does not support it changes nothing.
+    An unknown parameter is an error, so that a misspelt filter never returns everything, and so that `dry_run` changes
+    nothing at an endpoint that does not support dry runs.
     """
     kind = kind or EmptyRequest
     # Parameters without a value are kept: an empty filter is ignored, but an empty page or limit is an error.

@@ -201,7 +201,7 @@ async def _validate_import(request: ApiRequest) -> dict[str, list[str]]:
 
 
 def _parse_options(form: ImportForm, faults: Faults) -> ImportOptions:
-    """Return the valid part of the options, which the form has as JSON text, and add their errors to `faults`."""
+    """Parse the options in a form, a JSON text: return the valid ones, and add the errors of the others to `faults`."""
     if form.options is UNSET or not form.options.strip():
         return ImportOptions()
     try:

@@ -41,8 +41,8 @@ async def list_messages(request: ApiRequest) -> ApiResponse:
 async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
     """Return the errors that sending the message would find, by field.
 
-    The fields that its channel ignores are added to `request.ignored_keys`. If the channel is invalid, the message is
-    checked as an email if its recipient contains `@`, else as an SMS.
+    The fields that the channel of the message ignores are added to `request.ignored_keys`. If the channel is invalid,
+    the message is checked as an email if its recipient contains `@`, else as an SMS.
     """
     body: MessageWrite = request.body
     if (
@@ -133,7 +133,8 @@ _add_decision("assume_sent", retries.assume_sent, "Mark an uncertain message as 
 class Incoming(Struct, rename={"from_": "from"}):
     """An incoming SMS.
 
-    `answered_message_id` is the last message sent to the number before it, and `reply_message_id` the automatic reply.
+    `answered_message_id` is the last message that was sent to the number before the SMS arrived, and
+    `reply_message_id` is the automatic reply to the SMS.
     """
 
     id: int

@@ -175,7 +175,7 @@ async def get_segment(request: ApiRequest) -> ApiResponse:
     validate=validator(_validate_filters),
 )  # fmt: skip
 async def update_segment(request: ApiRequest) -> ApiResponse:
-    """Update a segment; `filters` replaces them all."""
+    """Update a segment; `filters` replaces all filters."""
     segment = await commit(store.update, request.account_id, request.id, request.body, request.caller)
     return await _segment_response(request.account_id, segment)
 

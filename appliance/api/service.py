@@ -52,7 +52,7 @@ async def _get_health(request: Request) -> HTTPResponse:
 async def _get_readiness(request: Request) -> HTTPResponse:
     """Return 200 if requests are served and messages are sent, else raise Unavailable.
 
-    The error names the part that is not ready in one word, as `_find_missing_part` does.
+    The error names the part that is not ready in one word, which `_find_missing_part` returns.
     """
     missing = _find_missing_part(request.app.ctx)
     if missing is not None:
@@ -86,8 +86,9 @@ def _collect_metrics(account_id: int | None) -> str:
 async def get_metrics(request: ApiRequest) -> ApiResponse:
     """Get metrics in the Prometheus text format.
 
-    A credential of the first account gets the metrics of the whole installation, any other those of its account:
-    queue, sends, bounces, complaints, imports, flows and webhooks. Counters start at zero with each start.
+    A credential of the first account gets the metrics of the whole installation. Any other credential gets those of
+    its account: queue, sends, bounces, complaints, imports, flows and webhooks. Counters start at zero when the service
+    starts.
     """
     account_id = None if request.account_id == accounts.FIRST_ACCOUNT_ID else request.account_id
     text = await asyncio.get_running_loop().run_in_executor(_metrics_thread, _collect_metrics, account_id)

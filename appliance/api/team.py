@@ -318,7 +318,7 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
 
 
 async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None:
-    """Return the hash of the new password, or None without one. Raises the errors of `_check_password`."""
+    """Return the hash of the new password, or None if there is none. Raises the errors of `_check_password`."""
     await _check_password(user, changes)
     return (
         await asyncio.to_thread(passwords.hash_password, changes.password)
@@ -328,9 +328,9 @@ async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None
 
 
 async def _check_password(user: models.User, changes: OwnPatch) -> None:
-    """Raise Invalid for a new password of an invalid length, or for a missing or wrong current one.
+    """Raise Invalid for a new password of an invalid length, or for a missing or wrong current password.
 
-    Raises RateLimitExceeded after too many wrong ones. Does nothing if the request has no new password.
+    Raises RateLimitExceeded after too many wrong current passwords. Does nothing if the request has no new password.
     """
     if not isinstance(changes.password, str):
         return

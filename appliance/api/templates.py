@@ -140,7 +140,7 @@ async def send_test_email(request: ApiRequest) -> ApiResponse:
 
 
 class UploadForm(Struct):
-    """The form fields beside the file. Without `full_size`, an image wider than two email widths is scaled down."""
+    """The form fields beside the file. Without `full_size`, an image wider than two emails is scaled down."""
 
     full_size: Annotated[
         bool, Meta(description="true to keep the original width of an image that is wider than an email")

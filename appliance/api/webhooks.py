@@ -165,7 +165,7 @@ async def get_webhook(request: ApiRequest) -> ApiResponse:
     response_type=Webhook,
 )
 async def update_webhook(request: ApiRequest) -> ApiResponse:
-    """Update a webhook. Enabling it again delivers events from then on."""
+    """Update a webhook. A webhook that is enabled again gets only events from then on."""
     webhook = await commit(subscriptions.update, request.account_id, request.id, request.body, request.caller)
     return ApiResponse(serialize_webhook(webhook))
 

@@ -14,8 +14,8 @@ import idna
 
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
-# What files and forms contain besides the number: invisible characters, a label before it, words in parentheses and an
-# extension after it.
+# Text that files and forms contain beside a phone number: invisible characters, a label before the number, and words in
+# parentheses and an extension after it.
 _INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _LABEL = re.compile(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
 _WORDS = re.compile(r"\([^)\d]*\)")
@@ -99,7 +99,7 @@ def parse_phone(text: str) -> Address:
 
 
 def parse_written_phone(text: str, country: str | None = None) -> Address:
-    """Parse a phone number from a file or form. Raises ValueError with the reason as a predicate.
+    """Parse a phone number from a file or form. Raises ValueError with a reason such as `has no country code`.
 
     A number without a country code belongs to `country` (two letters); without `country` it is rejected. `00` is read
     as `+`, and a trunk zero is dropped: `+44 (0)20 …`. A number that a spreadsheet shortened to 4.47701E+11 has lost

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class CostAwareCache(Generic[T]):
     """Computed values by key, for use by any thread.
 
-    A value expires after `cost_factor` times the seconds that it took to compute, but not before `min_age_seconds`. One
-    that took less than `min_cost_seconds` of processor time is not stored. At `max_entries` the cache is emptied.
+    A value expires after `cost_factor` times the seconds that it took to compute, but not before `min_age_seconds`. A
+    value that took less than `min_cost_seconds` of processor time is not stored. At `max_entries` the cache is emptied.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ _HOUR_MS = 3_600_000
 # The last second of 9998 UTC: Python's last year is 9999, and the following day must be valid in every time zone.
 _MAX_TIME_MS = 253_370_764_799_000
 _offset_file: Path | None = None
-_last_offset: tuple[int, float] = (0, 0.0)  # the modification time of the file in nanoseconds, and its offset
+_last_offset: tuple[int, float] = (0, 0.0)  # modification time of the file in ns, and its offset in seconds
 
 
 def use_offset_file(path: str | None) -> None:

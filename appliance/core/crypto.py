@@ -112,7 +112,8 @@ def derive_key(purpose: str) -> bytes:
 def sign_token(purpose: str, number: int, mac_bytes: int = 16) -> str:
     """Return a URL-safe token for a number below 2^48.
 
-    `mac_bytes` is 16, or 8 for short tokens whose forgery could only distort a count. Verify with the same size.
+    `mac_bytes` is 16, or 8 for short tokens whose forgery could only distort a count. Pass the same size to
+    `read_token`.
     """
     body = number.to_bytes(6, "big")
     # This is base64.urlsafe_b64encode without padding in a third of the time, which matters because each message has
@@ -291,7 +292,7 @@ class CertificateInfo(NamedTuple):
         )
 
     def covers(self, host: str) -> bool:
-        """Return whether the certificate names a host (in lower case), itself or by a wildcard for its first label."""
+        """Return whether the certificate names a host (in lower case), or has a wildcard that covers the host."""
         parent_domain = host.partition(".")[2]
         return host in self.host_names or (bool(parent_domain) and f"*.{parent_domain}" in self.host_names)
 

@@ -35,7 +35,8 @@ class DirectoryInUse(Exception):
 def create(directory: Path) -> Path:
     """Create the data directory if it does not exist, set its mode to 0700, and return it.
 
-    A directory of another user keeps its mode. Raises ForeignDirectory.
+    A directory of another user keeps its mode. Raises ForeignDirectory if the directory seems to belong to another
+    program, or has a file or folder of the wrong kind.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _require_own_directory(directory)
@@ -202,7 +203,10 @@ def lock(directory: Path, listen: str = "") -> Iterator[None]:
 
 
 def find_service_pid(directory: Path) -> int | None:
-    """Return the process id of the service that has locked a directory; None if it is not locked or that is unknown."""
+    """Return the process id of the service that has locked a directory, or None.
+
+    None means that no service has locked the directory, or that the locks of the system cannot be read.
+    """
     recorded = _recorded_pid(directory)
     try:
         status, locks = directory.stat(), _PROC_LOCKS.read_text()

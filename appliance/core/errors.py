@@ -205,7 +205,7 @@ class Faults:
         self.fields: dict[str, list[str]] = {}
 
     def add(self, path: str, message: str) -> None:
-        """Add an error to the field at a path, unless it is there already."""
+        """Add an error to the field at a path, unless the field has the same error already."""
         messages = self.fields.setdefault(path, [])
         if message not in messages:
             messages.append(message)
@@ -241,7 +241,7 @@ class Transition(NamedTuple):
 class CurrentState(NamedTuple):
     """The status of an object, and the next statuses and actions that it allows.
 
-    `state` is a more exact word than the status for error texts; if it is empty, they name the status.
+    `state` is a more exact word than the status, for error texts; if `state` is empty, error texts name the status.
     """
 
     status: str

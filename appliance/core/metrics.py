@@ -134,7 +134,7 @@ def gauge_family(name: str, words: str, samples: Iterable[tuple[dict[str, str], 
 
 
 def collect(account_id: int | None) -> list[Family]:
-    """Return all metric families (None), or only the counters of an account, sorted by name."""
+    """Return the metric families sorted by name: all if `account_id` is None, else only the counters of the account."""
     return [
         metric.family(account_id) for _, metric in sorted(_declared.items())
         if account_id is None or isinstance(metric, Counter)

@@ -15,7 +15,9 @@ R = TypeVar("R")
 
 
 class Signal(Generic[P]):
-    """A list of receivers, which `send` calls in the order of connection, on its thread and in its transaction."""
+    """A list of receivers, which `send` calls in the order of connection, on the thread and in the transaction of the
+    sender.
+    """
 
     def __init__(self) -> None:
         self._receivers: list[Callable[P, None]] = []

@@ -97,7 +97,7 @@ CHECKS = {
 # Unknown keys of a request are rejected if ignoring them would change what is sent, to whom, or when.
 #
 # A Struct lists such keys in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed or
-# a declared name is taken for that name. The reader rejects all these keys, and the OpenAPI document names the listed.
+# a declared name is taken for that name. The reader rejects all these keys. The OpenAPI document names the listed ones.
 
 # These limits bound the work for a request body with very many or very long keys.
 MAX_GUESSED_KEYS = 100
@@ -203,9 +203,10 @@ _BELOW_MINIMUM = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 class StructReader:
     """A reader of decoded values by their declared types; `loose` accepts numbers, booleans and lists as text.
 
-    Over all its calls it collects `faults` and the paths of `ignored` keys. An invalid value, at any depth, is treated
-    as not sent (as UNSET if it is required), so that later checks still see all valid values. Invalid entries are
-    dropped from their list; `kept_indexes` maps the path of such a list to the original indexes of the other entries.
+    A reader collects `faults` and the paths of `ignored` keys over all its calls. An invalid value, at any depth, is
+    treated as not sent (as UNSET if the field is required), so that later checks still see all valid values. Invalid
+    entries are dropped from their list; `kept_indexes` maps the path of such a list to the original indexes of the
+    other entries.
     """
 
     def __init__(self, loose: bool) -> None:
@@ -448,7 +449,7 @@ def schema_name(schema: str) -> Meta:
 
 
 def default(value: Any) -> Meta:
-    """Return a Meta that documents the default of a field that is declared as UNSET, so that code sees its absence."""
+    """Return a Meta that documents the default of a field, which is declared as UNSET to show whether it was sent."""
     return Meta(extra_json_schema={"default": value})
 
 

@@ -1,8 +1,8 @@
 """Export contacts as CSV or JSON lines, which can be imported again without loss.
 
-The columns are named as in imports. In CSV, custom data has one column for each key (`data.city`). A value that an
-import would not read back as it is, such as an object or a text that looks like a number, is in the column `data` as
-JSON.
+The columns have the names that imports use. In CSV, custom data has one column for each key (`data.city`). A value that
+an import would not read back as it is, such as an object or a text that looks like a number, is in the column `data`
+as JSON.
 """
 
 from collections import Counter, defaultdict
@@ -40,9 +40,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def write_contacts_csv(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[str]:
-    """Yield the CSV header, then the lines of the contacts that match a query, newest first, one piece for each page.
+    """Yield the CSV header, then the lines of the contacts that match a query, newest first.
 
-    `rules` are filters like those of a segment, which the contacts must match, too.
+    Each further piece has the lines of one page of contacts. `rules` are filters like those of a segment, which the
+    contacts must match too.
     """
     pages = _select_pages(account_id, query, rules)
     keys = _choose_data_keys(pages)
@@ -151,7 +152,7 @@ def _format_contact(contact: dict[str, Any], keys: list[str]) -> str:
         **contact,
         "tags": data.get("tags") or None,
         "lists": contact["lists"] or None,
-        # The other columns have all values of a single address, so this one is only needed for several.
+        # The other columns have all values of a single address, so `channels` is only needed for several addresses.
         "channels": contact["channels"] if len(contact["channels"]) > 1 else None,
         "data": remaining or None,
     }

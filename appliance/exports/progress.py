@@ -19,7 +19,8 @@ _RUNNING_GAUGE = Gauge("exports_running", "Files that are being exported.")
 class ExportProgress(msgspec.Struct):
     """A running export.
 
-    `rows` is the number of rows so far, `total` that of all rows, and `begun_at` the start in Unix milliseconds.
+    `rows` is the number of rows exported so far, `total` the number of all rows, and `begun_at` the start in Unix
+    milliseconds.
     """
 
     account_id: int
@@ -44,7 +45,7 @@ _is_file_written = False
 def track_progress(
     account_id: int, name: str, total: int, pieces: Iterator[bytes], lines: bool = False
 ) -> Iterator[bytes]:
-    """Yield the pieces of an export and count their rows. With `lines` they are JSON lines, else CSV with a header."""
+    """Yield the pieces of an export and count their rows; they are JSON lines if `lines`, else CSV with a header."""
     number, end = next(_numbers), b"\n" if lines else b"\r\n"
     progress = ExportProgress(account_id, name, 0, total, clock.now_ms())
     line_count = 0 if lines else -1
@@ -61,7 +62,7 @@ def track_progress(
 
 
 def write_progress(directory: Path) -> None:
-    """Write the progress file, or delete it if no export is running. Ignores OSError, such as that of a full disk."""
+    """Write the progress file, or delete it if no export is running. Ignore OSError, such as that of a full disk."""
     global _is_file_written
     with _lock:
         running = [*_running.values()]

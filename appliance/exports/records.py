@@ -28,14 +28,14 @@ _JSON_FIELDS = frozenset(("data", "tags"))
 class ExportKind(NamedTuple):
     """A kind of export.
 
-    `columns` has the SQL expression of each field by API name. `equality_filters` has the columns that must equal a
-    filter of the query, by the name of the filter.
+    `columns` has the SQL expression of each field by API name. `equality_filters` maps the name of a filter to the
+    column that must equal the value of the filter.
     """
 
     table: str
     columns: dict[str, str]
     equality_filters: dict[str, str]
-    selective_filters: tuple[str, ...]  # Filters that match few rows and have an index.
+    selective_filters: tuple[str, ...]  # names of the filters that match few rows and have an index
 
 
 def _map_same(names: str) -> dict[str, str]:
@@ -68,7 +68,7 @@ MESSAGES = ExportKind(
 
 
 def write_csv(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[str]:
-    """Yield the CSV header, then the lines of the records that match a query, newest first, one piece for each page."""
+    """Yield the CSV header, then, for each page, the lines of the records that match a query, newest first."""
     pages = _select_pages(kind, account_id, query)
     yield streaming.format_line(kind.columns)
     for page in pages.pages():
@@ -111,7 +111,8 @@ def _select_pages(kind: ExportKind, account_id: int, query: Any) -> streaming.Pa
             f"SELECT id FROM {table} WHERE {where} {order}", parameters,
             f"SELECT {columns} FROM {kind.table} WHERE id IN ({{ids}}) {order}",
         )  # fmt: skip
-    # Time and id are selected again at the end of the row, where the paging finds them for every kind.
+    # Time and id are selected again at the end of each row, so that the paging finds them at the same place for every
+    # kind of export.
     return streaming.TimeOrderedRows(
         f"SELECT {columns}, created_at, id FROM {table} WHERE {where} "
         f"AND (created_at, id) < (:at, :last) {order}",

@@ -1,6 +1,6 @@
 """Read large tables page by page, and format CSV cells that spreadsheets do not run as formulas.
 
-An import reads every cell of a contact back to its original value.
+An import reads every cell of an exported contact back to its original value.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 
 from appliance.storage.database import connection, rows
 
-# Matches the beginning of a formula, also in full-width characters, and after quotes, which the text itself may have.
+# Matches the beginning of a formula, also in full-width characters, and also after quotes that belong to the text.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _PHONE = re.compile(r"\+[1-9]\d{6,14}\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
@@ -28,7 +28,7 @@ def guard_formula(text: str) -> str:
 
 
 def format_phone(text: str | None) -> str:
-    """Return the CSV cell of a phone number, without a quote before its plus; guard other text like `format_cell`."""
+    """Return the CSV cell of a phone number, with no quote before its plus; guard other text as `format_cell` does."""
     return "" if text is None else text if _PHONE.match(text) else guard_formula(text)
 
 
@@ -91,10 +91,10 @@ class PagedRows(Protocol):
     """The rows of a query, read page by page, so that no read takes long."""
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
+        """Yield pages of up to `_PAGE_SIZE` rows; each page is a separate read."""
 
     def sample(self) -> list[Row]:
-        """Return some of the rows, for a guess about all of them."""
+        """Return some of the rows, from which the others are estimated."""
 
 
 class KeysetRows(NamedTuple):
@@ -110,7 +110,7 @@ class KeysetRows(NamedTuple):
     key_index: int
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
+        """Yield pages of up to `_PAGE_SIZE` rows; each page is a separate read."""
         last = _MAX_KEY
         while page := self._page(last, _PAGE_SIZE):
             yield page
@@ -122,7 +122,7 @@ class KeysetRows(NamedTuple):
     def sample(self) -> list[Row]:
         """Return the newest `_NEWEST_SAMPLE` rows and, within `_MAX_SECONDS`, up to `_WINDOWS` windows of older ones.
 
-        Windows begin at equal distances of the number.
+        The windows begin at equal distances of the unique number.
         """
         newest = self._page(_MAX_KEY, _NEWEST_SAMPLE)
         if len(newest) < _NEWEST_SAMPLE:
@@ -150,7 +150,7 @@ class TimeOrderedRows(NamedTuple):
     id_index: int
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
+        """Yield pages of up to `_PAGE_SIZE` rows; each page is a separate read."""
         at = last = _MAX_KEY
         while page := rows(f"{self.sql} LIMIT {_PAGE_SIZE}", {**self.parameters, "at": at, "last": last}):
             yield page
@@ -164,7 +164,8 @@ class TimeOrderedRows(NamedTuple):
 class IdListRows(NamedTuple):
     """Rows whose ids are all read first, for conditions that are too expensive to repeat for each page.
 
-    The ids take eight bytes each. `id_sql` selects them, and `sql` selects the rows with the ids in place of `{ids}`.
+    `id_sql` selects the ids, which take eight bytes each in memory. `sql` selects the rows with the ids in place of
+    `{ids}`.
     """
 
     id_sql: str
@@ -175,7 +176,7 @@ class IdListRows(NamedTuple):
         return array("q", (row[0] for row in connection().execute(self.id_sql, self.parameters)))
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
+        """Yield pages of up to `_PAGE_SIZE` rows; each page is a separate read."""
         ids = self._read_ids()
         for start in range(0, len(ids), _PAGE_SIZE):
             # A page is empty if all its rows were deleted after the ids were read. Further pages may follow.

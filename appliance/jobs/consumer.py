@@ -21,7 +21,7 @@ log = logging.getLogger("campanero.pulse")
 _WORKERS = 8
 
 
-# A pulse may wait for a lock on the database, but one that takes longer than this counts as stuck.
+# A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.
 _MAX_PULSE_SECONDS = 60.0
 
 
@@ -33,7 +33,7 @@ class _InProcess(Consumer):  # type: ignore[misc]  # Huey has no type annotation
 class BackgroundWork:
     """The background jobs of this process and their threads.
 
-    `process` identifies the process in the rows that it claims.
+    `process` is an id that marks the rows that the process claims.
     """
 
     def __init__(self, process: str) -> None:
@@ -71,7 +71,7 @@ class BackgroundWork:
         return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
 
     def renew(self) -> None:
-        """Replace the email and SMS senders by new ones, which read the current configuration; returns at once."""
+        """Replace the email and SMS senders with new ones, which read the current configuration; return at once."""
         threading.Thread(target=self.jobs.renew, name="renewing").start()
 
     def stop(self) -> None:

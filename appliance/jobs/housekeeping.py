@@ -35,8 +35,9 @@ _DAY_SECONDS = 86_400
 class Sweep(NamedTuple):
     """A kind of expired rows.
 
-    `description` is for the log. `list_expired` returns the ids of at most the given number of rows, `delete` deletes
-    rows in a write transaction and returns their number. `max_rows` is the size of a batch.
+    `description` names the rows in the log. `list_expired` returns the ids of at most the given number of rows.
+    `delete` deletes the rows with the given ids in a write transaction and returns how many it deleted. `max_rows` is
+    the size of a batch.
     """
 
     description: str
@@ -62,7 +63,7 @@ _lock = threading.Lock()
 def delete_expired(stopping: threading.Event) -> None:
     """Delete the expired rows of all sweeps, until `stopping` is set.
 
-    Returns at once if another thread is deleting them already.
+    Returns at once if another thread is deleting expired rows already.
     """
     if not _lock.acquire(blocking=False):
         return

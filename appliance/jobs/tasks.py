@@ -1,9 +1,9 @@
-"""Background jobs as Huey tasks, which run on wake-ups; each processes all due rows of its tables.
+"""Background jobs as Huey tasks, which run on wake-ups; each job processes all due rows of its tables.
 
 A task may run twice, or not at all, without harm. Two parts of Huey are replaced. Its memory storage is polled, which
 would delay every send by up to the polling interval; `BlockingMemoryStorage` wakes its readers instead. Its `lock_task`
-makes a second run fail, but here a wake-up during a run must cause another run; `Jobs` queues at most one more run of
-each name.
+makes a second run of a task fail, but here a wake-up during a run must cause another run; `Jobs` queues at most one
+more run of each job.
 """
 
 import collections
@@ -237,10 +237,10 @@ class Jobs:
         self.advance_campaigns()
 
     def renew(self) -> None:
-        """Replace the senders by new ones that read the current configuration, after the old ones have ended.
+        """Replace the senders with new ones, which read the current configuration, after the old senders have ended.
 
         The old senders finish the messages that they have claimed, so that nothing is sent twice or becomes uncertain.
-        They are not replaced if the process is stopping.
+        The senders are not replaced if the process is stopping.
         """
         with self._renew_lock:
             self.email_sender.stop()
@@ -263,7 +263,7 @@ class Jobs:
         self.webhook_worker.stop()
 
     def advance_flows(self) -> None:
-        """Advance flows, and wake the webhooks if there are any, because the wake-up means that events were written."""
+        """Advance flows, and wake the job `webhooks` if any webhook is enabled, because there may be new events."""
         if webhook_queue.has_webhooks():
             signals.wake("webhooks")
         self.flow_worker.work()
@@ -284,16 +284,16 @@ class Jobs:
         self._run_once(self._preflight_lock, rehearsal.run_pending)
 
     def check_links(self) -> None:
-        """Check the links of drafts, where a check was requested.
+        """Check the links of the drafts for which a check was requested.
 
-        It may wait long for responses. Returns at once if another run is active, which also covers the new requests.
+        The job may wait long for responses. Returns at once if another run is active, which also covers new requests.
         """
         self._run_once(self._links_lock, links.run_pending_checks)
 
     def check_domains(self) -> None:
-        """Check the DNS records of sending domains that are due.
+        """Check the DNS records of the sending domains whose next check is due.
 
-        It may wait long for responses. Returns at once if another run is active.
+        The job may wait long for responses. Returns at once if another run is active.
         """
         self._run_once(self._domains_lock, store.run_due_checks)
 
@@ -344,8 +344,8 @@ class Jobs:
     def _start(account_id: int, campaign_id: int) -> None:
         """Start a scheduled campaign.
 
-        After an unexpected error it is paused until a user resumes it, so that it does not stop others. Raises
-        Unavailable.
+        After an unexpected error the campaign is paused until a user resumes it, so that it does not stop other
+        campaigns. Raises Unavailable.
         """
         try:
             prepared = preflight.prepare_send(account_id, campaign_id)
@@ -356,8 +356,8 @@ class Jobs:
             log.exception("campaigns: start failed campaign=%s", campaign_id)
             transactions.write(states.pause_failed, account_id, campaign_id)
 
-    def _is_cleanup_due(self) -> bool:
-        """Wake the cleanup and return True if an hour has passed since it was last woken."""
+    def _wake_cleanup_if_due(self) -> bool:
+        """If an hour has passed since the job `cleanup` was last woken, wake it; return whether it was woken."""
         now = clock.now_ms()
         if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
@@ -383,8 +383,8 @@ class Jobs:
     def pulse(self) -> None:
         """Wake the jobs that have due rows.
 
-        It is called once a second, so that a lost wake-up delays a job by a second at most. It also lifts expired
-        suppressions and stores when API keys were last used.
+        This is called once a second, so that a lost wake-up delays a job by a second at most. Also lift expired
+        suppressions, and store when API keys were last used.
         """
         self._check_storage()
         if suppressions.has_expired():
@@ -401,7 +401,7 @@ class Jobs:
             signals.wake("campaigns")
         if batches.is_due():
             signals.wake("audiences")
-        if imports.is_due() or self._is_cleanup_due():
+        if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")
         if removal.has_pending_erasures() or capture_inbox.has_cleared():
             signals.wake("cleanup")
@@ -430,7 +430,7 @@ class Jobs:
 
 
 def refresh_segments() -> None:
-    """Record changes of segments, refresh the lists that mirror them, and create the indexes they need."""
+    """Record changes of segments, refresh the lists that mirror segments, and create the indexes of their filters."""
     segment_events.check_segments()
     lists.refresh_stale_mirrors()
     query_plan.maintain_indexes()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Loader = Callable[[argparse.Namespace], LoadedConfig]
-# A backup lowers its own priority by this much, because it may run beside the service.
+# The command `backup` lowers its own priority by this much, because it may run beside the service.
 _NICENESS = 10
 
 
@@ -143,7 +143,7 @@ def _print_restore_report(restored: "restore.RestoreResult") -> None:
 
 
 # The first start stores the fingerprint of the key in the database. From then on the database opens only with this key:
-# another key would break every link in sent mail and would not recognize suppressed addresses.
+# with another key, links in sent mail would be invalid and suppressed addresses would not be recognized.
 
 DATABASE = "campanero.db"
 
@@ -193,7 +193,7 @@ def require_installation(directory: Path) -> None:
 
 
 def _find_traces(directory: Path) -> list[str]:
-    """Return the names of the key, the journal and the non-empty folders that only a used installation contains."""
+    """Return the names of the existing files and non-empty folders that only a used installation contains."""
     single = [name for name in (crypto.KEY_FILE, journal.JOURNAL_FILE) if (directory / name).exists()]
     folders = [
         name for name in (*archive.FILE_DIRECTORIES, create.BACKUP_DIRECTORY) if any((directory / name).glob("*"))

@@ -1,7 +1,7 @@
 """Metrics in the Prometheus text format: counters of this process, numbers from the database, process and storage.
 
 We do not use prometheus_client: its registry has one set of values per process, while a scrape of this endpoint returns
-either the whole installation or one account only. Writing the text format takes twenty lines.
+the metrics of either the whole installation or one account. Writing the text format takes twenty lines.
 """
 
 import math
@@ -65,7 +65,7 @@ def _collect_process_metrics() -> Iterator[Family]:
 
 
 def _read_resident_bytes(peak_kib: int) -> int:
-    """Return the resident memory of this process in bytes, or `peak_kib` in bytes if /proc is not available."""
+    """Return the resident memory of this process in bytes, or the peak (`peak_kib`) in bytes without /proc."""
     try:
         return int(_STATM_PATH.read_text().split()[1]) * _PAGE_BYTES
     except OSError:
@@ -100,8 +100,8 @@ def _collect_storage_metrics() -> Iterator[Family]:
                 [({}, int(data_dir.has_stop_file(directory)))])  # fmt: skip
 
 
-# Counting a queue of a million messages takes a third of a second. The result is then cached for 20 times as long,
-# about six seconds.
+# Counting a queue of a million messages takes a third of a second. The result is cached for 20 times the duration of
+# the count, in this case about six seconds.
 _table_metrics: CostAwareCache[list[Family]] = CostAwareCache(cost_factor=20, min_cost_seconds=0.01)
 _IMPORT_STATES = {"waiting": "status = 'pending'", "running": "status = 'processing'", "failed": "status = 'failed'"}
 
@@ -202,8 +202,8 @@ def _format_number(value: float) -> str:
 def render_metrics(account_id: int | None) -> str:
     """Return the metrics of one account, or of the whole installation if `account_id` is None, in the text format.
 
-    The metrics of process and storage are left out for an account, because the growth of the database shows how much
-    other accounts send.
+    For an account, the metrics of process and storage are left out, because the growth of the database would show how
+    much other accounts send.
     """
     families: list[Family] = [*metrics.collect(account_id), *collect_table_metrics(account_id)]
     families += [] if account_id is not None else collect_machine_metrics()

@@ -1,6 +1,6 @@
 """Pages and links for recipients, which need no login, and webhooks of providers.
 
-Loading a page never changes consent (docs/decisions.md#16); only submitting it does.
+Loading a page never changes consent (docs/decisions.md#16); only submitting its form does.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
     """Serve an uploaded picture to anyone who knows its id.
 
-    The status is 304 if the browser has the picture in its cache, and 404 if it does not exist.
+    The status is 304 if the browser has the picture in its cache, and 404 if the picture does not exist.
     """
     tag = f'"{signed_id}"'
     known_tags = {value.strip().removeprefix("W/") for value in request.headers.get("if-none-match", "").split(",")}
@@ -44,8 +44,8 @@ async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
 
 _READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _WEBHOOK_PREFIX = "/hooks/"
-# The path, methods and handler of each route. The webhook handlers check the method themselves, so that an unknown
-# webhook is 404 for every method.
+# The path, methods and handler of each route. The webhook handlers check the method themselves, so that a request with
+# any method to an unknown webhook gets 404.
 _ROUTES = (
     ("/u/<token:str>", _READ_METHODS, preferences.show_unsubscribe),
     ("/u/<token:str>", ("POST",), preferences.submit_unsubscribe),

@@ -21,9 +21,9 @@ from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.tracking import hits
 from appliance.tracking.hits import Hit, HitLimiter, HitRequest
 
-# Hits are looked up and written in batches. The response is sent when the hit is on disk, or after MAX_WAIT_SECONDS, so
-# that a slow disk does not delay recipients. Hits that arrive while `_MAX_BATCHES_IN_FLIGHT` batches are being
-# processed form the next batch; otherwise a batch begins at once.
+# Hits are looked up and written in batches. The response to a hit is sent when the hit is on disk, or after
+# MAX_WAIT_SECONDS, so that a slow disk does not delay recipients. Hits that arrive while `_MAX_BATCHES_IN_FLIGHT`
+# batches are being processed form the next batch; otherwise a batch begins at once.
 
 log = logging.getLogger("campanero.tracking")
 MAX_WAIT_SECONDS = 0.25
@@ -38,7 +38,7 @@ _MAX_BATCHES_IN_FLIGHT = 2
 class _PendingHit:
     """A hit that is not stored yet, with the future that its response waits for.
 
-    `is_known` is whether `target` has been looked up; a target of None then means that the message does not exist.
+    `is_known` is whether `target` has been looked up. If so, a target of None means that the message does not exist.
     """
 
     __slots__ = ("future", "hit_request", "is_known", "link", "target", "timer")
@@ -72,9 +72,9 @@ class HitRecorder:
     def record(self, link: LinkRequest, hit_request: HitRequest) -> "asyncio.Future[TrackedMessage | None]":
         """Record a hit, and return a future of its message with the target of the link.
 
-        The future completes when the hit is stored, or after MAX_WAIT_SECONDS as soon as the target is known. Its
-        result is None if the message does not exist. It raises Unavailable if the target cannot be read. Beyond
-        `_MAX_PENDING_HITS` waiting hits, the hit is not recorded.
+        The future completes when the hit is stored, or, after MAX_WAIT_SECONDS, as soon as the target is known. The
+        result of the future is None if the message does not exist; the future raises Unavailable if the target cannot
+        be read. Beyond `_MAX_PENDING_HITS` waiting hits, the hit is not recorded.
         """
         loop = asyncio.get_running_loop()
         pending = _PendingHit(link, hit_request, loop.create_future())
@@ -87,7 +87,7 @@ class HitRecorder:
         return pending.future
 
     def close(self) -> None:
-        """Close the thread and its database connection, after the batches that it has begun."""
+        """Wait for the batches that the thread has begun, then close its database connection and the thread."""
         self._thread.submit(close_database)
         self._thread.shutdown()
 
@@ -107,7 +107,7 @@ class HitRecorder:
         self._thread.submit(self._process_batch, batch, loop).add_done_callback(_log_failure)
 
     def _resolve_batch(self, batch: list[_PendingHit], error: BaseException | None) -> None:
-        """Complete the futures of a batch that was stored or has failed; without a target they raise the error."""
+        """Complete the futures of a batch that was stored or failed; futures without a known target raise the error."""
         for pending in batch:
             if pending.timer is not None:
                 pending.timer.cancel()
@@ -189,8 +189,8 @@ class HitRecorder:
     def _is_hit(self, pending: _PendingHit) -> bool:
         """Return whether a hit is to be stored.
 
-        It is not if the link has no target, if the contact's tracking is `none`, or if its message has too many hits
-        already.
+        A hit is not stored if the link has no target, if the contact's tracking is `none`, or if the message has too
+        many hits already.
         """
         target = pending.target
         if target is None or not hits.is_tracked(target) or (pending.link.number is not None and target.url is None):
@@ -263,7 +263,8 @@ _MAX_AGENT_CHARACTERS, _MAX_REFERRER_CHARACTERS = 400, 500
 async def follow_link(request: Request, token: str) -> HTTPResponse:
     """Record a click and redirect to the target of the link.
 
-    An invalid link gets the page "not found", and one whose target cannot be read the page for temporary failures.
+    The response to an invalid link is the page "not found". If the target cannot be read, the response is the page for
+    temporary failures.
     """
     click = links.read_click_token(token)
     if click is None:

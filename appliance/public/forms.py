@@ -18,7 +18,7 @@ from appliance.storage.models import Form
 from appliance.storage.transactions import fetch
 from appliance.tracking import page_style
 
-# A form that is submitted sooner after it was shown was not filled in by a person.
+# A person needs at least this long to fill in a form after it was shown.
 MIN_FILL_MS = 700
 _SHOWN_AT_PURPOSE = "f"
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]-]+")
@@ -74,7 +74,7 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
 
 
 def _parse_submission(form: Form, raw: dict[str, str]) -> tuple[Submission | None, dict[str, str]]:
-    """Return the submission and no errors, or else None and the text key of the error by field name.
+    """Return the submission and no errors, or None and the errors: the text key of the message by field name.
 
     A form that was submitted too quickly (`MIN_FILL_MS`) has an error for the field `base`.
     """
@@ -119,7 +119,7 @@ async def _form_page(
 def _origin_of(url: str | None) -> str:
     """Return the origin of a URL, or an empty string if its host has unexpected characters.
 
-    It is for the policy `form-action`, which also limits the redirect after a submission.
+    The origin is used in the policy `form-action`, which also limits the redirect after a submission.
     """
     parts = urlsplit(url or "")
     return f"{parts.scheme}://{parts.netloc}" if _HOST_PATTERN.fullmatch(parts.netloc) else ""
@@ -134,7 +134,7 @@ _MAX_FORM_BYTES = 65_536
 
 
 async def allow_form_submission(request: Request, public_key: str) -> HTTPResponse:
-    """Respond to a CORS preflight request, from a page on another origin that contains the form. Raises NotFound."""
+    """Respond to a CORS preflight request of a page on another origin. Raises NotFound if the form does not exist."""
     form = await fetch(store.find_by_key, public_key)
     allowed = _build_cors_headers(request, form)
     if "Access-Control-Allow-Origin" in allowed:
@@ -153,7 +153,7 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     """Process a submission from another website; the response does not reveal whether the address is known.
 
     A filled honeypot field gets the same response as a success. An HTML form is redirected if the form has a redirect
-    URL. Raises NotFound; all other errors become responses with CORS headers.
+    URL. Raises NotFound if the form does not exist; all other errors become responses with CORS headers.
     """
     form = await fetch(store.find_by_key, public_key)
     cors = _build_cors_headers(request, form)
@@ -176,8 +176,8 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
 def _parse_api_body(request: Request) -> tuple[bool, Mapping[str, Any]]:
     """Return whether the body is an HTML form (not JSON), and its fields.
 
-    Raises ApiError for another content type, a body that is too large, or one that cannot be parsed. Of repeated fields
-    of an HTML form, the first counts.
+    Raises ApiError for another content type, or a body that is too large or cannot be parsed. If a field of an HTML
+    form is repeated, its first value counts.
     """
     content_type = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if content_type not in _FORM_CONTENT_TYPES:

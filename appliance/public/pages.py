@@ -74,7 +74,7 @@ def render_page(
 
 
 def get_translator(language: str) -> Any:
-    """Return a function that returns the text of a key in a language, with the given values filled in and escaped."""
+    """Return a function that looks up the text of a key in a language, and fills in the given values, escaped."""
     texts = recipient_texts.get_texts(language)
 
     def say(phrase: str, **values: Any) -> Markup:
@@ -102,7 +102,7 @@ def _build_brand_css(style: PageStyle | None) -> Markup:
 
 
 def render_plain_text(language: str, *phrases: str, **values: Any) -> str:
-    """Return the texts of some keys as plain text, as the page showed them, for the evidence of a consent."""
+    """Return the texts of some keys as plain text, as the page showed the texts, for the evidence of a consent."""
     texts = recipient_texts.get_texts(language)
     return " ".join(_TAG_PATTERN.sub("", texts[phrase]).format(**values) for phrase in phrases)
 
@@ -149,7 +149,8 @@ _MESSAGE_POLICY = (
 async def show_message(request: Request, token: str) -> HTTPResponse:
     """Show the web version of a message.
 
-    An invalid link and a message that cannot be rendered get the page "not found".
+    The response is the page "not found" if the link is invalid or the message cannot be rendered, and the page for
+    temporary failures if the message cannot be read.
     """
     try:
         html = await fetch(render_message, token)

@@ -30,7 +30,7 @@ async def show_preferences(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_preferences(request: Request, token: str) -> HTTPResponse:
-    """Save the preferences, undo an opt-out, or request erasure, depending on the button that was pressed."""
+    """Save the preferences, undo an opt-out, or request an erasure, depending on the button that was pressed."""
     form = pages.read_form(request)
     language, button = pages.detect_language(request), form.get("act", [""])[0]
     actions = {_SAVE: _save_preferences, _UNDO: _undo_opt_out, _ERASE: _request_erasure}
@@ -71,8 +71,9 @@ def _parse_choices(form: Mapping[str, list[str]]) -> PreferenceChoices:
 def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
     """Return whether each checkbox of a group is checked, by the id of its channel or list.
 
-    `{name}_shown` lists the checkboxes of the page with their states when it was shown, such as `7-on`. A box that was
-    checked then and still is, is left out, because a page that stayed open must not revert an opt-out made since.
+    `{name}_shown` lists the checkboxes of the page with their states when the page was shown, such as `7-on`. A box
+    that was checked then and still is checked is left out, because a page that stayed open must not revert an opt-out
+    that was made since.
     """
     ticked = set(form.get(name, []))
     states = {}
@@ -153,7 +154,7 @@ async def show_confirmation(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
-    """Confirm a sign-up or erasure; repeating it changes nothing. An expired or invalid token gets an error page."""
+    """Confirm a sign-up or erasure; a repeat changes nothing. An invalid or expired token gets an error page."""
     language = pages.detect_language(request)
     if "1" not in pages.read_form(request).get("confirm", []):
         return pages.not_found_page(400, language)
@@ -209,7 +210,7 @@ async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
 
 
 async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
-    """Opt the recipient out, by the button of the page or by one-click (RFC 8058, 3.1).
+    """Opt the recipient out after a click on the button of the page, or by one-click (RFC 8058, section 3.1).
 
     The request needs no cookie, and the response is no redirect.
     """

@@ -30,8 +30,8 @@ def _require_open_post(request: Request, is_open: bool) -> None:
 async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     """Receive reports from an email provider, or from an SMS provider that has only one webhook.
 
-    Raises NotFound, MethodNotAllowed, NotAllowed for a forged request, Invalid, Unavailable, or MessageInFlight if a
-    report arrived before its message was recorded as sent.
+    Raises NotFound if the webhook is not enabled, MethodNotAllowed, NotAllowed for a forged request, Invalid for a
+    malformed body, Unavailable, or MessageInFlight if a report arrived before its message was recorded as sent.
     """
     if providers.find_sms_provider(name) is not None:
         return await _receive_sms_webhook(request, name)
@@ -40,8 +40,8 @@ async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     payload = await providers.read_request(
         name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
     )
-    # Store all reports that can be stored now. The error response makes the provider repeat the request for the others;
-    # reports that are stored already do not count twice.
+    # Store all reports that can be stored now. The error response makes the provider repeat the request for the other
+    # reports; reports that are stored already do not count twice.
     waiting = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
     for error in filter(None, waiting):
         raise error

@@ -273,7 +273,7 @@ def _find_warnings(config: Config) -> list[str]:
 def base_url(config: Config) -> str:
     """Return the base URL of all links, without a final slash.
 
-    It comes from the settings and never from a request (docs/decisions.md#17).
+    The base URL comes from the settings and never from a request (docs/decisions.md#17).
     """
     return (config.base_url or listen_url(config)).rstrip("/")
 
@@ -286,7 +286,7 @@ def listen_url(config: Config) -> str:
 def reachable_address(listen: str) -> tuple[str, int]:
     """Return the host and port at which this machine can connect to a listener at `listen` (HOST:PORT).
 
-    For a wildcard address it is the loopback address.
+    If `listen` has a wildcard address, the host is the loopback address.
     """
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")

@@ -54,7 +54,7 @@ PRAGMAS = {
     # FULL: committed writes survive a power cut. Queued writes share one commit, so the sync costs little.
     "synchronous": 2,
     "foreign_keys": 1,
-    # Deleted data is overwritten where that writes no additional page; an erasure overwrites all of it
+    # Deleted data is overwritten where that writes no additional page; an erasure overwrites all deleted data
     # (`set_secure_delete`).
     "secure_delete": "fast",
     # KiB for each of a dozen connections. The cache serves only the part of the file beyond the memory map, and pages
@@ -180,10 +180,10 @@ def detach_file(name: str) -> None:
 class WriteState(threading.local):
     """The state of the current thread: the verb that it runs, if any, and whether it is in a sandbox."""
 
-    is_writing = False  # whether it runs a verb
+    is_writing = False  # whether the thread runs a verb
     callbacks: list[Callable[[], None]] | None = None  # functions to call after the commit of the verb
     journal_lines: list[bytes] | None = None  # lines for the journal of opt-outs, written before that commit
-    is_sandboxed = False  # whether it writes to the temporary tables of a sandbox
+    is_sandboxed = False  # whether the thread writes to the temporary tables of a sandbox
 
 
 write_state = WriteState()
@@ -250,7 +250,10 @@ def set_read_only() -> None:
 
 
 def set_secure_delete(is_complete: bool) -> None:
-    """Make the connection of this thread overwrite all deleted data, or only where that writes no additional page."""
+    """Make the connection of this thread overwrite deleted data.
+
+    Overwrite all deleted data if `is_complete`, else only where overwriting writes no additional page.
+    """
     run(f"PRAGMA secure_delete = {'1' if is_complete else 'fast'}")
 
 

@@ -101,9 +101,10 @@ def open_journal(directory: Path) -> None:
 
 
 def append(account_id: int, act: str, **values: Any) -> None:
-    """Add an opt-out to the verb that this thread runs. It is written before the commit, or never if the verb fails.
+    """Add a journal line for an opt-out to the verb that this thread runs; do nothing outside of a verb.
 
-    `act` is the kind of opt-out; `values` are further keys of the line, without those that are None.
+    The line is written before the commit of the verb, and not at all if the verb fails. `act` is the kind of opt-out;
+    `values` are further keys of the line, of which those that are None are left out.
     """
     if write_state.journal_lines is not None:
         record = {"at": clock.now_ms(), "account": account_id, "act": act, **values}

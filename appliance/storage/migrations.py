@@ -59,7 +59,7 @@ def is_missing_or_empty(path: Path) -> bool:
 def inspect_database(path: Path, advice: str = _RESTORE) -> Identity:
     """Return the identity of a database without changing it; `advice` says in errors what to do.
 
-    Raises UnusableDatabase if it cannot be read, is damaged, or belongs to another program.
+    Raises UnusableDatabase if the file cannot be read, is damaged, or belongs to another program.
     """
     try:
         if kind := data_dir.irregular_kind(path):
@@ -120,7 +120,10 @@ def check_key(directory: Path, identity: Identity) -> None:
 
 
 def bind_key() -> str:
-    """Store the fingerprint of the loaded key in the open database unless it has one; return the one that is stored."""
+    """Store the fingerprint of the loaded key in the open database, and return the stored fingerprint.
+
+    A fingerprint that the database already has stays.
+    """
     transactions.write(_bind)
     return str(scalar("SELECT key_fingerprint FROM installation"))
 

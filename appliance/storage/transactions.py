@@ -40,7 +40,7 @@ class Checkpointer:
     Syncing a growing log takes several times as long as syncing one that is overwritten, because the file system must
     record its size. SQLite overwrites the log from its start only once the whole log has been copied and no write came
     in between. So this thread copies most of the log while the writer works, and the writer thread copies the rest
-    between transactions: `between` runs a function there.
+    between transactions: `between` runs a function on the writer thread outside of a transaction.
     """
 
     def __init__(self, between: Callable[[Callable[[], None]], None]) -> None:
@@ -310,7 +310,7 @@ _has_ended = False  # whether the writer was stopped; after that no other thread
 
 
 def start(readers: int = 2) -> None:
-    """Start the writer thread, a pool of `readers` threads and one of `RENDER_THREADS`, if they are not running."""
+    """Start the writer thread, `readers` reader threads and `RENDER_THREADS` renderer threads, unless they run."""
     global _writer, _readers, _renderers, _has_ended
     if _writer is None:
         _writer, _has_ended = Writer(journal.flush), False
@@ -347,7 +347,7 @@ def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future
 def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]":
     """Queue a verb that records what has already happened; on a full disk it uses the space of the reserve file.
 
-    Raises like `submit`.
+    Raises the errors of `submit`.
     """
     return _current_writer().submit(lambda: function(*arguments), is_essential=True)
 
@@ -454,8 +454,8 @@ def after_commit(function: Callable[[], None]) -> None:
 def run_outside_transaction(function: Callable[..., T], *arguments: Any) -> T:
     """Run a function on the writer thread outside of a transaction, as ATTACH requires, and return its value.
 
-    Without a writer thread (on the command line) it runs on this thread. Raises StorageError after the writer was
-    stopped, RuntimeError in a sandbox.
+    Without a writer thread (on the command line) the function runs on this thread. Raises StorageError after the
+    writer was stopped, RuntimeError in a sandbox.
     """
     if _writer is None and not _has_ended and not write_state.is_sandboxed:
         return function(*arguments)

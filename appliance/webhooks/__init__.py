@@ -1,4 +1,4 @@
-"""Post events to webhooks, signed, until they are accepted or have failed too often.
+"""Post events to webhooks, signed, until the receivers accept the events or have failed too often.
 
 `queue` creates deliveries from new events and records their outcomes, and `worker` posts those that are due. All state
 is in the database: after a crash the next process repeats unfinished deliveries with the same `webhook-id`, so that no

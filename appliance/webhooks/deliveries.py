@@ -19,7 +19,7 @@ from appliance.webhooks.subscriptions import EncryptedSecrets
 from appliance.webhooks.worker import Target
 
 Status = Literal["pending", "delivered", "failed", "cancelled"]
-# Rows that one transaction changes: few enough that other writers do not wait long
+# The number of rows that one transaction changes, so few that other writers do not wait long.
 REPLAY_BATCH_SIZE = 1_000
 WEBHOOK_DISABLED = "the webhook is switched off"
 
@@ -41,7 +41,7 @@ class ReplayFailed(Struct):
 
 
 def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
-    """Return a page of a webhook's deliveries that match the query, those of the newest events first.
+    """Return a page of a webhook's deliveries that match the query, deliveries of the newest events first.
 
     Raises NotFound if the webhook does not exist.
     """
@@ -53,7 +53,7 @@ def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> P
         deliveries = deliveries.where(WebhookDelivery.event_id == query.event_id)
     if query.event is not UNSET:
         deliveries = deliveries.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
-    # Ids of events follow the order of the event log
+    # Ids of events follow the order of the event log.
     page = paginate(deliveries.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
     return page._replace(rows=_with_event_names(page.rows))
 
@@ -77,9 +77,10 @@ def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDeli
 
 
 def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Requeue a delivery, whatever its status, as due now and not attempted yet, and return it.
+    """Requeue a delivery, whatever its status, as due now and not attempted yet, and return the delivery.
 
-    Raises NotFound, or Invalid if its event was pruned or the webhook is disabled.
+    Raises NotFound if the webhook or the delivery does not exist, and Invalid if the event was pruned or the webhook is
+    disabled.
     """
     require_write_transaction()
     delivery = get(account_id, webhook_id, delivery_id)

@@ -61,7 +61,7 @@ def _disabled_email(reason: str) -> SystemEmail:
 # 30 s, 1, 2, 5, 15 and 30 min, 1, 2, 6 and 24 h (docs/decisions.md#13)
 RETRY_DELAYS_MS = tuple(1000 * seconds for seconds in (30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400))
 _DISABLE_AFTER_MS = 3 * 86_400_000
-# Longer than any retry delay: after a gap this long, a failure begins a new series
+# Longer than any retry delay: after a gap of this length, a failure begins a new series of failures.
 _MAX_FAILURE_GAP_MS = 30 * 3_600_000
 _HTTP_GONE = 410
 
@@ -101,7 +101,7 @@ def record_outcomes(outcomes: Sequence[Outcome], updates_webhooks: bool = True) 
     now = clock.now_ms()
     for outcome in outcomes:
         status, retry_at = _next_state(outcome, now)
-        # The condition leaves out a delivery that was replayed meanwhile, to which this outcome does not apply
+        # The condition leaves out a delivery that was replayed meanwhile, to which this outcome does not apply.
         changed = run(
             "UPDATE webhook_delivery SET status = ?, attempts = attempts + 1, response_status = ?, response_text = ?, "
             "error = ?, duration_ms = ?, next_attempt_at = ?, last_attempt_at = ?, updated_at = ? "
@@ -128,9 +128,10 @@ def _next_state(outcome: Outcome, now: int) -> tuple[str, int | None]:
 
 
 def _update_webhook(outcome: Outcome, now: int) -> None:
-    """Record since when a webhook fails, or that it no longer does.
+    """Record since when a webhook has failed, or that it no longer fails.
 
-    It is disabled after `_DISABLE_AFTER_MS` without a success, or at once by a 410, and the owners are informed.
+    A webhook is disabled after `_DISABLE_AFTER_MS` without a success, or at once by a response with status 410, and the
+    owners are informed.
     """
     webhook_id = outcome.delivery.webhook_id
     if outcome.is_delivered:
@@ -143,7 +144,7 @@ def _update_webhook(outcome: Outcome, now: int) -> None:
     if state is None or not state[0]:
         return
     _, since, last_failed_at = state
-    # A time in the future is from a clock that has been corrected since
+    # A time in the future was recorded before the clock was set back.
     if since is None or since > now or now - last_failed_at > _MAX_FAILURE_GAP_MS:
         since = now
     run("UPDATE webhook SET failing_since = ?, failed_at = ? WHERE id = ?", (since, now, webhook_id))
@@ -164,7 +165,7 @@ def _disable(webhook_id: int, reason: str, now: int) -> None:
 # The cursor is the id of the last event whose deliveries were created, one for each webhook that subscribes to it.
 
 _CURSOR_NAME = "webhooks"
-# Events times webhooks in one transaction: few enough that other writers do not wait long
+# The maximum number of events times webhooks in one transaction, so small that other writers do not wait long.
 _MAX_PAIRS, _MIN_EVENTS = 1_000, 50
 
 _LATEST_EVENT_ID = "SELECT coalesce(max(id), 0) FROM event"
@@ -234,7 +235,7 @@ def has_deleted_webhooks() -> bool:
 
 
 def purge_deleted_webhooks() -> bool:
-    """Delete up to `_PURGE_BATCH_SIZE` deliveries of a deleted webhook, and the webhook after its last ones.
+    """Delete up to `_PURGE_BATCH_SIZE` deliveries of a deleted webhook, and with the last of them the webhook.
 
     Return whether there was a deleted webhook.
     """

@@ -24,7 +24,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 _PREFIX = "whsec_"
 _SECRET_BYTES = 32
 _PURPOSE = "webhook secret"
-# For this time the previous secret signs too, so that receivers can change to the new one
+# During this time the previous secret signs too, so that receivers can change to the new secret.
 SECRET_OVERLAP_MS = 24 * 3600 * 1000
 
 
@@ -34,7 +34,7 @@ def generate_secret() -> str:
 
 
 def encrypt_secret(account_id: int, secret: str) -> bytes:
-    """Return a secret encrypted for the database; it can be decrypted for this account only."""
+    """Return a secret encrypted for the database; the result can be decrypted for this account only."""
     return crypto.seal(crypto.derive_key(_PURPOSE), f"account:{account_id}", secret.encode())
 
 
@@ -64,7 +64,7 @@ def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
 
 
 def signature_headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
-    """Return the headers of a request: content type, message id `name`, time, and the signatures with all secrets."""
+    """Return the headers of a request: content type, message id `name`, time, and one signature with each secret."""
     timestamp = str(int(clock.now()))
     return {
         "Content-Type": "application/json",
@@ -97,7 +97,7 @@ class WebhookWrite(Struct):
 class WebhookPatch(Struct):
     """A change of a webhook; absent fields are left unchanged.
 
-    With `events` null the webhook receives all events, with `enabled` null it is enabled.
+    If `events` is null, the webhook receives all events. If `enabled` is null, the webhook is enabled.
     """
 
     url: Annotated[HttpUrl, Meta(description="URL to which events are posted")] | UnsetType = UNSET
@@ -164,7 +164,7 @@ def create(account_id: int, request: WebhookWrite, by: Actor) -> tuple[Webhook, 
 
 
 def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -> Webhook:
-    """Update a webhook and return it. Raises NotFound or Invalid.
+    """Update a webhook and return it. Raises NotFound, or Invalid if a value is invalid.
 
     A webhook that is enabled again receives future events only, and does not count as failing.
     """
@@ -189,7 +189,7 @@ def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -
 
 
 def delete(account_id: int, webhook_id: int, by: Actor) -> Webhook:
-    """Mark a webhook as deleted and return it; its rows are deleted later in batches. Raises NotFound."""
+    """Mark a webhook as deleted and return the webhook; its rows are deleted later in batches. Raises NotFound."""
     require_write_transaction()
     webhook = get(account_id, webhook_id)
     run("UPDATE webhook SET deleted_at = ?, enabled = 0 WHERE id = ?", (clock.now_ms(), webhook_id))

@@ -25,7 +25,7 @@ from appliance.webhooks.subscriptions import EncryptedSecrets
 # A single attempt: the event is encoded, signed and posted, and the response is read.
 
 TIMEOUT_SECONDS = 5.0
-# How much of a response is read, and how much of that is stored
+# The maximum size of a response that is read, and the maximum length of the text of it that is stored.
 _MAX_RESPONSE_BYTES, _MAX_RESPONSE_CHARACTERS = 16_384, 1_000
 UNREACHABLE = "no answer: the address cannot be reached within 5 seconds, or is not public"
 SECRET_UNREADABLE = (
@@ -59,7 +59,7 @@ async def attempt_delivery(job: DueDelivery, pool: ConnectionPool) -> Outcome:
     event = listing.fetch_event(job.event_id)
     if event is None:
         return Outcome(job, error=EVENT_PRUNED, is_cancelled=True)
-    # The message id contains the creation time, because ids of rows are used again after a backup is restored
+    # The message id contains the creation time, because ids of rows are used again after a backup is restored.
     return await post_event(job, Target(row[0], EncryptedSecrets(*row[2:])), event, f"msg_{job.id}_{row[1]}", pool)
 
 
@@ -106,9 +106,9 @@ def _parse_retry_after(headers: Mapping[str, str]) -> int:
 
 log = logging.getLogger("campanero.webhooks")
 
-# Time that deliveries in flight get to finish when the process ends; the next process repeats the others
+# The time that deliveries in flight have to finish when the process ends; the next process repeats the others.
 _GRACE_SECONDS = 2.0
-# A webhook whose last response took this long, or that failed, counts as slow
+# A webhook counts as slow if its last response took this long, or if its last delivery failed.
 _SLOW_MS = 1_000
 
 
@@ -122,15 +122,15 @@ class WebhookWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakeup = asyncio.Event()
         self._round = 0
-        # By webhook: the duration of the last delivery in ms, or None if it failed
+        # The duration of the last delivery in ms by webhook id; None if the delivery failed.
         self._durations_ms: dict[int, int | None] = {}
-        # All runs share one event loop, because closing a loop would wait for slow name resolutions in its threads
+        # All runs share one event loop, because closing a loop would wait for slow name resolutions in its threads.
         self._runner = asyncio.Runner()
 
     def run(self) -> None:
         """Post deliveries until none is due or `stop` is called.
 
-        If another thread is running the worker, make that one look again and return at once.
+        If another thread is running the worker, make that thread look for due deliveries again, and return at once.
         """
         self._wanted.set()
         self.wake()
@@ -193,7 +193,7 @@ class WebhookWorker:
         await _record_outcomes(in_flight, [task for task in in_flight if task in finished])
 
     def _choose_deliveries(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
-        """Return the deliveries to start now, those due first for each webhook; webhooks take turns to come first.
+        """Return the deliveries to start now: for each webhook those due first. Webhooks take turns to come first.
 
         Webhooks that fail or are slow share half of `webhooks.connections`, so that they do not delay the fast ones,
         however many they are. A webhook gets more than one connection only while its last delivery succeeded.
@@ -279,7 +279,7 @@ async def _record_outcomes(
     except Unavailable:
         raise
     except Exception:
-        # Without a stored outcome, an internal error here would make the same deliveries repeat endlessly
+        # If no outcome were stored after an internal error, the same deliveries would be repeated endlessly.
         log.exception(
             "webhooks: outcomes could not be recorded with the state of their webhooks count=%s", len(outcomes)
         )

@@ -400,9 +400,9 @@ def _allow_empty(schema: dict[str, Any]) -> None:
 def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
     """Complete the schema of a Struct and return it.
 
-    Each property gets the description of its declaration, or else the one in COMMON_DESCRIPTIONS. A property that an
-    empty text clears allows one, and the schema's description names the keys that the Struct refuses. `kind` is None
-    for a schema that does not belong to a Struct.
+    Each property gets the description of its declaration, or else the one in COMMON_DESCRIPTIONS. If an empty text
+    clears a property, its pattern is extended to allow an empty text. The description of the schema names the keys that
+    the Struct refuses. `kind` is None for a schema that does not belong to a Struct.
     """
     if refused := getattr(kind, "REFUSED", {}):
         schema["description"] += f" These keys are refused (422): {validation.describe_refused_keys(refused)}."
@@ -503,7 +503,7 @@ def _list_tags() -> list[str]:
 
 
 def _list_response_schemas() -> tuple[set[str], set[str]]:
-    """Return the names of the response schemas that are returned singly, and of those returned in lists."""
+    """Return two sets of names: the response schemas of single objects, and the response schemas of list items."""
     returned = [
         (route.response_type.__name__, route.returns_list) for route in ROUTES if route.response_type is not None
     ]

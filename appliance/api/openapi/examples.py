@@ -434,8 +434,8 @@ _PLAIN: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fa
 class ExampleBuilder:
     """A builder of example values for the schemas of a document.
 
-    A property has its value from VALUES_BY_SCHEMA, else from the example request that creates such an object, else from
-    VALUES_BY_NAME, else a plain value of its type.
+    The value of a property comes from VALUES_BY_SCHEMA, or else from the example request that creates an object of the
+    schema, or else from VALUES_BY_NAME. Without any of these it is a plain value of the type of the property.
     """
 
     def __init__(self, schemas: dict[str, Any], routes: Iterable[Route]) -> None:

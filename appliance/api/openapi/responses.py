@@ -117,7 +117,7 @@ def _refusal(code: Code, when: str, message: str, **more: Any) -> dict[str, Refu
 def _invalid(reason: str, when: str, field: str, text: str, **more: Any) -> dict[str, Refusal]:
     """Return a 422 error by its reason, for a request whose fields are valid but which breaks a rule.
 
-    `when` is its condition, `field` and `text` are the path and message of the error in the example.
+    `when` describes that rule; `field` and `text` are the path and message of the error in the example.
     """
     message = text if field == "base" else f"{field} {text}"
     return _refusal("validation_error", when, message, reason=reason, validation_errors={field: [text]}, **more)

@@ -1,8 +1,8 @@
-"""The format of a backup file, and the replacement of the current data by restored data.
+"""The format of a backup file, and the replacement of the current data with restored data.
 
-A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies it;
-`SHA256SUMS` comes last, so that a truncated file is recognized. A backup with any other name than those that
-`is_member_name` allows is rejected.
+A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies a backup;
+`SHA256SUMS` comes last, so that a truncated file is recognized. A backup that contains a file whose name
+`is_member_name` does not allow is rejected.
 """
 
 import gzip
@@ -32,10 +32,10 @@ FILE_DIRECTORIES = ("imports", "audiences")
 
 
 def install_restored_data(directory: Path) -> None:
-    """Replace the current data by the data in the staging directory.
+    """Replace the current data with the data in the staging directory.
 
     The write-ahead log of the current database is deleted, so call this only after a checkpoint. If the process is
-    killed before the database file is replaced, the old data stays; after it, `finish_installation` completes the rest.
+    killed before the database file is replaced, the old data stays; if later, `finish_installation` completes the rest.
     """
     staging = directory / STAGING_DIRECTORY
     key = staging / crypto.KEY_FILE
@@ -54,7 +54,7 @@ def install_restored_data(directory: Path) -> None:
 def finish_installation(directory: Path) -> None:
     """Move the files that remain in the staging directory into place, and delete that directory.
 
-    Call this at every start: it completes a restore that was killed after it replaced the database, else does nothing.
+    Call this at every start. It does nothing unless a restore was killed after it had replaced the database.
     """
     staging = directory / STAGING_DIRECTORY
     if not (staging / _READY_MARKER).exists() or (staging / _DATABASE).exists():
@@ -71,12 +71,12 @@ def finish_installation(directory: Path) -> None:
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"
 FORMAT = 1
-# One level of a path, neither `.` nor `..`. A member has one to eight of them below its directory.
+# One level of a path, neither `.` nor `..`. The path of a member has one to eight levels below its directory.
 _PATH_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
 _MEMBER_NAME = re.compile(
     rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FILE_DIRECTORIES)})(?:{_PATH_STEP}){{1,8}})"
 )
-# Uploaded imports are kept for seven days, which is far fewer files than this limit.
+# Uploaded imports are kept for seven days, so a data directory has far fewer files than this limit.
 MAX_FILES = 100_000
 _MAX_MANIFEST_BYTES = 65_536
 # The end of the year 9999, the last year that Python's datetime supports.
@@ -214,7 +214,7 @@ class _ArchiveReader:
         self._tar = tarfile.open(fileobj=self._bounded, mode="r|", bufsize=_CHUNK_BYTES)  # type: ignore[call-overload]  # noqa: SIM115 - closed with its stream
 
     def next(self) -> tarfile.TarInfo | None:
-        """Return the next member, or None at the end. Raises DamagedArchive if it is not a regular file."""
+        """Return the next member, or None at the end. Raises DamagedArchive if the member is not a regular file."""
         # tarfile reads headers into memory without checking their declared length.
         self._bounded.allow(_MAX_HEADER_BYTES)
         member: tarfile.TarInfo | None = self._tar.next()
@@ -227,13 +227,13 @@ class _ArchiveReader:
         return member
 
     def file(self, member: tarfile.TarInfo) -> IO[bytes]:
-        """Return a stream of the member's content. Read it before the next call of `next`."""
+        """Return a stream of the member's content. Read the stream before the next call of `next`."""
         file: IO[bytes] | None = self._tar.extractfile(member)
         assert file is not None, "a plain file"
         return file
 
     def content(self, member: tarfile.TarInfo, max_bytes: int) -> bytes:
-        """Return the member's content. Raises DamagedArchive if it is larger than `max_bytes`."""
+        """Return the member's content. Raises DamagedArchive if the content is larger than `max_bytes`."""
         if member.size > max_bytes:
             raise DamagedArchive(f"{self.path} is not a Campanero backup: {member.name} has {member.size:,} bytes")
         return self.file(member).read(max_bytes)

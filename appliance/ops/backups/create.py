@@ -65,7 +65,7 @@ def list_backups(directory: Path) -> list[BackupFile]:
 
 
 def prune_backups(directory: Path, keep: int) -> int:
-    """Delete all scheduled backups but the newest `keep`, and return the number of deleted ones."""
+    """Delete all scheduled backups but the newest `keep`, and return how many were deleted."""
     surplus = [backup for backup in list_backups(directory) if backup.is_scheduled][keep:]
     for backup in surplus:
         backup.path.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ _BUSY_TIMEOUT_MS = 10_000
 # Bytes 18 and 19 of the header are the write version and the read version of the file format. Both are 1 in a database
 # that uses no write-ahead log (sqlite.org/fileformat.html, section 1.3).
 _VERSIONS_WITHOUT_WAL, _VERSIONS_OFFSET = b"\x01\x01", 18
-# The maximum size of the compressed database relative to the database, which may contain images that do not compress.
+# The maximum size of the compressed database relative to the database, as images in it may not compress at all.
 _MAX_PACKED_RATIO = 1.05
 
 ProgressCallback = Callable[[str, float], None]
@@ -228,7 +228,7 @@ _RETRY_AFTER_MS = 3600 * 1000
 
 
 class ScheduleState(NamedTuple):
-    """Whether the service is creating a backup or is about to, and how its last one ended."""
+    """Whether the service is creating a backup or is about to, and how the last backup ended."""
 
     is_running: bool
     failure: str  # the error of the last finished backup, empty if it succeeded or there was none
@@ -238,7 +238,7 @@ class _Schedule:
     """The part of the schedule's state that is only in memory. The existing backups are read from their folder.
 
     `not_before` is the earliest time of the next attempt after a failure, and `latest` is the result of `_find_latest`,
-    None until it is needed; both in milliseconds.
+    None until `is_due` needs it. Both are in milliseconds.
     """
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ _run_lock = threading.Lock()
 
 
 def get_schedule_state() -> ScheduleState:
-    """Return whether the service is creating a backup or is about to, and the error of its last one."""
+    """Return whether the service is creating a backup or is about to, and the error of the last backup."""
     return ScheduleState(_schedule.is_running or _schedule.is_requested, _schedule.failure)
 
 
@@ -266,7 +266,7 @@ def request_backup() -> None:
 def is_due() -> bool:
     """Return whether a backup is requested, or the interval of the setting `backup.every` has passed.
 
-    The interval begins at the last scheduled backup, or without one at the creation of the first account.
+    The interval begins at the last scheduled backup, or, if there is none, at the creation of the first account.
     """
     if _schedule.is_requested:
         return True
@@ -280,7 +280,7 @@ def is_due() -> bool:
 
 
 def _find_latest() -> int | None:
-    """Return the time in ms of the last scheduled backup, else of the first account, else None."""
+    """Return the time in ms of the last scheduled backup, or else of the first account; None if there is neither."""
     scheduled = [backup.created_at for backup in list_backups(_get_data_directory()) if backup.is_scheduled]
     latest = scheduled[0] if scheduled else scalar("SELECT min(created_at) FROM account")
     return int(latest) if latest is not None else None
@@ -291,7 +291,7 @@ def _get_data_directory() -> Path:
 
 
 def run_scheduled_backup(is_stopping: threading.Event) -> None:
-    """Create a backup if one is due, then delete scheduled ones beyond the setting `backup.keep`. Errors are logged.
+    """Create a backup if one is due, then delete the scheduled backups beyond `backup.keep`. Errors are logged.
 
     Returns at once if another thread is creating a backup. Setting `is_stopping` terminates a running backup.
     """
@@ -332,13 +332,13 @@ def _run_backup(directory: Path, is_stopping: threading.Event) -> None:
 
 
 class UpgradeFailed(Exception):
-    """The database was not upgraded, because it could not be backed up before."""
+    """The database was not upgraded, because the backup that comes before an upgrade failed."""
 
 
 def upgrade_database(directory: Path, report: Callable[[str], None]) -> int:
     """Migrate the open database, after a backup if its schema is older, and return the number of applied migrations.
 
-    If an earlier start was killed after the backup and nothing was written since, its backup is reused. `report` gets
+    If an earlier start was killed after the backup and nothing was written since, that backup is reused. `report` gets
     a message before a backup. Raises SchemaTooNew, or UpgradeFailed if the backup fails.
     """
     current, target_schema = migrations.schema_version(), len(migrations.MIGRATIONS)

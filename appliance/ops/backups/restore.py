@@ -46,7 +46,7 @@ class Replayed(NamedTuple):
 
 
 def replay_journal(lines: Iterable[dict[str, Any]]) -> Replayed:
-    """Replay the lines of a journal in order, and return how many changed the database, by kind.
+    """Replay the lines of a journal in order, and return how many of them changed the database, by kind.
 
     Every `_CHUNK_LINES` lines are one transaction. Lines of accounts that the database lacks are ignored.
     """
@@ -246,7 +246,7 @@ def _count_other_messages(account_id: int) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-# If the position in the manifest does not belong to the present journal, the lines to replay are selected by time,
+# If the position in the manifest does not belong to the current journal, the lines to replay are selected by time,
 # beginning this long before the backup.
 _JOURNAL_MARGIN_MS = 60_000
 
@@ -325,9 +325,10 @@ def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
 
 
 def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Path:
-    """Back up the current data, or copy its database files if they cannot be read, and return the path of the copy.
+    """Back up the current data and return the path of the backup.
 
-    Raises RestoreFailed if the backup fails for another reason.
+    If the database cannot be read, copy its files and return the directory with the copies. Raises RestoreFailed if the
+    backup fails for another reason.
     """
     folder = directory / create.BACKUP_DIRECTORY
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -359,10 +360,11 @@ def _find_free_name(folder: Path) -> str:
 
 
 def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Replayed:
-    """Check and migrate the unpacked database, stop all sending, replay the journal, and return the replayed numbers.
+    """Check and migrate the unpacked database, stop all sending, and replay the journal.
 
-    The journal is the one of the data directory, or of the backup if the directory has none. Raises RestoreFailed if
-    the database is damaged or unusable.
+    Return how many lines of the journal changed the database, by kind. Only the journal of the data directory is
+    replayed; without one, the journal of the backup is kept but not replayed. Raises RestoreFailed if the database is
+    damaged or unusable.
     """
     _require_usable_database(staging / DATABASE, manifest)
     open_database(staging / DATABASE)
@@ -416,7 +418,7 @@ def _reject_triggers() -> None:
 def _require_usable_database(path: Path, manifest: Manifest) -> None:
     """Raise RestoreFailed unless the unpacked database can be read and has the manifest's schema version.
 
-    If the database has a key fingerprint, it must be the manifest's too.
+    A key fingerprint of the database must equal the manifest's.
     """
     try:
         facts = migrations.inspect_database(path, "take another backup")
@@ -452,7 +454,7 @@ def _record_restoration(manifest: Manifest, replayed: Replayed, paused: list[int
 def _checkpoint_current_database(path: Path) -> None:
     """Write the write-ahead log of the current database into it, and truncate the log.
 
-    A log that is left beside the restored database would be applied to it.
+    A log that is left beside the restored database would be applied to the restored database.
     """
     if not path.exists():
         return

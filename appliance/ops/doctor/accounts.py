@@ -1,6 +1,6 @@
 """Checks of accounts: flows, webhooks, SMS limits and SMS to review; and of the consumers of the event log.
 
-The argument `account_id` of a check limits it to one account; None checks all.
+The argument `account_id` of a check limits the check to one account; None checks all accounts.
 """
 
 from collections.abc import Iterator
@@ -103,10 +103,10 @@ def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding
 
 
 def check_event_cursors(directory: Path) -> Iterator[Finding]:
-    """Check that the consumers of the event log keep up with it.
+    """Check that the consumers of the event log (flows and webhooks) keep up with the log.
 
-    A consumer beyond the last event is a failure. While the service runs, one that has not processed an event for 15
-    minutes is a warning.
+    A consumer whose position is beyond the last event is a failure. While the service runs, an event that a consumer
+    has not processed within 15 minutes is a warning.
     """
     now = clock.now_ms()
     last_event_id = database.last_id("event")
@@ -127,7 +127,7 @@ _WEBHOOKS_SQL = (
 
 
 def check_webhooks(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Find webhooks that keep failing, were disabled, or whose secret cannot be read. No request is made to them."""
+    """Find webhooks that keep failing, were disabled, or whose secret cannot be read. No request is sent."""
     problems = list(_find_webhook_faults(account_id))
     yield from problems[:MAX_SHOWN]
     if len(problems) > MAX_SHOWN:

@@ -65,7 +65,7 @@ async def _greet_relay(name: str) -> None:
 
 
 def check_listeners(directory: Path) -> Iterator[Finding]:
-    """Check that the service answers at `listen` and `inbound.listen`, or that it could listen there if stopped.
+    """Check that the service answers at `listen` and `inbound.listen`; if it is stopped, that it could listen there.
 
     Without `inbound.listen`, report how bounces are received, or warn that they are not.
     """
@@ -126,7 +126,7 @@ def check_base_url(_: Path) -> Iterator[Finding]:
 def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Finding]:
     """Connect to the base URL and verify its certificate as a browser would.
 
-    Warn if it cannot be reached, or if the certificate expires within EXPIRES_SOON_DAYS.
+    Warn if the base URL cannot be reached, or if the certificate expires within EXPIRES_SOON_DAYS.
     """
     try:
         with (
@@ -259,7 +259,7 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
 
 
 def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Iterator[Finding]:
-    """Yield one finding for each reason why records have no value yet, naming all records that it affects."""
+    """Yield one finding for each reason why records have no value yet, which names all records with that reason."""
     for problem in dict.fromkeys(record.problem for record in waiting):
         unnamed_records = [record for record in waiting if record.problem == problem]
         named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)
@@ -284,7 +284,7 @@ def _report_record(domain: SendingDomain, record: Record) -> Finding:
 
 
 class _UsedAddress(NamedTuple):
-    """A From address, its account, and what uses it: an account or a campaign, as text."""
+    """A From address, the id of its account, and a text that names the account or campaign that uses it."""
 
     account_id: int
     address: str

@@ -42,7 +42,7 @@ class CheckAborted(Exception):
 
 
 def check_configuration(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Report the warnings that loading the configuration gave, or that it is valid."""
+    """Report the warnings of the loaded configuration, or that the configuration is valid."""
     for words in loaded.warnings:
         yield Finding("warn", "configuration", words)
     if not loaded.warnings:
@@ -128,7 +128,7 @@ def _describe_spare_space() -> str:
 
 
 def check_disk_space(directory: Path) -> Iterator[Finding]:
-    """Check the free disk space: a failure where sending stops, a warning below twice that."""
+    """Check the free disk space: below the limit where sending stops is a failure, below twice the limit a warning."""
     free, min_free = disk_guard.measure_free_space(directory)
     words = f"{free / 1e6:.0f} MB free"
     if free < min_free:
@@ -224,7 +224,8 @@ def check_backups(directory: Path) -> Iterator[Finding]:
 
 _CLOCK_TOLERANCE_MS = 2 * 60_000
 _LATE_MS = 15 * 60_000
-# Overdue messages that nothing stops: their account may send, and their campaign or flow, if any, is active.
+# Due messages that have not changed for some time although nothing stops them: their account may send, and their
+# campaign or flow, if any, is active.
 _DUE_MESSAGES_SQL = (
     "SELECT count(*), min(m.due_at) FROM message m JOIN account a ON a.id = m.account_id "
     "LEFT JOIN campaign c ON c.id = m.campaign_id WHERE m.status IN ('queued', 'held') AND m.due_at <= ? "
@@ -250,9 +251,10 @@ def check_clock(_: Path) -> Iterator[Finding]:
 
 
 def check_queue(directory: Path) -> Iterator[Finding]:
-    """Warn of messages that are overdue or being sent for more than 15 minutes, and of uncertain ones.
+    """Warn of due messages that have not changed for 15 minutes, and of uncertain messages.
 
-    While the service is stopped or a file STOP stops all sending, overdue messages are only counted.
+    Also warn of messages that have been in progress for 15 minutes. While the service is stopped, or a file STOP stops
+    all sending, due messages are only counted.
     """
     now = clock.now_ms()
     count, oldest = fetch_one(_DUE_MESSAGES_SQL, (now, now - _LATE_MS)) or (0, None)

@@ -1,7 +1,7 @@
-"""The optional test message of `doctor`: sent to the built-in inbox and checked as a receiving server would check it.
+"""The optional test message of `doctor`, which is sent to the built-in inbox and checked as a receiving server would.
 
-The message goes to the built-in inbox whatever transport is configured, and is removed from it afterwards. Its row in
-the ledger stays, marked as a test.
+The message goes to the built-in inbox whatever transport is configured, and is removed from the inbox afterwards. Its
+row in the ledger stays, marked as a test.
 """
 
 import hashlib
@@ -164,8 +164,8 @@ _POLL_SECONDS = 0.1
 def check_test_message(directory: Path, account_id: int | None) -> Iterator[Finding]:
     """Send a test message from the From address of an account, and check it on arrival.
 
-    The account is the first one if `account_id` is None. The running service sends the message, so the check fails if
-    the service is not running.
+    If `account_id` is None, the account is the first account. The running service sends the message, so the check fails
+    if the service is not running.
     """
     if not installation.describe_process(directory):
         yield Finding("fail", "seed", "the service is not running, so nothing is sent", "campanero serve")
@@ -195,7 +195,7 @@ def check_test_message(directory: Path, account_id: int | None) -> Iterator[Find
 
 
 def _find_account(account_id: int | None) -> Account | None:
-    """Return the account, or the first one if `account_id` is None, or None if there is none.
+    """Return the account, or the first account if `account_id` is None; None if the account does not exist.
 
     The query is read to its end, because an unfinished query would hide the later arrival of the message.
     """
@@ -244,7 +244,7 @@ def _remove_message(number: int) -> None:
 def _connect_to_service(settings: Config) -> http.client.HTTPConnection:
     """Return a connection to the running service.
 
-    Its certificate is not verified, because the address is local and no certificate is issued for it.
+    The certificate of the service is not verified, because no certificate is issued for the local address.
     """
     target, port = config.reachable_address(settings.listen)
     if not settings.tls.certificate:

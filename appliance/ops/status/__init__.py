@@ -1,6 +1,6 @@
 """The status of an installation, which the command `status` prints.
 
-It is read from the data directory, without writing to it, and from `/readyz` of the running service.
+The status is read from the data directory, in which nothing is written, and from `/readyz` of the running service.
 """
 
 import http.client
@@ -75,7 +75,7 @@ class Task(Struct):
 
 
 class Queue(Struct):
-    """The numbers of queued messages of a channel, and of those sent in the last minute.
+    """The numbers of queued messages of a channel, and of its messages sent in the last minute.
 
     A queued message is due, scheduled for later, of a paused campaign, or being sent (`in_hand`).
     """
@@ -116,7 +116,7 @@ class Storage(Struct):
 
 
 class Service(Struct):
-    """Whether the service runs, its process id and address, and its state: `ready`, or why it is not."""
+    """Whether the service runs, its process id and address, and its state: `ready`, or why the service is not ready."""
 
     running: bool
     process: int | None
@@ -149,8 +149,8 @@ _ACTIVE_CAMPAIGNS_SQL = (
     "pending_snapshot IS NOT NULL FROM campaign WHERE phase IN ('holding', 'sending', 'paused') AND deleted_at IS NULL "
     "ORDER BY id"
 )
-# There is no index on the campaign of an event, but the one on (account_id, created_at) limits this query to the events
-# of the last minute.
+# There is no index on the campaign of an event, but the index on (account_id, created_at) limits this query to the
+# events of the last minute.
 _RECENTLY_SENT_SQL = (
     "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
     "AND json_extract(data, '$.campaign_id') = ?"
@@ -258,7 +258,7 @@ def _collect_bulk_actions() -> Iterator[Task]:
 
 
 _DAY_COUNTERS = ("sent", "delivered", "bounced", "failed", "complained", "opened", "clicked", "unsubscribed")
-# The events of each counter, without the channel, where they are not just the one of the counter's name.
+# The names of the events that a counter counts, without the channel, if they differ from the name of the counter.
 _EVENT_NAMES = {"bounced": ("bounced", "soft_bounced"), "unsubscribed": ("unsubscribed", "stopped")}
 
 

@@ -207,13 +207,14 @@ def _fit_to_screen(text: str, screen: Screen, style: str = "") -> str:
 
 
 _REFRESH_SECONDS = 1.0
-# After a slow refresh the pause is this multiple of its duration, so that `--watch` takes little time from the service.
+# After a slow refresh, the pause is this multiple of the duration of the refresh, so that `--watch` takes little time
+# from the service.
 _REST_FACTOR = 10
 _HIDE_CURSOR, _SHOW_CURSOR, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[K", "\x1b[J"
 
 
 def show_status(read_status: Callable[[], Status], watch: bool, as_json: bool, out: TextIO | None = None) -> None:
-    """Print the status that `read_status` returns to `out` (default: stdout), with `watch` repeatedly until Ctrl C.
+    """Print the status that `read_status` returns to `out` (default: stdout), repeatedly until Ctrl C with `watch`.
 
     With `as_json`, each status is one line of JSON. With `watch`, a terminal is redrawn in place, and any other output
     gets a line for each entry that changed.
@@ -266,7 +267,7 @@ def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
 def _print_changes(status: Status, previous: dict[str, str], out: TextIO) -> None:
     """Print a line for each entry of the status that differs from `previous`, then store the entries in `previous`.
 
-    Both map the name of an entry to its text. An entry that is gone is printed as finished.
+    `previous` maps the name of an entry to its text. An entry that is gone is printed as finished.
     """
     current = dict(_describe_entries(status))
     for name in previous.keys() - current.keys():

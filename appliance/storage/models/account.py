@@ -57,7 +57,7 @@ class Session(Table):
     """A session of a browser (by cookie) or a program (by JWT); its secret is stored as a hash."""
 
     token_hash = TextField(unique=True)
-    kind = TextField(default="browser")  # browser (cookie) or token (JWT); each is accepted only in its own form
+    kind = TextField(default="browser")  # browser (the secret is accepted as a cookie only) or token (as a JWT only)
     user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -130,7 +130,7 @@ class BulkAction(Table):
     argument = Json(default=dict)  # `contact_list_id` or `tag`
     evidence = Json(default=dict)  # the evidence to store in consent rows
     state = TextField(default="working")  # working, done, failed
-    contact_count = IntegerField()  # the number of contacts that it applies to
+    contact_count = IntegerField()  # the number of contacts that the action applies to
     changed = IntegerField(default=0)
     skipped = Json(default=dict)  # the number of unchanged contacts by reason
     undoes_id = IntegerField(null=True)  # the action that this one undoes
@@ -145,7 +145,7 @@ BulkAction.add_index(SQL("CREATE INDEX bulk_action_working ON bulk_action (id) W
 
 
 class BulkActionPart(Table):
-    """A batch of a bulk action; `contact_ids` are its contacts, or, once it is done, those that it changed."""
+    """A batch of a bulk action; `contact_ids` are its contacts, or, once the batch is done, only the changed ones."""
 
     bulk_action = ForeignKeyField(BulkAction, on_delete="CASCADE", index=False)
     contact_ids = Json(default=list)
@@ -171,7 +171,8 @@ class Installation(Table):
 class Restoration(Table):
     """A restore of a backup that was created at `taken_at`.
 
-    Messages that were queued then may have been sent before the restore, and only a person can decide about them.
+    Messages that were queued when the backup was created may have been sent before the restore, so a person must
+    decide about them.
     """
 
     taken_at = Time()
@@ -301,7 +302,7 @@ Suppression.add_index(SQL("CREATE INDEX suppression_expires ON suppression (expi
 
 
 class OptOut(Table):
-    """An opt-out of an address, stored by its keyed hash, which is kept when the contact is deleted."""
+    """An opt-out of an address, of which only the keyed hash is stored; it is kept when the contact is deleted."""
 
     account = ForeignKeyField(Account, index=False)
     kind = TextField()
@@ -357,7 +358,7 @@ class Membership(Table):
 
 
 class ListOptOut(Table):
-    """A list that a contact left itself; only the contact can join it again."""
+    """The opt-out of a contact from a list, by the contact; only the contact can join the list again."""
 
     id = None
     contact_list = ForeignKeyField(ContactList, on_delete="CASCADE", index=False)

@@ -118,7 +118,7 @@ class SendingDomain(Table):
 
 
 class DomainKey(Table):
-    """A DKIM key of a sending domain; receivers still verify mail in transit with the public key of a retired one."""
+    """A DKIM key of a sending domain; receivers still verify mail in transit with the public key of a retired key."""
 
     domain = ForeignKeyField(SendingDomain, on_delete="CASCADE", index=False)
     selector = TextField()

@@ -12,7 +12,7 @@ class Flow(Table):
 
     account = ForeignKeyField(Account, index=False)
     hidden = BooleanField(default=False)
-    test = BooleanField(default=False)  # it was activated with a test key, so only test events start it
+    test = BooleanField(default=False)  # the flow was activated with a test key, so only test events start it
     status = TextField(default="draft")
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
@@ -24,7 +24,7 @@ class Flow(Table):
     steps = Json(default=list)  # the nested document as it is edited, each step with its `id` and `type`
     last_action = IntegerField(default=0)  # the highest step id so far; step ids are never reused
     version = IntegerField(default=0)  # the version that new runs follow; 0 if the flow was never live
-    live_from = IntegerField(default=0)  # events up to this id were recorded before it went live, and start no run
+    live_from = IntegerField(default=0)  # events up to this id were recorded before the flow was live, and start no run
     data = Json(default=dict)
     draft = Json(null=True)  # unpublished changes of a flow that is or was live
     sent_count = IntegerField(default=0)
@@ -88,13 +88,13 @@ class Step(Table):
 
 
 class Run(Table):
-    """A run of a contact through a flow. An `ignored` run records why a trigger did not start one (`exit_reason`)."""
+    """A run of a contact through a flow. An `ignored` run records why a trigger did not start a run (`exit_reason`)."""
 
     account = ForeignKeyField(Account, index=False)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
     version = IntegerField()
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=False)
-    event_id = IntegerField(null=True)  # the event that started it; null for a manual enrollment
+    event_id = IntegerField(null=True)  # the event that started the run; null for a manual enrollment
     event_data = Json(default=dict)  # a copy of that event for filters and merge tags, as the event may be deleted
     status = TextField(default="live")  # live, completed, exited, ignored
     exit_reason = TextField(null=True)

@@ -107,7 +107,7 @@ Message.add_index(
 )
 # Reports of a provider name a message by the id that the provider gave it.
 Message.add_index(SQL("CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL"))
-# The SMS to a phone number by account. The last one shows which account an incoming SMS answers.
+# The SMS to a phone number by account. The last SMS to the number shows which account an incoming SMS answers.
 Message.add_index(
     SQL("CREATE INDEX message_sms_recipient ON message (recipient_key, account_id, id) WHERE channel = 'sms'")
 )
@@ -154,7 +154,7 @@ class RetryPayload(Table):
     internet_message_id = TextField()
     parts = IntegerField(null=True)
     has_opt_out_hint = BooleanField(default=False)
-    lookup_count = IntegerField(null=True)  # lookups that did not find it at the provider; null: no lookup is made
+    lookup_count = IntegerField(null=True)  # lookups that did not find the message at the provider; null: no lookup
 
 
 class Link(Table):
