@@ -67,7 +67,7 @@ def event(name: str) -> tuple[str, str, str]:
 
 
 def is_ours(name: str) -> bool:
-    """Return whether an event of this name is one of the service's own."""
+    """Return whether events of this name are recorded by the service itself."""
     return name in _EVENTS
 
 
@@ -177,7 +177,7 @@ _SMS_REASONS = {
     "transport": "The provider refused us 20 times in a row",
     "bounce_rate": "More than 5 % of the numbers do not exist",
 }
-# Icon and label of each consent event; below, labels of the kinds of actor that cause one.
+# Icon and label of each consent event; below, the label of each kind of actor that causes such an event.
 CONSENT_LABELS = {
     "opt_in": ("circle-check", "Agreed to receive messages"),
     "opt_out": ("ban", "Unsubscribed"),
@@ -207,7 +207,7 @@ def count_people(value: int) -> str:
 def percent(part: int, total: int) -> str:
     """Format `part` of `total` as a percentage; a dash if `total` is 0.
 
-    A share above 0 is never shown as 0 %, and one below 1 never as 100 %.
+    A share above 0 is never shown as 0 %, and a share below 1 never as 100 %.
     """
     if not total:
         return "—"
@@ -267,7 +267,7 @@ def time(ms: int | None) -> Markup:
 
 
 def parse_time(text: str) -> int | None:
-    """Parse a time in the format of the API to milliseconds; None if it is invalid."""
+    """Parse a time in the format of the API to milliseconds. Raises ValueError if the time is invalid."""
     return clock.parse(text)
 
 
@@ -402,7 +402,8 @@ def greeting(ms: int) -> str:
 def query_string(values: dict[str, Any], last_is_open: bool = False) -> str:
     """Return a query string of the values that are neither empty nor None.
 
-    With `last_is_open` the last name is left out and the string ends so that the template can append a parameter.
+    With `last_is_open`, leave out the last name and end the string in `?` or `&`, so that a template can append that
+    parameter.
     """
     names = list(values)
     keep = {name: value for name, value in values.items() if value not in ("", None)}

@@ -77,7 +77,7 @@ def cookie_name(request: Request) -> str:
 
 
 async def load_visit(request: Request) -> Visit | None:
-    """Return the visit of a request with a valid session, else None; records the use of the session."""
+    """Return the visit of a request with a valid session, else None; also record the use of the session."""
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
@@ -144,12 +144,12 @@ def set_choice(request: Request, response: HTTPResponse, name: str, chosen: str)
 class Pages(Blueprint):
     """The blueprint of a page module, which sets the error format of all its routes.
 
-    Without it Sanic parses the source of every handler to find the format, which takes a fifth of a second at each
-    start. `guard` renders errors anyway.
+    Without an error format, Sanic parses the source of every handler to find one, which takes a fifth of a second at
+    each start. `guard` renders errors anyway.
     """
 
     def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:
-        """Add a route with the error format `html`, as `Blueprint.route` does otherwise."""
+        """Add a route as `Blueprint.route` does, but with the error format `html` by default."""
         return super().route(uri, *args, error_format=error_format or "html", **options)
 
 

@@ -50,7 +50,7 @@ def load_all() -> tuple[str, dict[str, StaticFile]]:
 def minify_css(sheet: str) -> str:
     """Return a style sheet without comments and unneeded spaces.
 
-    It must not contain strings with several spaces in a row.
+    The style sheet must not contain strings with several spaces in a row.
     """
     for pattern, instead in _CSS_REPLACEMENTS:
         sheet = pattern.sub(instead, sheet)
@@ -108,7 +108,8 @@ async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:
     file = files.get(name)
     if file is None:
         return HTTPResponse("Not found", 404, {"x-content-type-options": "nosniff"}, "text/plain")
-    # A page opened before an update requests the old digest: it gets the current file and must not cache it.
+    # A page that was opened before an update requests the old digest: the browser gets the current file and must not
+    # cache it.
     stored = "public, max-age=31536000, immutable" if digest == current else "no-cache"
     headers = {"cache-control": stored, "x-content-type-options": "nosniff", "vary": "accept-encoding"}
     if _accepts_gzip(request):

@@ -224,7 +224,7 @@ def redirect(request: Request, where: str) -> HTTPResponse:
 
 
 def flash(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "") -> None:
-    """Store a notice for the session's next whole page; `undo` is the URL and the form fields of its undo button.
+    """Store a notice for the session's next whole page; `undo` is the URL and the form fields of an undo button.
 
     `follow` is the URL where the page polls the progress of a job: such a notice stays on all pages until
     `clear_flash`.

@@ -75,7 +75,7 @@ class Form:
         return self[name] or None
 
     def add_error(self, name: str, sentence: str) -> None:
-        """Add an error to a field that has none yet."""
+        """Add an error to a field, unless the field has an error already."""
         self.errors.setdefault(name, sentence)
 
     def require(self, name: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The audience card of the composer: lists, segments and exclusions as a form, and back."""
+"""The audience form of the composer: build it from a campaign, and read it into the campaign's trigger attributes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -50,7 +50,7 @@ def _read_all_rows(form: Form) -> list[DataRow]:
 class CustomDataParts(edit_conflicts.FormParts):
     """The parts of a contact form, for edit conflicts.
 
-    Each custom data field is a part of its own, with a key such as `data.size`.
+    Each custom data field is a separate part, with a key such as `data.size`.
     """
 
     _PREFIX = "data."
@@ -72,7 +72,7 @@ class CustomDataParts(edit_conflicts.FormParts):
         return key.removeprefix(self._PREFIX)
 
     def value(self, form: Form, key: str) -> Any:
-        """Return the value of a part; for a custom field a list with its kind and its text, empty if it is missing."""
+        """Return the value of a part; for a custom field a list of its [kind, text], empty without the field."""
         if not key.startswith(self._PREFIX):
             return super().value(form, key)
         return [[row.kind, row.value] for row in _read_all_rows(form) if row.key == self.label(key)]
@@ -84,7 +84,10 @@ class CustomDataParts(edit_conflicts.FormParts):
         return next((row.value or "empty" for row in _read_all_rows(form) if row.key == self.label(key)), "nothing")
 
     def take_stored(self, form: Form, key: str, now: Form) -> None:
-        """Replace the value of a part in the form by the stored one; a custom field keeps its row."""
+        """Replace the value of a part in the form with the stored value.
+
+        A stored custom field takes the place of its row; a field that is no longer stored loses its row.
+        """
         if not key.startswith(self._PREFIX):
             return super().take_stored(form, key, now)
         name, rows = self.label(key), _read_all_rows(form)
@@ -97,7 +100,7 @@ class CustomDataParts(edit_conflicts.FormParts):
 
 
 def parse_rows(form: Form, rows: list[DataRow]) -> dict[str, Any]:
-    """Parse rows to custom data; adds errors to the form at `data-<row index>`.
+    """Parse rows to custom data, and add errors to the form at `data-<row index>`.
 
     Rows without name and value are ignored.
     """

@@ -77,7 +77,7 @@ class FormParts:
         return [sorted(filter(None, self._values(form, name))) for name in self._parts[key].names]
 
     def take_stored(self, form: Form, key: str, now: Form) -> None:
-        """Replace the value of a part in the form by that of `now`, the form of the stored values."""
+        """Replace the value of a part in the form with the value in `now`, the form of the stored values."""
         for name in self._parts[key].names:
             values = self._values(now, name)
             form.values[name], form.lists[name] = next(iter(values), ""), values

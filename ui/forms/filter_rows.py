@@ -1,8 +1,8 @@
 """Filter rows of forms: posted rows to filters of the API, and back.
 
 The fields of a row are named `<prefix>.<key>.<what>`. `<prefix>.row` lists the keys of the rows in order, and
-`<prefix>.<key>.row` those of the rows inside a row (of a group, or of an event's data). Rows can therefore be moved in
-the page without being renamed, and a form is read the same way with and without JavaScript.
+`<prefix>.<key>.row` lists the keys of the rows inside a row (of a group, or of an event's data). Rows can therefore be
+moved in the page without being renamed, and a form is read the same way with and without JavaScript.
 """
 
 import re
@@ -75,7 +75,7 @@ class FilterRow:
 
     @property
     def is_blank(self) -> bool:
-        """Return whether no field is chosen; a group is blank if all its rules are."""
+        """Return whether no field is chosen; a group is blank if all its rules are blank."""
         return not self.name or (self.type == "group" and all(row.is_blank for row in self.rows))
 
     @property
@@ -99,7 +99,8 @@ class FilterRow:
     def normalize(self) -> None:
         """Make predicate and values fit the field, after the user changed the field or the predicate.
 
-        A predicate that the field does not have is replaced by the default one, and values that do not fit are dropped.
+        A predicate that the field does not have is replaced with the default predicate, and values that do not fit are
+        dropped.
         """
         changed = bool(self["was"]) and self["was"] != self.name
         names = (*PREDICATES_BY_TYPE.get(self.type, ()), "performed", "not_performed", *GROUP_MODES)
@@ -139,13 +140,14 @@ _KEY = re.compile(r"[a-z0-9-]{1,40}")
 
 
 class FilterRows:
-    """The filter rows of one form, with its error and the key under which its contacts are counted."""
+    """The filter rows of one form, an error of the form, and the key under which matching contacts are counted."""
 
     def __init__(self, rows: list[FilterRow], prefix: str = PREFIX) -> None:
         self.rows = rows
         self.prefix = prefix
         self.error = ""
-        # A new count cancels an earlier one with the same key, which is that of the page. The seed selects the sample.
+        # Each page has its own key; a new count cancels an earlier count with the same key. The seed selects the
+        # sample.
         self.count_key = secrets.token_hex(8)
         self.seed = 0
         # In a flow, the name of the event that triggers it; rules can use its data.
@@ -189,8 +191,8 @@ class FilterRows:
     def add_errors(self, error: errors.Invalid, path: str = "filters") -> None:
         """Add the errors of filters to their rows, or to the form if no row matches.
 
-        `path` is where the filters were in the request. Call `to_filters` or `complete_filters` first: they set the
-        paths.
+        `path` is where the filters were in the request. Call `to_filters` or `complete_filters` first, which set the
+        paths of the rows.
         """
         by_path = {row.path: row for row in self if row.path}
         for place, messages in error.fields.items():

@@ -57,7 +57,7 @@ def clean_values(row: Any) -> list[str]:
 def keep_compatible(before: str, now: str, values: list[str]) -> list[str]:
     """Return the values if they suit the kind `now` as well as the kind `before`, else an empty list.
 
-    It is called when the user selects another predicate of the same field.
+    Call this when the user selects another predicate of the same field.
     """
     texts, ids = ("text", "texts", "value", "values"), ("id", "ids")
     numbers, times = ("number", "many numbers", "pair"), ("time", "pair")

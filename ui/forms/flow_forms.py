@@ -161,7 +161,7 @@ def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
 def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
     """Return the trigger of a form as `drafts.change_trigger` takes it; raises Invalid.
 
-    Data of `before`, the trigger until now, is kept where the form has no field for it.
+    Data of `before`, the stored trigger, is kept where the form has no field for the data.
     """
     event = form["event"]
     if event == OTHER:
@@ -198,7 +198,7 @@ _FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "t
 
 
 def _parse_date_path(text: str) -> str | None:
-    """Return the path of a date field; a name without a prefix is taken for one of the contact's data."""
+    """Return the path of a date field; a name without a prefix is the name of a field in the contact's data."""
     text = text.strip()
     if not text:
         return None

@@ -62,7 +62,7 @@ class EventSearch(NamedTuple):
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def list_events(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the events that match the filters, newest first; those of test messages only on request."""
+    """Show the events that match the filters, newest first; test events are only shown on request."""
     query = _read_query(request)
 
     def read() -> tuple[Page, Contact | None, list[Contact], dict[str, int]]:
@@ -123,7 +123,7 @@ def parse_day(text: str | None) -> date | None:
 
 
 def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, list[Contact]]:
-    """Return the contact that the filters select, or None and the contacts among which a search must choose."""
+    """Return the contact that the filters select and an empty list, or None and the contacts to choose from."""
     if params.contact_id is not None:
         try:
             return store.get(account_id, params.contact_id), []

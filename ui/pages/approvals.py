@@ -133,7 +133,7 @@ class Approval(NamedTuple):
     requested_at: int | None
     requested_by: str | None
     can_decide: bool
-    is_own: bool  # the user may approve, but wrote or submitted it themselves
+    is_own: bool  # the user may approve, but not this campaign or flow, as its author or requester
     is_only_blocker: bool  # nothing else prevents the send
     can_request: bool
 

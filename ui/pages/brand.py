@@ -84,7 +84,7 @@ def read_form(form: Form) -> brand.BrandWrite:
 
 
 def add_errors(form: Form, error: errors.Invalid) -> Form:
-    """Add the errors to their fields as sentences, and return the form."""
+    """Add the errors of an Invalid to the fields of the form as sentences, and return the form."""
     for name in error.fields:
         if name in COLOURS:
             form.add_error(name, "Write a colour like #0f617d.")
@@ -146,7 +146,7 @@ def font_options(form: Form) -> list[tuple[str, str]]:
 async def build_context(account_id: int, form: Form) -> dict[str, Any]:
     """Return the template context besides the form.
 
-    It has the query of the sample email, contrasts, fonts, and the colours found in the logo.
+    The context has the query of the sample email, contrasts, fonts, and the colours found in the logo.
     """
     return {
         "sample_query": sample_query(form), "contrasts": check_contrasts(form), "fonts": font_options(form),
@@ -234,7 +234,7 @@ async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/look")
 @signed_in()
 async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the page with the unsaved values of the query, for its sample and contrasts."""
+    """Show the brand page with the unsaved values of the query, so that the sample and the contrasts show them."""
     form = Form({name: values[0][:2000] for name, values in request.args.items() if values})
     return await _render_page(request, visit, form)
 

@@ -129,7 +129,7 @@ class BulkRequest(NamedTuple):
 async def start(request: Request, visit: Visit) -> HTTPResponse:
     """Run an action on the selected contacts, after a confirmation if it cannot be undone.
 
-    Above `MAX_SYNC_CONTACTS` it runs as a job, whose progress the following pages show.
+    With more than `MAX_SYNC_CONTACTS` contacts, the action runs as a job, whose progress the following pages show.
     """
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)

@@ -32,8 +32,8 @@ pages = Pages("ui_canvas", url_prefix="/templates")
 def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
     """Return the `revision`, `rows` and `frame` of a rendered email as data for the canvas.
 
-    Each row, and the frame, is (digest, HTML). The HTML is None if the canvas has it already: `present` are its
-    digests.
+    Each row, and the frame, is (digest, HTML). The HTML is None if the canvas shows it already, that is, if the digest
+    is in `present`.
     """
     rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
@@ -46,8 +46,8 @@ def _serialize_row(row: preview.CanvasRow, present: set[str]) -> tuple[str, str 
 async def render_update(request: Request, visit: Visit, template_id: int) -> str:
     """Return a `<data>` element with the changed rows of the canvas.
 
-    The request's header `x-canvas` has the digests of the rows that the canvas shows. Without it, or if the email
-    cannot be rendered, the result is an empty string.
+    The request's header `x-canvas` is the id of the contact shown, `;`, and the digests of the rows that the canvas
+    shows, separated by commas. Without digests, or if the email cannot be rendered, the result is an empty string.
     """
     contact_id, _, present = str(request.headers.get("x-canvas") or "").partition(";")
     if not present:
@@ -114,7 +114,7 @@ async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPRes
 @pages.get("/<template_id:int>/people", name="people")
 @signed_in()
 async def choose_contact(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show contacts to preview the email with: search results, or the last added and one without a first name."""
+    """Show contacts to preview the email with: search results, or the newest contacts and one without a first name."""
     search = (request.args.get("search") or "").strip()[:254]
     await fetch(templates.get, visit.account_id, template_id)
     if not view.is_partial(request):
@@ -145,8 +145,9 @@ def _json_response(content: Any, status: int = 200) -> HTTPResponse:
 def _build_policy(request: Request) -> str:
     """Return the content security policy of an email frame, extended by the canvas's own scripts and style sheet.
 
-    These are named by URL, because the frame has no origin and so not every browser resolves 'self'. Both the requested
-    host and that of the base URL are allowed, because a proxy may use another name than the browser did.
+    The scripts and the style sheet are named by URL, because the frame has no origin and so not every browser resolves
+    'self'. Both the requested host and the host of the base URL are allowed, because a proxy may use another name than
+    the browser did.
     """
     requested_host = request.host if _HOST_PATTERN.match(request.host) else "invalid."
     hosts = dict.fromkeys((requested_host, urlsplit(config.base_url(config.current())).netloc))

@@ -43,7 +43,8 @@ CARD_PARTS = {
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
 # Codes of findings that the checklist leaves out, since the render check shows them with the contacts concerned.
 _RENDER_CHECK_CODES = ("missing_value", "render_error")
-# The card that fixes a finding, by the start of the finding's field; `_FIX_PAGES` has other pages, by its code.
+# The card that fixes a finding, by the start of the finding's field. `_FIX_PAGES` has other pages, by the code of the
+# finding.
 _CARD_BY_FIELD = (
     ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
     ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
@@ -131,7 +132,7 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
     """Return for each card whether it is complete; `context` is that of `load_draft`.
 
-    A card with placeholders is not.
+    A card with placeholders is not complete.
     """
     template = context["template"]
     unfinished_fields = {finding.field.removeprefix("template_attributes.") for finding in context["unfinished"]}
@@ -153,7 +154,7 @@ def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
 
 
 def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return the progress as `rehearsal`, and as `render_problems` the errors and empty merge tags.
+    """Return `rehearsal`, the progress of rendering, and `render_problems`, the errors and empty merge tags.
 
     Each problem is (text, reason, [(contact id, name)]). `counts` are the facts of the preflight.
     """
@@ -218,7 +219,7 @@ _FOLLOWING_BLOCKS = ("side", "saved", "title_line", "ready", "approval")
 async def render_composer(
     request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
 ) -> HTTPResponse:
-    """Render the composer, or one saved card with the blocks that depend on it.
+    """Render the composer, or, for a partial request, a card that was saved and the blocks that depend on the card.
 
     `form` is the posted form of `card`, if it has errors or conflicts; without it the stored values are shown.
     """
@@ -279,8 +280,8 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
 async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the card with the sending time; a time in the past is an error.
 
-    Choosing "Later" schedules the campaign for tomorrow until another date is typed: with nothing saved, a review of
-    the campaign would offer to send it now.
+    The choice "Later" stores tomorrow as the time until the user enters another date: without a stored time, a review
+    of the campaign would offer to send it now.
     """
     form, campaign = await _merge_card(request, visit, campaign_id, "when")
     moment = None

@@ -276,7 +276,7 @@ async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Save the form of a contact; a changed address stays the same channel."""
+    """Save the form of a contact; if an address was changed, its channel is updated and not replaced."""
     form = Form.from_request(request)
     contact = await fetch(store.get, visit.account_id, contact_id)
     if form["more"] or form["drop"]:

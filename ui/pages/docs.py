@@ -202,7 +202,7 @@ def _build_script(build: Any) -> bytes:
 def _simplify_schema(node: Any) -> Any:
     """Return a schema that RapiDoc shows in one line.
 
-    An enum without a type gets one, and a nullable simple type becomes a list of two types.
+    An enum without a type gets a type, and a nullable simple type becomes a list of two types.
     """
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]

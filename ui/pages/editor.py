@@ -199,8 +199,8 @@ async def render_blocks(
 ) -> HTTPResponse:  # fmt: skip
     """Render blocks of the editor after a change, with data for its script in the header `x-editor`.
 
-    `text` has that data; `notice` is shown as a toast. A request without the script is redirected to the editor, with
-    `notice` or `say` as its notice.
+    `text` has that data, and a `notice` to show as a toast. A request without the script is redirected to the editor,
+    which then shows `notice`, or the text `say`.
     """
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     notice = text.pop("notice", None)
@@ -434,7 +434,7 @@ async def _render_audience(
 async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
     """Show the merge tags with examples and the number of contacts who lack each value.
 
-    `t` is the id of the template that they are for, if there is one.
+    The query parameter `t` is the id of the template in which the merge tags will be used, if there is one.
     """
     template_id = parse_int(request.args.get("t"), 0, 10**9) or None
     groups = await fetch(merge_tags.list_merge_tags, visit.account_id, template_id)

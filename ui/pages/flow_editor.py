@@ -41,8 +41,8 @@ def load_page(
 ) -> dict[str, Any]:
     """Return the template context of a flow's page.
 
-    `shows` is the open panel (START, the id of a step, or an empty string); None selects it by the query. `form` is the
-    posted form of that panel, with its errors or conflicts.
+    `shows` is the open panel (START, the id of a step, or an empty string); with None, the query selects the panel.
+    `form` is the posted form of that panel, with its errors or conflicts.
     """
     flow = store.find(visit.account_id, flow_id)
     draft = drafts.build_draft(flow)
@@ -214,7 +214,7 @@ def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> s
 async def render_panel(
     request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
 ) -> HTTPResponse:
-    """Render the page of a flow, or for a partial request its panel with the blocks that depend on it."""
+    """Render the page of a flow, or, for a partial request, its panel and the blocks that depend on the panel."""
     page = await fetch(load_page, visit, flow_id, request.args, form, shows)
     return view.render(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **page)
 
@@ -225,7 +225,7 @@ def step_url(flow_id: int, shows: int | str) -> str:
 
 
 async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
-    """Render a panel after it was saved, or redirect to it if the request came without the script."""
+    """Render a panel after it was saved, or redirect to the panel if the request came without the script."""
     if view.is_partial(request):
         return await render_panel(request, visit, flow_id, shows)
     view.flash(request, "Saved.")

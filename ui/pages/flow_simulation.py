@@ -150,9 +150,9 @@ def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], ente
 
 
 def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int, list[tuple[str, str, bool]]]:
-    """Return by branch step the events that can be simulated there.
+    """Return, by the id of each branch step, the events that can be simulated before it.
 
-    Each is (label, query string that toggles it, whether it is chosen).
+    Each event is (label, query string that toggles it, whether it is chosen).
     """
     offers: dict[int, list[tuple[str, str, bool]]] = {}
     for entry in simulated.timeline:
@@ -260,7 +260,7 @@ def _load_tree(visit: Visit, draft: Any, query: SimulationForm, simulated: Simul
 @pages.get("/<flow_id:int>/try/message", name="message")
 @signed_in()
 async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show one message of a simulation, the `n`-th of it, as a document for a frame."""
+    """Show the message number `n` of a simulation, counted from 1, as a document for a frame."""
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     try:
         query = build_request(draft, read_query(request.args), visit.zone)

@@ -344,7 +344,7 @@ async def archive(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.post("/put-back")
 @signed_in("campaigns:send")
 async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
-    """Restore the statuses of flows that the form names (`<id>:<status>`), from before they were changed."""
+    """Restore the earlier statuses of flows, which the form names as `<id>:<status>`."""
     previous_statuses = [pair.partition(":")[::2] for pair in Form.from_request(request)["stood"].split()[:_MAX_IDS]]
     restored, failed_count = [], 0
     for flow_id, status in previous_statuses:
@@ -446,7 +446,7 @@ def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
 
 
 def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:
-    """Return the heading for runs filtered by `stored`; `titles` are those of steps by id."""
+    """Return the heading for runs filtered by `stored`; `titles` are the titles of steps by id."""
     step = stored.get("step", "")
     where = f"“{titles.get(int(step), 'a step that is gone')}”" if step.isdecimal() else ""
     why = f": {formats.uncapitalize(formats.reason_label(stored['reason']))}" if stored.get("reason") else ""

@@ -283,7 +283,7 @@ async def _render_list(
 async def _count_sendable(row: Any) -> dict[str, int] | None:
     """Return how many contacts of a list can be sent marketing, by channel; None while the count takes too long.
 
-    The count of a large list is cached until the list changes. The page polls while it is None.
+    The count of a large list is cached until the list changes. The page polls while the result is None.
     """
     if row.contacts_count < _LARGE_LIST_SIZE:
         return await fetch(lists.count_sendable, row.id)

@@ -35,7 +35,8 @@ async def show_login(request: Request) -> HTTPResponse:
 async def log_in(request: Request) -> HTTPResponse:
     """Sign a user in and redirect to `next`, or show the second factor's form.
 
-    A wrong address and a wrong password give the same error. A form kept by `guard` is offered to be sent again.
+    A wrong address and a wrong password give the same error. If `guard` kept a form that the user sent after the
+    session had ended, the response offers to send that form again.
     """
     form = Form.from_request(request)
     where = safe_path(form["next"])

@@ -46,7 +46,7 @@ _MAX_SOURCE_BYTES = 300_000
 @pages.get("/outbox", strict_slashes=False)
 @signed_in()
 async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the messages in the state that the query selects, by default those that wait."""
+    """Show the messages in the state that the query selects, by default the waiting messages."""
     counts = await fetch(delivery_status.count_outbox, visit.account_id)
     state = request.args.get("state") or ""
     if state not in OUTBOX_STATES:

@@ -225,7 +225,7 @@ async def _render_builder(
     request: Request, visit: Visit, form: Form, rows: FilterRows, row: Any, status: int,
     error: errors.Invalid | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Render the filter builder; the errors of a refused save replace those of incomplete rows."""
+    """Render the filter builder; the errors of a rejected save (`error`) replace those of incomplete rows."""
     filter_view = await filter_builder.load_view(visit.account_id, rows)
     if error is not None:
         rows.to_filters()
@@ -273,7 +273,7 @@ async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 @pages.post("/acts")
 @signed_in("contacts:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy or delete the selected segments; deletion is confirmed first if one is used, also by a draft."""
+    """Copy or delete the selected segments; deletion is confirmed first if any of them is used, also by a draft."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     return_url = selection.table_url("/segments")
@@ -346,7 +346,7 @@ def _list_usages(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _confirmation_token(rows: list[SelectedSegment]) -> str:
-    """Return a token of what the confirmation shows; if it changed meanwhile, the confirmation is shown again."""
+    """Return a token of what the confirmation shows; if the token has changed, the confirmation is shown again."""
     return f"{sum(not segment.used for segment in rows)}-{sum(len(segment.drafts) for segment in rows)}"
 
 

@@ -181,7 +181,7 @@ def _require_first_account(visit: Visit) -> None:
 def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the settings that a form changes.
 
-    An empty secret leaves the stored one unchanged; any other empty field resets the setting to its default (None).
+    An empty secret leaves the stored secret unchanged; any other empty field resets its setting to the default (None).
     """
     current = build_transport_form(names)
     posted = [name for name in names if name in form.values and settings.can_set(name)]

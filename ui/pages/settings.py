@@ -141,7 +141,7 @@ def _set_browser_choice(request: Request, name: str, offered: tuple[str, ...]) -
 
 
 def _list_languages(form: Form) -> list[tuple[str, str]]:
-    """Return the languages of texts for recipients as (code, label), with the account's locale if it is another one."""
+    """Return the languages of texts for recipients as (code, label), and the account's locale if it is none of them."""
     names = list(recipient_texts.LANGUAGE_NAMES.items())
     locale = form["locale"]
     if locale and locale not in recipient_texts.LANGUAGE_NAMES:
@@ -241,7 +241,8 @@ def _read_pair(
 ) -> dict[str, Any] | None:
     """Return the values of two fields as a dict of `first_key` and `second_key`, or None if both fields are empty.
 
-    Adds errors to the form if only one is filled in. With `is_pair_required` the values must be whole numbers.
+    If only one of the fields is filled in, add an error to the other one. With `is_pair_required` the values must be
+    whole numbers.
     """
     if not form[first] and not form[second]:
         return None
@@ -286,7 +287,7 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/data/backup")
 @signed_in("account:write")
 async def back_up(request: Request, visit: Visit) -> HTTPResponse:
-    """Request a backup of the installation, which is made in the background."""
+    """Request a backup of the installation, which is created in the background."""
     if not _manages_installation(visit):
         raise errors.NotAllowed("owners and admins of the first account make backups: they are of all of them")
     await commit(audit.record, visit.actor, visit.account_id, "backup", None)

@@ -85,7 +85,7 @@ _ACCOUNT_FIELDS = ("time_zone", "email_from_name", "email_from_email")
 @pages.get("/welcome", strict_slashes=False)
 @signed_in("account:write")
 async def show_sender(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of company, postal address and sender, with what is known filled in."""
+    """Show the form of company, postal address and sender, with the known values filled in."""
     form = edit_conflicts.open_form(await fetch(_build_sender_form, visit.account_id), _SENDER_PARTS)
     is_new = not form["company_name"]
     form.values["company_name"] = form["company_name"] or visit.account.name

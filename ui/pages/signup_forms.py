@@ -182,7 +182,8 @@ def _build_form(row: Any) -> Form:
 def _read_fields(form: Form, stored_fields: list[Any]) -> dict[str, Any]:
     """Return the settings of a posted form.
 
-    A field that the sign-up form has already keeps its label and whether it is required; `stored_fields` has these.
+    `stored_fields` are the fields that the sign-up form has already; they keep their labels and whether they are
+    required.
     """
     fields_by_name = {item["name"]: item for item in stored_fields if isinstance(item, dict)}
     names = ["email", *(name for name in _FIELD_NAMES if name in form.getlist("asked"))]

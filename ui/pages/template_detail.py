@@ -69,7 +69,7 @@ async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 def uses_editor(row: Any) -> bool:
     """Return whether the section editor can edit a template.
 
-    It can if the template is an email that has sections, has no body, or belongs to a campaign or flow.
+    The editor can edit an email that has sections, has no body, or belongs to a campaign or flow.
     """
     return row.channel == "email" and bool(designs.get_sections(row.design) or not row.body or row.flow_id is not None)
 
@@ -118,7 +118,7 @@ def describe_conflict(error: errors.Conflict) -> str:
 async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Show a template as it is sent, with sample values, as a document for a frame.
 
-    `at` is the number of a revision, by default the current one.
+    `at` is the number of a revision, by default the current revision.
     """
     at = parse_int(request.args.get("at"), 0)
 
@@ -213,7 +213,7 @@ def _read_design(request: Request) -> Any:
 @pages.post("/<template_id:int>/test")
 @signed_in("templates:write")
 async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Send a test of a template to the addresses of the form; without any, an email goes to the user."""
+    """Send a test of a template to the addresses of the form; without an address, a test email goes to the user."""
     typed = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)
     is_sms = row.channel == "sms"
@@ -255,7 +255,7 @@ def _address_error(error: errors.Invalid, emails: list[str]) -> str:
 @pages.get("/<template_id:int>/history")
 @signed_in()
 async def show_history(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the revisions of a template with their authors, and the content of the selected one."""
+    """Show the revisions of a template with their authors, and the content of the selected revision."""
     filters = parse_int(request.args.get("at"), 0)
 
     def read() -> dict[str, Any]:

@@ -374,7 +374,7 @@ async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/team/<user_id:int>/otp-off")
 @signed_in(access.ADMIN_SCOPE)
 async def reset_member_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
-    """Remove the second factor of a member of the team who lost it."""
+    """Remove the second factor of a member of the team who has lost it, and end the sessions of that member."""
     user = await commit(login.reset_second_factor, visit.actor, user_id)
     view.flash(request, f"{user.name} signs in with the password alone now, and was signed out.")
     return view.redirect(request, "/settings/team")

@@ -168,7 +168,7 @@ async def send_test(request: Request, visit: Visit, webhook_id: int) -> HTTPResp
 @pages.post("/<webhook_id:int>/again", name="again")
 @signed_in("account:write")
 async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Repeat one delivery of a webhook, or all failed ones."""
+    """Repeat one delivery of a webhook, or all failed deliveries."""
     form = Form.from_request(request)
     if form["delivery"]:
         await commit(deliveries.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))

@@ -34,10 +34,10 @@ _EXCERPT_PROPS = ("text", "title", "content", "name", "code", "caption", "wordma
 
 
 class OutlineRow(Struct):
-    """A section as a line of the outline; `columns` holds the sections nested in it, column by column.
+    """A section as a line of the outline; `columns` holds the sections nested in the section, column by column.
 
-    `position` is counted from 1 among `sibling_count` siblings; `hidden` is a text if the section is hidden on a
-    device.
+    `position` is counted from 1 among `sibling_count` siblings. If the section is hidden on a kind of device, `hidden`
+    is a text that says so, else it is empty.
     """
 
     key: str
@@ -88,7 +88,7 @@ def _build_row(entry: Entry) -> OutlineRow:
 
 
 def kind_icon(kind: Kind | None) -> str:
-    """Return the name of the icon of a section kind, or of the one for unknown kinds."""
+    """Return the name of the icon of a section kind, or the name of the icon for unknown kinds."""
     return KIND_ICONS.get(kind.name if kind is not None else "", KIND_ICONS[""])
 
 
@@ -196,8 +196,9 @@ _MAX_SEGMENTED_CHARACTERS = 26
 class Field(Struct):
     """A field in the panel of a section, the theme or the details.
 
-    `path` is the address of its value (`editing.parse_path`) and `value_hash` the hash by which conflicts are detected.
-    `hint` is the placeholder text. `entries` are the items of a list, which `can_add` and `can_remove` items.
+    `path` is the path of the field's value (`editing.parse_path`), and `value_hash` the hash of the value, by which
+    conflicts are detected. `hint` is the placeholder text. For a list, `entries` are its items, and `can_add` and
+    `can_remove` say whether items can be added and removed.
     """
 
     path: str

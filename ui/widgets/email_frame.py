@@ -18,7 +18,7 @@ _NOTE = (
 
 
 def render_html(html: str) -> HTTPResponse:
-    """Return the HTML of an email as a document whose links open in a new window; an empty one as a note.
+    """Return the HTML of an email as a document whose links open in a new window; for an empty email return a note.
 
     The tracking pixel is removed, so that a look at the email is not counted.
     """

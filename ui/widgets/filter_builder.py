@@ -37,7 +37,7 @@ _ID_PREDICATES = {"eq": "is", "not_eq": "is not", "in": "is one of", "not_in": "
         "blank": "is none at all"}  # fmt: skip
 _PREDICATE_LABELS = {"true": "yes", "false": "no", "performed": "did this", "not_performed": "did not do this",
           "any": "at least one holds", "all": "all hold", "none": "none holds"}  # fmt: skip
-# Predicates with a synonym, by type. A stored filter keeps such a predicate, but other rows are not offered it.
+# Predicates with a synonym, by type. A stored filter keeps such a predicate, but no other row offers it.
 _SYNONYM_PREDICATES = {"boolean": ("eq", "not_eq"), "tags": ("eq", "not_eq")}
 VALUE_KINDS = (("text", "as text"), ("number", "as a number"), ("date", "as a date"), ("boolean", "as yes or no"))
 
@@ -178,7 +178,7 @@ def _field_group(field: Field) -> str:
 def _with_current_field(
     groups: list[tuple[str, list[tuple[str, str]]]], row: FilterRow
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the groups with the row's own field added, if they do not offer it."""
+    """Return the groups of fields, with the field of the row added unless a group offers it."""
     if not row.name or row.name == "group" or any(row.name == name for _, fields in groups for name, _ in fields):
         return groups
     label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name
@@ -257,8 +257,8 @@ async def wait_for_count(running_count: BackgroundCount, seconds: float = COUNT_
 def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
     """Return the view of rows and start a count; call it with `fetch`, since it reads the database.
 
-    Errors of complete rows are added to the rows. `place` is SEGMENT, or BRANCH in a flow: there rules can use the
-    triggering event, and such rules are not counted.
+    Errors of complete rows are added to the rows. `place` is SEGMENT, or BRANCH in a flow, where rules can use the
+    triggering event; contacts are not counted for such rules.
     """
     fill_options(account_id, rows, place)
     try:
@@ -284,7 +284,7 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
 
 
 def parse_rows(account_id: int, rows: FilterRows, place: str = SEGMENT) -> tuple[list[Node], Scope]:
-    """Parse the complete rows to conditions, and return these with their scope.
+    """Parse the complete rows to conditions, and return the conditions and their scope.
 
     Raises Invalid with the errors at the paths of the rows.
     """

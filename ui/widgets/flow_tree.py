@@ -26,9 +26,9 @@ _DAY_SECONDS = 86_400
 class Card(NamedTuple):
     """A step in the tree, with the cards of its branches (`yes`, `no`).
 
-    `number` is a count of contacts that `label` explains, or None. `continuing_share` is the share of entries that went
-    on from the step, `branch_shares` that of each branch, and `left_label` says how many contacts left here. `change`
-    marks an unpublished change.
+    `number` is a count of contacts that `label` explains, or None. `continuing_share` is the share of the flow's
+    entries that continued after the step, `branch_shares` the shares that took each branch, and `left_label` says how
+    many contacts left the flow in the step. `change` marks an unpublished change.
     """
 
     id: int
@@ -166,7 +166,7 @@ def _rate_label(figures: StepFigures | None) -> str:
 def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
     """Return the shortest time from entering the flow to a step, such as `day 3`.
 
-    It is empty if there is no wait before the step.
+    The text is empty if there is no wait before the step.
     """
     seconds = document.min_seconds_before(list(steps), number)
     if not seconds:

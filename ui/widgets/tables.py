@@ -92,7 +92,7 @@ class Table:
     def kept_params(self) -> dict[str, str]:
         """Return the parameters that stay when the user searches or turns the page.
 
-        They are the filters, the order if it is not the default one, and the page size if the URL sets it.
+        The parameters are the filters, the order unless it is the default, and the page size if the URL sets it.
         """
         size = {"limit": str(self.limit)} if self._has_limit_param else {}
         order = {"sort": self.sort} if self.sort != self.default_sort else {}
@@ -117,7 +117,7 @@ class Table:
     def href(self, **changes: str | int) -> str:
         """Return the URL of the table with some parameters changed.
 
-        It leads to the first page unless `page` is given.
+        The URL leads to the first page unless `page` is given.
         """
         values = {"search": self.search, **self.kept_params} | {name: str(value) for name, value in changes.items()}
         query = urlencode({name: value for name, value in values.items() if value})
