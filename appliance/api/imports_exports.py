@@ -134,7 +134,7 @@ class Import(Struct):
 def serialize_import(row: models.Import) -> Import:
     """Return the API representation of an import.
 
-    Its progress is 1 once it has ended, 0 while its file is being read, and else the share of processed rows.
+    The progress is 1 once the import has ended, 0 while the file is being read, and else the share of processed rows.
     """
     values: dict[str, Any] = {}
     for name in Import.__struct_fields__:

@@ -278,7 +278,7 @@ class OwnPatch(Struct):
 
 
 def _get_own_id(request: ApiRequest) -> int:
-    """Return the id of the signed-in user. An API key never gets here, because it cannot have the scope."""
+    """Return the id of the signed-in user. The credential is no API key, because no key has the scope `SELF_SCOPE`."""
     assert request.credential.user_id is not None
     return request.credential.user_id
 

@@ -43,7 +43,7 @@ class Address(NamedTuple):
 
 
 def parse_email(text: str) -> Address:
-    """Parse an email address. Raises ValueError for one that cannot be sent to (docs/decisions.md#9).
+    """Parse an email address. Raises ValueError for an address that cannot be sent to (docs/decisions.md#9).
 
     Quoted local parts, IP address literals, domains without a dot and addresses of more than 254 characters are
     rejected. Reserved domains, such as example.org, are valid.
@@ -91,7 +91,7 @@ def lowercase(text: str) -> str:
 
 
 def parse_phone(text: str) -> Address:
-    """Parse a phone number in E.164 form; spaces, dots, hyphens and parentheses are removed. Raises ValueError."""
+    """Parse an E.164 number, ignoring spaces, dots, hyphens and parentheses. Raises ValueError if it is invalid."""
     number = _PHONE_FILLER.sub("", text.strip())
     if not _PHONE.fullmatch(number):
         raise ValueError("is invalid")
@@ -158,7 +158,7 @@ def is_messaging_service(text: str) -> bool:
 
 
 def parse(kind: str, text: str) -> Address:
-    """Parse an email address if `kind` is `email`, otherwise a phone number. Raises ValueError if it is invalid."""
+    """Parse an email address if `kind` is `email`, otherwise a phone number. Raises ValueError if invalid."""
     return parse_email(text) if kind == "email" else parse_phone(text)
 
 
@@ -264,7 +264,7 @@ def _parse_ip(text: str) -> _IpAddress | None:
 
 
 def is_private_ip(peer: str) -> bool:
-    """Return whether an IP address belongs to this machine or a private network, as a proxy's usually does."""
+    """Return whether an IP address belongs to this machine or a private network, as that of a proxy usually does."""
     address = _parse_ip(peer)
     return address is not None and address.is_private
 

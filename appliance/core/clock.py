@@ -88,7 +88,7 @@ def iso(ms: int | None) -> str | None:
 def _format_hour(number: int) -> str:
     """Format the start of the hour `number` since 1970, up to its first colon.
 
-    It is cached because the times on a page usually fall into few different hours.
+    The text is cached, because the times on a page usually fall into few different hours.
     """
     return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H:")
 
@@ -96,7 +96,7 @@ def _format_hour(number: int) -> str:
 def parse(text: str) -> int:
     """Parse an ISO 8601 date-time with offset to milliseconds.
 
-    Raises ValueError if it is invalid, has no offset, or is before 1970 or after 9998.
+    Raises ValueError if the text is invalid, has no offset, or is before 1970 or after 9998.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -105,7 +105,7 @@ def parse(text: str) -> int:
 
 
 def _to_ms(moment: datetime) -> int:
-    """Return a time in milliseconds. Raises ValueError if it is before 1970 or after 9998."""
+    """Return a time in milliseconds. Raises ValueError for a time before 1970 or after 9998."""
     ms = int(moment.timestamp() * 1000)
     if not 0 <= ms <= _MAX_TIME_MS:
         raise ValueError("a time must be between 1970 and 9998")

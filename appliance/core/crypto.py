@@ -24,7 +24,7 @@ from appliance.core import clock, data_dir
 
 
 class WrongKey(Exception):
-    """The key file of the data directory is missing, unreadable, or not the one of this installation."""
+    """The key file of the data directory is missing, unreadable, or not the key of this installation."""
 
 
 class MissingKey(WrongKey):
@@ -58,9 +58,10 @@ def use_key(key: bytes) -> None:
 
 
 def create_key(directory: Path) -> None:
-    """Create the installation's key with mode 0600 if there is none, and load it. Raises WrongKey.
+    """Create the installation's key with mode 0600 if there is none, and load the key.
 
-    Call it only for a new installation: existing data needs the key that it was encrypted with.
+    Call this only for a new installation: existing data needs the key that it was encrypted with. Raises WrongKey if
+    an existing key file cannot be used.
     """
     path = directory / KEY_FILE
     if not os.path.lexists(path):
@@ -89,7 +90,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def key_fingerprint() -> str:
-    """Return 64 bits of a keyed hash of a constant, as hex; they identify the key without revealing it."""
+    """Return 64 bits of a keyed hash of a constant as hex, which identify the key without revealing it."""
     return derive_key("backup").hex()[:16]
 
 
@@ -134,7 +135,7 @@ def _keyed_mac(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
 
 
 def read_token(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
-    """Return the number in a token of `sign_token`, or None if it is not valid for this purpose and MAC size."""
+    """Return the number in a token of `sign_token`; None if the token is not valid for this purpose and MAC size."""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (ValueError, UnicodeEncodeError):
@@ -188,7 +189,7 @@ def sign_hex_token(purpose: str, number: int, mac_bytes: int = 8) -> str:
 
 
 def read_hex_token(purpose: str, token: str, mac_bytes: int = 8) -> int | None:
-    """Return the number in a token of `sign_hex_token`, in upper or lower case, or None if it is not valid."""
+    """Return the number in a token of `sign_hex_token`, in upper or lower case; None if the token is not valid."""
     if len(token) != 2 * (6 + mac_bytes) or not token.isascii() or not token.isalnum():
         return None
     try:
@@ -214,7 +215,7 @@ def seal(key: bytes, label: str, plain: bytes) -> bytes:
 
 
 def unseal(key: bytes, label: str, sealed: bytes) -> bytes | None:
-    """Decrypt a value of `seal`; return None if it was encrypted with another key or label, or is damaged."""
+    """Decrypt a value of `seal`; return None if the value was encrypted with another key or label, or is damaged."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -302,7 +303,10 @@ def _format_day(ms: int) -> str:
 
 
 def read_certificate(setting: str, certificate: str) -> CertificateInfo:
-    """Read the first certificate of a PEM file. Raises OSError with a one-line message that names the setting."""
+    """Read the first certificate of a PEM file.
+
+    Raises OSError if the file cannot be read or has no certificate. The message is one line that names the setting.
+    """
     # Imported here, because the module is large and an installation may have no certificate.
     from cryptography import x509
 
@@ -334,9 +338,10 @@ def _read_file(setting: str, path: str) -> bytes:
 
 
 def load_tls_context(setting: str, certificate: str, key: str) -> ssl.SSLContext:
-    """Return a server context with a certificate, its chain and its key; an empty `key` means it is in the same file.
+    """Return a server context with a certificate, its chain and its key.
 
-    Raises OSError with a one-line message that names the setting.
+    An empty `key` means that the key is in the file of the certificate. Raises OSError if a file cannot be used. The
+    message is one line that names the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -49,7 +49,7 @@ def create(directory: Path) -> Path:
 def _require_own_directory(directory: Path) -> None:
     """Raise ForeignDirectory if a directory has none of `_OWN_NAMES`, but a subdirectory that other users can access.
 
-    It may be a home directory: making everything in it private would break other programs.
+    Such a directory may be a home directory: making everything in it private would break other programs.
     """
     if any((directory / name).exists() for name in _OWN_NAMES):
         return
@@ -95,8 +95,8 @@ def make_private(directory: Path) -> None:
 def irregular_kind(path: Path) -> str:
     """Return "a directory", "a named pipe", "a socket" or "a device", or an empty text for a regular file.
 
-    Check it before opening a file, because opening a pipe can block forever and reading a device may never end. Raises
-    OSError if the path does not exist or cannot be examined.
+    Check the kind before opening a file, because opening a pipe can block forever and reading a device may never end.
+    Raises OSError if the path does not exist or cannot be examined.
     """
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
@@ -180,7 +180,7 @@ def stop_file_time(directory: Path | str) -> int | None:
 
 @contextmanager
 def lock(directory: Path, listen: str = "") -> Iterator[None]:
-    """Lock the data directory for this service while the block runs. Raises DirectoryInUse at once if it is locked.
+    """Lock the data directory for this service while the block runs. Raises DirectoryInUse if another service has it.
 
     The kernel releases the lock when the process ends, even by a kill (P10). The directory itself is locked, because a
     lock file could be deleted. `serve.lock` only records the process id of the service and its listen address

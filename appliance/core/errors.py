@@ -100,8 +100,8 @@ class Unavailable(Refused):
 class DeliveryError(Exception):
     """An attempt to send a message that did not end in acceptance.
 
-    `smtp` is the three-digit code of the reply, `enhanced` its code of RFC 3463. `cause` and `help` say why the
-    connection failed and what to do about it; both are empty where that is unknown
+    `smtp` is the three-digit code of the reply, `enhanced` its enhanced status code (RFC 3463). `cause` and `help` say
+    why the connection failed and what to do about it; both are empty where that is unknown
     (`appliance.sending.delivery.connection_errors`).
     """
 
@@ -154,7 +154,8 @@ class SenderRejected(ClientRejected):
 class MailUnauthenticated(ClientRejected):
     """The recipient's server could not authenticate the sender of a message (SPF, DKIM, DMARC, reverse DNS, TLS).
 
-    It counts as an attempt of this message, because the servers of other recipients may accept mail of this sender.
+    The error counts as an attempt of this message, because the servers of other recipients may accept mail of this
+    sender.
     """
 
     kind = "unauthenticated"

@@ -116,7 +116,7 @@ class Gauge(_Metric):
         self._function: Callable[[], Iterable[tuple[Labels, float]]] | None = None
 
     def set_function(self, function: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
-        """Set the function that returns pairs of label values and number; it may be called on any thread."""
+        """Set the function that returns pairs of label values and number; the function may be called on any thread."""
         self._function = function
 
     def family(self, account_id: int | None) -> Family:

@@ -42,7 +42,7 @@ def parse_limit(entry: str) -> tuple[str, RateLimit]:
 class RateLimiter:
     """A rate limit and the messages that count towards it; times are seconds of `clock.monotonic`.
 
-    Only the event loop of the senders may change it; other threads may read it.
+    Only the event loop of the senders may change a RateLimiter; other threads may read it.
     """
 
     def __init__(self, name: str, limit: RateLimit) -> None:
@@ -78,7 +78,7 @@ class RateLimiter:
             self.record(now)
 
     def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; if `used` is false it was not sent and counts towards no limit."""
+        """Count a message as no longer in progress; without `used`, it was not sent and counts towards no limit."""
         self.in_use -= 1
         if not used:
             self._next -= self._gap

@@ -66,7 +66,7 @@ _reports: dict[str, Callable[[], SendStatus]] = {}
 
 
 def set_reporter(channel: str, function: Callable[[], SendStatus]) -> None:
-    """Set the function that returns the state of a channel (`email` or `sms`); it may be called on any thread."""
+    """Set the function that returns the state of a channel (`email` or `sms`) when called on any thread."""
     _reports[channel] = function
 
 

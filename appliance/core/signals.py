@@ -72,7 +72,7 @@ def muted() -> Iterator[None]:
 
 
 def register_handler(name: str, function: Callable[[], None]) -> None:
-    """Set the function that `wake(name)` calls, on any thread; it must return fast."""
+    """Set the function that `wake(name)` calls, on any thread; the function must return fast."""
     _handlers[name] = function
 
 

@@ -64,8 +64,8 @@ def find_boundary(content_type: str) -> bytes | None:
 async def receive(headers: Mapping[str, str], source: Source, target: Path, max_bytes: int) -> Form:
     """Read a form and write its part `file` to `target`, which may remain incomplete after an error.
 
-    Raises TooLarge if the file is larger than `max_bytes` (before it is read completely, if Content-Length or the bytes
-    so far show it), NotAForm and MalformedForm.
+    Raises NotAForm, MalformedForm, or TooLarge if the file is larger than `max_bytes`. If Content-Length or the bytes
+    received so far show the size, TooLarge is raised before the body is read completely.
     """
     boundary = find_boundary(headers.get("content-type") or "")
     length = headers.get("content-length") or "0"

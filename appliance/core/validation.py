@@ -74,7 +74,7 @@ def _parse_country(value: str) -> str:
 
 
 def check_http_url(value: str) -> str:
-    """Return a URL unchanged. Raises ValueError unless it is http or https, has a host and contains no whitespace."""
+    """Return a URL unchanged. Raises ValueError unless the URL is http or https with a host and without whitespace."""
     try:
         parts = urlsplit(value)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)
@@ -156,7 +156,7 @@ def unsupported(reason: str, *names: str, neutral: Any = None) -> dict[str, Refu
 def find_key_error(
     known_names: Iterable[str], refused: RefusedKeys, key: str, value: Any, guess: bool = True
 ) -> str | None:
-    """Return the field error of an unknown key, or None if it may be ignored.
+    """Return the field error of an unknown key, or None if the key may be ignored.
 
     With `guess`, a key that is similar to a known or a rejected name is an error too; the comparison takes a fraction
     of a millisecond.
@@ -544,7 +544,8 @@ def build_type_info() -> int:
     """Build msgspec's type information of every Struct that is loaded, and return their number.
 
     Call it before other threads start. msgspec (0.22) builds the information of a Struct when it is first used, and a
-    second thread that uses the Struct meanwhile gets it half built: the process ends with a segmentation fault.
+    second thread that uses the Struct meanwhile gets half-built information, which ends the process with a segmentation
+    fault.
     """
     count, waiting = 0, [Struct]
     while waiting:

@@ -94,7 +94,7 @@ class PagedRows(Protocol):
         """Yield pages of up to `_PAGE_SIZE` rows; each page is a separate read."""
 
     def sample(self) -> list[Row]:
-        """Return some of the rows, from which the others are estimated."""
+        """Return some of the rows, to estimate from them what all rows contain."""
 
 
 class KeysetRows(NamedTuple):

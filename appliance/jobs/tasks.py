@@ -64,7 +64,7 @@ class JobMetrics:
         _JOB_COUNTS.set_function(self._collect_states)
 
     def register(self, name: str) -> None:
-        """Add a job to the metrics, so that they contain it even before it first runs."""
+        """Add a job to the metrics, so that the metrics contain the job even before its first run."""
         self._names.add(name)
 
     @contextmanager
@@ -221,7 +221,7 @@ class Jobs:
             self._paused.discard(name)
 
     def send_due_email(self) -> None:
-        """Send due email until none is left, then advance the campaigns; also wakes the SMS sender if SMS are due.
+        """Send due email until none is left, then advance the campaigns; also wake the SMS sender if SMS are due.
 
         If another thread is sending, wake its idle workers and return.
         """
@@ -313,7 +313,7 @@ class Jobs:
     def delete_expired(self) -> None:
         """Delete expired rows, unneeded payloads and deliveries, old events, and old ignored runs of flows.
 
-        Also removes erased contacts from stored imports.
+        Also remove erased contacts from stored imports.
         """
         housekeeping.delete_expired(self.importer.stopping)
         housekeeping.prune_erased_and_finished()
@@ -323,9 +323,9 @@ class Jobs:
     def advance_campaigns(self) -> None:
         """Start, release, pause and complete the campaigns for which it is time, in all accounts.
 
-        Scheduled campaigns are started when they are due, and campaigns with a hold are released when it has ended.
-        Campaigns are paused if the transport keeps rejecting their messages, or by auto-pause. They are completed when
-        they have no open rows.
+        Scheduled campaigns are started when they are due, and campaigns with a hold are released when the hold has
+        ended. Campaigns are paused by auto-pause, or if the transport keeps rejecting their messages, and completed
+        when they have no open messages.
         """
         for account_id, campaign_id in send.list_due():
             self._start(account_id, campaign_id)
@@ -367,7 +367,7 @@ class Jobs:
 
     @staticmethod
     def _check_storage() -> None:
-        """Measure the storage and checkpoint the database; raises Unavailable if the database cannot be written.
+        """Measure the storage and checkpoint the database. Raises Unavailable if the database cannot be written.
 
         After a storage error, a write is tried first, so that sending resumes even if nothing else writes.
         """

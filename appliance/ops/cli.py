@@ -149,7 +149,7 @@ DATABASE = "campanero.db"
 
 
 def open_installation(directory: Path, report: Callable[[str], None]) -> None:
-    """Open the database, migrate it and load its key. In an empty directory, create a new installation.
+    """Open and migrate the database, and load its key. In an empty directory, create a new installation.
 
     `report` receives a message before each slow step. Raises SqliteTooOld, UnusableDatabase, WrongKey, and the errors
     of `create.upgrade_database`.
@@ -390,7 +390,7 @@ def _add_command(commands: Any, name: str, function: Callable[[argparse.Namespac
 
 
 def _parse_path(text: str) -> str:
-    """Return a path from the command line. Raises ArgumentTypeError if it is blank, as from an unset shell variable."""
+    """Return a path from the command line. Raises ArgumentTypeError if blank, as from an unset shell variable."""
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return text

@@ -102,7 +102,7 @@ def _build_brand_css(style: PageStyle | None) -> Markup:
 
 
 def render_plain_text(language: str, *phrases: str, **values: Any) -> str:
-    """Return the texts of some keys as plain text, as the page showed the texts, for the evidence of a consent."""
+    """Return the texts of some keys as plain text in the wording of the page, for the evidence of a consent."""
     texts = recipient_texts.get_texts(language)
     return " ".join(_TAG_PATTERN.sub("", texts[phrase]).format(**values) for phrase in phrases)
 

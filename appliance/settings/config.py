@@ -279,7 +279,7 @@ def base_url(config: Config) -> str:
 
 
 def listen_url(config: Config) -> str:
-    """Return the URL of the address that the service listens on; https if it has a certificate."""
+    """Return the URL of the address that the service listens on; https if the service has a certificate."""
     return f"{'https' if config.tls.certificate else 'http'}://{config.listen}"
 
 
@@ -314,7 +314,7 @@ def set_current(config: Config, layers: LoadedConfig | None = None) -> None:
 
 
 def get_loaded() -> LoadedConfig:
-    """Return the configuration of this process with its sources. Raises RuntimeError if it was set without them."""
+    """Return the configuration of this process with its sources. Raises RuntimeError if it was set without sources."""
     if _layers is None:
         raise RuntimeError("the configuration was set without its layers")
     return _layers

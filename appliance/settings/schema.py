@@ -297,7 +297,7 @@ class Backup(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """The log: its level and format, and its file instead of stderr."""
+    """The log: its level and format, and a file that is used instead of stderr."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], _help("minimum level")] = "info"
     format: Annotated[Literal["text", "json"], _help("text for people, json for machines")] = "text"

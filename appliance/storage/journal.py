@@ -34,7 +34,7 @@ class JournalPosition(NamedTuple):
 
 
 class _Journal:
-    """The journal file that this process appends to; it is opened by the first `append`."""
+    """The journal file that this process appends to; the first `append` opens the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class _Journal:
         self._handle: int | None = None
 
     def append(self, lines: list[bytes]) -> None:
-        """Append lines and sync them to disk; on an error none of them remains. Raises OSError."""
+        """Append lines and sync them to disk. If that fails, remove the lines and raise OSError."""
         with self._lock:
             handle = self._handle = self._current_handle()
             size = os.fstat(handle).st_size
@@ -114,7 +114,7 @@ def append(account_id: int, act: str, **values: Any) -> None:
 
 
 def flush(lines: list[bytes]) -> None:
-    """Write the lines of a batch of verbs to disk; called just before their commit. Raises OSError."""
+    """Write the lines of a batch of verbs to disk, just before their commit. Raises OSError if that fails."""
     if lines and _journal is not None:
         _journal.append(lines)
 

@@ -113,7 +113,7 @@ def _identity(handle: apsw.Connection, path: Path, advice: str) -> Identity:
 
 
 def check_key(directory: Path, identity: Identity) -> None:
-    """Load the key of the data directory. Raises WrongKey if that fails or the database belongs to another key."""
+    """Load the key of the data directory. Raises WrongKey if that fails, or if the database has another key."""
     crypto.load_key(directory)
     if identity.key_fingerprint is not None:
         crypto.check_key(identity.key_fingerprint, directory / crypto.KEY_FILE)
@@ -172,7 +172,10 @@ def schema_version() -> int:
 
 
 def migrate() -> int:
-    """Apply all missing migrations to the open database and return their number. Raises SchemaTooNew."""
+    """Apply all missing migrations to the open database and return their number.
+
+    Raises SchemaTooNew if a newer version of the program has written the database.
+    """
     current, latest = schema_version(), len(MIGRATIONS)
     if current > latest:
         raise SchemaTooNew(f"the database has schema {current}, this program knows {latest}: use the newer program")

@@ -113,8 +113,8 @@ class Writer:
     def submit(self, function: Callable[[], T], alone: bool = False, is_essential: bool = False) -> "Future[T]":
         """Queue a verb and return a future, which gets the value of the verb once its changes are on disk.
 
-        With `alone` the function runs outside of a transaction. With `is_essential` it runs even if the disk is full.
-        The future gets a StorageError if the storage fails, or else the exception of the verb.
+        With `alone` the function runs outside of a transaction. With `is_essential` the verb runs even if the disk is
+        full. The future gets a StorageError if the storage fails, or else the exception of the verb.
         """
         job = _Job(function, alone, is_essential)
         self._queue.put(job)
@@ -177,7 +177,7 @@ class Writer:
             job.future.set_exception(to_storage_error(error) or error)
 
     def _run_batch(self, job: _Job | None) -> _Job | None:
-        """Run a job and those queued behind it in one transaction, up to `_MAX_VERBS` or `_MAX_SECONDS`.
+        """Run a job and the jobs queued behind it in one transaction, up to `_MAX_VERBS` or `_MAX_SECONDS`.
 
         Returns the job that ended the batch because it must run alone, or None.
         """
@@ -403,7 +403,7 @@ def transaction() -> Iterator[list[Callable[[], None]]]:
 
 @contextmanager
 def _sandboxed_transaction() -> Iterator[None]:
-    """Run the block as a verb in a sandbox; it is rolled back if it fails. Raises RuntimeError inside another verb."""
+    """Run the block as a verb in a sandbox, rolled back if it raises. Raises RuntimeError inside another verb."""
     if write_state.is_writing:
         raise RuntimeError("a writing verb must not wait for another")
     handle = connection()
@@ -442,7 +442,7 @@ def snapshot() -> Iterator[None]:
 
 
 def after_commit(function: Callable[[], None]) -> None:
-    """Register a function to call after the commit of the current verb; it is not called if the verb or commit fails.
+    """Register a function to call after the commit of the current verb, unless the verb or the commit fails.
 
     Raises RuntimeError outside of a verb.
     """
@@ -465,7 +465,7 @@ def run_outside_transaction(function: Callable[..., T], *arguments: Any) -> T:
 async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """Run a reading function on the reader pool and return its value.
 
-    Raises StorageError if the storage fails and after `stop`.
+    Raises StorageError if the storage fails, or after `stop`.
     """
     if _readers is None:
         raise StorageError("the service is shutting down")
@@ -482,7 +482,7 @@ async def render_for(account_id: int, function: Callable[..., T], *arguments: An
 
     Rendering a body of a megabyte can take seconds. The renderer pool is separate from the reader pool, and runs one
     function at a time for each account, so that an account delays neither reads nor the rendering of other accounts.
-    Raises StorageError if the storage fails and after `stop`.
+    Raises StorageError if the storage fails, or after `stop`.
     """
     if _renderers is None:
         raise StorageError("the service is shutting down")
@@ -495,8 +495,8 @@ async def render_for(account_id: int, function: Callable[..., T], *arguments: An
 def fetch_inline(function: Callable[..., T], *arguments: Any) -> T:
     """Run a reading function on the event loop and return its value; only for lookups of a few rows by key.
 
-    It blocks the loop, but for less time than passing the call to the reader pool and back would take. Raises
-    StorageError if the storage fails and after `stop`.
+    The call blocks the loop, but for less time than passing it to the reader pool and back would take. Raises
+    StorageError if the storage fails, or after `stop`.
     """
     if _readers is None:
         raise StorageError("the service is shutting down")

@@ -1,4 +1,4 @@
-"""List and replay the deliveries of a webhook, and send test events to it."""
+"""List and replay the deliveries of a webhook, and send test events to the webhook."""
 
 import secrets
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> P
 
 
 def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Return a delivery of a webhook, with the name of its event. Raises NotFound."""
+    """Return a delivery of a webhook, with the name of its event. Raises NotFound if either does not exist."""
     subscriptions.get(account_id, webhook_id)
     delivery = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
     if delivery is None:
@@ -100,7 +100,7 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
 def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
     """Requeue up to `REPLAY_BATCH_SIZE` failed deliveries, only those created since `request.since` if given.
 
-    Return their number. Raises NotFound, or Invalid if the webhook is disabled.
+    Return their number. Raises NotFound if the webhook does not exist, and Invalid if the webhook is disabled.
     """
     require_write_transaction()
     subscriptions.get(account_id, webhook_id)
@@ -148,9 +148,9 @@ def validate_test(_: int, request: WebhookTest, __: int) -> None:
 
 
 def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
-    """Return the webhook and a test event for it, with the requested name or the first one it subscribes to.
+    """Return a webhook and a test event with the requested name, or that of the first event it subscribes to.
 
-    Raises NotFound, or Invalid if the name is malformed.
+    Raises NotFound if the webhook does not exist, and Invalid if the name is malformed.
     """
     webhook = subscriptions.get(account_id, webhook_id)
     validate_test(account_id, request, webhook_id)

@@ -1,4 +1,4 @@
-"""The queue of deliveries: create them from events, record outcomes, prune old ones, and disable failing webhooks."""
+"""The queue of deliveries: create and prune deliveries, record their outcomes, and disable failing webhooks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

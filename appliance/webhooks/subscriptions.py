@@ -51,7 +51,7 @@ class EncryptedSecrets(NamedTuple):
 
 
 def decrypt_secrets(sealed: EncryptedSecrets) -> list[str]:
-    """Return the decrypted secrets that sign now, the current one first.
+    """Return the decrypted secrets that sign now, the current secret first.
 
     The list is empty if the current secret cannot be decrypted with this installation's secret key.
     """

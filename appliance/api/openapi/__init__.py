@@ -426,7 +426,7 @@ def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> d
 def _find_description(annotation: Any) -> str | None:
     """Return the description in a field's type, also inside a union, or None.
 
-    It is read from the type because msgspec drops the description of a field whose type is a Struct.
+    The description is read from the type because msgspec drops the description of a field whose type is a Struct.
     """
     metadata = [meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     descriptions = [meta.description for meta in metadata if meta.description]

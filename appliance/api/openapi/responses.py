@@ -100,7 +100,7 @@ class Refusal(NamedTuple):
 class Status(NamedTuple):
     """An error status: its name in `components.responses`, its description (`when`), and its errors by code or reason.
 
-    `headers` are those that the response has beside the common ones.
+    `headers` are the headers of the response beside the common headers.
     """
 
     name: str
@@ -361,7 +361,7 @@ def parameter_reference(name: str) -> dict[str, str]:
 
 
 def is_paging_parameter(kind: type, name: str) -> bool:
-    """Return whether a parameter of the query Struct `kind` is one of PageQuery, which are shared parameters."""
+    """Return whether a parameter of the query Struct `kind` is a paging parameter, which all lists share."""
     return issubclass(kind, PageQuery) and name in _PAGING_DESCRIPTIONS
 
 

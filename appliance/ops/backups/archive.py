@@ -107,7 +107,7 @@ class Manifest(msgspec.Struct):
 
 
 def is_member_name(name: str) -> bool:
-    """Return whether a backup may contain a file of this name; manifest and checksums are not counted as files."""
+    """Return whether a backup may contain a file of this name, beside the manifest and the checksums."""
     return bool(_MEMBER_NAME.fullmatch(name))
 
 
@@ -172,7 +172,7 @@ def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest of a backup without checking the rest of the file. Raises DamagedArchive."""
+    """Return the manifest of a backup. Raises DamagedArchive if it is invalid; the rest of the file is not checked."""
     with _open_reader(path) as reader:
         return _parse_manifest(reader)[0]
 

@@ -61,7 +61,7 @@ def replay_journal(lines: Iterable[dict[str, Any]]) -> Replayed:
 
 
 class _KnownAddresses:
-    """A lookup of channels by account, kind and address hash. It is built once, from all channels of the database."""
+    """A lookup of channels by account, kind and address hash, which is built once from all channels of the database."""
 
     def __init__(self) -> None:
         hashed = crypto.make_address_hasher()

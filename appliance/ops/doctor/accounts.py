@@ -176,7 +176,7 @@ def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[F
 
 
 def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Warn of each account that has used its SMS parts for today, or its SMS to unknown numbers of one prefix."""
+    """Warn of each account at its limit of SMS parts a day, or of SMS an hour to unknown numbers of one prefix."""
     settings = config.current().sms
     if settings.transport == "capture":
         return

@@ -199,7 +199,7 @@ def check_certificates(_: Path) -> Iterator[Finding]:
 
 
 def _check_certificate(setting: str, certificate: str, key: str, listen: str) -> Finding:
-    """Check one certificate file: key, validity, and if `listen` is not empty, host name and what the service serves.
+    """Check one certificate file: key, validity, and with `listen` also its host names and use by the service.
 
     `listen` is the address at which the running service serves this certificate to browsers.
     """

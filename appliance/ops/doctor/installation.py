@@ -162,7 +162,7 @@ def describe_process(directory: Path) -> str:
 
 
 def check_service(directory: Path) -> Iterator[Finding]:
-    """Report whether the service runs. If not, warn of messages that it was sending when it ended."""
+    """Report whether the service runs. If not, warn of messages that were being sent when the service ended."""
     words = describe_process(directory)
     yield Finding("ok", "service", words or "not running")
     if not words:

@@ -67,7 +67,7 @@ class Session(Table):
 
 
 class ApiKey(Table):
-    """An API key; it is shown once, when it is created, and only its hash is stored."""
+    """An API key, of which only the hash is stored; the key is shown once, when it is created."""
 
     account = ForeignKeyField(Account, index=True)
     name = TextField()
@@ -122,7 +122,7 @@ class Audit(Table):
 
 
 class BulkAction(Table):
-    """An action on many contacts, done in batches. It is kept for a day after its end, so that it can be undone."""
+    """An action on many contacts, done in batches. The row is kept for a day after the end, for undo."""
 
     account = ForeignKeyField(Account, index=True)
     user_id = IntegerField()
@@ -302,7 +302,7 @@ Suppression.add_index(SQL("CREATE INDEX suppression_expires ON suppression (expi
 
 
 class OptOut(Table):
-    """An opt-out of an address, of which only the keyed hash is stored; it is kept when the contact is deleted."""
+    """An opt-out of an address, of which only the keyed hash is stored; the row is kept when the contact is deleted."""
 
     account = ForeignKeyField(Account, index=False)
     kind = TextField()
@@ -315,7 +315,7 @@ class OptOut(Table):
 
 
 class Segment(Table):
-    """A named set of filters; the contacts of the segment are those that match them."""
+    """A named set of filters; the contacts of the segment are those that match the filters."""
 
     account = ForeignKeyField(Account, index=True)
     name = TextField()
@@ -384,7 +384,7 @@ M = TypeVar("M", bound=Table)
 
 
 class Records(Generic[M]):
-    """Reads and writes rows of one table with SQL that is built once.
+    """A reader and writer of the rows of one table, with SQL that is built once.
 
     Peewee would build the SQL for each call, which takes longer than running it. The rows are ordinary Peewee models.
     """

@@ -143,7 +143,7 @@ MessageContent.add_index(
 
 
 class RetryPayload(Table):
-    """The exact bytes and envelope of an uncertain message, for its one repetition (docs/decisions.md#8, P3)."""
+    """The exact bytes and envelope of an uncertain message, which may be repeated once (docs/decisions.md#8, P3)."""
 
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     mail_from = TextField()
@@ -158,7 +158,7 @@ class RetryPayload(Table):
 
 
 class Link(Table):
-    """A link in the emails of a campaign or template; tracking tokens contain its number, so tokens need no rows."""
+    """A link in the emails of a campaign or template. Tracking tokens contain the link's number and need no rows."""
 
     account = ForeignKeyField(Account)
     campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
