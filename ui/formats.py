@@ -100,7 +100,7 @@ _SETTING_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [
 
 
 def strip_setting_names(text: str) -> str:
-    """Return a text without the setting names and RFC numbers in brackets, which help only programmers."""
+    """Return a text without the setting names and RFC numbers in brackets, which only programmers need."""
     return _SETTING_NAMES.sub("", text)
 
 
@@ -329,7 +329,7 @@ def reason_label(code: str | None, channel: str = "email") -> str:
 
 
 def sent_so_far(stats: Mapping[str, int]) -> str:
-    """Return the progress of a campaign, such as `12 of 30 sent`; skipped contacts count in neither number."""
+    """Return the progress of a campaign, such as `12 of 30 sent`; neither number includes skipped contacts."""
     return f"{number(stats['accepted'])} of {number(stats['audience'] - stats['skipped'])} sent"
 
 

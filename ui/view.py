@@ -83,7 +83,7 @@ TAB_BAR = ("Home", "Campaigns", "Contacts", "Inbox")
 
 
 def list_navigation(path: str) -> list[NavigationItem]:
-    """Return the links of the navigation, with the one that leads to this path marked as current."""
+    """Return the links of the navigation, with the link that leads to this path marked as current."""
     return [
         NavigationItem(label, href, icon, group, _is_current(path, href)) for label, href, icon, group in _NAVIGATION
     ]
@@ -147,7 +147,7 @@ def template_environment() -> Environment:
 # A table of fifty contacts has hundreds of icons of a few kinds.
 @lru_cache(512)
 def icon(name: str, label: str = "") -> Markup:
-    """Return an `<svg>` of the icon sprite; without a label it is hidden from screen readers."""
+    """Return an `<svg>` of the icon sprite; without a label the icon is hidden from screen readers."""
     speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
     return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(
         speaks, static_files.url("icons.svg"), name
@@ -169,8 +169,8 @@ def render(
 ) -> HTTPResponse:
     """Render a page, or for a partial request only the block that is named like the target element.
 
-    A block has the name of its element's id with `_` for `-`. The blocks in `also` are appended to a partial response
-    and replace the elements with their ids.
+    A block is named after the id of its element, with `_` for `-`. The blocks in `also` are appended to a partial
+    response and replace the elements with their ids.
     """
     template_ = template_environment().get_template(template)
     block = target_id(request).replace("-", "_")

@@ -30,7 +30,7 @@ _LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
 
 
 class Form:
-    """The values and errors of a form, from which a page shows again what the user typed.
+    """The values and errors of a form, from which a page shows the user's entries again.
 
     `values` has the first value of each field, stripped; `lists` has all values as posted. `errors` maps fields to
     sentences; the key `base` is shown above the form.
@@ -101,7 +101,7 @@ class Form:
     def moment(self, day: str, hour: str, zone: ZoneInfo) -> int | None:
         """Return the time of a date field and an hour field in a time zone, in milliseconds; an empty hour means 09:00.
 
-        If the date is invalid, adds an error to the date field and returns None.
+        If the date is invalid, add an error to the date field and return None.
         """
         try:
             local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)

@@ -109,7 +109,7 @@ def build_form(campaign: Any) -> Form:
 def read_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
     """Return the campaign's trigger attributes from a form.
 
-    `data` is the trigger data stored so far; its keys that the form does not have are kept.
+    `data` is the trigger data stored so far; keys that the form does not have are kept.
     """
     stored: dict[str, Any] = {key: value for key, value in data.items() if key not in _FORM_KEYS}
     everybody = form["who"] == "all"

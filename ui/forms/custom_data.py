@@ -58,7 +58,7 @@ class CustomDataParts(edit_conflicts.FormParts):
     def keys(self, form: Form, now: Form) -> list[str]:
         """Return the keys of plain parts and custom fields, stored or posted.
 
-        A form that does not show the custom data has no keys for it.
+        A form that does not show the custom data has no keys for custom fields.
         """
         rows = [*_read_all_rows(now), *_read_all_rows(form)] if "data_shown" in form.values else []
         return super().keys(form, now) + list(dict.fromkeys(self._PREFIX + row.key for row in rows if row.key))

@@ -1,8 +1,8 @@
 """Edit conflicts between users who change one form at the same time: only parts that both changed need a decision.
 
 A part that the user did not change takes over the stored value. The field `seen` of a form holds a digest of each part
-from when the form was opened; when the form is sent, its parts and the stored ones are compared with these digests. The
-values of the buttons `mine` and `theirs` name the part that the user decided about.
+from when the form was opened; when the form is posted, the parts of the form and the stored parts are compared with
+these digests. The values of the buttons `mine` and `theirs` name the part that the user decided about.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -110,7 +110,7 @@ def open_form(form: F, parts: FormParts) -> F:
 def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNames | None = None) -> None:
     """Merge a posted form with the form of the stored values.
 
-    Parts that the user did not change take over the stored value; parts that both changed are added to
+    Parts that the user did not change take over the stored value; parts that both users changed are added to
     `form.conflicts`. `known_names` maps keys of parts to names by id, for the texts of conflicts. A form without `seen`
     is not merged.
     """
@@ -142,9 +142,9 @@ def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNam
 def write_if_unchanged(
     form: Form, parts: FormParts, now: Callable[[], Form], verb: Callable[..., Any], *args: Any
 ) -> Any:
-    """Call `verb` in the write transaction if the values that `now` loads are still those the form was merged with.
+    """Call `verb` in the write transaction if the stored values are still those that the form was merged with.
 
-    Raises ChangedMeanwhile otherwise.
+    `now` loads the form of the stored values. Raises ChangedMeanwhile if they have changed.
     """
     if parts.digests(now()) != form.stored_digests:
         raise ChangedMeanwhile
@@ -152,7 +152,7 @@ def write_if_unchanged(
 
 
 def retry_on_change(function: PageHandler) -> PageHandler:
-    """Wrap a handler so that it runs again each time the stored values changed between its comparison and its write."""
+    """Wrap a handler to run again each time the stored values changed between the comparison and the write."""
 
     @wraps(function)
     async def wrapped(*args: Any, **kwargs: Any) -> HTTPResponse:

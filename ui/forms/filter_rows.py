@@ -1,4 +1,4 @@
-"""Filter rows of forms: posted rows to filters of the API, and back.
+"""Filter rows of forms: conversion of posted rows to filters of the API, and back.
 
 The fields of a row are named `<prefix>.<key>.<what>`. `<prefix>.row` lists the keys of the rows in order, and
 `<prefix>.<key>.row` lists the keys of the rows inside a row (of a group, or of an event's data). Rows can therefore be
@@ -52,7 +52,7 @@ class FilterRow:
 
     @property
     def field(self) -> Field | None:
-        """Return the filter field that the row names, or None if no field is chosen or it does not exist."""
+        """Return the filter field that the row names, or None if no field is chosen or the field does not exist."""
         if self.name.startswith("event:"):
             return fields.FIELDS_BY_NAME["event"]
         if self.name in (ANY_DATA, ANY_EVENT_DATA):
@@ -99,8 +99,7 @@ class FilterRow:
     def normalize(self) -> None:
         """Make predicate and values fit the field, after the user changed the field or the predicate.
 
-        A predicate that the field does not have is replaced with the default predicate, and values that do not fit are
-        dropped.
+        A predicate that the field lacks is replaced with the default predicate, and values that do not fit are dropped.
         """
         changed = bool(self["was"]) and self["was"] != self.name
         names = (*PREDICATES_BY_TYPE.get(self.type, ()), "performed", "not_performed", *GROUP_MODES)
@@ -206,7 +205,7 @@ class FilterRows:
                 self.error = self.error or text
 
     def apply_action(self, posted: Mapping[str, list[str]]) -> bool:
-        """Run the action of the button that was pressed (`_ACTIONS`); return whether a known one was pressed."""
+        """Run the action of the button that was pressed (`_ACTIONS`); return whether a known button was pressed."""
         text = next(iter(posted.get(f"{self.prefix}.act", ())), "")
         verb, _, key = text.partition(":")
         key, _, value = key.partition(":")
@@ -235,7 +234,7 @@ class FilterRows:
 
 
 def _parent_path(path: str) -> str:
-    """Return a path without its last part: `a.value[1]` gives `a.value`, and that gives `a`."""
+    """Return a path without its last part: `a.value[1]` gives `a.value`, and `a.value` gives `a`."""
     return path[: max(path.rfind("["), path.rfind("."), 0)]
 
 

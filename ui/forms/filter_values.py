@@ -18,7 +18,7 @@ _OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between
 
 
 def value_kind(type_: str, predicate: str) -> str:
-    """Return the kind of value that a predicate takes, such as `text`, `days` or `pair`; empty if the type lacks it."""
+    """Return the kind of value that a predicate takes, such as `days` or `pair`; empty for unknown predicates."""
     if type_ == "history":
         return "event" if predicate in ("performed", "not_performed") else ""
     if type_ == "group":

@@ -52,7 +52,7 @@ class StepForm(Form):
 
 
 def build_step_form(step: dict[str, Any]) -> StepForm:
-    """Return the form with the values of a step; filters and designs have no plain field and are left out."""
+    """Return the form with the values of a step; filters and designs are left out."""
     text = {**step, **(step.get("content") or {})}
     values: dict[str, str] = {}
     for field in BY_TYPE[step["type"]].fields:
@@ -71,7 +71,7 @@ def build_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def read_step(form: Form, kind: str) -> dict[str, Any]:
-    """Return the properties of a step from a form, without filters and design; raises Invalid."""
+    """Return the properties of a step from a form, without filters and design. Raises Invalid for invalid values."""
     raw: dict[str, Any] = {}
     for field in BY_TYPE[kind].fields:
         text = form[field.name]
@@ -131,7 +131,7 @@ def _parse_value(text: str) -> Any:
 
 
 def parse_lines(text: str, name: str) -> dict[str, Any]:
-    """Parse lines of `name: value` to a dict; values in JSON syntax are decoded. Raises Invalid at `name`."""
+    """Parse lines of `name: value` to a dict, decoding JSON values. Raises Invalid with an error at the path `name`."""
     values: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         match = _PAIR.fullmatch(line)
@@ -159,7 +159,7 @@ def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
 
 
 def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
-    """Return the trigger of a form as `drafts.change_trigger` takes it; raises Invalid.
+    """Return the trigger of a form as `drafts.change_trigger` takes it. Raises Invalid for invalid values.
 
     Data of `before`, the stored trigger, is kept where the form has no field for the data.
     """
@@ -298,7 +298,7 @@ def step_parts(kind: str) -> FormParts:
 
 
 def load_step(account_id: int, flow_id: int, step_id: int) -> dict[str, Any]:
-    """Return a step of a flow's draft with its content; raises NotFound."""
+    """Return a step of a flow's draft with its content. Raises NotFound if the draft has no such step."""
     stored = document.find_step(drafts.add_contents(drafts.load_draft(account_id, flow_id).steps), step_id)
     if stored is None:
         raise NotFound

@@ -13,7 +13,7 @@ MAX_OPTIONS = 100
 
 
 def complete_phone(visit: Visit, text: str) -> str:
-    """Return a phone number in E.164; the account's country completes it. A text that cannot be parsed is unchanged."""
+    """Return a phone number in E.164, with the account's country code if it has none; other text is unchanged."""
     try:
         return addresses.parse_written_phone(text, visit.account.country_code).value
     except ValueError:

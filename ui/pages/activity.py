@@ -114,7 +114,7 @@ def _read_query(request: Request) -> EventSearch:
 
 
 def parse_day(text: str | None) -> date | None:
-    """Parse an ISO date; None if it is invalid or not between the years 1970 and 9998."""
+    """Parse an ISO date; None if the date is invalid or not between the years 1970 and 9998."""
     try:
         date_ = date.fromisoformat(text or "")
     except ValueError:

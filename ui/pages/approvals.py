@@ -169,7 +169,7 @@ def filter_unfinished(findings: Sequence[Any]) -> list[Any]:
 
 
 def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
-    """Return whether the form confirms unfinished content or there is none; if not, add an error to the form."""
+    """Return whether the form confirms unfinished content or there is none; otherwise add an error to the form."""
     if unfinished and form["unfinished"] != "yes":
         form.add_error("unfinished", CONFIRM_SENTENCE)
         return False

@@ -67,7 +67,7 @@ def build_form(row: Brand) -> Form:
 
 
 def read_form(form: Form) -> brand.BrandWrite:
-    """Return the changes in a posted form; raises Invalid. The # before a colour may be missing."""
+    """Return the changes in a posted form; a colour may lack its #. Raises Invalid for invalid values."""
     for name in COLOURS:
         if form[name] and not form[name].startswith("#"):
             form.values[name] = f"#{form[name]}"

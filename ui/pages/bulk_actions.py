@@ -127,7 +127,7 @@ class BulkRequest(NamedTuple):
 @pages.post("/", name="begin", strict_slashes=False)
 @signed_in("contacts:write")
 async def start(request: Request, visit: Visit) -> HTTPResponse:
-    """Run an action on the selected contacts, after a confirmation if it cannot be undone.
+    """Run an action on the selected contacts, after a confirmation if the action cannot be undone.
 
     With more than `MAX_SYNC_CONTACTS` contacts, the action runs as a job, whose progress the following pages show.
     """
@@ -177,7 +177,7 @@ async def show_progress(request: Request, visit: Visit, act_id: int) -> HTTPResp
 @pages.post("/<act_id:int>/undo", name="undo")
 @signed_in("contacts:write")
 async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
-    """Undo a bulk action, as a job if it has many contacts."""
+    """Undo a bulk action, as a job if the action has many contacts."""
     await fetch(bulk_actions.get, visit.account_id, act_id)
     try:
         job = await commit(bulk_actions.undo, visit.account_id, act_id, visit.user.id, visit.evidence())
@@ -209,7 +209,7 @@ async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkR
 
 
 def _selected_ids(account_id: int, selection: Selection) -> list[int]:
-    """Return the ids of the selected contacts, or of all that match the table's filters now."""
+    """Return the ids of the selected contacts, or of all contacts that match the table's filters now."""
     if not selection.is_all:
         return [id_.id for id_ in store.fetch_by_ids(selection.ids[:1000]) if id_.account_id == account_id]
     asks = contacts.read_search(selection.state)
@@ -247,7 +247,7 @@ def _render_confirmation(
 
 
 async def run_or_follow(request: Request, visit: Visit, action: Any, at: int = 0) -> None:
-    """Run an action to its end if it has few contacts, and flash its result; otherwise flash its progress.
+    """Run an action with few contacts to its end and flash the result, or start a job and flash its progress.
 
     A notice of progress follows the job until it has ended. `at` is the id of the contact whose page the undo returns
     to, or 0.
@@ -270,7 +270,7 @@ def _build_notice(job: Any, name: str, at: int = 0) -> dict[str, Any]:
 
 
 def _table_url(selection: Selection) -> str:
-    """Return the URL of the table in which the contacts were selected: that of a list, or of all contacts."""
+    """Return the URL of the table in which the contacts were selected: the table of a list or of all contacts."""
     list_id = parse_int(selection.state.get("of_list"), 0)
     if list_id:
         selection.state.pop("of_list")

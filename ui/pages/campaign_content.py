@@ -73,7 +73,7 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
 @pages.post("/<campaign_id:int>/template/undo")
 @signed_in("campaigns:write")
 async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Restore the content from before a template or HTML replaced it, unless it was edited since."""
+    """Restore the content from before a template or HTML replaced it, unless the new content was edited."""
     form = Form.from_request(request)
     seen_revision, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
@@ -292,7 +292,7 @@ async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/rehearsal")
 @signed_in()
 async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the progress of rendering the message for all recipients, and who lacks a value."""
+    """Show the progress of rendering for all recipients, and the contacts without a value for a merge tag."""
     facts = await render(composer.load_render_check, visit.account_id, campaign_id)
     # The number of SMS parts is exact once the message is rendered for all recipients.
     also = ("sms_meter",) if facts["preview"] and facts["preview"]["sms"] else ()

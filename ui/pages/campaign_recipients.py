@@ -127,7 +127,7 @@ async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/decide", name="decide")
 @signed_in()
 async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the uncertain messages of a campaign, or with `status=failed` the failed ones, to decide about them."""
+    """Show the uncertain messages of a campaign, or with `status=failed` the failed messages, for a decision."""
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     status = "failed" if request.args.get("status") == "failed" else "uncertain"
     raw = {"page": parse_int(request.args.get("page")), "limit": 50, "campaign_id": campaign_id, "status": status}
@@ -139,7 +139,7 @@ async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> H
 
 
 def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
-    """Register the POST route `name` for a decision about the selected uncertain or failed messages, or about all.
+    """Register the POST route `name` for a decision about the selected or all uncertain or failed messages.
 
     `verb` decides one batch in a transaction, and returns how many messages it decided and the id to continue after, or
     0 at the end. `done` is the notice, with a placeholder for the number of contacts.
@@ -180,7 +180,7 @@ def _read_filters(request: Request) -> dict[str, str]:
 
 
 def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQuery:
-    """Parse the filters of a URL; raises Invalid."""
+    """Parse the filters of a URL. Raises Invalid for an invalid value."""
     truth = {"true": True, "false": False}
     typed = {
         name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)

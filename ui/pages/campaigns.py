@@ -122,7 +122,7 @@ _MAX_LIVE_ROWS = 100
 @pages.get("/live/campaigns")
 @signed_in()
 async def show_live_rows(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the table cells of the campaigns in the query; the response polls again for those that are still sending."""
+    """Show the table cells of the campaigns in the query; the response polls again for campaigns still being sent."""
     if not view.is_partial(request):
         return view.redirect(request, "/campaigns")
     raw_ids = (request.args.get("ids") or "").split(",")[:_MAX_LIVE_ROWS]
@@ -194,7 +194,7 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/campaigns/acts")
 @signed_in("campaigns:write")
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
-    """Copy or delete the selected campaigns. If one is not a draft, deletion is confirmed first."""
+    """Copy or delete the selected campaigns. To delete a campaign that is not a draft, the user must first confirm."""
     form = Form.from_request(request)
     selection = Selection.from_request(request, form)
     return_url = selection.table_url("/campaigns")

@@ -66,7 +66,7 @@ _FIX_PAGES = {
 
 
 def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
-    """Return the template context that the pages of a draft share; raises NotFound.
+    """Return the template context that the pages of a draft share. Raises NotFound for an unknown campaign.
 
     Without `exact`, the counts of a very large audience may be a few seconds old.
     """
@@ -130,7 +130,7 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
-    """Return for each card whether it is complete; `context` is that of `load_draft`.
+    """Return for each card whether it is complete; `context` is the result of `load_draft`.
 
     A card with placeholders is not complete.
     """
@@ -221,7 +221,7 @@ async def render_composer(
 ) -> HTTPResponse:
     """Render the composer, or, for a partial request, a card that was saved and the blocks that depend on the card.
 
-    `form` is the posted form of `card`, if it has errors or conflicts; without it the stored values are shown.
+    `form` is the posted form of `card`, if it has errors or conflicts; without `form` the stored values are shown.
     """
     context = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
     forms = build_card_forms(context["campaign"], visit)

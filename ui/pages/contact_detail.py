@@ -53,7 +53,7 @@ class Conversation(NamedTuple):
 
     @staticmethod
     def line_text(line: ConversationLine) -> str:
-        """Return the text of a line, or a note that it is no longer stored."""
+        """Return the text of a line, or a note that the text is no longer stored."""
         return line.body or "These words are not kept any more."
 
     @staticmethod
@@ -95,7 +95,7 @@ async def show_conversation(request: Request, visit: Visit, contact_id: int) -> 
 @signed_in("messages:send")
 @ignore_double_submit
 async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Send an SMS reply; if it is refused, the form keeps the text."""
+    """Send an SMS reply; if the reply is rejected, the form keeps the text."""
     form = Form.from_request(request)
     form.require("text", "Write what you want to say.")
     try:
@@ -264,7 +264,7 @@ _MAX_CANDIDATES = 20
 @pages.get("/<contact_id:int>/merge")
 @signed_in("contacts:write")
 async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show the contacts that this one can be merged with, or both contacts and the result."""
+    """Show contacts to merge this contact with, or, with a contact chosen, both contacts and the result."""
     return await _render_merge(request, visit, contact_id, parse_int(request.args.get("with"), 0), Form(), 200)
 
 

@@ -59,7 +59,7 @@ class ContactSearch(NamedTuple):
 def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
     """Return the search for the state of a table's filters; `more` are further values of the query.
 
-    Raises Invalid, also for an unknown value of the filter `show`, so that it is not ignored.
+    Raises Invalid, also for an unknown value of the filter `show`, so that such a filter is not ignored.
     """
     show = state.get("show", "")
     if show and show not in _SHOW_FILTERS:
@@ -78,7 +78,7 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
 
 
 def parse_rules(text: str) -> list[Any]:
-    """Parse the JSON list of filters in a URL; raises Invalid."""
+    """Parse the JSON list of filters in a URL. Raises Invalid if the text is not such a list."""
     if not text:
         return []
     try:
@@ -160,7 +160,7 @@ def _segment_name(account_id: int, text: str) -> str:
 
 
 def _describe_rules(account_id: int, text: str) -> str:
-    """Return the rules of a URL as a sentence, or say that they cannot be read."""
+    """Return the rules of a URL as a sentence, or a text that says that the rules cannot be read."""
     try:
         return explain.describe_filters(
             account_id,
@@ -193,7 +193,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form for a new contact. The query can fill in a name or email address and select lists."""
+    """Show the form for a new contact. The query can contain a name or email address, and lists to select."""
     search = (request.args.get("like") or "").strip()
     form = Form({"email" if "@" in search else "first_name": search})
     form.lists["list_ids"] = request.args.getlist("list") or []
@@ -231,7 +231,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
-    """Return the notice about a new contact, which says whether it is subscribed."""
+    """Return the notice about a new contact, which says whether the contact is subscribed."""
     name = formats.contact_name(result.contact)
     first = f"{name} was added"
     if not result.contact.channels:
@@ -370,7 +370,7 @@ def _unlisted_list_ids(contact: Any, offered: list[Any]) -> list[int]:
 
 
 def _complete_form_phone(visit: Visit, form: Form) -> None:
-    """Rewrite the phone number of a form in E.164 if it can be parsed; the account's country completes it."""
+    """Rewrite the phone number of a form in E.164, with the account's country code if it has none."""
     form.values["phone"] = lookups.complete_phone(visit, form["phone"])
 
 
@@ -475,7 +475,7 @@ async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_rows(account_id: int, text: str) -> FilterRows:
-    """Return the rows of filters in a URL, or one blank row if there are none or they are invalid."""
+    """Return the rows of filters in a URL, or one blank row if the URL has no filters or invalid ones."""
     try:
         rules = parse_rules(text)
         segment_people.parse_filters(account_id, rules)

@@ -62,7 +62,7 @@ def list_guides(base: str) -> list[tuple[str, list[Guide]]]:
 
 @cache
 def load_guide(name: str, base: str) -> Guide:
-    """Return a guide whose examples use this base URL; raises KeyError for an unknown name."""
+    """Return a guide whose examples use this base URL. Raises KeyError for an unknown name."""
     if name not in guide_names():
         raise KeyError(name)
     text = executable.shipped_path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def _strip_tags(words: str) -> str:
 
 @cache
 def _markdown_renderer() -> Any:
-    """Return the Markdown renderer. It escapes HTML, so that a guide cannot break the page's security policy."""
+    """Return the Markdown renderer. The renderer escapes HTML, so that guides cannot break the page's policy."""
     from markdown_it import MarkdownIt
 
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -154,7 +154,7 @@ async def index(request: Request) -> HTTPResponse:
 @pages.get("/guides/<name:str>", name="guide")
 @public_page
 async def show_guide(request: Request, name: str) -> HTTPResponse:
-    """Show a guide; raises NotFound."""
+    """Show a guide. Raises NotFound for an unknown name."""
     try:
         guide = load_guide(name, config.base_url(config.current()))
     except KeyError:

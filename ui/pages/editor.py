@@ -125,7 +125,7 @@ async def render_errors(request: Request, visit: Visit, row: Template, values: d
 
 
 def build_context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
-    """Return the template context of the editor with the section `key` selected; raises NotFound."""
+    """Return the template context of the editor with the section `key` selected. Raises NotFound without the email."""
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
     page = document.list_entries(row.design)
@@ -169,7 +169,7 @@ def _unknown_section_json(entry: document.Entry | None) -> str:
 
 
 def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
-    """Return a sentence about the contacts who see a section; empty if all do."""
+    """Return a sentence about the contacts who see a section; empty if all contacts see it."""
     filters = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
     if not isinstance(filters, list) or not filters:
         return ""
@@ -323,7 +323,7 @@ def _current_digests(row: Template, key: str | None, changes: list[Change]) -> d
 async def _render_refused(
     request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Invalid
 ) -> HTTPResponse:
-    """Render the errors of refused changes at their fields, and any other error beside the title."""
+    """Render the errors of rejected changes at their fields, and any other error beside the title."""
     kinds = {change.path: change.typed for change in changes}
     values = {path: value_error_sentence(path, messages[0]) for path, messages in error.fields.items() if path in kinds}
     base = [formats.sentence(messages[0]) for path, messages in error.fields.items() if path not in kinds]

@@ -186,7 +186,10 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
 @pages.post("/<template_id:int>/presence", name="presence")
 @signed_in("templates:write")
 async def update_presence(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Record that the user has the email open; show who else has it open, and what other users changed since."""
+    """Record that the user has the email open, or with `gone` has closed it; show other users and their changes.
+
+    The changes are those since the revision that the form contains.
+    """
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)
     session_key, name = str(visit.session.id), visit.user.name or visit.user.email

@@ -91,7 +91,7 @@ def read_filters(kind: ExportKind, args: Any) -> dict[str, str]:
 
 
 def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
-    """Parse filters to the arguments of the functions of `kind`; raises Invalid, also for an unknown filter."""
+    """Parse filters to the arguments of the functions of `kind`. Raises Invalid for unknown or invalid filters."""
     query_filters = {
         name: value for name, value in filters.items() if kind.query is not ContactQuery or name not in _TABLE_PARAMS
     }
@@ -159,7 +159,7 @@ _MAX_EXPORTS = 64
 
 
 def get_progress(account_id: int, ticket: str) -> Progress | None:
-    """Return the progress of the account's download with this ticket, or None if it has not begun."""
+    """Return the progress of the account's download with this ticket, or None if the download has not begun."""
     row = _progress.get(ticket)
     return row if row is not None and row.account_id == account_id else None
 

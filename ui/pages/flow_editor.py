@@ -176,7 +176,7 @@ def _open_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def _preview_sms(visit: Visit, step: Any) -> Any:
-    """Return the preview of an SMS step for a sample contact, or None if it cannot be rendered."""
+    """Return the preview of an SMS step for a sample contact, or None if the step cannot be rendered."""
     body = (step.get("content") or {}).get("body") or ""
     values = preview.PreviewRequest(document={}, body=body, channel="sms", transactional=bool(step["transactional"]))
     try:
@@ -314,7 +314,7 @@ def _write_trigger(visit: Visit, flow_id: int, form: StepForm) -> None:
 @pages.get("/<flow_id:int>/met")
 @signed_in()
 async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the contacts that the trigger would have let in recently, and why it would have refused others."""
+    """Show the contacts that the trigger would have admitted recently, and why it would have refused others."""
 
     def read() -> dict[str, Any]:
         draft = drafts.load_draft(visit.account_id, flow_id)
@@ -343,7 +343,7 @@ _DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": 
 @pages.post("/<flow_id:int>/steps")
 @signed_in("flows:write")
 async def add_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Add a step to a flow: at once if its type needs no input, otherwise after its form."""
+    """Add a step to a flow: at once if the step's type needs no input, otherwise after its form."""
     form = StepForm.from_request(request)
     kind, where = form["kind"], document.parse_position(form["at"])
     if kind not in BY_TYPE or where is None:
@@ -503,7 +503,7 @@ async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int
 @pages.post("/<flow_id:int>/undo")
 @signed_in("flows:write")
 async def undo_remove_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Restore the steps of a flow from before the last removal."""
+    """Restore the steps that a flow had before the last removal."""
     await fetch(store.find, visit.account_id, flow_id)
     previous_steps = _steps_before_removal.pop(flow_id, None)
     shows: str = StepForm.from_request(request)["step"] or START

@@ -62,7 +62,7 @@ def read_query(text: Mapping[str, Any]) -> SimulationForm:
 
 
 def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> SimulationInput:
-    """Return the input of the simulation; raises Invalid with errors at the fields of the form."""
+    """Return the input of the simulation. Raises Invalid with errors at the fields of the form."""
     raw: dict[str, Any] = {}
     values = form.values
     if values.get("contact", "").isdecimal():

@@ -110,7 +110,7 @@ async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.get("/<flow_id:int>/publish")
 @signed_in()
 async def review(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the unpublished changes of a flow, and how many contacts are inside it."""
+    """Show the unpublished changes of a flow, and the number of contacts inside the flow."""
     return await _render_review(request, visit, flow_id, Form({"time": "keep"}), 200)
 
 
@@ -173,7 +173,7 @@ async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.post("/<flow_id:int>/activate")
 @signed_in("campaigns:send")
 async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Activate a flow with its changes, or resume a paused one.
+    """Activate a flow with its changes, or resume a paused flow.
 
     A paused flow can skip messages that are overdue by more than the form's number of hours.
     """
@@ -278,7 +278,7 @@ async def _duplicate_flows(request: Request, visit: Visit, rows: list[Flow]) -> 
 
 
 async def _change_status(request: Request, visit: Visit, rows: list[Flow], name: str, form: Form) -> None:
-    """Change the status of flows; the notice names those that failed and offers to undo it."""
+    """Change the status of flows; the notice names the flows that failed and offers to undo the changes."""
     moved, failed = [], []
     takes_out = form["inside"] == "out"
     for row in rows:

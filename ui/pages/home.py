@@ -60,7 +60,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 def _load_activity(account_id: int) -> dict[str, Any]:
     """Return the template context that the Home page refreshes while a campaign is being sent.
 
-    It has the campaigns in progress and scheduled, open approval requests, and the number of uncertain messages.
+    The context has the campaigns in progress and scheduled, open approval requests, and the number of uncertain
+    messages.
     """
     phases = campaigns.count_by_phase(account_id)
     now = sorted(_list_by_phases(account_id, phases, _CURRENT_PHASES), key=lambda row: row.updated_at, reverse=True)

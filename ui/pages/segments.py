@@ -55,7 +55,7 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/count/<asker:str>")
 @signed_in()
 async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse:
-    """Show the progress of a count; once the count is done, the response does not poll again."""
+    """Show the progress of a count; the response polls again until the count is done."""
     rows = FilterRows([], _read_prefix(request.args.get("prefix")))
     rows.count_key = asker[:40]
     under_way = members.find_count(visit.account_id, rows.count_key)
@@ -76,7 +76,7 @@ async def check_contact(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> ContactCheck:
-    """Return the check of the contact that the form names against its rows.
+    """Check the contact that the form names against the form's filter rows.
 
     If the rows are invalid the result is empty, since the rows show their errors themselves.
     """

@@ -28,7 +28,7 @@ pages = Pages("ui_sending", url_prefix="/settings")
 
 
 class RelayPreset(NamedTuple):
-    """The settings of a well-known relay; an empty setting is filled in by the user."""
+    """The settings of a well-known relay; the user fills in an empty setting."""
 
     label: str
     host: str
@@ -100,7 +100,7 @@ _FIELD_ERRORS = {
 @pages.get("/sending", strict_slashes=False)
 @signed_in()
 async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form of the transports with the active settings and where they come from.
+    """Show the form of the transports with the active settings and the layer that each setting comes from.
 
     The query's `preset` fills in the server of a well-known relay.
     """
@@ -129,7 +129,7 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/sending/test")
 @signed_in("account:write")
 async def test_relay(request: Request, visit: Visit) -> HTTPResponse:
-    """Test the relay with the settings of the form, and show its response; nothing is saved or sent."""
+    """Test the relay with the settings of the form, and show the relay's response; nothing is saved or sent."""
     form = Form.from_request(request)
     test_result = await check_relay(visit, form)
     return _render_transports(request, visit, form, 422 if form.errors else 200, test_result=test_result)
@@ -156,7 +156,10 @@ def fill_preset(form: Form, key: str) -> None:
 
 
 async def save_settings(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
-    """Save the named settings of a form and apply them to the workers; raises Invalid or NotAllowed."""
+    """Save the named settings of a form and apply them to the workers.
+
+    Raises Invalid for invalid settings, and NotAllowed outside of the first account.
+    """
     _require_first_account(visit)
     changed = _changed_settings(form, names)
 
@@ -195,8 +198,8 @@ def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
 async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
     """Return whether the relay of a form accepts connection and login: a dict of `good`, `title` and `words`.
 
-    If settings are invalid, adds errors to the form and returns None. A stored password is only sent to the server that
-    it was saved for. Raises NotAllowed.
+    If settings are invalid, add errors to the form and return None. A stored password is only sent to the server that
+    it was saved for. Raises NotAllowed outside of the first account.
     """
     _require_first_account(visit)
     values = {name: form.raw(name) or None for name in EMAIL_SETTINGS if name in form.values}
@@ -321,7 +324,7 @@ async def create_domain(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomain | None:
-    """Create the sending domain of a form with its DKIM keys; if that fails, add errors to the form and return None."""
+    """Create the sending domain of a form with its DKIM keys; on failure add errors to the form and return None."""
     form.require("name", "Write the domain, like example.com.")
     if form.errors:
         return None

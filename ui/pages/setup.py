@@ -120,7 +120,7 @@ async def save_sender(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _write_sender(visit: Visit, form: Form) -> None:
-    """Write the sender's details to the account and the brand in one transaction; raises Invalid."""
+    """Write the sender's details to the account and the brand in one transaction. Raises Invalid for invalid values."""
     about = validation.read(
         accounts.AccountWrite, {name: form.text(name) for name in _ACCOUNT_FIELDS if name in form.values}
     )

@@ -35,7 +35,7 @@ class FunnelStep(NamedTuple):
 
 
 def exceeds_two_days(buckets: Sequence[Any]) -> bool:
-    """Return whether a timeline has buckets after its 48 hourly ones."""
+    """Return whether a timeline has buckets after its 48 hourly buckets."""
     return len(buckets) > _HOURS
 
 

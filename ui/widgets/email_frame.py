@@ -20,7 +20,7 @@ _NOTE = (
 def render_html(html: str) -> HTTPResponse:
     """Return the HTML of an email as a document whose links open in a new window; for an empty email return a note.
 
-    The tracking pixel is removed, so that a look at the email is not counted.
+    The tracking pixel is removed, so that displaying the email is not counted as an open.
     """
     if not html.strip():
         return _build_response(_NOTE.format("Nothing written yet."))

@@ -240,7 +240,7 @@ class FilterView(NamedTuple):
 
 
 async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
-    """Return the view of rows; waits up to COUNT_TIMEOUT_SECONDS for the count, then the page polls for it."""
+    """Return the view of rows; wait up to COUNT_TIMEOUT_SECONDS for the count, then the page polls for it."""
     view = await fetch(build_view, account_id, rows, place, counted)
     if view.running_count is not None:
         await wait_for_count(view.running_count)
@@ -335,7 +335,7 @@ class Cell(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Contacts that match: the labels of the columns, and each contact with its cells."""
+    """Contacts that match the rules: the labels of the columns, and each contact with its cells."""
 
     columns: list[str]
     people: list[tuple[Any, list[Cell]]]
@@ -354,7 +354,7 @@ class RuleResult(NamedTuple):
 
 
 class ContactCheck(NamedTuple):
-    """One contact checked against the rules; without `person`, the search results to choose one from."""
+    """One contact checked against the rules; without `person`, the search results to choose a contact from."""
 
     search: str
     candidates: Sequence[Any]

@@ -206,7 +206,7 @@ def _read_sort(request: Request, columns: Sequence[Column], default: str) -> str
 
 
 def _read_limit(request: Request) -> tuple[int, bool]:
-    """Return the page size, and whether the URL sets it; otherwise it is the size last chosen in this browser."""
+    """Return the page size, and whether the URL sets it. The default is the size last chosen in this browser."""
     text = parse_int(request.args.get("limit"), 0)
     if text:
         return min(text, PAGE_SIZES[-1]), True
