@@ -144,8 +144,8 @@ def set_choice(request: Request, response: HTTPResponse, name: str, chosen: str)
 class Pages(Blueprint):
     """The blueprint of a page module, which sets the error format of all its routes.
 
-    Without an error format, Sanic parses the source of every handler to find one, which takes a fifth of a second at
-    each start. `guard` renders errors anyway.
+    Without an error format, Sanic parses the source of every handler to find the format, which takes a fifth of a
+    second at each start. `guard` renders errors anyway.
     """
 
     def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:

@@ -94,7 +94,7 @@ def _compress(file: StaticFile) -> bytes:
 
 
 def is_static_path(path: str) -> bool:
-    """Return whether a path is that of a static file; such paths are served during shutdown too."""
+    """Return whether a path belongs to a static file; such paths are served during shutdown too."""
     return path.startswith("/static/")
 
 

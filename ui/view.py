@@ -233,7 +233,7 @@ def flash(request: Request, text: str, undo: tuple[str, dict[str, str]] | None =
 
 
 def clear_flash(request: Request) -> None:
-    """Remove the notice of the session, such as that of a finished job."""
+    """Remove the notice of the session, such as the notice of a finished job."""
     _notices.pop(request.ctx.visit.session.id, None)
 
 

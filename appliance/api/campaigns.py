@@ -192,7 +192,7 @@ async def _prepare_send(request: ApiRequest) -> PreparedSend:
 async def _campaign_response(row: Campaign) -> ApiResponse:
     """Return the response for a changed campaign.
 
-    The messages of the campaign are counted here, after the write transaction, because counting those of a large
+    The messages of the campaign are counted here, after the write transaction, because counting the messages of a large
     campaign takes long.
     """
     return ApiResponse(schemas.serialize_campaign(await fetch(store.add_sums, row)))

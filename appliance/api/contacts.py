@@ -388,7 +388,7 @@ def _validate_merge(account_id: int, request: MergeWrite, number: int) -> None:
     validate=validator(_validate_merge),
 )  # fmt: skip
 async def merge_contacts(request: ApiRequest) -> ApiResponse:
-    """Merge another contact into this one. If their consent differs, the stricter one is kept."""
+    """Merge another contact into this one. If the consents of the two contacts differ, the stricter consent is kept."""
     other: MergeWrite = request.body
     args = (request.account_id, request.id, other.contact_id, build_evidence(request))
     data = {"merged_contact_id": other.contact_id}

@@ -333,7 +333,7 @@ def _validate_simulation(account_id: int, request: Simulate, number: int) -> Non
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
             validate=validator(_validate_simulation))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
-    """Simulate a recipient's action on a captured message; the action has the same effects as a real one."""
+    """Simulate a recipient's action on a captured message; the effects are the same as of a real action."""
     simulation = await fetch(tracking_simulation.prepare_action, request.account_id, request.id, request.body)
     if request.credential.is_test and not simulation.message.test:
         raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")

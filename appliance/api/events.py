@@ -90,7 +90,7 @@ async def create_event(request: ApiRequest) -> ApiResponse:
     "POST", "/events/batch", scope="events:write", body_type=EventBatch, response_type=EventsDone, rate="messages"
 )
 async def create_events(request: ApiRequest) -> ApiResponse:
-    """Record up to 1,000 events; invalid ones are reported by index and do not affect the others."""
+    """Record up to 1,000 events; invalid events are reported by index and do not affect the valid events."""
     parsed_events, ignored = await fetch(prepare_batch, request.body, request.credential.is_test)
     valid_events = {
         index: parsed_event

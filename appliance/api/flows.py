@@ -60,7 +60,7 @@ class FlowTrigger(Struct):
 
 
 class FlowStep(Struct):
-    """A step of a flow, with the keys of all steps and those of its type. To send it back unchanged has no effect."""
+    """A step of a flow, with the common keys and the keys of its type. Sending a step back unchanged has no effect."""
 
     id: Annotated[int, Meta(description="identifier of the step in runs and reports")]
     type: Annotated[

@@ -234,7 +234,7 @@ def _describe_refusal(error: errors.Refused) -> tuple[int, str, str, dict[str, A
 
 
 class EmptyRequest(Struct):
-    """The body or query of an endpoint that has none: every key in it is unknown."""
+    """The body or query of an endpoint that takes none, so that every key is unknown."""
 
 
 _decoder = msgspec.json.Decoder()

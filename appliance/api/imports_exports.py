@@ -201,7 +201,7 @@ async def _validate_import(request: ApiRequest) -> dict[str, list[str]]:
 
 
 def _parse_options(form: ImportForm, faults: Faults) -> ImportOptions:
-    """Parse the options in a form, a JSON text: return the valid ones, and add the errors of the others to `faults`."""
+    """Parse the JSON options of a form. Return the valid options, and add the errors of invalid options to `faults`."""
     if form.options is UNSET or not form.options.strip():
         return ImportOptions()
     try:

@@ -156,7 +156,7 @@ class Incoming(Struct, rename={"from_": "from"}):
 
 
 class ConversationMessage(Struct, rename={"from_": "from"}):
-    """An SMS of a conversation. `id` is that of an Incoming (direction `in`) or of a Message (direction `out`)."""
+    """An SMS of a conversation. `id` is the id of an Incoming (direction `in`) or of a Message (direction `out`)."""
 
     direction: Annotated[
         Literal["in", "out"], Meta(description="`in` for messages from the contact, `out` for messages to the contact")

@@ -40,7 +40,7 @@ class Segment(Struct):
 
 
 class FilterShare(Struct):
-    """The number of contacts that match one filter. In a large account it is estimated from a sample."""
+    """The number of contacts that match one filter. In a large account the number is estimated from a sample."""
 
     count: Annotated[int, Meta(description="number of contacts that match this filter alone")]
     estimated: Annotated[bool, Meta(description="true if the number is an estimate")]

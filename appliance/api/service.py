@@ -86,9 +86,9 @@ def _collect_metrics(account_id: int | None) -> str:
 async def get_metrics(request: ApiRequest) -> ApiResponse:
     """Get metrics in the Prometheus text format.
 
-    A credential of the first account gets the metrics of the whole installation. Any other credential gets those of
-    its account: queue, sends, bounces, complaints, imports, flows and webhooks. Counters start at zero when the service
-    starts.
+    A credential of the first account gets the metrics of the whole installation. Any other credential gets the metrics
+    of its account: queue, sends, bounces, complaints, imports, flows and webhooks. Counters start at zero when the
+    service starts.
     """
     account_id = None if request.account_id == accounts.FIRST_ACCOUNT_ID else request.account_id
     text = await asyncio.get_running_loop().run_in_executor(_metrics_thread, _collect_metrics, account_id)

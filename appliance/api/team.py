@@ -47,7 +47,7 @@ class User(Struct):
 
 
 class UserWithPassword(User):
-    """A new user. A generated `password` is shown once; it is null if the request set one."""
+    """A new user. A generated `password` is shown once; `password` is null if the request set the password."""
 
     password: Annotated[str, Meta(description="generated password; null if the request contained one")] | None
 
@@ -122,7 +122,7 @@ def serialize_user(row: models.User) -> User:
 
 
 def serialize_user_with_password(row: models.User, password: str | None) -> UserWithPassword:
-    """Return the API representation of a new user with the generated password, None if the request set one."""
+    """Return the API representation of a new user with the generated password, or None."""
     return UserWithPassword(**_user_values(row), password=password)
 
 
@@ -166,7 +166,7 @@ async def list_users(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("POST", "/users", scope=ADMIN_SCOPE, body_type=UserWrite, response_type=UserWithPassword, status=201,
             validate=validator(users.validate_new))  # fmt: skip
 async def create_user(request: ApiRequest) -> ApiResponse:
-    """Create a user. Without `password` one is generated and shown once.
+    """Create a user. Without `password`, a password is generated and shown once.
 
     The email address must be unique in the whole installation.
     """
@@ -318,7 +318,7 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
 
 
 async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None:
-    """Return the hash of the new password, or None if there is none. Raises the errors of `_check_password`."""
+    """Return the hash of the new password, or None without a new password. Raises the errors of `_check_password`."""
     await _check_password(user, changes)
     return (
         await asyncio.to_thread(passwords.hash_password, changes.password)

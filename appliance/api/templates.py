@@ -148,7 +148,7 @@ class UploadForm(Struct):
 
 
 class Upload(Struct):
-    """An uploaded image. Type and size are those of the converted image, which is the one that is served."""
+    """An uploaded image. Type and size are those of the converted image, which is served instead of the original."""
 
     signed_id: Annotated[str, Meta(description="identifier of the image, for the brand's `logo` and others")]
     url: Annotated[str, Meta(description="URL of the image")]

@@ -222,7 +222,7 @@ _MAX_HOPS = 20
 
 @lru_cache(maxsize=8)
 def parse_networks(trusted: tuple[str, ...]) -> tuple[_IpNetwork, ...]:
-    """Parse IP addresses and networks (`10.0.0.0/8`). Raises ValueError if one is invalid."""
+    """Parse IP addresses and networks (`10.0.0.0/8`). Raises ValueError for an invalid entry."""
     return tuple(ipaddress.ip_network(text.strip(), strict=False) for text in trusted)
 
 
@@ -264,7 +264,7 @@ def _parse_ip(text: str) -> _IpAddress | None:
 
 
 def is_private_ip(peer: str) -> bool:
-    """Return whether an IP address belongs to this machine or a private network, as that of a proxy usually does."""
+    """Return whether an IP address belongs to this machine or a private network, which is usual for a proxy."""
     address = _parse_ip(peer)
     return address is not None and address.is_private
 

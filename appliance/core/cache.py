@@ -1,8 +1,8 @@
 """A cache for expensive counts: an entry expires after a multiple of the time that it took to compute.
 
 `cachetools` is used where entries expire after a fixed time. This cache exists because a count takes longer in a larger
-account: a count of 5 ms is repeated after 0.1 s, one of 2 s after 40 s. Concurrent callers of one key wait for one
-computation.
+account: a count that took 5 ms is repeated after 0.1 s, and a count that took 2 s after 40 s. Concurrent callers of one
+key wait for a single computation.
 """
 
 import threading
@@ -60,7 +60,7 @@ class CostAwareCache(Generic[T]):
         return value
 
     def peek(self, key: Hashable) -> T | None:
-        """Return the cached value of a key even if it has expired, or None if there is none."""
+        """Return the cached value of a key, even an expired value, or None if the key has no value."""
         with self._lock:
             entry = self._entries.get(key)
         return entry[1] if entry is not None else None

@@ -130,7 +130,7 @@ def _mac(purpose: str, body: bytes, size: int) -> bytes:
 
 @lru_cache(maxsize=32)
 def _keyed_mac(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
-    """Return a keyed MAC object that has hashed nothing yet; callers copy it, which is faster than creating one."""
+    """Return a keyed MAC object that has hashed nothing yet; callers copy it, which is faster than a new object."""
     return hashlib.blake2b(key=derive_key("link:" + purpose), digest_size=size)
 
 
@@ -387,7 +387,7 @@ class ServedCertificate:
         self.context.sni_callback = self._select_context
 
     def reload_if_changed(self) -> None:
-        """Read the files again if they have changed or could not be used the last time; log the result."""
+        """Read the files again if they have changed or the last attempt failed, and log the result."""
         stamps = self._file_stamps()
         if stamps == self._last_stamps and not self._last_error:
             return
@@ -431,7 +431,7 @@ def _file_stamp(path: str) -> tuple[int, int, int] | None:
 
 
 class CertificateWatcher:
-    """A thread that checks certificates for changes every `RELOAD_INTERVAL_SECONDS` and reloads changed ones.
+    """A thread that checks certificates for changes every `RELOAD_INTERVAL_SECONDS` and reloads changed certificates.
 
     A slow disk delays nothing but this thread.
     """

@@ -68,7 +68,7 @@ class Counter(_Metric):
     def family(self, account_id: int | None) -> Family:
         """Return the counts of an account, or the sums over all accounts (None).
 
-        Before the first increment, a counter without labels is 0, and one with labels has no samples.
+        Before the first increment, a counter without labels is 0, and a counter with labels has no samples.
         """
         sums: dict[Labels, int] = {} if self.labels else {(): 0}
         with self._lock:

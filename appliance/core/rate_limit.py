@@ -59,7 +59,7 @@ class RateLimiter:
         return max(self._next, self.hour_allowed_at(now))
 
     def hour_allowed_at(self, now: float) -> float:
-        """Return when the hourly limit allows the next message; 0.0 if it allows one now."""
+        """Return when the hourly limit allows the next message; 0.0 if the limit allows a message now."""
         if not self.limit.per_hour:
             return 0.0
         # Other threads call this too, so expired entries are removed only where one is added.

@@ -41,7 +41,7 @@ class Provider(Generic[P, R]):
         self._function: Callable[P, R] | None = None
 
     def connect(self, function: Callable[P, R]) -> None:
-        """Set the function, replacing an earlier one."""
+        """Set the function, which replaces an earlier function."""
         self._function = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -82,7 +82,7 @@ def clear_handlers() -> None:
 
 
 def wake(name: str) -> None:
-    """Call the handler of a job. Do nothing if there is none, as on the command line, or if this thread is muted."""
+    """Call the handler of a job. Do nothing without a handler, as on the command line, or if this thread is muted."""
     function = None if _muted.is_muted else _handlers.get(name)
     if function is not None:
         function()

@@ -35,7 +35,7 @@ class NotAForm(Exception):
 
 
 class TooLarge(Exception):
-    """The body, a field or a header exceeds its limit, or Content-Length announces a body that would."""
+    """The body, a field or a header exceeds its limit, or Content-Length announces a body over the limit."""
 
 
 class MalformedForm(Exception):
@@ -54,7 +54,7 @@ class Form(NamedTuple):
 
 
 def find_boundary(content_type: str) -> bytes | None:
-    """Return the boundary in a Content-Type, or None if it has none or is not multipart/form-data."""
+    """Return the boundary in a Content-Type, or None if the type is not multipart/form-data or has no boundary."""
     if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
         return None
     match = _BOUNDARY.search(content_type)

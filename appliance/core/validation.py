@@ -26,7 +26,7 @@ UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def find_text_error(value: str, extra: dict[str, Any]) -> str | None:
-    """Return an error for a text with characters that cannot be stored, or for a blank one that is required, else None.
+    """Return an error for a text with characters that cannot be stored or a required text that is blank, else None.
 
     `extra` is the merged `Meta.extra` of the field: `line` forbids control characters, `filled` forbids blank texts.
     """

@@ -73,7 +73,7 @@ def _select_pages(account_id: int, query: Any, rules: Sequence[Any]) -> streamin
 
 
 def _choose_data_keys(pages: streaming.PagedRows) -> list[str]:
-    """Return the keys of custom data that get a column, sorted: the `_MAX_DATA_COLUMNS` most frequent ones in a sample.
+    """Return the keys of custom data that get a column, sorted: the `_MAX_DATA_COLUMNS` most frequent keys in a sample.
 
     Values of other keys are in the column `data`.
     """

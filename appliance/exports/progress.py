@@ -62,7 +62,7 @@ def track_progress(
 
 
 def write_progress(directory: Path) -> None:
-    """Write the progress file, or delete it if no export is running. Ignore OSError, such as that of a full disk."""
+    """Write the progress file, or delete it if no export is running. Ignore OSError, as from a full disk."""
     global _is_file_written
     with _lock:
         running = [*_running.values()]

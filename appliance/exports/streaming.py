@@ -23,7 +23,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def guard_formula(text: str) -> str:
-    """Return a text, with a quote before it if a spreadsheet would run it as a formula."""
+    """Return a text, with a quote before the text if a spreadsheet would run the text as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
@@ -120,7 +120,7 @@ class KeysetRows(NamedTuple):
         return rows(f"{self.sql} LIMIT {size}", {**self.parameters, self.cursor_parameter: last})
 
     def sample(self) -> list[Row]:
-        """Return the newest `_NEWEST_SAMPLE` rows and, within `_MAX_SECONDS`, up to `_WINDOWS` windows of older ones.
+        """Return the newest `_NEWEST_SAMPLE` rows and, within `_MAX_SECONDS`, up to `_WINDOWS` windows of older rows.
 
         The windows begin at equal distances of the unique number.
         """

@@ -71,7 +71,7 @@ class BackgroundWork:
         return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
 
     def renew(self) -> None:
-        """Replace the email and SMS senders with new ones, which read the current configuration; return at once."""
+        """Replace the email and SMS senders with new senders, which read the current configuration; return at once."""
         threading.Thread(target=self.jobs.renew, name="renewing").start()
 
     def stop(self) -> None:

@@ -110,7 +110,7 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no
             self._changed.notify()
 
     def dequeue(self) -> bytes | None:
-        """Return the next task, waiting up to a second for one; None if there is none."""
+        """Return the next task, waiting up to a second for a task; None if none arrives."""
         with self._changed:
             if not self._queue and not self._closed:
                 self._changed.wait(1.0)
@@ -237,7 +237,7 @@ class Jobs:
         self.advance_campaigns()
 
     def renew(self) -> None:
-        """Replace the senders with new ones, which read the current configuration, after the old senders have ended.
+        """Replace the senders with new senders, which read the current configuration, after the old senders have ended.
 
         The old senders finish the messages that they have claimed, so that nothing is sent twice or becomes uncertain.
         The senders are not replaced if the process is stopping.

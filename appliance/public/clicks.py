@@ -211,7 +211,7 @@ class HitRecorder:
         """Complete a batch after its write.
 
         If the storage is unavailable, all hits of the batch are lost and counted as unrecorded. After another error,
-        the hits are written individually, so that one invalid hit does not cost the others.
+        the hits are written individually, so that one invalid hit does not cause the loss of the others.
         """
         error = write.exception()
         if error is None:

@@ -1,6 +1,6 @@
 """Loads the configuration from five layers: command-line option, environment, file, settings page, default.
 
-A setting takes its value from the first layer that has one.
+A setting takes its value from the first layer that has a value.
 """
 
 import os
@@ -73,7 +73,7 @@ def is_secret(info: FieldInfo) -> bool:
 
 
 def help_text(info: FieldInfo) -> str:
-    """Return the help line of a setting, or an empty text if it has none."""
+    """Return the help line of a setting, or an empty text if the setting has none."""
     return next((m.description for m in _metas(info) if m.description), "")
 
 

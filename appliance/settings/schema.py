@@ -313,7 +313,7 @@ class Log(Struct, frozen=True):
 
 
 class Config(Struct, frozen=True):
-    """The configuration of the service; an instance never changes, and a change on a settings page makes a new one."""
+    """The immutable configuration of the service; each change on a settings page creates a new instance."""
 
     listen: Annotated[str, _help("HOST:PORT of the web interface and the API")] = "127.0.0.1:8080"
     base_url: Annotated[str, _help('public URL of the service, used in every link; "" = http(s):// + listen')] = ""

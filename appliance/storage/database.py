@@ -218,7 +218,7 @@ def list_columns(handle: Any) -> dict[str, list[str]]:
 
 
 def data_version() -> int:
-    """Return a number that differs from an earlier one if another connection has committed changes in between.
+    """Return a number that differs from an earlier result if another connection has committed changes in between.
 
     Only numbers of the same connection, that is of the same thread, can be compared.
     """

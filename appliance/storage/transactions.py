@@ -37,7 +37,7 @@ _WRITER_CACHE_KB = 4_000  # large enough that a large transaction writes each ch
 class Checkpointer:
     """A thread that copies the write-ahead log into the database each time the log has grown to `_MAX_WAL_PAGES`.
 
-    Syncing a growing log takes several times as long as syncing one that is overwritten, because the file system must
+    Syncing a growing log takes several times as long as syncing a log that is overwritten, because the file system must
     record its size. SQLite overwrites the log from its start only once the whole log has been copied and no write came
     in between. So this thread copies most of the log while the writer works, and the writer thread copies the rest
     between transactions: `between` runs a function on the writer thread outside of a transaction.
@@ -149,7 +149,7 @@ class Writer:
             close_database()
 
     def _refuse_late(self) -> None:
-        """Fail all verbs in the queue with StorageError, because the thread has ended and nothing would run them."""
+        """Fail all verbs in the queue with StorageError, because the thread that would run them has ended."""
         while True:
             try:
                 job = self._queue.get_nowait()
@@ -159,7 +159,7 @@ class Writer:
                 job.future.set_exception(StorageError("the service is shutting down"))
 
     def _open_connection(self) -> Any:
-        """Return the connection of the writer thread; a new one gets its cache size and is watched for checkpoints."""
+        """Return the connection of the writer thread; for a new connection set the cache size and watch the log."""
         handle = connection()
         if handle is not self._watched:
             handle.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
@@ -220,7 +220,7 @@ class Writer:
         self._forget_connection()
 
     def _forget_connection(self) -> None:
-        """Close the writer's connection, which rolls back its transaction; the next batch opens a new one."""
+        """Close the writer's connection, which rolls back its transaction; the next batch opens a new connection."""
         self._watched = None
         try:
             close_database()
@@ -228,7 +228,7 @@ class Writer:
             log.exception("storage: closing the connection of the writer failed")
 
     def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
-        """Fail a job and all queued ones with an error; otherwise each would wait for the busy timeout and fail too."""
+        """Fail a job and all queued jobs with an error; otherwise each would wait for the busy timeout and fail too."""
         while True:
             if job is None:
                 self._queue.put(None)

@@ -148,8 +148,9 @@ def validate_test(_: int, request: WebhookTest, __: int) -> None:
 
 
 def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
-    """Return a webhook and a test event with the requested name, or that of the first event it subscribes to.
+    """Return a webhook and a test event with the requested name.
 
+    Without a name, the test event has the name of the first event that the webhook subscribes to.
     Raises NotFound if the webhook does not exist, and Invalid if the name is malformed.
     """
     webhook = subscriptions.get(account_id, webhook_id)

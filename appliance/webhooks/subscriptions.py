@@ -41,7 +41,7 @@ def encrypt_secret(account_id: int, secret: str) -> bytes:
 class EncryptedSecrets(NamedTuple):
     """The encrypted secrets of a webhook, as stored in its row.
 
-    The old secret, if there is one, signs until `old_secret_until` (ms).
+    An old secret signs until `old_secret_until` (ms).
     """
 
     account_id: int
@@ -220,7 +220,7 @@ def webhook_host(webhook: Webhook) -> str:
 
 
 def url_host(url: str) -> str:
-    """Return the host of a URL in lower case, or an empty string if it has none."""
+    """Return the host of a URL in lower case, or an empty string if the URL has no host."""
     return urlsplit(url).hostname or ""
 
 

@@ -180,7 +180,7 @@ class WebhookWorker:
             await pool.close()
 
     async def _record_finished(self, in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", wait: bool) -> None:
-        """Record the finished deliveries; with `wait`, first wait until one finishes or `wake` is called."""
+        """Record the finished deliveries; with `wait`, first wait until a delivery finishes or `wake` is called."""
         wakeup = asyncio.create_task(self._wakeup.wait())
         finished, _ = await asyncio.wait(
             {*in_flight, wakeup}, timeout=None if wait else 0, return_when=asyncio.FIRST_COMPLETED
@@ -195,8 +195,8 @@ class WebhookWorker:
     def _choose_deliveries(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
         """Return the deliveries to start now: for each webhook those due first. Webhooks take turns to come first.
 
-        Webhooks that fail or are slow share half of `webhooks.connections`, so that they do not delay the fast ones,
-        however many they are. A webhook gets more than one connection only while its last delivery succeeded.
+        Webhooks that fail or are slow share half of `webhooks.connections`, so that any number of such webhooks does
+        not delay the fast webhooks. A webhook gets more than one connection only while its last delivery succeeded.
         """
         settings, now = config.current().webhooks, clock.now_ms()
         hooks = rows("SELECT id, failing_since FROM webhook WHERE enabled AND deleted_at IS NULL ORDER BY id")

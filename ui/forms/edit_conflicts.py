@@ -30,7 +30,7 @@ class ChangedMeanwhile(Exception):
 class EditConflict(NamedTuple):
     """A part of a form that two users changed: its key, its label, and both values as text.
 
-    `theirs` is the stored value, `mine` the posted one.
+    `theirs` is the stored value, `mine` the posted value.
     """
 
     key: str

@@ -178,7 +178,7 @@ class FilterRows:
         return _walk(self.rows)
 
     def to_filters(self) -> list[dict[str, Any]]:
-        """Return the filters of all rows with a field, including incomplete ones, so that validation reports these."""
+        """Return the filters of all rows with a field, including incomplete rows, so that validation reports them."""
         _assign_paths(self.rows, "filters", strict=True)
         return _chosen_filters(self.rows)
 

@@ -64,7 +64,7 @@ def country_names() -> tuple[tuple[str, str], ...]:
 
 
 def country_options(none: str, chosen: str = "") -> list[tuple[str, str]]:
-    """Return the options of a country field as (code, label), starting with the empty one, whose label is `none`.
+    """Return the options of a country field as (code, label), starting with the empty option, whose label is `none`.
 
     The code `chosen` is included even if no phone number belongs to it.
     """

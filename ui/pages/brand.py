@@ -102,7 +102,7 @@ def sample_query(form: Form) -> str:
 
 
 def render_sample(account_id: int, filters: dict[str, str]) -> str:
-    """Render the newsletter starter in the brand; valid values of `filters` replace the stored ones."""
+    """Render the newsletter starter in the brand; valid values of `filters` replace the stored values."""
     raw: dict[str, Any] = {}
     for name in (name for name in _SAMPLE_FIELDS if name in filters):
         try:

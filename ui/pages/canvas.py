@@ -114,7 +114,7 @@ async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPRes
 @pages.get("/<template_id:int>/people", name="people")
 @signed_in()
 async def choose_contact(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show contacts to preview the email with: search results, or the newest contacts and one without a first name."""
+    """Show contacts to preview the email with: search results, or the newest contacts and one lacking a first name."""
     search = (request.args.get("search") or "").strip()[:254]
     await fetch(templates.get, visit.account_id, template_id)
     if not view.is_partial(request):

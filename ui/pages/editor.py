@@ -434,7 +434,7 @@ async def _render_audience(
 async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
     """Show the merge tags with examples and the number of contacts who lack each value.
 
-    The query parameter `t` is the id of the template in which the merge tags will be used, if there is one.
+    The query parameter `t` is the id of the template in which the merge tags will be used, and may be absent.
     """
     template_id = parse_int(request.args.get("t"), 0, 10**9) or None
     groups = await fetch(merge_tags.list_merge_tags, visit.account_id, template_id)

@@ -74,7 +74,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("flows:write")
 @ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Create a draft flow, from a starter if one is chosen."""
+    """Create a draft flow, from a starter if the form names one."""
     form = Form.from_request(request)
     raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.DEFAULT_NAME}
     body, draft = await render(store.prepare_create, visit.account_id, validation.read(store.FlowCreate, raw))

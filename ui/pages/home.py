@@ -123,7 +123,7 @@ def _list_by_phase(account_id: int, phase: Phase) -> list[Any]:
 
 
 def _domain_step(account_id: int) -> list[tuple[str, str, str, str, str, bool]]:
-    """Return a list with the setup step for a sending domain, empty if the transport does not need one."""
+    """Return a list with the setup step for a sending domain, empty if the transport needs no sending domain."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return []

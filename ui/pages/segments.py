@@ -225,7 +225,7 @@ async def _render_builder(
     request: Request, visit: Visit, form: Form, rows: FilterRows, row: Any, status: int,
     error: errors.Invalid | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Render the filter builder; the errors of a rejected save (`error`) replace those of incomplete rows."""
+    """Render the filter builder; the errors of a rejected save (`error`) replace the errors of incomplete rows."""
     filter_view = await filter_builder.load_view(visit.account_id, rows)
     if error is not None:
         rows.to_filters()

@@ -141,7 +141,7 @@ def _set_browser_choice(request: Request, name: str, offered: tuple[str, ...]) -
 
 
 def _list_languages(form: Form) -> list[tuple[str, str]]:
-    """Return the languages of texts for recipients as (code, label), and the account's locale if it is none of them."""
+    """Return the languages of texts for recipients as (code, label), and the account's locale if it is another one."""
     names = list(recipient_texts.LANGUAGE_NAMES.items())
     locale = form["locale"]
     if locale and locale not in recipient_texts.LANGUAGE_NAMES:
@@ -241,7 +241,7 @@ def _read_pair(
 ) -> dict[str, Any] | None:
     """Return the values of two fields as a dict of `first_key` and `second_key`, or None if both fields are empty.
 
-    If only one of the fields is filled in, add an error to the other one. With `is_pair_required` the values must be
+    If only one of the fields is filled in, add an error to the empty field. With `is_pair_required` the values must be
     whole numbers.
     """
     if not form[first] and not form[second]:

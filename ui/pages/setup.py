@@ -190,7 +190,7 @@ def _render_transport(request: Request, form: Form, status: int = 200, test_resu
 @pages.get("/welcome/domain")
 @signed_in("domains:write")
 async def show_domain(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the sending domains and their states, and the form for a new one."""
+    """Show the sending domains and their states, and the form for a new domain."""
     form = Form({"name": domain_of(visit.account.email_from_email or visit.user.email)})
     return await _render_domain(request, visit, form)
 

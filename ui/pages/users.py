@@ -283,7 +283,7 @@ async def rename(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/password")
 @signed_in(access.SELF_SCOPE)
 async def change_password(request: Request, visit: Visit) -> HTTPResponse:
-    """Change the password of the signed-in user, who must give the old one; other browsers are signed out."""
+    """Change the password of the signed-in user, who must enter the old password; other browsers are signed out."""
     form = Form.from_request(request)
     old, new = form.raw("old_password"), form.raw("new_password")
     form.values["name"] = visit.user.name

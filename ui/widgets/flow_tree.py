@@ -141,7 +141,7 @@ def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
 def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str, str]:
     """Return the number that a card shows, its label, and the URL of its contacts; (None, "", "") without figures.
 
-    The number is that of contacts waiting, of messages sent, or of contacts who entered the step.
+    The number counts contacts waiting, messages sent, or contacts who entered the step.
     """
     if figures is None:
         return None, "", ""

@@ -93,7 +93,7 @@ _EXAMPLES = {
 
 
 def build_login_paths() -> dict[str, Any]:
-    """Return the path items for log-in and log-out by path. Each exists below `/v1` and below `/v1/my`."""
+    """Return the path items for log-in and log-out by path. Each path exists below `/v1` and below `/v1/my`."""
     return {
         **{path: {"post": _build_login(number)} for number, path in enumerate(LOGIN_PATHS)},
         **{path: {"delete": _build_logout(number)} for number, path in enumerate(LOGOUT_PATHS)},
@@ -400,9 +400,9 @@ def _allow_empty(schema: dict[str, Any]) -> None:
 def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
     """Complete the schema of a Struct and return it.
 
-    Each property gets the description of its declaration, or else the one in COMMON_DESCRIPTIONS. If an empty text
-    clears a property, its pattern is extended to allow an empty text. The description of the schema names the keys that
-    the Struct refuses. `kind` is None for a schema that does not belong to a Struct.
+    Each property gets the description of its declaration, or else the description in COMMON_DESCRIPTIONS. If an empty
+    text clears a property, its pattern is extended to allow an empty text. The description of the schema names the keys
+    that the Struct refuses. `kind` is None for a schema that does not belong to a Struct.
     """
     if refused := getattr(kind, "REFUSED", {}):
         schema["description"] += f" These keys are refused (422): {validation.describe_refused_keys(refused)}."

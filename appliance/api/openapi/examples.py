@@ -443,7 +443,7 @@ class ExampleBuilder:
         self._told = _collect_story_values(routes)
 
     def build_all(self, kinds: set[str], lists: set[str]) -> dict[str, Any]:
-        """Return `components.examples`: one for each schema in `kinds`, and `ListOf…` for each schema in `lists`."""
+        """Return `components.examples`: an example of each schema in `kinds`, and `ListOf…` for those in `lists`."""
         examples = {kind: {"value": self.build(kind)} for kind in kinds}
         return dict(sorted({**examples, **{f"ListOf{kind}": {"value": [self.build(kind)]} for kind in lists}}.items()))
 

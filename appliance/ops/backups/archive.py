@@ -126,7 +126,7 @@ class ArchiveWriter:
         self._tar, self._sums = tar, ""
 
     def add(self, name: str, file: Readable, size: int) -> None:
-        """Add the first `size` bytes of `file` as a member. The file may grow meanwhile, but not shrink."""
+        """Add the first `size` bytes of `file` as a member. The file may grow while it is read, but not shrink."""
         hashing = _HashingReader(file)
         info = tarfile.TarInfo(name)
         info.size, info.mode = size, 0o600
@@ -324,7 +324,7 @@ def _unpack_member(reader: _ArchiveReader, member: tarfile.TarInfo, into: Path) 
 def _check_sums(reader: _ArchiveReader, member: tarfile.TarInfo, sums: dict[str, str]) -> None:
     """Raise DamagedArchive unless the list of checksums in `member` equals `sums`, the checksums by member name.
 
-    The list is read only if it is not longer than the correct one.
+    The list is read only if it is not longer than the correct list.
     """
     longest = sum(len(_sum_line(checksum, name)) for name, checksum in sums.items())
     content = reader.content(member, longest).decode("utf-8", "replace")

@@ -266,7 +266,8 @@ def request_backup() -> None:
 def is_due() -> bool:
     """Return whether a backup is requested, or the interval of the setting `backup.every` has passed.
 
-    The interval begins at the last scheduled backup, or, if there is none, at the creation of the first account.
+    The interval begins at the last scheduled backup, or, without a scheduled backup, at the creation of the first
+    account.
     """
     if _schedule.is_requested:
         return True
@@ -291,7 +292,7 @@ def _get_data_directory() -> Path:
 
 
 def run_scheduled_backup(is_stopping: threading.Event) -> None:
-    """Create a backup if one is due, then delete the scheduled backups beyond `backup.keep`. Errors are logged.
+    """Create a backup if a backup is due, then delete the scheduled backups beyond `backup.keep`. Errors are logged.
 
     Returns at once if another thread is creating a backup. Setting `is_stopping` terminates a running backup.
     """

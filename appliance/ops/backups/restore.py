@@ -307,9 +307,9 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
 
 
 def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
-    """Load the key file of the data directory, or of the backup if the directory has none.
+    """Load the key file of the data directory, or the key file of the backup if the directory has none.
 
-    Raises RestoreFailed if neither has a key file, or if the key is not the one that the manifest names.
+    Raises RestoreFailed if neither has a key file, or if the manifest names another key.
     """
     key_path, backup_key_path = directory / KEY, staging / KEY
     has_key = os.path.lexists(key_path)

@@ -67,7 +67,7 @@ async def _greet_relay(name: str) -> None:
 def check_listeners(directory: Path) -> Iterator[Finding]:
     """Check that the service answers at `listen` and `inbound.listen`; if it is stopped, that it could listen there.
 
-    Without `inbound.listen`, report how bounces are received, or warn that they are not.
+    Without `inbound.listen`, report how bounces are received, or warn that bounces are not received.
     """
     settings = config.current()
     yield from _check_listener("listen", settings.listen, directory, b"")

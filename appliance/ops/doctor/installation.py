@@ -204,7 +204,7 @@ _LATE_FACTOR = 2
 
 
 def check_backups(directory: Path) -> Iterator[Finding]:
-    """Warn if the last scheduled backup, or the first account if there is none, is older than twice the interval."""
+    """Warn if the last scheduled backup, or without a backup the first account, is older than twice the interval."""
     every = config.parse_seconds(config.current().backup.every) * 1000
     scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
     if not every:

@@ -194,7 +194,7 @@ def _pad(text: str, room: int) -> str:
 
 
 def _measure_width(text: str) -> int:
-    """Return how many columns a text takes: two for a wide East Asian character, none for a combining one."""
+    """Return how many columns a text takes: two for a wide East Asian character, none for a combining character."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text

@@ -145,7 +145,7 @@ BulkAction.add_index(SQL("CREATE INDEX bulk_action_working ON bulk_action (id) W
 
 
 class BulkActionPart(Table):
-    """A batch of a bulk action; `contact_ids` are its contacts, or, once the batch is done, only the changed ones."""
+    """A batch of a bulk action; `contact_ids` are its contacts, or, once it is done, only the changed contacts."""
 
     bulk_action = ForeignKeyField(BulkAction, on_delete="CASCADE", index=False)
     contact_ids = Json(default=list)
