@@ -95,7 +95,7 @@ _MERGE_FAULTS = {
     "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
     "expected a primitive expression, found end of expression": "A merge tag says nothing",
 }  # fmt: skip
-# A setting name or an RFC number in brackets, which helps only programmers.
+# A setting name or an RFC number in brackets, which only programmers need.
 _SETTING_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
 
 

@@ -179,7 +179,7 @@ def _select_ids(timeline_entries: Sequence[Entry], kind: str) -> list[int]:
 
 
 def collect_contact_data(account_id: int, contact_id: int) -> ContactExport:
-    """Return all data that is stored about a contact. Raises NotFound."""
+    """Return all data that is stored about a contact. Raises NotFound if the account has no such contact."""
     contact = store.get(account_id, contact_id)
     return ContactExport(
         exported_at=str(clock.iso(clock.now_ms())),

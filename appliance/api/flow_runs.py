@@ -121,7 +121,10 @@ class ReportQuery(Struct):
 
 
 async def _get_run_detail(request: ApiRequest) -> FlowRunDetail:
-    """Return the run in the path. `event_data` is empty unless the credential may read events. Raises NotFound."""
+    """Return the run in the path. Raises NotFound if the flow has no such run.
+
+    `event_data` is empty unless the credential may read events.
+    """
 
     def read() -> FlowRunDetail:
         return serialize_run_detail(runs.get_run(request.account_id, request.id, request.inner_id))

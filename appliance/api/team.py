@@ -122,7 +122,7 @@ def serialize_user(row: models.User) -> User:
 
 
 def serialize_user_with_password(row: models.User, password: str | None) -> UserWithPassword:
-    """Return the API representation of a new user with the generated password, or None."""
+    """Return the API representation of a new user; `password` is None unless the password was generated."""
     return UserWithPassword(**_user_values(row), password=password)
 
 

@@ -158,7 +158,7 @@ def is_messaging_service(text: str) -> bool:
 
 
 def parse(kind: str, text: str) -> Address:
-    """Parse an email address if `kind` is `email`, otherwise a phone number. Raises ValueError if invalid."""
+    """Parse an email address if `kind` is `email`, otherwise a phone number. Raises ValueError for invalid text."""
     return parse_email(text) if kind == "email" else parse_phone(text)
 
 

@@ -166,7 +166,10 @@ def sync_to_disk(path: Path) -> None:
 
 
 def has_stop_file(directory: Path | str) -> bool:
-    """Return whether the directory contains the file `STOP`, which stops all sending; checked before every message."""
+    """Return whether the directory contains the file `STOP`, which stops all sending.
+
+    Senders call this before every message.
+    """
     return os.path.lexists(f"{directory}/{STOP_FILE}")
 
 

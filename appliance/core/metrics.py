@@ -2,8 +2,8 @@
 
 A metric is declared once, in the module that counts it. The values of its labels come from short fixed lists, never
 from ids, addresses or request paths. Counters are kept by account, so that the metrics of an account show nothing of
-another. `prometheus_client` is not used because it cannot hide a label (the account) from some scrapes: its registry
-would have to be copied and filtered for each scrape.
+another account. `prometheus_client` is not used because it cannot hide a label (the account) from some scrapes: its
+registry would have to be copied and filtered for each scrape.
 """
 
 import threading

@@ -345,7 +345,7 @@ class Jobs:
         """Start a scheduled campaign.
 
         After an unexpected error the campaign is paused until a user resumes it, so that it does not stop other
-        campaigns. Raises Unavailable.
+        campaigns. Raises Unavailable if the campaign cannot be started now.
         """
         try:
             prepared = preflight.prepare_send(account_id, campaign_id)

@@ -390,7 +390,7 @@ def _add_command(commands: Any, name: str, function: Callable[[argparse.Namespac
 
 
 def _parse_path(text: str) -> str:
-    """Return a path from the command line. Raises ArgumentTypeError if blank, as from an unset shell variable."""
+    """Return a path from the command line. Raises ArgumentTypeError for a blank text, as from an unset variable."""
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return text

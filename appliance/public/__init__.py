@@ -93,7 +93,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 def error_page(status: int) -> HTTPResponse:
-    """Return the HTML page for an error: from status 500 that for temporary failures, else the page "not found"."""
+    """Return the HTML page for an error: from status 500 the page "unavailable", else the page "not found"."""
     return pages.unavailable_page() if status >= 500 else pages.not_found_page()
 
 

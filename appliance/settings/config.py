@@ -40,7 +40,10 @@ class LoadedConfig(msgspec.Struct, frozen=True):
     file: Path | None = None
 
     def with_pages(self, page: Mapping[str, Any]) -> "LoadedConfig":
-        """Load the configuration again with new values from settings pages, by dotted name. Raises ConfigError."""
+        """Load the configuration again with new values from settings pages, by dotted name.
+
+        Raises ConfigError, whose text names each invalid setting.
+        """
         return load(self.options, None, self.file, page)
 
 

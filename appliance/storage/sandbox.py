@@ -19,11 +19,12 @@ from appliance.core import signals
 from appliance.storage.database import database, write_state
 
 # The ids of rows that a sandbox creates begin here: above every real id, and below 2^48, the limit of signed links. An
-# entry of a cache with such an id (a plan, a compiled message, a link) is therefore never confused with a real one.
+# entry of a cache with such an id (a plan, a compiled message, a link) is therefore never confused with an entry of a
+# real id.
 FIRST_SANDBOX_ID = 1 << 47
 _IDS_PER_SANDBOX = 1 << 24
 # Each sandbox has its own block of ids. Blocks are reused after four million sandboxes of one process, when no cache
-# holds entries of the first ones any more.
+# holds entries of the first sandboxes any more.
 _id_blocks = itertools.cycle(range(1 << 22))
 _CREATE_TABLE = re.compile(r"^CREATE (VIRTUAL )?TABLE ")
 _CREATE_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")

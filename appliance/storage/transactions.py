@@ -2,8 +2,8 @@
 
 A function that writes (a verb) runs on the writer thread inside a SAVEPOINT. Queued verbs share one COMMIT, so that
 `synchronous=FULL` costs one fsync for all of them. A verb that fails is rolled back alone; if the COMMIT fails, all its
-verbs fail and nothing is written. The writer does not wait for more verbs: a batch consists of those that are in the
-queue while it runs. Verbs do no rendering, parsing or network access.
+verbs fail and nothing is written. The writer does not wait for more verbs: a batch consists of the verbs that are in
+the queue while the batch runs. Verbs do no rendering, parsing or network access.
 """
 
 import asyncio
@@ -189,7 +189,7 @@ class Writer:
         except Exception as error:
             disk_guard.note_failure(error)
             if to_storage_error(error) is None:
-                self._forget_connection()  # The error is not one of the storage, so the connection is broken.
+                self._forget_connection()  # The storage did not fail, so the connection is broken.
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
             return None
         until = time.monotonic() + _MAX_SECONDS

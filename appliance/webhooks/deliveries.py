@@ -33,7 +33,7 @@ class DeliveryQuery(PageQuery):
 
 
 class ReplayFailed(Struct):
-    """A request to replay the failed deliveries of a webhook: those created since a time, by default all."""
+    """A request to replay the failed deliveries of a webhook: all of them, or only those created since a time."""
 
     since: Annotated[When, Meta(description="only deliveries created since then; default: all")] | None | UnsetType = (
         UNSET
@@ -150,8 +150,8 @@ def validate_test(_: int, request: WebhookTest, __: int) -> None:
 def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
     """Return a webhook and a test event with the requested name.
 
-    Without a name, the test event has the name of the first event that the webhook subscribes to.
-    Raises NotFound if the webhook does not exist, and Invalid if the name is malformed.
+    Without a requested name, the test event has the name of the first event that the webhook subscribes to. Raises
+    NotFound if the webhook does not exist, and Invalid if the name is malformed.
     """
     webhook = subscriptions.get(account_id, webhook_id)
     validate_test(account_id, request, webhook_id)

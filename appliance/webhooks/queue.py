@@ -95,7 +95,8 @@ class Outcome(NamedTuple):
 def record_outcomes(outcomes: Sequence[Outcome], updates_webhooks: bool = True) -> None:
     """Write the outcomes of attempts to their deliveries.
 
-    With `updates_webhooks`, also track which webhooks fail, and disable those that fail for too long or are gone.
+    With `updates_webhooks`, also track which webhooks fail, and disable webhooks that fail for too long or respond with
+    status 410.
     """
     require_write_transaction()
     now = clock.now_ms()
@@ -275,7 +276,7 @@ def has_delayed_deliveries() -> bool:
 
 
 def reschedule_delayed_deliveries() -> bool:
-    """Make up to `_PURGE_BATCH_SIZE` deliveries that a wrong clock delayed due now; return whether there were any."""
+    """Make due up to `_PURGE_BATCH_SIZE` deliveries that a wrong clock delayed; return whether there were any."""
     require_write_transaction()
     now = clock.now_ms()
     return bool(

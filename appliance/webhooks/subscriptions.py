@@ -125,7 +125,10 @@ def list_webhooks(account_id: int, query: WebhookQuery) -> Page:
 
 
 def get(account_id: int, webhook_id: int) -> Webhook:
-    """Return a webhook with `pending_count`, the number of its pending deliveries. Raises NotFound."""
+    """Return a webhook with `pending_count`, the number of its pending deliveries.
+
+    Raises NotFound if the webhook does not exist.
+    """
     webhook = Webhook.get_or_none(Webhook.account == account_id, Webhook.id == webhook_id, Webhook.deleted_at.is_null())
     if webhook is None:
         raise NotFound
@@ -164,7 +167,7 @@ def create(account_id: int, request: WebhookWrite, by: Actor) -> tuple[Webhook, 
 
 
 def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -> Webhook:
-    """Update a webhook and return it. Raises NotFound, or Invalid if a value is invalid.
+    """Update a webhook and return it. Raises NotFound if it does not exist, and Invalid if a value is invalid.
 
     A webhook that is enabled again receives future events only, and does not count as failing.
     """
@@ -189,7 +192,10 @@ def update(account_id: int, webhook_id: int, request: WebhookPatch, by: Actor) -
 
 
 def delete(account_id: int, webhook_id: int, by: Actor) -> Webhook:
-    """Mark a webhook as deleted and return the webhook; its rows are deleted later in batches. Raises NotFound."""
+    """Mark a webhook as deleted and return the webhook; its rows are deleted later in batches.
+
+    Raises NotFound if the webhook does not exist.
+    """
     require_write_transaction()
     webhook = get(account_id, webhook_id)
     run("UPDATE webhook SET deleted_at = ?, enabled = 0 WHERE id = ?", (clock.now_ms(), webhook_id))
@@ -203,7 +209,7 @@ def delete(account_id: int, webhook_id: int, by: Actor) -> Webhook:
 def rotate_secret(account_id: int, webhook_id: int, by: Actor) -> tuple[Webhook, str]:
     """Replace the secret of a webhook, and return the webhook with the new secret in plain text.
 
-    The previous secret also signs for `SECRET_OVERLAP_MS`. Raises NotFound.
+    The previous secret also signs for `SECRET_OVERLAP_MS`. Raises NotFound if the webhook does not exist.
     """
     require_write_transaction()
     webhook, now, new_secret = get(account_id, webhook_id), clock.now_ms(), generate_secret()

@@ -25,7 +25,7 @@ from appliance.webhooks.subscriptions import EncryptedSecrets
 # A single attempt: the event is encoded, signed and posted, and the response is read.
 
 TIMEOUT_SECONDS = 5.0
-# The maximum size of a response that is read, and the maximum length of the text of it that is stored.
+# How much of a response is read, in bytes, and how much of its text is stored, in characters.
 _MAX_RESPONSE_BYTES, _MAX_RESPONSE_CHARACTERS = 16_384, 1_000
 UNREACHABLE = "no answer: the address cannot be reached within 5 seconds, or is not public"
 SECRET_UNREADABLE = (
@@ -143,7 +143,7 @@ class WebhookWorker:
                 self._lock.release()
 
     def stop(self) -> None:
-        """Start no new deliveries, and give those in flight `_GRACE_SECONDS` to finish."""
+        """Start no new deliveries, and give deliveries in flight `_GRACE_SECONDS` to finish."""
         self.stopping.set()
         self.wake()
 
@@ -193,10 +193,11 @@ class WebhookWorker:
         await _record_outcomes(in_flight, [task for task in in_flight if task in finished])
 
     def _choose_deliveries(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
-        """Return the deliveries to start now: for each webhook those due first. Webhooks take turns to come first.
+        """Return the deliveries to start now: for each webhook the deliveries that were due first.
 
-        Webhooks that fail or are slow share half of `webhooks.connections`, so that any number of such webhooks does
-        not delay the fast webhooks. A webhook gets more than one connection only while its last delivery succeeded.
+        The webhook that comes first changes with each round. Webhooks that fail or are slow share half of
+        `webhooks.connections`, so that any number of such webhooks does not delay the fast webhooks. A webhook gets
+        more than one connection only while its last delivery succeeded.
         """
         settings, now = config.current().webhooks, clock.now_ms()
         hooks = rows("SELECT id, failing_since FROM webhook WHERE enabled AND deleted_at IS NULL ORDER BY id")

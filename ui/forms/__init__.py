@@ -79,7 +79,7 @@ class Form:
         self.errors.setdefault(name, sentence)
 
     def require(self, name: str, sentence: str) -> None:
-        """Add an error to a field if it is empty."""
+        """Add an error to a field if the field is empty."""
         if not self[name]:
             self.add_error(name, sentence)
 

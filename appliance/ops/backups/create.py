@@ -145,10 +145,10 @@ def _require_usable_database(source: Path) -> None:
 
 @contextmanager
 def _copy_database(source: Path, directory: Path, report_progress: ProgressCallback) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield a verified copy of a database, as an open file, and its schema version. Writers are not blocked meanwhile.
+    """Yield a verified copy of a database, as an open file, and its schema version.
 
-    The file is created in `directory` and unlinked at once, so it disappears with the process. Raises UnusableSource if
-    the database is damaged.
+    Writers are not blocked during the copy. The file is created in `directory` and unlinked at once, so it disappears
+    with the process. Raises UnusableSource if the database is damaged.
     """
     path = directory / f"{data_dir.PART_PREFIX}{os.getpid()}-{DATABASE}{data_dir.PART_SUFFIX}"
     with ExitStack() as stack:

@@ -224,7 +224,7 @@ def _check_certificate(setting: str, certificate: str, key: str, listen: str) ->
 def _serves_other_certificate(listen: str, binary: bytes) -> bool:
     """Return whether the service at `listen` serves a different certificate than `binary` (DER).
 
-    False if the service cannot be reached.
+    Return False if the service cannot be reached.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

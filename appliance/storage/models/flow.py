@@ -113,7 +113,7 @@ class Run(Table):
         indexes = ((("contact", "flow", "status", "created_at", "test"), False), (("flow", "created_at", "id"), False))
 
 
-# A contact has at most one live run in a flow; a test run does not prevent a real one.
+# A contact has at most one live run in a flow; a test run does not prevent a real run.
 Run.add_index(
     SQL("CREATE UNIQUE INDEX run_live ON run (flow_id, contact_id, test) WHERE status = 'live' AND contact_id NOT NULL")
 )
