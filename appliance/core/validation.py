@@ -504,9 +504,9 @@ class PartialRead(NamedTuple):
 
 
 def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
-    """Return a Struct from decoded JSON; `loose` accepts numbers, booleans and lists as text. Raises Invalid.
+    """Return a Struct from decoded JSON; `loose` accepts numbers, booleans and lists as text.
 
-    `path` is put before the path of each field error.
+    Raises Invalid with all errors. `path` is put before the path of each error.
     """
     return read_with_ignored(kind, raw, path, loose)[0]
 

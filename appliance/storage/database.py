@@ -96,7 +96,7 @@ def check_version() -> None:
 def open_database(path: Path | str) -> None:
     """Set the database file of this process; each thread opens its connection on first use.
 
-    A missing file is created with mode 0600. Raises SqliteTooOld.
+    A missing file is created with mode 0600. Raises SqliteTooOld as `check_version` does.
     """
     check_version()
     if str(path) != ":memory:" and not Path(path).exists():

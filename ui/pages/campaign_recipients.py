@@ -139,7 +139,7 @@ async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> H
 
 
 def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
-    """Register the POST route `name` for a decision about the selected or all uncertain or failed messages.
+    """Register the POST route `name` for a decision about uncertain or failed messages, selected or all.
 
     `verb` decides one batch in a transaction, and returns how many messages it decided and the id to continue after, or
     0 at the end. `done` is the notice, with a placeholder for the number of contacts.

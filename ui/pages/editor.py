@@ -240,7 +240,7 @@ async def show_details(request: Request, visit: Visit, template_id: int) -> HTTP
 @pages.post("/templates/<template_id:int>/sections/<key:str>")
 @signed_in("templates:write")
 async def save_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Save changed values of a section; other values keep what other users saved."""
+    """Save the changed values of a section; all other values stay as stored."""
     changes = read_changes(request)
     return await _save_changes(
         request, visit, template_id, key, changes, editing.edit_values, visit.account_id, template_id, key

@@ -343,7 +343,7 @@ _DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": 
 @pages.post("/<flow_id:int>/steps")
 @signed_in("flows:write")
 async def add_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Add a step to a flow: at once if the step's type needs no input, otherwise after its form."""
+    """Add a step to a flow: at once if its type needs no input, otherwise once its form is filled in."""
     form = StepForm.from_request(request)
     kind, where = form["kind"], document.parse_position(form["at"])
     if kind not in BY_TYPE or where is None:

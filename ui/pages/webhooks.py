@@ -234,7 +234,7 @@ def _read_fields(form: Form) -> dict[str, Any]:
 
 
 def _parse_form(kind: Any, form: Form) -> Any:
-    """Return the request of a form as the Struct `kind`. Raises Invalid, also if the form has errors already."""
+    """Parse a form to the Struct `kind`. Raises Invalid, also if the form has errors already."""
     filters = validation.read(kind, _read_fields(form))
     if form.errors:
         raise errors.Invalid({})

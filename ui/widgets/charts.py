@@ -68,7 +68,7 @@ def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
 def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
     """Return a column for each 24 hours, at least `_MIN_DAYS`.
 
-    The first 48 buckets are hours and are added up; each further bucket is a day.
+    The first 48 buckets cover an hour each and are added up; each further bucket covers a day.
     """
     sums: dict[int, list[int]] = {}
     for index, bucket in enumerate(buckets):
