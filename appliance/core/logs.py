@@ -20,12 +20,18 @@ from typing import Any, NamedTuple, TextIO
 # The paths of links in messages, of the first set-up and of password resets end in a secret.
 _TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
 _KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
-# Secrets of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519), which begin with "eyJ", the base64 of `{"`.
-_SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
-# The local part of an email address, or the user and password in a URL.
-_MAILBOX = re.compile(r"[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)")
+# Secrets of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519), which begin with "eyJ", the base64 of `{"`. The
+# first part of a JWT is bounded, because a text such as `eyJ-eyJ-…` has many places where one could begin.
+_SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,500}\.[\w-]+\.[\w-]*)")
+# The local part of an email address, or the user and password in a URL. A match begins where no such character
+# precedes: otherwise each character of a long text without "@" would be tried, which takes time by the square.
+_MAILBOX = re.compile(
+    r"(?<![^\s/<>\"'(),;:=&?\[\]{}|])[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)"
+)
 # Phone numbers. A range of numbers, whose last digits are stars, identifies no person and is not redacted.
 _PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
+# Longer messages and tracebacks are cut: they contain what a client sent.
+_MAX_CHARACTERS = 65_536
 # The attributes of every log record; all others are `extra` values of the caller.
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -39,7 +45,13 @@ class LogFile(NamedTuple):
 
 
 def redact(text: str) -> str:
-    """Replace link tokens, API keys, secrets, local parts of email addresses, and phone numbers in a text by `…`."""
+    """Replace link tokens, API keys, secrets, local parts of email addresses, and phone numbers in a text by `…`.
+
+    A text of more than `_MAX_CHARACTERS` is cut.
+    """
+    if len(text) > _MAX_CHARACTERS:
+        # It is cut between two words, so that no address is cut before its "@", by which it is recognised.
+        text = f"{text[:_MAX_CHARACTERS].rpartition(' ')[0]} … ({len(text)} characters)"
     text = _SECRET.sub("…", _KEY.sub(r"camp_\1_…", _TOKEN.sub(r"\1…", text)))
     return _PHONE.sub(r"\1…", _MAILBOX.sub(r"…\1", text))
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import re
 import secrets
 import signal
 import sys
@@ -45,6 +46,8 @@ _MAX_STORAGE_WAIT_SECONDS = 14.0
 _STOP_RETRY_SECONDS = 0.02
 # A browser that visited the service over https uses only https for a year.
 _HSTS = "max-age=31536000"
+_QUALITY = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
+_MAX_ACCEPT_ITEMS = 100
 _MAX_DISCARDED_BYTES = 419_430_400  # twice the default size limit of an import file
 
 
@@ -193,10 +196,26 @@ def _speaks_json(path: str) -> bool:
 def _wants_json(request: Request, path: str) -> bool:
     """Return whether the client of a path without a route expects JSON: its Accept header prefers JSON to HTML.
 
-    Below `/api` it does also if the header accepts neither: it is then probably a program with a wrong base URL.
+    Below `/api` it does also if the header names neither: it is then probably a program with a wrong base URL.
     """
-    kind = request.accept.match("text/html", "application/json", accept_wildcards=False)
-    return str(kind.mime) == "application/json" or (not kind and (path == "/api" or path.startswith("/api/")))
+    accept = request.headers.get("accept", "")
+    json, html = _find_quality(accept, "application/json"), _find_quality(accept, "text/html")
+    return json > html or (not html and (path == "/api" or path.startswith("/api/")))
+
+
+def _find_quality(accept: str, media_type: str) -> float:
+    """Return the quality that an Accept header gives to a media type by its name (RFC 9110, 12.5.1); 0 if none.
+
+    Items that cannot be parsed, for which `request.accept` of Sanic raises exceptions, and those after the first
+    `_MAX_ACCEPT_ITEMS` are ignored.
+    """
+    quality = 0.0
+    for item in accept.split(",", _MAX_ACCEPT_ITEMS)[:_MAX_ACCEPT_ITEMS]:
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        if name == media_type:
+            weight = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+            quality = max(quality, float(weight) if _QUALITY.fullmatch(weight) else 0.0)
+    return quality
 
 
 def _discard_rest_of_body(request: Request) -> None:
