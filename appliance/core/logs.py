@@ -131,14 +131,6 @@ class _LogFileHandler(logging.handlers.RotatingFileHandler):
         print(self.format(record), file=sys.stderr)
 
 
-def _is_own_record(record: logging.LogRecord) -> bool:
-    """Return whether a record of Sanic concerns the operator.
-
-    A form that cannot be parsed does not: it is the client's error, and the response reports it.
-    """
-    return record.msg != "Failed when parsing form"
-
-
 def configure(level: str, form: str, log_file: LogFile | None = None) -> None:
     """Write all logs to a file, or to stderr without `log_file`; `form` is `json` or `text`.
 
@@ -160,4 +152,3 @@ def configure(level: str, form: str, log_file: LogFile | None = None) -> None:
         logger.handlers[:] = []
         logger.propagate = True
         logger.setLevel(logging.WARNING)
-    logging.getLogger("sanic.error").addFilter(_is_own_record)

@@ -20,6 +20,7 @@ from appliance.accounts import users
 from appliance.api import dispatch
 from appliance.api import http as api_http
 from appliance.core import addresses, crypto, validation
+from appliance.http.forms import FormRequest, read_large_form
 from appliance.http.protocol import MAX_HEAD_BYTES, SlashRouter, StrictProtocol, is_unread, path_of, read_as_text
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
@@ -35,8 +36,6 @@ from ui import guard, static_files
 
 log = logging.getLogger("campanero")
 
-# A table of contacts with all rows selected submits a few hundred fields.
-_MAX_FORM_FIELDS = 5_000
 # By default Python switches threads every 5 ms: each database call of a request would wait that long for a thread that
 # renders mail. A shorter interval costs nothing when idle.
 _SWITCH_SECONDS = 0.0005
@@ -53,7 +52,7 @@ _MAX_DISCARDED_BYTES = 419_430_400  # twice the default size limit of an import 
 
 def build(config: Config) -> "Sanic[Any, Any]":
     """Return the Sanic app with all routes and middleware; nothing is started yet."""
-    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter())
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter(), request_class=FormRequest)
     Http.HEADER_CEILING = MAX_HEAD_BYTES  # Sanic's default is half of that.
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
@@ -82,7 +81,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.on_request(_set_start_time, priority=104)
     app.on_request(read_as_text, priority=103)
     app.on_request(_set_client, priority=102)
-    app.on_request(_refuse_many_fields, priority=101)
+    app.on_request(read_large_form, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
     app.on_response(_add_headers)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
@@ -110,13 +109,6 @@ async def _set_client(request: Request) -> None:
             "server: %s sends X-Forwarded-For and is not in network.trusted_proxies: all its visitors count as one "
             "client, for which forms send three confirmation emails an hour", request.ip,
         )  # fmt: skip
-
-
-async def _refuse_many_fields(request: Request) -> None:
-    """Raise PayloadTooLarge for a form with more than `_MAX_FORM_FIELDS`: forms are parsed on the event loop."""
-    kind = request.headers.get("content-type", "").strip().lower()
-    if kind.startswith("application/x-www-form-urlencoded") and request.body.count(b"&") >= _MAX_FORM_FIELDS:
-        raise PayloadTooLarge("the form has too many fields")
 
 
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:

@@ -93,8 +93,13 @@ def mount(app: "Sanic[Any, Any]") -> None:
 
 
 def error_page(status: int) -> HTTPResponse:
-    """Return the HTML page for an error: from status 500 the page "unavailable", else the page "not found"."""
-    return pages.unavailable_page() if status >= 500 else pages.not_found_page()
+    """Return the HTML page for an error: from status 500 the page "unavailable", else the page "not found".
+
+    The status is 404, except for a form that cannot be parsed (400) or is too large (413).
+    """
+    if status >= 500:
+        return pages.unavailable_page()
+    return pages.not_found_page(status if status in (400, 413) else 404)
 
 
 async def _close_recorder(app: "Sanic[Any, Any]") -> None:

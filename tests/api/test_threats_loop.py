@@ -147,3 +147,73 @@ def test_no_header_breaks_a_request(name: bytes, method: bytes, server: Server) 
             head = b"\r\n".join([method + b" " + path + b" HTTP/1.1", *lines, b"", b"a=b"])
             answer = talk(server.port, head, timeout=30)
             assert answer.startswith(b"HTTP/1.1 ") and int(answer.split()[1]) < 500, (path, value, answer[:200])
+
+
+def post(path: bytes, kind: bytes, body: bytes) -> bytes:
+    """Return a POST request of a form from the service's own page."""
+    lines = [b"Sec-Fetch-Site: same-origin", b"Content-Type: " + kind, b"Content-Length: %d" % len(body)]
+    head = [b"POST " + path + b" HTTP/1.1", b"Host: a", b"Connection: close", *lines, b"", b""]
+    return b"\r\n".join(head) + body
+
+
+def fill(unit: bytes, size: int = 2_000_000) -> bytes:
+    """Return a body of about `size` bytes that repeats a unit."""
+    return unit * (size // len(unit))
+
+
+PART = b'--Q\r\nContent-Disposition: form-data; name="a"\r\n'
+MULTIPART, FORM = b"multipart/form-data; boundary=", b"application/x-www-form-urlencoded"
+# The type and the body of forms that took Sanic's parser up to 5 seconds, or were read in a charset of their choice
+FORMS = {
+    "a boundary of one dash": (MULTIPART + b"-", fill(b"-")), "its lines": (MULTIPART + b"-", fill(b"\r\n---")),
+    "many parts": (MULTIPART + b"Q", fill(PART + b"\r\nx\r\n") + b"--Q--"),
+    "many header lines": (MULTIPART + b"Q", b"--Q\r\n" + fill(b"A: b\r\n") + b"\r\n\r\n--Q--"),
+    "many parts of header lines": (MULTIPART + b"Q", fill(b"--Q\r\n" + b"A:\r\n" * 4000 + b"\r\nx\r\n") + b"--Q--"),
+    "many parameters": (MULTIPART + b"Q", PART[:-2] + fill(b'; a="b"') + b"\r\n\r\nx\r\n--Q--"),
+    "a charset": (MULTIPART + b"Q", PART + b"Content-Type: a/b; charset=idna\r\n\r\n" + fill(b"9a") + b"\r\n--Q--"),
+    "no boundary": (b"multipart/form-data", fill(b"-")), "an empty boundary": (MULTIPART, fill(b"-")),
+    "many fields": (FORM, fill(b"a=1&")), "many escapes": (FORM, b"a=" + fill(b"%41x")),
+    "escapes in many fields": (FORM, fill(b"a=" + b"%C3%A4" * 70 + b"&")), "many separators": (FORM, fill(b"&")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_stops_nobody(name: str, server: Server) -> None:
+    """Two megabytes of a form are refused or read while others are answered, on all pages that read a form."""
+    for path in (b"/u/x", b"/p/x", b"/d/x", b"/f/x", b"/login", b"/templates/import", b"/lists"):
+        status, _ = ask(server, post(path, *FORMS[name]))
+        assert status in ((413,) if path[2:] == b"/x" else (303, 400, 401, 413, 422)), (path, status)
+
+
+@pytest.mark.parametrize("path", [b"/u/x", b"/login"])
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        (MULTIPART + b"-", b"---x" * 9_000, 400), (MULTIPART + b"Q", PART * 102, 413),
+        (MULTIPART + b"Q" * 71, b"x", 400), (MULTIPART + b'"Q "', PART, 400),
+        (MULTIPART + b'"\xc3\xa4"', PART, 400), (MULTIPART + b"Q", PART + b"\r\nx", 400),
+        (MULTIPART + b"Q", PART + b"X: " + b"x" * 5_000 + b"\r\n\r\n\r\n--Q--", 400), (FORM, b"&" * 5_000, 413),
+    ],
+)  # fmt: skip
+def test_what_is_no_form_is_refused(path: bytes, kind: bytes, body: bytes, status: int, server: Server) -> None:
+    """Too many parts or fields are 413; a boundary that RFC 2046 forbids, and a form without an end, are 400."""
+    assert ask(server, post(path, kind, body))[0] == status
+
+
+def chunked(size: int, count: int, path: bytes = b"/login") -> bytes:
+    """Return a POST request of a form in chunks of `size` bytes."""
+    lines = [b"Sec-Fetch-Site: same-origin", b"Content-Type: " + FORM, b"Transfer-Encoding: chunked"]
+    head = [b"POST " + path + b" HTTP/1.1", b"Host: a", b"Connection: close", *lines, b"", b""]
+    return b"\r\n".join(head) + (b"%x\r\n" % size + b"a" * size + b"\r\n") * count + b"0\r\n\r\n"
+
+
+def test_chunks_of_one_byte_are_refused(server: Server) -> None:
+    """After the first thousand, chunks of a few bytes are 400 and the connection is closed; nobody waits for them."""
+    assert ask(server, chunked(1, 150_000))[0] == 400
+    assert ask(server, chunked(15, 20_000))[0] == 400
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 900), (16, 20_000), (40, 40_000), (1_400, 1_000)])
+def test_a_client_that_streams_small_chunks_is_served(size: int, count: int, server: Server) -> None:
+    """Short bodies of any chunks and long ones of small chunks are read; nobody waits for them."""
+    assert ask(server, chunked(size, count))[0] == 422

@@ -1,0 +1,131 @@
+"""Parse posted HTML forms within limits, so that no form holds up the event loop (docs/threats.md#t22).
+
+Sanic 25.12 parses forms without limits and decodes texts in any charset that a part names.
+"""
+
+import asyncio
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote
+
+from sanic import Request
+from sanic.exceptions import BadRequest, PayloadTooLarge
+from sanic.headers import parse_content_header
+from sanic.request import File, RequestParameters
+
+from appliance import public
+from appliance.api import dispatch
+from appliance.http.protocol import path_of
+
+# A table of contacts with all rows selected submits a few hundred fields.
+_MAX_FIELDS = 5_000
+# Only forms with a file are sent as multipart, and they have few fields.
+_MAX_PARTS = 100
+_MAX_PART_HEAD_BYTES = 4_096
+# The longest forms of recipients: their preferences in an account with a thousand lists, and a sign-up form.
+_MAX_PUBLIC_BYTES = 65_536
+# A longer form is parsed in a thread: 2 MB of percent-encoded text take 0.2 s.
+_MAX_INLINE_BYTES = 65_536
+_URLENCODED, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+_BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")  # RFC 2046, 5.1.1
+_DISPOSITION = re.compile(r"^content-disposition:(.*)", re.IGNORECASE | re.MULTILINE)
+_TYPE = re.compile(r"^content-type:([^;\r\n]*)", re.IGNORECASE | re.MULTILINE)
+
+
+class PostedForm(NamedTuple):
+    """The fields and files of a form by name, in the order of the body."""
+
+    fields: dict[str, list[str]]
+    files: dict[str, list[File]]
+
+
+def parse_form(content_type: str, body: bytes) -> PostedForm:
+    """Return the fields and files of a body; none if it is not a form or not UTF-8.
+
+    Raises PayloadTooLarge for too many fields or parts, and BadRequest for a multipart form that cannot be parsed.
+    """
+    kind, parameters = parse_content_header(content_type)
+    try:
+        if kind == _URLENCODED:
+            if body.count(b"&") >= _MAX_FIELDS:
+                raise PayloadTooLarge("the form has too many fields")
+            return PostedForm(parse_qs(body.decode("utf-8"), keep_blank_values=True), {})
+        if kind == _MULTIPART:
+            return _parse_multipart(body, str(parameters.get("boundary", "")))
+    except UnicodeDecodeError:
+        pass
+    return PostedForm({}, {})
+
+
+def _parse_multipart(body: bytes, boundary: str) -> PostedForm:
+    """Return the fields and files of a multipart form (RFC 7578). Raises UnicodeDecodeError for a text not in UTF-8."""
+    if not _BOUNDARY.fullmatch(boundary):
+        raise BadRequest("the boundary of the form is missing or invalid")
+    body, delimiter = b"\r\n" + body, b"\r\n--" + boundary.encode()
+    if body.count(delimiter) > _MAX_PARTS + 1:
+        raise PayloadTooLarge("the form has too many parts")
+    form = PostedForm({}, {})
+    for part in body.split(delimiter)[1:]:
+        if part.startswith(b"--"):
+            return form
+        head, end_of_head, content = part.partition(b"\r\n\r\n")
+        if not end_of_head or len(head) > _MAX_PART_HEAD_BYTES or head.partition(b"\r\n")[0].strip(b" \t"):
+            raise BadRequest("a part of the form is malformed")
+        _add_part(form, head.decode("utf-8"), content)
+    raise BadRequest("the form is truncated")
+
+
+def _add_part(form: PostedForm, head: str, content: bytes) -> None:
+    """Add a part with the given header lines to a form; a part without a name is ignored."""
+    match = _DISPOSITION.search(head)
+    parameters = parse_content_header(match[1].strip())[1] if match else {}
+    name, filename = parameters.get("name"), parameters.get("filename")
+    if filename is None and "filename*" in parameters:
+        filename = unquote(str(parameters["filename*"]).rpartition("'")[2])
+    if not name:
+        return
+    if filename is None:
+        form.fields.setdefault(str(name), []).append(content.decode("utf-8"))
+    else:
+        media_type = _TYPE.search(head)
+        file = File(media_type[1].strip().lower() if media_type else "text/plain", content, str(filename))
+        form.files.setdefault(str(name), []).append(file)
+
+
+class FormRequest(Request):
+    """A request whose form is parsed by `parse_form`, and only once."""
+
+    __slots__ = ("_posted",)
+
+    def get_form(self, keep_blank_values: bool = False) -> RequestParameters:
+        """Return the fields of the form, without empty values unless `keep_blank_values`.
+
+        Raises the exceptions of `parse_form`.
+        """
+        posted = self.parse_posted()
+        fields = {
+            name: kept
+            for name, values in posted.fields.items()
+            if (kept := [value for value in values if value or keep_blank_values])
+        }
+        self.parsed_form, self.parsed_files = RequestParameters(fields), RequestParameters(posted.files)
+        return self.parsed_form
+
+    def parse_posted(self) -> PostedForm:
+        """Return the form, which is parsed at the first call. Raises the exceptions of `parse_form`."""
+        if not hasattr(self, "_posted"):
+            self._posted = parse_form(self.headers.get("content-type", ""), self.body)
+        return self._posted
+
+
+async def read_large_form(request: FormRequest) -> None:
+    """Parse a large form in a thread before its handler runs.
+
+    Raises PayloadTooLarge for a large form of a recipient's page, and the exceptions of `parse_form`.
+    """
+    path = path_of(request)
+    if len(request.body) <= _MAX_INLINE_BYTES or dispatch.owns_path(path):
+        return
+    if public.owns_path(path):
+        raise PayloadTooLarge("the form is too large")
+    await asyncio.to_thread(request.parse_posted)
