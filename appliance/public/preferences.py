@@ -215,7 +215,8 @@ async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
     The request needs no cookie, and the response is no redirect.
     """
     form = pages.read_form(request)
-    one_click = "One-Click" in form.get(ONE_CLICK, [])
+    # Some senders end the body with a line break.
+    one_click = "One-Click" in (value.strip() for value in form.get(ONE_CLICK, []))
     language = pages.detect_language(request)
     if not one_click and "1" not in form.get("confirm", []):
         return pages.not_found_page(400, language)

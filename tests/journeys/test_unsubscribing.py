@@ -60,7 +60,13 @@ def test_reading_the_page_changes_nothing(server: Server) -> None:
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize(("body", "source"), [(ONE_CLICK, "one_click"), (b"confirm=1", "link")])
+@pytest.mark.parametrize(
+    ("body", "source"),
+    [
+        (ONE_CLICK, "one_click"), (ONE_CLICK + b"\r\n", "one_click"), (ONE_CLICK + b"\n", "one_click"),
+        (b"confirm=1", "link"),
+    ],
+)  # fmt: skip
 def test_repeated_posts_opt_out_once(server: Server, body: bytes, source: str) -> None:
     """Each POST returns 200 without cookie or redirect; there is one opt-out event with its source."""
     contact, path = send_campaign(server, f"Leaver-{source}")
