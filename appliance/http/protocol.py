@@ -54,6 +54,11 @@ def path_of(request: Request) -> str:
 
 # The size line of a chunk, with its extensions, which no known client uses.
 MAX_CHUNK_LINE_BYTES = 256
+# A body of very small chunks takes long to parse for its size. After the first chunks, their average size counts.
+_MAX_SMALL_CHUNKS = 1_000
+_MIN_AVERAGE_CHUNK_BYTES = 16
+# The number of chunks after which other requests get a turn, even if more chunks have arrived.
+_CHUNKS_PER_TURN = 50
 # As in Apache's mod_reqtimeout: a large body may take long, but a client cannot keep a connection with single bytes.
 MIN_BODY_BYTES_PER_SECOND = 500
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -85,7 +90,7 @@ class RequestTooSlow(BadRequest):
 class StrictHttp(Http):
     """The requests of one connection, parsed strictly."""
 
-    __slots__ = ("_began", "_received_before")
+    __slots__ = ("_began", "_chunk_count", "_received_before")
     protocol: "StrictProtocol"
 
     def deadline(self, now: float) -> float | None:
@@ -105,6 +110,7 @@ class StrictHttp(Http):
     async def http1_request_header(self) -> None:
         """Read and check the head of a request. Raises BadRequest."""
         self._began = asyncio.get_running_loop().time()
+        self._chunk_count = 0
         self._received_before = self.protocol.received_bytes - len(self.recv_buffer)
         buffer, searched = self.recv_buffer, 0
         while (end := buffer.find(b"\r\n\r\n", searched)) < 0 and len(buffer) < self.HEADER_MAX_SIZE:
@@ -129,10 +135,15 @@ class StrictHttp(Http):
         if self.expecting_continue:
             self.expecting_continue = False
             await self._send(HTTP_CONTINUE)
+        is_small = self.request_bytes < self._chunk_count * _MIN_AVERAGE_CHUNK_BYTES
+        self._chunk_count += 1
+        if self._chunk_count % _CHUNKS_PER_TURN == 0:
+            await asyncio.sleep(0)
         buffer = self.recv_buffer
         while (end := buffer.find(b"\r\n", 2)) < 0 and len(buffer) <= MAX_CHUNK_LINE_BYTES:
             await self._receive_more()
-        if not 0 <= end <= MAX_CHUNK_LINE_BYTES or not _CHUNK_LINE.fullmatch(buffer, 0, end):
+        is_valid = 0 <= end <= MAX_CHUNK_LINE_BYTES and _CHUNK_LINE.fullmatch(buffer, 0, end)
+        if not is_valid or (is_small and self._chunk_count > _MAX_SMALL_CHUNKS):
             self.keep_alive = False
             raise BadRequest("Bad chunked encoding")
 
