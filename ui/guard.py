@@ -138,7 +138,7 @@ def render_problem(request: Request, status: int, kind: str, **words: Any) -> HT
 
 async def handle_exception(request: Request, error: Exception) -> HTTPResponse:
     """Return an error page for an exception that no handler caught, such as an unknown path, a large body, or a bug."""
-    status = int(getattr(error, "status_code", None) or 500)
+    status = 503 if isinstance(error, errors.Unavailable) else int(getattr(error, "status_code", None) or 500)
     names = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
     kind = names.get(status, "broken" if status >= 500 else "unclear")
     return await _render_outside_page(request, status, kind, most=request.app.config.REQUEST_MAX_SIZE)
@@ -180,8 +180,7 @@ def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
     """
 
     def mark(function: Handler) -> Handler:
-        @wraps(function)
-        async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
+        async def serve(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
             request.ctx.visit = await session.load_visit(request)
             if request.ctx.visit is None:
                 return _redirect_to_login(request)
@@ -190,7 +189,12 @@ def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
             if any(type(value) is int and value >> 63 for value in kwargs.values()):
                 # The database has no id of more than 63 bits.
                 return render_problem(request, 404, "not_found")
-            return await _handle_errors(request, function(request, request.ctx.visit, *args, **kwargs))
+            return await function(request, request.ctx.visit, *args, **kwargs)
+
+        @wraps(function)
+        async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
+            request.ctx.visit = None
+            return await _handle_errors(request, serve(request, *args, **kwargs))
 
         wrapped.needs = needs  # type: ignore[attr-defined]  # read by `Visit.can_open` and by the tests of roles
         return wrapped

@@ -20,6 +20,7 @@ from appliance.accounts import users
 from appliance.api import dispatch
 from appliance.api import http as api_http
 from appliance.core import addresses, crypto, validation
+from appliance.core.errors import Unavailable
 from appliance.http.forms import FormRequest, read_large_form
 from appliance.http.protocol import MAX_HEAD_BYTES, SlashRouter, StrictProtocol, is_unread, path_of, read_as_text
 from appliance.inbound import delivery_reports
@@ -169,8 +170,8 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
     if _speaks_json(path) or (request.route is None and _wants_json(request, path)):
         request.ctx.spoke_json = True
         return await dispatch.handle_error(request, error)
-    status = getattr(error, "status_code", None) or 500
-    if status >= 500:
+    status = 503 if isinstance(error, Unavailable) else getattr(error, "status_code", None) or 500
+    if status >= 500 and not isinstance(error, Unavailable):  # the storage package logs the reason of Unavailable
         template, context = "request %s %s failed", api_http.log_context(request)
         log.exception(template, context["request_id"], request.path, exc_info=error, extra=context)
     try:
