@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance.core import clock, data_dir
+from appliance.core import clock, data_dir, logs
 
 
 class WrongKey(Exception):
@@ -451,10 +451,11 @@ class CertificateWatcher:
         self._stopping.set()
 
     def _run(self) -> None:
+        errors = logs.RepeatedErrors(log, "certificates: reload failed")
         while not self._stopping.wait(RELOAD_INTERVAL_SECONDS):
             for certificate in self._certificates:
                 try:
                     certificate.reload_if_changed()
-                except Exception:
+                except Exception as error:
                     # If the thread ended, no certificate would be reloaded any more.
-                    log.exception("certificates: reload failed")
+                    errors.log(error)

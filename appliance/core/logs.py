@@ -8,14 +8,18 @@ both.
 import json
 import logging
 import logging.handlers
+import math
 import os
 import re
 import signal
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
+
+from appliance.core.errors import Unavailable
 
 # The paths of links in messages, of the first set-up and of password resets end in a secret.
 _TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
@@ -32,6 +36,9 @@ _MAILBOX = re.compile(
 _PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
 # Longer messages and tracebacks are cut: they contain what a client sent.
 _MAX_CHARACTERS = 65_536
+# The interval at which an error that a job repeats is logged again.
+REPEAT_SECONDS = 60.0
+_MAX_ERROR_CHARACTERS, _MAX_KNOWN_ERRORS = 1_000, 20
 # The attributes of every log record; all others are `extra` values of the caller.
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -54,6 +61,38 @@ def redact(text: str) -> str:
         text = f"{text[:_MAX_CHARACTERS].rpartition(' ')[0]} … ({len(text)} characters)"
     text = _SECRET.sub("…", _KEY.sub(r"camp_\1_…", _TOKEN.sub(r"\1…", text)))
     return _PHONE.sub(r"\1…", _MAILBOX.sub(r"…\1", text))
+
+
+class RepeatedErrors:
+    """Logs the errors of a job that is repeated, so that one that fails each time does not fill the log.
+
+    The first error is logged with its traceback, unless it is Unavailable, whose text says everything. An error that
+    differs from those of the last minute gets a line. Other errors are counted in one line a minute. After a minute
+    without errors, the next one counts as the first.
+    """
+
+    def __init__(self, logger: logging.Logger, message: str) -> None:
+        self._logger, self._message = logger, message
+        self._known: set[str] = set()
+        self._count = 0
+        self._last_at, self._next_at = -math.inf, 0.0
+
+    def log(self, error: BaseException) -> None:
+        """Log an error, or only count it."""
+        now, text = time.monotonic(), f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARACTERS]
+        is_first, self._last_at = now > self._last_at + REPEAT_SECONDS, now
+        self._count = 0 if is_first else self._count + 1
+        is_known = text in self._known or len(self._known) >= _MAX_KNOWN_ERRORS
+        if not is_first and is_known and now < self._next_at:
+            return
+        if is_first and not isinstance(error, Unavailable):
+            self._logger.error(self._message, exc_info=error)
+        else:
+            self._logger.error("%s: %s count=%s", self._message, text, max(1, self._count))
+            self._count = 0
+        if is_first or now >= self._next_at:
+            self._known, self._next_at = set(), now + REPEAT_SECONDS
+        self._known.add(text)
 
 
 class _TextFormatter(logging.Formatter):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from huey.consumer import Consumer
 
-from appliance.core import signals
+from appliance.core import logs, signals
 from appliance.core.errors import Unavailable
 from appliance.exports import progress
 from appliance.jobs.tasks import Jobs
 from appliance.settings import config
 from appliance.storage.database import close_database
+from appliance.storage.disk_guard import to_storage_error
 
 log = logging.getLogger("campanero.pulse")
 
@@ -41,6 +42,7 @@ class BackgroundWork:
         self._consumer = _InProcess(
             self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=27, check_worker_health=False
         )
+        self._errors = logs.RepeatedErrors(log, "pulse: run failed")
         self._ending = threading.Event()
         self._beaten = time.monotonic()
         self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)
@@ -59,8 +61,8 @@ class BackgroundWork:
                 progress.write_progress(Path(config.current().data_dir))
             except Unavailable as error:
                 log.debug("pulse: skipped: %s", error)  # the storage package logs the reason
-            except Exception:
-                log.exception("pulse: run failed")
+            except Exception as error:
+                self._errors.log(to_storage_error(error) or error)
             self._ending.wait(1.0)
         close_database()
 

@@ -23,7 +23,7 @@ from appliance.audience.segments import query_plan
 from appliance.campaigns import batches, links, preflight, rehearsal, send, states
 from appliance.campaigns.batches import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
-from appliance.core import clock, signals
+from appliance.core import clock, logs, signals
 from appliance.core.errors import Unavailable
 from appliance.core.metrics import Counter, Gauge, Labels
 from appliance.events import log as retention
@@ -177,6 +177,8 @@ class Jobs:
             self._register(name, function)
 
     def _register(self, name: str, function: Callable[[], None]) -> None:
+        errors = logs.RepeatedErrors(log, f"jobs: run failed job={name}")
+
         def run() -> None:
             self._pause(name)
             with self._queued_lock:
@@ -184,8 +186,8 @@ class Jobs:
             try:
                 with self._metrics.track_run(name):
                     function()
-            except Unavailable as error:
-                log.error("jobs: run failed job=%s: %s", name, error)
+            except Exception as error:
+                errors.log(disk_guard.to_storage_error(error) or error)
             self._last_run_at[name] = time.monotonic()
 
         task = self.huey.task(name=name)(run)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
+from appliance.core import logs
 from appliance.storage import disk_guard, journal
 from appliance.storage.database import checkpoint, close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
@@ -62,6 +63,7 @@ class Checkpointer:
         return 0
 
     def _run(self) -> None:
+        errors = logs.RepeatedErrors(log, "storage: checkpoint failed")
         while not self._ending.is_set():
             self._due.wait()
             self._due.clear()
@@ -74,9 +76,9 @@ class Checkpointer:
                 # A long log loses no data, and the writer reports problems of the disk.
                 log.debug("storage: checkpoint failed: %s", error)
                 self._ending.wait(_CHECKPOINT_RETRY_SECONDS)
-            except Exception:
+            except Exception as error:
                 # The thread must continue, because without it the log would grow without limit.
-                log.exception("storage: checkpoint failed")
+                errors.log(error)
                 self._ending.wait(_CHECKPOINT_RETRY_SECONDS)
         close_database()
 

@@ -1,6 +1,7 @@
 """The log of the service: one JSON object a line, no personal data, and log rotation."""
 
 import json
+import logging
 import os
 import signal
 import sqlite3
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from appliance.core.logs import redact
+from appliance.core.logs import RepeatedErrors, redact
 from tests.conftest import FreshServer
 from tests.kit.server import Server
 
@@ -128,3 +129,15 @@ def test_an_invalid_log_file_prevents_the_start(fresh_server: FreshServer, tmp_p
         server = fresh_server(start=False, set_up=False, env={"CAMPANERO_LOG__FILE": name})
         result = server.cli("serve", expect=1)
         assert text in result.stderr and result.stderr.startswith("campanero: ") and result.stderr.count("\n") == 1
+
+
+def test_a_job_that_fails_each_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The first error has its traceback, another one a line, and repeats are counted."""
+    errors = RepeatedErrors(logging.getLogger("campanero.test"), "pulse: run failed")
+    for number in range(200):
+        errors.log(ValueError("one" if number % 2 else "two"))
+    errors.log(KeyError("three"))
+    first, second, third = caplog.records
+    assert first.exc_info is not None and first.getMessage() == "pulse: run failed"
+    assert second.getMessage() == "pulse: run failed: ValueError: one count=1" and second.exc_info is None
+    assert third.getMessage() == "pulse: run failed: KeyError: 'three' count=199"

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 
-from appliance.core import clock, send_status, signals
+from appliance.core import clock, logs, send_status, signals
 from appliance.core.errors import (
     ClientRejected,
     ConnectionFailed,
@@ -322,12 +322,13 @@ class SmsSender:
         )
 
     def _run_thread(self) -> None:
+        errors = logs.RepeatedErrors(log, "sms: sender failed; restarting")
         while not self.is_halted.stopping.is_set():
             try:
                 with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                     runner.run(self._run_loop())
-            except Exception:
-                log.exception("sms: sender failed; restarting")
+            except Exception as error:
+                errors.log(error)
                 self.is_halted.stopping.wait(_RETRY_SECONDS)
         close_database()
 
