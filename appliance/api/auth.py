@@ -1,5 +1,7 @@
 """Authentication and authorization of API requests, and the log-in endpoints for JWTs (docs/decisions.md#2)."""
 
+import math
+import time
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -11,13 +13,41 @@ from appliance.accounts.access import Credential
 from appliance.api import http, schemas
 from appliance.api.endpoints import Route
 from appliance.api.http import ApiError
-from appliance.core import validation
+from appliance.core import crypto, validation
 from appliance.core.clock import iso
 from appliance.core.errors import NotFound, Unavailable
 from appliance.storage.transactions import commit, fetch_inline
 
 # No issued API key or token is longer.
 _MAX_TOKEN_CHARACTERS = 4096
+
+
+# The credentials that have fetched metrics, by the hash of their token, and the time when the database last confirmed
+# each. Metrics tell what is wrong with a database that cannot be read, so there these credentials suffice for a day.
+_scrapers: dict[str, tuple[Credential, float]] = {}
+_MAX_SCRAPERS, _MAX_SCRAPER_SECONDS = 20, 86_400.0
+
+
+async def authenticate_scraper(request: Request) -> Credential:
+    """Return the credential of a request for metrics, as `authenticate` does.
+
+    If the database cannot be read, a credential suffices that it confirmed within the last day.
+    """
+    token_hash = crypto.hash_secret(request.headers.get("authorization", ""))
+    try:
+        credential = await authenticate(request)
+    except ApiError:
+        _scrapers.pop(token_hash, None)
+        raise
+    except Unavailable:
+        known, confirmed_at = _scrapers.get(token_hash, (None, -math.inf))
+        if known is None or time.monotonic() > confirmed_at + _MAX_SCRAPER_SECONDS:
+            raise
+        return known
+    if len(_scrapers) >= _MAX_SCRAPERS:
+        _scrapers.clear()
+    _scrapers[token_hash] = credential, time.monotonic()
+    return credential
 
 
 # The scopes that no API key has, each with the lowest role that has the scope and the error message for other

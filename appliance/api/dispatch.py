@@ -143,7 +143,8 @@ async def _admit(request: Request, route: Route) -> Credential:
     The responses to an authenticated request have the rate limit headers, errors included. Raises ApiError 401 or 403,
     or RateLimitExceeded (docs/decisions.md#3).
     """
-    credential = await auth.authenticate(request)
+    authenticate = auth.authenticate_scraper if route.path == service.METRICS_PATH else auth.authenticate
+    credential = await authenticate(request)
     rate_level = _buckets.take(credential.actor, route.rate, config.current().limits)
     if rate_level is not None:
         request.ctx.level = rate_level

@@ -82,7 +82,10 @@ def _collect_metrics(account_id: int | None) -> str:
         close_database()
 
 
-@ROUTES.add("GET", "/metrics", scope="account:read", media="text/plain")
+METRICS_PATH = "/metrics"
+
+
+@ROUTES.add("GET", METRICS_PATH, scope="account:read", media="text/plain")
 async def get_metrics(request: ApiRequest) -> ApiResponse:
     """Get metrics in the Prometheus text format.
 

@@ -18,6 +18,7 @@ import apsw
 from appliance import VERSION
 from appliance.core import clock, data_dir, metrics
 from appliance.core.cache import CostAwareCache
+from appliance.core.errors import Unavailable
 from appliance.core.metrics import Family, Histogram, gauge_family
 from appliance.sending.messages import delivery_status
 from appliance.sending.messages.delivery_status import CHANNELS
@@ -203,9 +204,15 @@ def render_metrics(account_id: int | None) -> str:
     """Return the metrics of one account, or of the whole installation if `account_id` is None, in the text format.
 
     For an account, the metrics of process and storage are left out, because the growth of the database would show how
-    much other accounts send.
+    much other accounts send. The metrics of the database are left out while it cannot be read.
     """
-    families: list[Family] = [*metrics.collect(account_id), *collect_table_metrics(account_id)]
+    families: list[Family] = metrics.collect(account_id)
+    # Without the database, the other metrics tell what is wrong (`storage_trouble`).
+    try:
+        families += collect_table_metrics(account_id)
+    except Exception as error:
+        if disk_guard.to_storage_error(error) is None and not isinstance(error, Unavailable):
+            raise
     families += [] if account_id is not None else collect_machine_metrics()
     return format_metrics(sorted(families, key=lambda family: family.name))
 

@@ -1,5 +1,6 @@
 """A damaged or replaced database: commands fail with one line of advice, and a running service reports it."""
 
+import http.client
 import os
 import re
 import shutil
@@ -7,13 +8,16 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import apsw
 import pytest
 
 from tests.conftest import FreshServer
+from tests.kit.client import Response
 from tests.kit.recipients import create_list
-from tests.kit.server import Server, free_port
+from tests.kit.server import EMAIL, PASSWORD, Server, free_port
 from tests.kit.timeouts import extend_timeout
 
 COMMANDS = (
@@ -105,6 +109,13 @@ def _schema_page(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(100)
         file.write(b"\xff" * 3996)
+
+
+def _all_pages(path: Path) -> None:
+    """Damage every page but the first, in place: a file that is cut ends a process that has it in memory (SIGBUS)."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
 
 
 def error_line(server: Server, *command: str) -> str:
@@ -251,4 +262,66 @@ def test_damage_is_found_after_a_start(fresh_server: FreshServer) -> None:
     server.start()
     server.wait_for_line("sending stopped: the database is damaged")
     assert server.client(validate=False).get("/healthz").status == 503
+    server.stop()
+
+
+def _signed_in(server: Server) -> str:
+    """Sign in on the page, and return the cookie."""
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    typed = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    link.request("POST", "/login", urlencode({"email": EMAIL, "password": PASSWORD}), typed)
+    cookie = str(link.getresponse().headers["Set-Cookie"]).partition(";")[0]
+    link.close()
+    return cookie
+
+
+def _break(server: Server, harm: Callable[[Path], None], first: Callable[[], Any] = lambda: None) -> None:
+    """Damage the file beneath a service that has read little of it, and wait until the service has noticed."""
+    create_list(server.client(), 300)
+    server.restart()
+    first()
+    harm(server.data / "campanero.db")
+    end = time.monotonic() + extend_timeout(20)
+    while server.client(validate=False).get("/healthz").status == 200:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("harm", [_header, _all_pages])
+def test_a_service_whose_database_breaks_says_so_on_its_pages(
+    harm: Callable[[Path], None], fresh_server: FreshServer
+) -> None:
+    """Pages are 503 and ask to try again, and the log has few tracebacks however long it lasts."""
+    server = fresh_server()
+    cookie = _signed_in(server)
+    _break(server, harm)
+    refused = 0
+    for path in ("/", "/contacts", "/lists", "/campaigns", "/settings/data"):
+        answer = server.client(validate=False).request("GET", path, None, {"Cookie": cookie})
+        # Pages whose rows are in memory are still shown.
+        assert answer.status in (200, 503), (path, answer.status)
+        refused += answer.status == 503 and "again" in answer.text
+    assert refused >= 3 or harm is _header
+    time.sleep(6)
+    assert server.output.count("Traceback") <= 1, server.output
+    failures = re.findall(r"\w+: run failed(?: job=\w+)?", server.output)
+    assert len(failures) <= len(set(failures)) + 2, server.output
+    server.stop()
+
+
+@pytest.mark.parametrize("harm", [_header, _all_pages])
+def test_metrics_are_served_without_the_database(harm: Callable[[Path], None], fresh_server: FreshServer) -> None:
+    """Who fetched them before still gets those of the process and of the storage, which tell of the trouble."""
+    server = fresh_server()
+    other = server.new_key()
+
+    def scrape(key: str | None) -> Response:
+        headers = {"Authorization": f"Bearer {key}"}
+        return server.client(validate=False).request("GET", "/metrics", None, headers)
+
+    _break(server, harm, lambda: scrape(server.key))
+    answer = scrape(server.key)
+    assert answer.status == 200 and "campanero_storage_trouble 1" in answer.text, answer.text[:500]
+    assert scrape("camp_live_" + "x" * 36).status in (401, 503)
+    assert harm is _header or scrape(other).status == 503
     server.stop()
