@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -249,6 +250,20 @@ def test_invalid_certificates(world: World) -> None:
     for name, status in (("bad", 403), ("other", 403), ("missing", 503), ("huge", 503)):
         assert world.post(world.sns.notification({}, now, SigningCertURL=url.format(name))).status == status
     assert world.post(world.sns.notification({}, now, key=other.key)).status == 403
+
+
+def test_made_up_certificates_delay_nobody(world: World) -> None:
+    """Each is asked for once a minute however often it is named, and a known one is served meanwhile."""
+    now = world.clock.now()
+    assert world.post(world.sns.message("Notification", now, Message="plain words")).status == 200
+    url = f"https://{HOST}/SimpleNotificationService-{{}}.pem"
+    posts = [world.sns.notification({}, now, SigningCertURL=url.format(f"made{n % 4}")) for n in range(40)]
+    before = len(world.sns.asked)
+    with ThreadPoolExecutor(20) as crowd:
+        assert set(crowd.map(lambda post: world.post(post).status, posts)) == {503}
+    asked = world.sns.asked[before:]
+    assert 1 <= len(asked) == len(set(asked)) <= 4, asked
+    assert world.post(world.sns.message("Notification", now, Message="plain words")).status == 200
 
 
 def test_sns_messages_of_another_topic_are_rejected(world: World) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from msgspec import Struct
 
 from appliance.core import clock
-from appliance.core.errors import Invalid
+from appliance.core.errors import Invalid, Unavailable
 from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
 from appliance.inbound.providers.base import (
     Fetch,
@@ -54,7 +54,11 @@ _MAX_KEYS = 8
 _IGNORED_COMPLAINTS = ("not-spam",)
 
 _cached_keys: "dict[str, RSAPublicKey]" = {}
-_fetch_lock = asyncio.Lock()
+# Anyone can name a certificate that does not exist. Each is downloaded once at a time, `_MAX_FETCHES` in total, and not
+# again for `_RETRY_SECONDS` after a failure. A cached key never waits for a download.
+_fetches: "dict[str, asyncio.Future[RSAPublicKey]]" = {}
+_failed_until: dict[str, float] = {}
+_MAX_FETCHES, _MAX_FAILURES, _RETRY_SECONDS = 8, 1_000, 60.0
 
 
 class _Header(Struct, frozen=True):
@@ -195,12 +199,29 @@ async def _fetch_key(url: Any, topic: _Topic, fetch: Fetch) -> "RSAPublicKey":
         raise invalid_signature()
     if urlsplit(url).query:
         raise invalid_signature()
-    async with _fetch_lock:
-        if url not in _cached_keys:
-            if len(_cached_keys) >= _MAX_KEYS:
-                _cached_keys.clear()
-            _cached_keys[url] = _public_key(await fetch(url))
+    if url in _cached_keys:
         return _cached_keys[url]
+    is_full = url not in _fetches and len(_fetches) >= _MAX_FETCHES
+    if is_full or clock.monotonic() < _failed_until.get(url, 0):
+        raise Unavailable("The signing certificate of the provider cannot be downloaded now.", "unavailable", 30)
+    if url not in _fetches:
+        _fetches[url] = asyncio.ensure_future(_download_key(url, fetch))
+        _fetches[url].add_done_callback(lambda _: _fetches.pop(url))
+    return await asyncio.shield(_fetches[url])
+
+
+async def _download_key(url: str, fetch: Fetch) -> "RSAPublicKey":
+    try:
+        key = _public_key(await fetch(url))
+    except Exception:
+        if len(_failed_until) >= _MAX_FAILURES:
+            _failed_until.clear()
+        _failed_until[url] = clock.monotonic() + _RETRY_SECONDS
+        raise
+    if len(_cached_keys) >= _MAX_KEYS:
+        _cached_keys.clear()
+    _cached_keys[url] = key
+    return key
 
 
 def _is_topic_url(url: str, topic: _Topic) -> bool:
