@@ -69,7 +69,7 @@ def test_reading_the_page_changes_nothing(server: Server) -> None:
 )  # fmt: skip
 def test_repeated_posts_opt_out_once(server: Server, body: bytes, source: str) -> None:
     """Each POST returns 200 without cookie or redirect; there is one opt-out event with its source."""
-    contact, path = send_campaign(server, f"Leaver-{source}")
+    contact, path = send_campaign(server, f"Leaver-{source}-{len(body)}")
     responses = [request(server, "POST", path, body) for _ in range(3)]
     api = open_api_client(server.client())
     channel = api.contacts.get(contact["id"])["channels"][0]
