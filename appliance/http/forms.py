@@ -40,9 +40,9 @@ class PostedForm(NamedTuple):
 
 
 def parse_form(content_type: str, body: bytes) -> PostedForm:
-    """Return the fields and files of a body; none if it is not a form or not UTF-8.
+    """Return the fields and files of a body; none if it is not a complete form in UTF-8.
 
-    Raises PayloadTooLarge for too many fields or parts, and BadRequest for a multipart form that cannot be parsed.
+    Raises PayloadTooLarge for too many fields or parts, and BadRequest for an invalid boundary.
     """
     kind, parameters = parse_content_header(content_type)
     try:
@@ -59,8 +59,10 @@ def parse_form(content_type: str, body: bytes) -> PostedForm:
 
 def _parse_multipart(body: bytes, boundary: str) -> PostedForm:
     """Return the fields and files of a multipart form (RFC 7578). Raises UnicodeDecodeError for a text not in UTF-8."""
+    if not boundary:
+        return PostedForm({}, {})
     if not _BOUNDARY.fullmatch(boundary):
-        raise BadRequest("the boundary of the form is missing or invalid")
+        raise BadRequest("the boundary of the form is invalid")
     body, delimiter = b"\r\n" + body, b"\r\n--" + boundary.encode()
     if body.count(delimiter) > _MAX_PARTS + 1:
         raise PayloadTooLarge("the form has too many parts")
@@ -70,9 +72,9 @@ def _parse_multipart(body: bytes, boundary: str) -> PostedForm:
             return form
         head, end_of_head, content = part.partition(b"\r\n\r\n")
         if not end_of_head or len(head) > _MAX_PART_HEAD_BYTES or head.partition(b"\r\n")[0].strip(b" \t"):
-            raise BadRequest("a part of the form is malformed")
+            break
         _add_part(form, head.decode("utf-8"), content)
-    raise BadRequest("the form is truncated")
+    return PostedForm({}, {})
 
 
 def _add_part(form: PostedForm, head: str, content: bytes) -> None:

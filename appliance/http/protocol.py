@@ -135,7 +135,7 @@ class StrictHttp(Http):
         if self.expecting_continue:
             self.expecting_continue = False
             await self._send(HTTP_CONTINUE)
-        is_small = self.request_bytes < self._chunk_count * _MIN_AVERAGE_CHUNK_BYTES
+        is_small = (self.request_bytes or 0) < self._chunk_count * _MIN_AVERAGE_CHUNK_BYTES
         self._chunk_count += 1
         if self._chunk_count % _CHUNKS_PER_TURN == 0:
             await asyncio.sleep(0)

@@ -95,7 +95,7 @@ def mount(app: "Sanic[Any, Any]") -> None:
 def error_page(status: int) -> HTTPResponse:
     """Return the HTML page for an error: from status 500 the page "unavailable", else the page "not found".
 
-    The status is 404, except for a form that cannot be parsed (400) or is too large (413).
+    The status is 404, except for a form with an invalid boundary (400) or one that is too large (413).
     """
     if status >= 500:
         return pages.unavailable_page()
