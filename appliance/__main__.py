@@ -13,6 +13,9 @@ def main() -> None:
     """Run the command line, or the worker of a child process that `executable.run_child` has started."""
     # All files that the program and its libraries create must be private.
     os.umask(0o077)
+    from appliance.core import executable
+
+    executable.end_with_service()
     if sys.argv[1:] == ["read-import"]:
         gc.enable()
         from appliance.imports import file_reader

@@ -30,7 +30,7 @@ from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock, crypto, signals
-from appliance.core.executable import ParentPipe, run_child
+from appliance.core.executable import read_task, run_child, send_to_parent
 from appliance.sending.messages import compose, links, merge_tags, sms_rules
 from appliance.sending.messages.compose import SmsText
 from appliance.sending.sms import numbers, segments
@@ -359,8 +359,7 @@ def main() -> int:
     The task is read from the parent process, and results are sent to the parent process.
     """
     os.nice(10)
-    parent = ParentPipe()
-    task = parent.read_task(RehearsalTask)
+    task = read_task(RehearsalTask)
     options = {"data_dir": task.data_dir, "base_url": task.base_url, **task.settings}
     config.set_current(config.load(options, {}).config)
     crypto.use_key(task.key)
@@ -368,8 +367,8 @@ def main() -> int:
     database.set_read_only()
     result = RehearsalResult()
     for result in RehearsalRun(Campaign.get_by_id(task.campaign_id), task.starts_at).run():
-        parent.send({"found": result})
-    parent.send({"done": result})
+        send_to_parent({"found": result})
+    send_to_parent({"done": result})
     return 0
 
 
@@ -462,7 +461,8 @@ def _run_rehearsal(campaign_id: int, rehearsal: Rehearsal, stopping: threading.E
     rehearsal.status = "running"
     with run_child("rehearse", _build_task(campaign_id)) as lines:
         for message in lines:
-            rehearsal.result = msgspec.convert(message.get("found") or message["done"], RehearsalResult)
+            if message:
+                rehearsal.result = msgspec.convert(message.get("found") or message["done"], RehearsalResult)
             if "done" in message:
                 rehearsal.status, rehearsal.completed_at = "complete", clock.now_ms()
             elif stopping.is_set() or _rehearsals.get(campaign_id) is not rehearsal or not _is_draft(campaign_id):

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import select
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -73,6 +75,9 @@ def read_licences() -> str:
 
 
 _POLL_SECONDS = 0.2
+# The environment variable with the process id of the service, which `_command` sets for each child process. It is no
+# setting, so it has another prefix.
+PARENT_VARIABLE = "_CAMPANERO_PARENT"
 
 
 def _start(word: str) -> "subprocess.Popen[bytes]":
@@ -84,8 +89,27 @@ def _command(*words: str) -> tuple[list[str], dict[str, str]]:
     """Return the command line and environment that run this program again with the arguments `words`."""
     frozen = getattr(sys, "frozen", False)
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = dict(os.environ) if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    env = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
+    if not frozen:
+        env["PYTHONPATH"] = os.pathsep.join(paths)
     return [sys.executable, *(() if frozen else ("-P", "-m", "appliance")), *words], env
+
+
+def end_with_service() -> None:
+    """In a child process, start a thread that ends this process when the service ends, even by a kill.
+
+    The kernel's signal for the death of a parent (PR_SET_PDEATHSIG) is not used, because it is sent when the thread
+    that started the child ends. Children start in threads of pools, which end before the service.
+    """
+    parent = os.environ.pop(PARENT_VARIABLE, None)
+    if parent is not None:
+        threading.Thread(target=_watch_parent, args=(int(parent),), name="parent", daemon=True).start()
+
+
+def _watch_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_POLL_SECONDS)
+    os._exit(1)
 
 
 def run_and_read(*words: str, seconds: float) -> bytes:
@@ -138,47 +162,52 @@ def run_until_stopped(*words: str, is_stopping: threading.Event) -> tuple[int, s
 
 
 @contextmanager
-def run_child(word: str, task: Any) -> Iterator[Iterator[dict[str, Any]]]:
+def run_child(word: str, task: Any, wait_seconds: float = _POLL_SECONDS) -> Iterator[Iterator[dict[str, Any]]]:
     """Start this program with the argument `word`, send it `task` as JSON, and yield an iterator of its decoded lines.
 
     A child does work that needs much processor time: it may read the database, but never writes it. The last line has
-    the key `done`; if it is missing, the iterator raises RuntimeError. The child is killed when the block ends.
+    the key `done`; if it is missing, the iterator raises RuntimeError. After `wait_seconds` without a line the iterator
+    yields an empty dict, so that the caller can stop a child that reports nothing. The child is killed when the block
+    ends.
     """
     with _start(word) as process:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
         try:
             process.stdin.write(msgspec.json.encode(task) + b"\n")
             process.stdin.close()
-            yield _read_lines(process)
+            yield _read_lines(process, wait_seconds)
         finally:
             process.kill()
 
 
-def _read_lines(process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
+def _read_lines(process: "subprocess.Popen[bytes]", wait_seconds: float) -> Iterator[dict[str, Any]]:
     assert process.stdout is not None
-    for line in process.stdout:
-        message = msgspec.json.decode(line)
-        yield message
-        if "done" in message:
-            return
-    raise RuntimeError(f"a child process ended with {process.wait()}")
+    descriptor, incomplete_line = process.stdout.fileno(), b""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    while True:
+        if not poller.poll(wait_seconds * 1000):
+            yield {}
+            continue
+        block = os.read(descriptor, 65_536)
+        if not block:
+            raise RuntimeError(f"a child process ended with {process.wait()}")
+        *lines, incomplete_line = (incomplete_line + block).split(b"\n")
+        for line in lines:
+            message = msgspec.json.decode(line)
+            yield message
+            if "done" in message:
+                return
 
 
-class ParentPipe:
-    """The connection of a child process to the process that started it."""
+def read_task(kind: type[Any]) -> Any:
+    """In a child process, read the task, one line of JSON, from standard input as a `kind`."""
+    return msgspec.json.decode(sys.stdin.buffer.readline(), type=kind)
 
-    def __init__(self) -> None:
-        self._parent = os.getppid()
 
-    def read_task(self, kind: type[Any]) -> Any:
-        """Read the task, one line of JSON, from standard input as a `kind`."""
-        return msgspec.json.decode(sys.stdin.buffer.readline(), type=kind)
-
-    def send(self, words: dict[str, Any]) -> None:
-        """Write `words` as a line of JSON. Raises SystemExit if the parent process has ended."""
-        if os.getppid() != self._parent:
-            raise SystemExit(1)
-        print(msgspec.json.encode(words).decode(), flush=True)
+def send_to_parent(words: dict[str, Any]) -> None:
+    """In a child process, write `words` as a line of JSON."""
+    print(msgspec.json.encode(words).decode(), flush=True)
 
 
 # The program creates this file in its unpacked directory after it has locked the directory. The loader may still be

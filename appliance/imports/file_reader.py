@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance.core import crypto
-from appliance.core.executable import ParentPipe
+from appliance.core.executable import read_task, send_to_parent
 from appliance.imports import cells as imports_cells
 from appliance.imports import columns, staging
 from appliance.imports.columns import DateFormat, DateOrder
@@ -33,6 +33,12 @@ _MAX_SHOWN_CHARACTERS = 200
 
 class OverlongLine(str):
     """The first `_MAX_SHOWN_CHARACTERS` of a line that has more than `ROW_CHARACTERS`."""
+
+
+class BlankLines(str):
+    """A run of `line_count` blank lines, which is skipped at once; as text it is empty."""
+
+    line_count: int
 
 
 def find_encoding(path: Path) -> tuple[str, int]:
@@ -61,10 +67,15 @@ def find_encoding(path: Path) -> tuple[str, int]:
     return ("cp1252" if invalid_count > valid_count else "utf-8"), 0
 
 
-def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
+def _do_nothing() -> None:
+    pass
+
+
+def read_lines(path: Path, name: str, skip: int, on_block: Callable[[], None] = _do_nothing) -> Iterator[str]:
     """Yield the lines of a file without line ends, and an `OverlongLine` for a line that is too long.
 
-    `name` is the encoding. `skip` is the number of bytes before the first line.
+    More than `_MAX_QUOTED_LINES` blank lines in a row are one `BlankLines`. `name` is the encoding. `skip` is the
+    number of bytes before the first line. `on_block` is called after every `_BLOCK` bytes.
     """
     errors = "surrogateescape" if name == "utf-8" else "replace"
     decoder = codecs.getincrementaldecoder(name)(errors)
@@ -77,7 +88,7 @@ def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
             if line_end is None:
                 # The lines of very old files end in a carriage return only.
                 line_end = "\r" if "\n" not in text and "\r" in text[:-1] else "\n"
-            *complete_lines, remainder = text.split(line_end)
+            *complete_lines, remainder = _split_lines(text, line_end)
             for line in complete_lines:
                 if overlong_start:
                     yield OverlongLine(overlong_start)
@@ -88,16 +99,38 @@ def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
                     yield line[:-1] if line.endswith("\r") else line
             if len(remainder) > ROW_CHARACTERS:
                 overlong_start, remainder = overlong_start or remainder[:_MAX_SHOWN_CHARACTERS], ""
+            on_block()
             if not block:
                 if overlong_start or remainder:
                     yield OverlongLine(overlong_start) if overlong_start else remainder.removesuffix("\r")
                 return
 
 
+def _split_lines(text: str, line_end: str) -> list[str]:
+    """Return the lines of a text, the last of which may be incomplete, with long runs of blank lines as `BlankLines`.
+
+    A file of 100 MB may contain 100 million blank lines, which would take a minute to skip one by one.
+    """
+    lines: list[str] = []
+    start = 0
+    for match in _LINE_END_RUN.finditer(text):
+        run_end = text.rfind(line_end, match.start(), match.end()) + 1
+        count = text.count(line_end, match.start(), run_end)
+        if count - 1 > _MAX_QUOTED_LINES:
+            # The first line end of the run completes the line before it.
+            lines += text[start : match.start()].split(line_end)
+            blank_lines = BlankLines()
+            blank_lines.line_count = count - 1
+            lines.append(blank_lines)
+            start = run_end
+    return lines + text[start:].split(line_end)
+
+
 MAX_COLUMNS = 200
 _DELIMITERS = (",", ";", "\t", "|")
 # A quoted cell may span this many further lines. If it is longer, its quote counts as unclosed.
 _MAX_QUOTED_LINES = 1000
+_LINE_END_RUN = re.compile(f"[\r\n]{{{_MAX_QUOTED_LINES},}}")
 _UNREADABLE = re.compile("[\udc80-\udcff\ufffd]")
 _json = msgspec.json.Decoder()
 
@@ -131,6 +164,7 @@ def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[R
             return
         number += 1
         if not line:
+            number += _count_lines(line) - 1
             continue
         fault = _find_line_error(line)
         if fault is not None:
@@ -161,7 +195,7 @@ def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator:
     while line_count < _MAX_QUOTED_LINES:
         if line_count == len(ahead):
             ahead.extend(islice(lines, 1))
-        if line_count == len(ahead) or isinstance(ahead[line_count], OverlongLine):
+        if line_count == len(ahead) or isinstance(ahead[line_count], OverlongLine | BlankLines):
             return None, 0
         quoted_lines.append(ahead[line_count])
         size += len(ahead[line_count]) + 1
@@ -176,6 +210,11 @@ def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator:
                 return cells, line_count
             return None, 0
     return None, 0
+
+
+def _count_lines(line: str) -> int:
+    """Return the number of lines that an element of `read_lines` stands for."""
+    return line.line_count if isinstance(line, BlankLines) else 1
 
 
 def _parse_line(text: str, separator: str) -> list[str] | None:
@@ -204,7 +243,9 @@ def _check_width(number: int, cells: list[str]) -> Record:
 
 def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
     """Yield the records of JSON lines; blank lines are skipped. `first` is the number of the first line."""
-    for number, line in enumerate(lines, first):
+    number = first - 1
+    for line in lines:
+        number += _count_lines(line)
         if not line.strip():
             continue
         fault = _find_line_error(line)
@@ -225,6 +266,11 @@ def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
 
 
 MAX_ROWS = 1_000_000
+# If none of this many rows at the start of a file can be read, reading ends with an error.
+MAX_UNREADABLE_ROWS = 100_000
+# The maximum number of rows with nothing in their cells. A spreadsheet may write all its 1,048,576 rows.
+MAX_EMPTY_ROWS = 1_100_000
+_REPORT_SECONDS = 0.3
 _SAMPLES = 3
 # The first bytes of an XLSX and an XLS workbook
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -407,46 +453,84 @@ def assign_targets(names: list[str], resource: str, mapping: dict[str, str | Non
 def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, Any]:
     """Read the file of a task into its staging file, and return the totals; raises UnreadableFile.
 
-    `report` is called with the number of rows so far, every 0.3 seconds. The keys of the totals are `total` and
-    `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `dates` (date formats by column
-    name).
+    `report` is called with the number of rows so far, every `_REPORT_SECONDS` while the file is read. The keys of the
+    totals are `total` and `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `dates`
+    (date formats by column name).
     """
     path = Path(task.path)
     preview = preview_file(path)
     targets = assign_targets(preview.names, task.resource, task.map)
     is_own = preview.product == columns.OWN_EXPORT
+    writer = StagingWriter(Path(task.target))
+    reported_at = time.monotonic()
+
+    def report_progress() -> None:
+        nonlocal reported_at
+        if time.monotonic() - reported_at > _REPORT_SECONDS:
+            reported_at = time.monotonic()
+            report(writer.good + writer.bad)
+
     date_formats = (
-        {} if is_own or task.resource == "suppressions" else _read_date_formats(path, preview, targets, task.date_order)
+        {}
+        if is_own or task.resource == "suppressions"
+        else _read_date_formats(path, preview, targets, task.date_order, report_progress)
     )
     reader = staging.PersonReader(preview.names, targets, task.country, date_formats, is_own)
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
-    writer = StagingWriter(Path(task.target))
-    reported_at = time.monotonic()
     is_truncated = False
-    for row in _read_records(path, preview):
+    for row in _read_rows(path, preview, report_progress):
+        report_progress()
         if writer.good + writer.bad >= MAX_ROWS:
             writer.fault(row.line, f"the file has more than {MAX_ROWS} rows; the rest was left out", "")
             is_truncated = True
             break
         if row.fault is not None:
             writer.fault(row.line, row.fault, str(row.cells))
-        elif isinstance(row.cells, list) and _is_empty(row.cells):
-            continue  # Spreadsheets write rows of empty cells below the last row.
         else:
             try:
                 writer.person(read_person(row.line, row.cells))
             except imports_cells.InvalidRecord as fault:
                 writer.fault(row.line, str(fault), _row_start(row.cells, preview.delimiter))
-        if time.monotonic() - reported_at > 0.3:
-            reported_at = time.monotonic()
-            report(writer.good + writer.bad)
+        if not writer.good and writer.bad >= MAX_UNREADABLE_ROWS:
+            raise UnreadableFile(_NO_READABLE_ROW)
     writer.close()
     by_name = {preview.names[index]: verdict for index, verdict in date_formats.items()}
     return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "dates": by_name}
 
 
+_NO_READABLE_ROW = (
+    f"this file has no rows that can be read: its first {MAX_UNREADABLE_ROWS:,} rows are empty or invalid"
+)
+
+
+def _read_rows(path: Path, preview: FilePreview, on_block: Callable[[], None]) -> Iterator[Record]:
+    """Yield the records of a file without its empty rows, because spreadsheets write such rows below the last one.
+
+    Raises UnreadableFile if the first `MAX_UNREADABLE_ROWS` are empty or invalid. After `MAX_EMPTY_ROWS` empty rows a
+    record with a fault is the last one.
+    """
+    empty_count = fault_count = 0
+    has_readable_row = False
+    for row in _read_records(path, preview, on_block):
+        if row.fault is not None:
+            fault_count += 1
+            yield row
+        elif isinstance(row.cells, list) and _is_empty(row.cells):
+            empty_count += 1
+            on_block()
+        else:
+            has_readable_row = True
+            yield row
+            continue
+        if not has_readable_row and empty_count + fault_count >= MAX_UNREADABLE_ROWS:
+            raise UnreadableFile(_NO_READABLE_ROW)
+        if empty_count >= MAX_EMPTY_ROWS:
+            yield Record(row.line, "", f"the file has {MAX_EMPTY_ROWS} empty rows; the rest of the file was left out")
+            return
+
+
 def _read_date_formats(
-    path: Path, preview: FilePreview, targets: list[str], order: DateOrder | None
+    path: Path, preview: FilePreview, targets: list[str], order: DateOrder | None, on_block: Callable[[], None]
 ) -> dict[int, DateFormat]:
     """Return the date formats by column index, {} for JSON lines. Reading ends once no column may contain dates."""
     if preview.format != "csv":
@@ -457,7 +541,7 @@ def _read_date_formats(
         if target.startswith("data.") or target in _DATED_TARGETS
     }
     undecided = dict(date_columns)
-    for row in _read_records(path, preview):
+    for row in _read_rows(path, preview, on_block):
         if not undecided:
             break
         for index in list(undecided) if row.fault is None else ():
@@ -477,13 +561,12 @@ def _row_start(cells: Any, delimiter: str | None) -> str:
     return text.getvalue()[:_MAX_SHOWN_CHARACTERS]
 
 
-def _read_records(path: Path, preview: FilePreview) -> Iterator[Record]:
-    lines = read_lines(path, preview.encoding, preview.skip)
+def _read_records(path: Path, preview: FilePreview, on_block: Callable[[], None]) -> Iterator[Record]:
+    lines = read_lines(path, preview.encoding, preview.skip, on_block)
     if preview.format == "jsonl":
         return read_jsonl(lines)
-    for _ in range(preview.first):
-        next(lines, None)
-    records = read_csv(lines, preview.delimiter or ",", preview.first + 1)
+    skipped_count = sum(_count_lines(line) for line in islice(lines, preview.first))
+    records = read_csv(lines, preview.delimiter or ",", skipped_count + 1)
     if preview.headed:
         next(records, None)
     return records
@@ -492,12 +575,11 @@ def _read_records(path: Path, preview: FilePreview) -> Iterator[Record]:
 def main() -> int:
     """Read a task from the parent process, stage its file, and send progress and result (see `core.executable`)."""
     os.nice(5)
-    parent = ParentPipe()
-    task = parent.read_task(StagingTask)
+    task = read_task(StagingTask)
     crypto.use_key(task.key)
     try:
-        result = stage_file(task, lambda count: parent.send({"rows": count}))
+        result = stage_file(task, lambda count: send_to_parent({"rows": count}))
     except UnreadableFile as fault:
         result = {"unreadable": str(fault)}
-    parent.send({"done": result})
+    send_to_parent({"done": result})
     return 0

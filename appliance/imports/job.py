@@ -2,13 +2,18 @@
 
 The database stores the progress of each import, so that after a crash the next process continues after the last
 committed chunk. A file may be staged again, but no row is applied twice. A dry run is checked again from the beginning.
+
+The imports of several accounts are processed in turns, so that none waits for the large file of another account.
 """
 
+import itertools
 import logging
 import shutil
 import threading
 import time
 from collections import Counter
+from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,16 +230,42 @@ _CHUNK_SECONDS = 0.02
 _FIRST_CHUNK_ROWS = 100
 # A file up to this size is read in this process, because starting a child process takes longer.
 _MAX_IN_PROCESS_BYTES = 131_072
+# How many imports of larger files may be in progress at a time: each has a child process, and a dry run keeps the
+# contacts of the file in memory.
+_MAX_LARGE_IMPORTS = 2
+_TURN_SECONDS = 0.3
+# The pause before child processes are asked again whether they have finished
+_POLL_SECONDS = 0.1
 # A younger file may be an upload whose request is not finished, so it is not deleted.
 _MIN_FILE_AGE_SECONDS = 3600
 
 
+# The steps of an import: after each of them it yields whether it only waits for its child process.
+_Steps = Generator[bool, None, None]
+
+
+class _OpenImport(NamedTuple):
+    """An import in progress."""
+
+    steps: _Steps
+    is_large: bool
+
+
 class Importer:
-    """The import worker, of which a process has one. Set `stopping` to stop it after the current chunk."""
+    """The import worker, of which a process has one. Set `stopping` to stop it after the current chunk.
+
+    It has one thread, because there is one writer, and works on one import of each account at a time, in turns of
+    `_TURN_SECONDS`. The next turn is that of the account that was served least recently. While an import waits for the
+    child process that reads its file, the others are not held up.
+    """
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._busy = threading.Lock()
+        self._open: dict[int, _OpenImport] = {}  # by account id
+        self._turns = itertools.count(1)
+        self._last_turns: dict[int, int] = {}  # the number of the last turn by account id
+        self._attached_id: int | None = None  # the import whose staging file is attached
 
     def run(self) -> None:
         """Process imports and undos until none is left, then delete expired files.
@@ -245,35 +276,67 @@ class Importer:
         if not self._busy.acquire(blocking=False):
             return
         try:
-            while not self.stopping.is_set() and (job := self._next()) is not None:
-                self._work(job)
+            while not self.stopping.is_set():
+                self._open_next()
+                if not self._open:
+                    break
+                turns = [self._take_turn(account_id) for account_id in sorted(self._open, key=self._find_last_turn)]
+                if all(turns):
+                    self.stopping.wait(_POLL_SECONDS)
             if not self.stopping.is_set():
                 delete_expired_files()
         finally:
+            self._close_all()
             self._busy.release()
 
-    def _next(self) -> Import | None:
-        next_rows = rows(
-            "SELECT id FROM import WHERE status = 'processing' OR phase = 'undoing' OR status = 'pending' "
-            "ORDER BY status = 'pending', id LIMIT 1"
-        )
-        return Import.get_by_id(next_rows[0][0]) if next_rows else None
+    def _find_last_turn(self, account_id: int) -> int:
+        return self._last_turns.get(account_id, 0)
 
-    def _work(self, job: Import) -> None:
+    def _open_next(self) -> None:
+        """Open the next import of each account that has none open; larger ones up to `_MAX_LARGE_IMPORTS`."""
+        # SQLite takes the other columns from the row with the minimum: one in progress first, then the oldest.
+        next_rows = rows(
+            "SELECT account_id, id, phase IS NOT 'undoing' AND bytes > ?, min((status = 'pending') * (1 << 60) + id) "
+            "FROM import WHERE status = 'processing' OR phase = 'undoing' OR status = 'pending' GROUP BY account_id",
+            (_MAX_IN_PROCESS_BYTES,),
+        )
+        large_count = sum(work.is_large for work in self._open.values())
+        for account_id, import_id, is_large, _ in sorted(next_rows, key=lambda row: self._find_last_turn(row[0])):
+            if account_id not in self._open and not (is_large and large_count >= _MAX_LARGE_IMPORTS):
+                self._open[account_id] = _OpenImport(self._work(Import.get_by_id(import_id)), bool(is_large))
+                large_count += is_large
+
+    def _take_turn(self, account_id: int) -> bool:
+        """Work on the import of an account for `_TURN_SECONDS`; return whether it only waits for its child process."""
+        ends_at = time.monotonic() + _TURN_SECONDS
+        self._last_turns[account_id] = next(self._turns)
+        for is_waiting in self._open[account_id].steps:
+            if is_waiting or self.stopping.is_set() or time.monotonic() > ends_at:
+                return is_waiting
+        del self._open[account_id]
+        return False
+
+    def _close_all(self) -> None:
+        """End the child processes of all open imports and close their files."""
+        with ExitStack() as stack:
+            for work in self._open.values():
+                stack.callback(work.steps.close)
+        self._open.clear()
+
+    def _work(self, job: Import) -> _Steps:
         try:
             if job.phase == "undoing":
-                removal.run_undo(job, self.stopping)
+                for _ in removal.undo_in_batches(job):
+                    yield False
                 return
             home = store.import_directory(job.id)
             resumed = job.phase == "applying" and not job.dry_run and (home / "staging.db").exists()
             if not resumed:
-                job = self._read(job, home)
-            if self._apply(job, home):
-                transactions.write(finish_import, job.id, "complete")
+                job = yield from self._read(job, home)
+            yield from self._apply(job, home)
+            transactions.write(finish_import, job.id, "complete")
         except Cancelled:
             transactions.write(finish_import, job.id, "cancelled")
-        except _Interrupted:
-            return
         except Unavailable:
             raise
         except file_reader.UnreadableFile as fault:
@@ -282,11 +345,11 @@ class Importer:
             log.exception("imports: import failed import=%s", job.id)
             transactions.write(finish_import, job.id, "failed", "something went wrong on our side; the log says what")
 
-    def _read(self, job: Import, home: Path) -> Import:
-        """Write the staging file and return the import; raises Cancelled, _Interrupted or UnreadableFile."""
+    def _read(self, job: Import, home: Path) -> Generator[bool, None, Import]:
+        """Write the staging file and return the import; raises Cancelled or UnreadableFile."""
         transactions.write(start_phase, job.id, "staging")
         while transactions.write(clear_outcomes, job.id):
-            pass
+            yield False
         targets = {column["name"]: column["target"] for column in job.columns} if job.format == "csv" else {}
         options = store.get_options(job)
         country = options.default_country if isinstance(options.default_country, str) else None
@@ -294,40 +357,31 @@ class Importer:
             str(home / "upload"), str(home / "staging.db"), job.resource, {**targets, **options.map},
             crypto.loaded_key(), country, options.date_order,
         )  # fmt: skip
-        is_small = job.bytes <= _MAX_IN_PROCESS_BYTES
-        totals = file_reader.stage_file(task, lambda count: None) if is_small else self._child(job.id, task)
+        if job.bytes <= _MAX_IN_PROCESS_BYTES:
+            totals = file_reader.stage_file(task, lambda count: None)
+        else:
+            totals = yield from _stage_in_child(job.id, task)
         return transactions.write(record_staged, job.id, totals["total"], totals["failed"], totals["dates"])
 
-    def _child(self, import_id: int, task: StagingTask) -> dict[str, Any]:
-        with run_child("read-import", task) as lines:
-            for report in lines:
-                if "done" in report:
-                    if "unreadable" in report["done"]:
-                        raise file_reader.UnreadableFile(report["done"]["unreadable"])
-                    return dict(report["done"])
-                if self.stopping.is_set():
-                    break
-                transactions.write(record_rows_read, import_id, report["rows"])
-        raise _Interrupted
-
-    def _apply(self, job: Import, home: Path) -> bool:
-        """Apply or check all chunks after the cursor, and return False if the service stops before the last one."""
+    def _apply(self, job: Import, home: Path) -> _Steps:
+        """Apply or check all chunks after the cursor."""
         plan = build_plan(job)
         staged = StagingFile(home / "staging.db")
         try:
-            if not job.dry_run:
-                transactions.run_outside_transaction(staging.attach_staging, home / "staging.db")
-            return self._parts(plan, job, staged)
+            for _ in self._apply_chunks(plan, job, staged, home / "staging.db"):
+                yield False
         finally:
             staged.close()
-            if not job.dry_run and not transactions.is_stopped():
-                transactions.run_outside_transaction(staging.detach_staging)
+            if self._attached_id == job.id:
+                self._attached_id = None
+                if not transactions.is_stopped():
+                    transactions.run_outside_transaction(staging.detach_staging)
 
-    def _parts(self, plan: ImportPlan, job: Import, staged: StagingFile) -> bool:
+    def _apply_chunks(self, plan: ImportPlan, job: Import, staged: StagingFile, path: Path) -> _Steps:
         """Apply or check chunks as `_apply` does; the size of a chunk depends on the duration of the previous one."""
         position, count, size = (job.cursor or [0])[0], staged.count(), _FIRST_CHUNK_ROWS
         arriving, memory, next_id = StateCounter(job.id), DryRunState(), database.last_id("contact") + 1
-        while position < count and not self.stopping.is_set():
+        while position < count:
             last = min(position + size, count)
             if job.dry_run:
                 chunk_check = check_chunk(plan, job.resource, staged.people(position, last), memory)
@@ -336,20 +390,33 @@ class Importer:
                     record_check, plan.import_id, ChunkRange(position, last, next_id, 0), chunk_check, arriving
                 )
             else:
+                if self._attached_id != job.id:
+                    transactions.run_outside_transaction(staging.attach_staging, path)
+                    self._attached_id = job.id
                 size = _next_size(
                     transactions.write(_apply_timed, plan, job.resource, position, last, arriving), last - position
                 )
             position = last
-        return bool(position == count)
+            yield False
+
+
+def _stage_in_child(import_id: int, task: StagingTask) -> Generator[bool, None, dict[str, Any]]:
+    """Stage a file in a child process and return the totals; raises Cancelled or UnreadableFile."""
+    with run_child("read-import", task, wait_seconds=0) as messages:
+        while "done" not in (message := next(messages)):
+            if message:
+                transactions.write(record_rows_read, import_id, message["rows"])
+            else:
+                _raise_if_cancelled(import_id)
+            yield True
+    if "unreadable" in message["done"]:
+        raise file_reader.UnreadableFile(message["done"]["unreadable"])
+    return dict(message["done"])
 
 
 def _next_size(seconds: float, row_count: int) -> int:
     """Return the number of rows for the next chunk, so that its transaction takes about `_CHUNK_SECONDS`."""
     return max(_MIN_CHUNK_ROWS, min(_MAX_CHUNK_ROWS, int(row_count * min(2.0, _CHUNK_SECONDS / max(seconds, 0.001)))))
-
-
-class _Interrupted(Exception):
-    """The service is stopping; the next process continues the import."""
 
 
 def _apply_timed(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> float:

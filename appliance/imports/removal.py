@@ -14,7 +14,6 @@ is then erased again.
 import logging
 import re
 import shutil
-import threading
 import unicodedata
 from array import array
 from collections import Counter, defaultdict
@@ -148,11 +147,11 @@ _decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
 _UNDO_BATCH = 50
 
 
-def run_undo(job: Import, stopping: threading.Event) -> None:
-    """Undo an import batch by batch, until it is undone or `stopping` is set; a later call continues."""
+def undo_in_batches(job: Import) -> Iterator[None]:
+    """Undo an import, and yield after each batch but the last; a later call continues an undo that was cut off."""
     updated = _first_updates(job.id)
-    while not stopping.is_set() and transactions.write(undo_batch, job.id, updated):
-        pass
+    while transactions.write(undo_batch, job.id, updated):
+        yield
 
 
 def _first_updates(import_id: int) -> "dict[int, array[int]]":

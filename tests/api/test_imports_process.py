@@ -1,7 +1,10 @@
 """Imports while the process is killed, stopped or busy (T20, T21)."""
 
+import os
+import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from tests.kit.https_clients import wait_until
 from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import import_results, upload, wait_for_import
+from tests.kit.process_metrics import has_ended, list_process_tree
 
 PEOPLE = 20_000
 
@@ -34,6 +38,24 @@ def wait_until_processed(api: Client, job: int, processed: int) -> dict[str, Any
     """Wait until an import has processed more than this number of rows."""
     found: dict[str, Any] = api.wait(f"/imports/{job}", lambda one: one["processed"] > processed, 60)
     return found
+
+
+def find_child(server: Server, word: str) -> int:
+    """Wait for a child process of a server that runs the command `word`, and return its process id."""
+    found: list[int] = []
+
+    def look() -> bool:
+        for pid in list_process_tree(server.pid):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if word.encode() in words:
+                found.append(pid)
+        return bool(found)
+
+    wait_until(look)
+    return found[0]
 
 
 @pytest.fixture
@@ -110,6 +132,7 @@ def test_a_stop_interrupts_an_import(running: Server) -> None:
 
 def test_requests_are_fast_during_an_import(running: Server) -> None:
     """Other requests hardly wait, and a second import waits for the first."""
+from tests.kit.process_metrics import has_ended, list_process_tree
     api = running.client()
     first = upload(api, create_file()).expect(201)["id"]
     waits: list[float] = []

@@ -78,6 +78,49 @@ def test_rows_with_a_nul_fail(api: Client) -> None:
     assert b"\x00" not in api.get("/exports/contacts.csv").body
 
 
+@pytest.mark.parametrize(
+    "file",
+    [b"email,n\n" + b'"\n' * 400_000, b"email\r" + b"a\r" * 150_000, b"email,n\n" + b",\n" * 150_000],
+    ids=["quotes", "carriage returns", "empty cells"],
+)
+def test_a_file_without_a_row_that_can_be_read_fails_after_100000_rows(file: bytes, api: Client) -> None:
+    """Neither empty nor invalid rows are read without end, and the import says what is wrong with the file."""
+    job = wait_for_import(api, upload(api, file), 120)
+    assert job["status"] == "failed", job
+    assert job["error"].startswith("this file has no rows that can be read: its first 100,000 rows"), job
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_millions_of_blank_lines_are_skipped(line_end: bytes, api: Client, server: Server) -> None:
+    """They take little processor time, and the rows below them keep their line numbers."""
+    name = f"blank{len(line_end)}{line_end[0]}"
+    first, last = (f"{name}{number}@example.org".encode() for number in (1, 2))
+    blank = 15_000_000 if line_end != b"\r\n" else 8_000_000
+    file = b"email" + line_end + first + line_end * blank + last + line_end + b"invalid" + line_end
+    begun = time.monotonic()
+    assert import_results_of(api, file) == [
+        (first.decode(), "created"),
+        (last.decode(), "created"),
+        (str(blank + 3), "failed"),
+    ]
+    assert time.monotonic() - begun < extend_timeout(3)
+
+
+def test_the_import_of_another_account_is_done_while_a_large_file_is_read(fresh_server: FreshServer) -> None:
+    """One row of one account does not wait for a file of another that takes minutes, nor for the file after it."""
+    server = fresh_server()
+    api = server.client()
+    other = server.client(server.new_key("other", "--account", server.cli("account", "add", "Other").stdout.strip()))
+    rows = "email,first_name\n" + "".join(f"large{number}@example.org,N{number}\n" for number in range(300_000))
+    large = [upload(api, rows).expect(201)["id"] for _ in range(2)]
+    api.wait(f"/imports/{large[0]}", lambda one: one["phase"] == "staging", 30)
+    assert wait_for_import(other, upload(other, "email\nsmall@example.org\n"), extend_timeout(2))["created"] == 1
+    assert api.get(f"/imports/{large[0]}").json["phase"] == "staging"
+    api.wait(f"/imports/{large[0]}", lambda one: one["processed"] > 0, 120)
+    assert wait_for_import(other, upload(other, "email\nsmall2@example.org\n"), extend_timeout(2))["created"] == 1
+    assert [api.get(f"/imports/{job}").json["status"] for job in large] == ["processing", "pending"]
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "cp1252"])
 def test_encodings_of_import_files(encoding: str, api: Client) -> None:
     """UTF-16 with and without byte order mark, UTF-8 and cp1252 are recognized."""
