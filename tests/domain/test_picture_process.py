@@ -13,6 +13,7 @@ import pytest
 from appliance.content.pictures import process
 from appliance.content.pictures.formats import ConvertTask, FindColoursTask, Picture, ShrinkTask, UnusablePicture
 from appliance.content.pictures.process import PictureProcess
+from appliance.core import executable
 from appliance.core.errors import Unavailable
 from tests.kit.pictures import decode_image, encode_image, hostile_files, photo
 from tests.kit.process_metrics import wait_until_ended
@@ -62,6 +63,38 @@ def test_a_slow_picture_is_rejected_and_its_process_killed(
     assert not Path(f"/proc/{child}").exists()
     monkeypatch.setattr(process, "MAX_SECONDS", 20.0)
     assert pictures.run(ConvertTask(PNG), Picture).width == 640
+
+
+BUSY = """
+from appliance.content.pictures import formats, worker
+formats.MAX_PROCESSOR_SECONDS = 1
+def run(task):
+    while True: pass
+worker._run_task = run
+worker.main()
+"""
+
+
+def test_a_picture_that_takes_too_much_processor_time_is_refused(
+    pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends a decoder that computes on and on, and the next picture is decoded (T04)."""
+    with monkeypatch.context() as patch:
+        patch.setattr(executable, "_command", lambda *words: ([sys.executable, "-c", BUSY], Server().env))
+        begun = time.monotonic()
+        with pytest.raises(UnusablePicture, match=r"takes too long to decode \(maximum is 5 seconds\)"):
+            pictures.run(ConvertTask(PNG), Picture)
+        assert time.monotonic() - begun < process.MAX_SECONDS
+    assert pictures.run(ConvertTask(PNG), Picture).width == 640
+
+
+def test_it_is_ended_when_the_service_stops(pictures: PictureProcess) -> None:
+    """A request that waits for a picture does not hold up the stop."""
+    pictures.run(ConvertTask(PNG), Picture)
+    child = get_pid(pictures)
+    os.kill(child, signal.SIGSTOP)
+    executable.kill_awaited_children()
+    assert wait_until_ended(child)
 
 
 def test_an_idle_process_ends(pictures: PictureProcess, monkeypatch: pytest.MonkeyPatch) -> None:

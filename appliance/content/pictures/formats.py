@@ -15,9 +15,15 @@ MAX_PIXELS = 25_000_000
 MAX_SIDE = 10_000
 # A scan of a progressive JPEG may have only a few bytes, but takes as long as decoding the whole picture. Encoders
 # write about ten scans.
-MAX_SCANS = 50
+MAX_SCANS = 20
+# Pillow reads each segment before the first scan of a JPEG, and each chunk of a PNG, in Python: 400,000 of them take
+# ten seconds. A colour profile may have 255 segments, and encoders write PNG chunks of 8 KiB.
+MAX_SEGMENTS = 2_000
+MAX_CHUNKS = 10_000
 # The limit for WebP is lower, because its library holds every pixel three times while it decodes.
 MAX_WEBP_PIXELS = 10_000_000
+# The slowest picture within the limits takes about a second on a computer of 2020.
+MAX_PROCESSOR_SECONDS = 5
 TOO_MANY_PIXELS = f"has too many pixels (maximum is {MAX_PIXELS:,})"
 _ANIMATED, _EXTENDED, _LOSSLESS, _LOSSY = 0x02, b"VP8X", b"VP8L", b"VP8 "
 
@@ -81,29 +87,41 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS, max_side: 
 # allowed, because cameras pad their metadata with the same byte.
 MAX_FILL_BYTES = 131_072
 _FILL = re.compile(rb"\xff{1024,}")
+# Bytes before the marker of a segment are skipped, as decoders do.
+_SEGMENT, _SCAN = re.compile(rb"[^\xff]*+\xff++(.)(..)", re.DOTALL), b"\xda"
+_EMPTY_SEGMENTS = b"\x00\x01\xd0\xd1\xd2\xd3\xd4\xd5\xd6\xd7\xd8\xd9"  # without a length
 
 
 def check_jpeg(content: bytes) -> None:
     """Raise UnusablePicture for a JPEG that would take too long to decode.
 
-    The limits are `MAX_SCANS` and `MAX_FILL_BYTES`.
+    The limits are `MAX_SCANS`, `MAX_SEGMENTS` and `MAX_FILL_BYTES`.
     """
     if content.count(b"\xff\xda") > MAX_SCANS:
         raise UnusablePicture(f"has too many scans (maximum is {MAX_SCANS}): save it as a JPEG again")
     if sum(len(run) for run in _FILL.findall(content)) > MAX_FILL_BYTES:
         raise UnusablePicture("is padded with fill bytes: save it as a JPEG again")
+    place, count = 2, 0
+    while (match := _SEGMENT.match(content, place)) and match[1] != _SCAN:
+        place = match.end(1) + (0 if match[1] in _EMPTY_SEGMENTS else int.from_bytes(match[2], "big"))
+        count += 1
+        if count > MAX_SEGMENTS:
+            raise UnusablePicture(f"has too many segments (maximum is {MAX_SEGMENTS:,}): save it as a JPEG again")
 
 
 def check_png(content: bytes) -> None:
-    """Raise UnusablePicture for a PNG with more than one colour profile.
+    """Raise UnusablePicture for a PNG with more than one colour profile or more than `MAX_CHUNKS` chunks.
 
     Each profile may decompress to a megabyte.
     """
-    profiles, place = 0, 8
+    profiles, place, count = 0, 8, 0
     while place + 8 <= len(content):
         size, name = struct.unpack_from(">I4s", content, place)
         profiles += name == b"iCCP"
         place += 12 + size
+        count += 1
+        if count > MAX_CHUNKS:
+            raise UnusablePicture(f"has too many chunks (maximum is {MAX_CHUNKS:,}): save it as a PNG again")
     if profiles > 1:
         raise UnusablePicture("is broken")
 

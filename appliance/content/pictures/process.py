@@ -29,7 +29,7 @@ from appliance.core.errors import Unavailable
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.pictures")
-# The slowest picture within the limits takes about a second on a computer of 2020.
+# The child also has a limit on processor time (`formats.MAX_PROCESSOR_SECONDS`); this one is for a busy computer.
 MAX_SECONDS = 20.0
 IDLE_SECONDS = 60.0
 # These signals mean that the file crashed the decoder.
@@ -68,8 +68,9 @@ class PictureProcess:
     def _exchange(self, message: bytes) -> bytes:
         """Send a task to the child process and return its reply.
 
-        Raises UnusablePicture if the reply takes longer than `MAX_SECONDS` or the decoder crashes, and Unavailable if
-        the process does not start or ends for another reason. A process that is too slow is killed.
+        Raises UnusablePicture if the reply takes longer than `MAX_SECONDS` or too much processor time, or the decoder
+        crashes, and Unavailable if the process does not start or ends for another reason. A process that is too slow
+        is killed.
         """
         deadline = time.monotonic() + MAX_SECONDS
         connection = self._connect()
@@ -82,6 +83,10 @@ class PictureProcess:
             raise UnusablePicture(f"takes too long to decode (maximum is {MAX_SECONDS:.0f} seconds)") from None
         except (EOFError, ConnectionError):
             code = self._end()
+            if -code == signal.SIGXCPU:
+                raise UnusablePicture(
+                    f"takes too long to decode (maximum is {formats.MAX_PROCESSOR_SECONDS} seconds)"
+                ) from None
             if -code in _CRASHES:
                 log.warning("pictures: decoder crashed signal=%s", -code)
                 raise UnusablePicture("cannot be decoded") from None

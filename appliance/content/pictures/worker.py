@@ -78,6 +78,8 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 MAX_GIF_FRAMES = 200
+# Each frame has one; the others are comments and the data of the programs that wrote the file.
+MAX_GIF_EXTENSIONS = 2_000
 MAX_GIF_PIXELS = 50_000_000
 # The second byte of a longer side could be a printable character, so that the header could also begin a script.
 MAX_GIF_SIDE = 8_000
@@ -128,7 +130,7 @@ def _read_gif(content: bytes) -> _Gif:
     check_size(width, height, max_side=MAX_GIF_SIDE)
     colours, place = _read_colour_table(content, 13, flags)
     frames: list[_GifFrame] = []
-    control, loops = None, None
+    control, loops, extension_count = None, None, 0
     while (mark := content[place]) != _END:
         if mark == _IMAGE:
             frame, place = _read_frame(content, place + 1, control)
@@ -136,6 +138,9 @@ def _read_gif(content: bytes) -> _Gif:
             frames.append(frame)
             control = None
         elif mark == _EXTENSION:
+            extension_count += 1
+            if extension_count > MAX_GIF_EXTENSIONS:
+                raise UnusablePicture(f"has too many blocks (maximum is {MAX_GIF_EXTENSIONS:,}): save it again")
             label, (blocks, place) = content[place + 1], _read_blocks(content, place + 2)
             if label == _CONTROL and blocks and len(blocks[0]) == 4:
                 control = blocks[0]
@@ -453,6 +458,7 @@ def main() -> int:
     with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
         while True:
             task = msgspec.msgpack.decode(formats.receive_message(service), type=Task)
+            _limit_processor_time()
             formats.send_message(service, msgspec.msgpack.encode(_run_task(task)))
     return 0
 
@@ -474,6 +480,13 @@ def _limit_process() -> None:
     # A file of 5 MB can cause 100,000 warnings.
     warnings.simplefilter("ignore")
     logging.disable()
+
+
+def _limit_processor_time() -> None:
+    """Make the kernel end this process with SIGXCPU after `MAX_PROCESSOR_SECONDS` more of processor time."""
+    usage, (_, hard) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
+    limit = ceil(usage.ru_utime + usage.ru_stime) + formats.MAX_PROCESSOR_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _run_task(task: Task) -> TaskResult:
