@@ -18,7 +18,7 @@ _PROC_LOCKS = Path("/proc/locks")
 _OWN_NAMES = (
     "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "backups", _SERVICE_FILE,
 )  # fmt: skip
-_FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", _SERVICE_FILE)
+_FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", "optouts.jsonl", _SERVICE_FILE)
 # Files with these names are removed from every directory that `create_file` writes to, also from directories of the
 # operator, so the names must be distinctive.
 PART_PREFIX, PART_SUFFIX = ".campanero-", ".part"

@@ -95,9 +95,19 @@ _journal: _Journal | None = None
 
 
 def open_journal(directory: Path) -> None:
-    """Use the journal of this data directory from now on; the file is created by the first opt-out."""
+    """Use the journal of this data directory from now on; the file is created by the first opt-out.
+
+    Raises OSError as `require_writable` does.
+    """
     global _journal
+    require_writable(directory)
     _journal = _Journal(directory / JOURNAL_FILE)
+
+
+def require_writable(directory: Path) -> None:
+    """Raise OSError if the journal exists but cannot be written, because then every opt-out would fail."""
+    with contextlib.suppress(FileNotFoundError):
+        os.close(os.open(directory / JOURNAL_FILE, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK))
 
 
 def append(account_id: int, act: str, **values: Any) -> None:
@@ -116,7 +126,11 @@ def append(account_id: int, act: str, **values: Any) -> None:
 def flush(lines: list[bytes]) -> None:
     """Write the lines of a batch of verbs to disk, just before their commit. Raises OSError if that fails."""
     if lines and _journal is not None:
-        _journal.append(lines)
+        try:
+            _journal.append(lines)
+        except OSError as error:
+            log.error("journal: write failed, so opt-outs fail path=%s: %s", _journal.path, error.strerror or error)
+            raise
 
 
 def find_end(path: Path) -> JournalPosition | None:

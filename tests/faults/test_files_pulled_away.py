@@ -52,6 +52,18 @@ def test_opt_outs_follow_a_replaced_journal(fresh_server: FreshServer) -> None:
     server.stop()
 
 
+def test_opt_outs_that_cannot_be_written_down_are_logged(fresh_server: FreshServer) -> None:
+    """The journal is replaced by a directory: the request is answered with 503, and the log names the file."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    person = api.post("/contacts", {"email": "p@example.org"}).expect(201)["id"]
+    journal = server.data / "optouts.jsonl"
+    journal.unlink(missing_ok=True)
+    journal.mkdir()
+    assert api.patch(f"/contacts/{person}", {"subscribed_email": False}).status == 503
+    server.wait_for_line(f"journal: write failed, so opt-outs fail path={journal}: Is a directory")
+
+
 def _wait_for_health(api: Client, status: int, text: str = "") -> None:
     end = time.monotonic() + extend_timeout(10)
     while (health := api.get("/healthz")).status != status or text not in health.text:

@@ -5,13 +5,14 @@ import json
 import os
 import shutil
 import tarfile
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import FreshServer
-from tests.kit.server import Server
+from tests.kit.server import READY, Server
 
 PASSWORD = "correct horse battery\n"
 
@@ -44,7 +45,13 @@ def test_a_directory_that_others_can_read_is_rejected(command: tuple[str, ...], 
     assert [path.name for path in server.data.iterdir()] == ["www"]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("reserve", "a directory"), ("imports", "a file"), ("backups", "a file")])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("reserve", "a directory"), ("optouts.jsonl", "a directory"), ("optouts.jsonl", "a named pipe"),
+        ("imports", "a file"), ("backups", "a file"),
+    ],
+)  # fmt: skip
 def test_a_wrong_kind_of_file_is_rejected(
     name: str, kind: str, fresh_server: FreshServer
 ) -> None:  # fmt: skip
@@ -54,15 +61,53 @@ def test_a_wrong_kind_of_file_is_rejected(
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
-    path.mkdir() if kind == "a directory" else path.write_text("mine")
-    wanted = "a file" if kind == "a directory" else "a folder"
+    {"a directory": path.mkdir, "a named pipe": lambda: os.mkfifo(path), "a file": lambda: path.write_text("mine")}[
+        kind
+    ]()
+    wanted = "a folder" if kind == "a file" else "a file"
     path.chmod(0o700)
     sentence = f"{path} is {kind}, but Campanero needs {wanted} with this name: move it away"
     for command in (("serve",), ("setup", "--email", "new@example.com")):
         assert server.cli(*command, stdin=PASSWORD, expect=1, timeout=20).stderr == f"campanero: {sentence}\n"
     report = server.cli("doctor", expect=1)
     assert f"fail  data directory: {sentence}\n" in report.stdout and report.stderr == ""
-    assert path.is_dir() if kind == "a directory" else path.read_text() == "mine"
+    assert {"a directory": path.is_dir, "a named pipe": path.is_fifo, "a file": path.is_file}[kind]()
+
+
+def test_a_journal_of_opt_outs_that_cannot_be_written_is_refused_at_the_start(fresh_server: FreshServer) -> None:
+    """A service that looks ready would answer every opt-out with 503."""
+    server = fresh_server(start=False)
+    path, read_only = server.data / "optouts.jsonl", Path("/sys/kernel/uevent_seqnum")
+    if not read_only.exists():
+        pytest.skip("needs a file that root cannot write either")
+    path.unlink(missing_ok=True)
+    path.symlink_to(read_only)
+    assert server.cli("serve", expect=1, timeout=20).stderr.endswith(f": {path}\n")
+    assert f"fail  data directory: {path} cannot be written: " in server.cli("doctor", expect=1).stdout
+
+
+def test_an_empty_database_beside_a_key_is_told_in_a_right_sentence(fresh_server: FreshServer) -> None:
+    """One file that is left shows that the installation is not new; several show it."""
+    server = fresh_server(start=False)
+    (server.data / "campanero.db").write_bytes(b"")
+    for name in ("campanero.db-wal", "campanero.db-shm"):
+        (server.data / name).unlink(missing_ok=True)
+    sentence = "beside it shows that this is not a new installation"
+    assert f"secret.key {sentence}" in server.cli("serve", expect=1, timeout=20).stderr
+    (server.data / "optouts.jsonl").write_text("{}\n")
+    assert f"secret.key, optouts.jsonl {sentence.replace('shows', 'show')}" in server.cli("serve", expect=1).stderr
+
+
+def test_port_0_is_replaced_by_a_free_port(fresh_server: FreshServer) -> None:
+    """The line that says where the service is ready has the port on which it answers."""
+    server = fresh_server(start=False)
+    server.port = 0
+    with server.start():
+        url = server.wait_for_line(READY)[1]
+        assert not url.endswith(":0")
+        assert server.data.joinpath("serve.lock").read_text().splitlines()[1] == url.removeprefix("http://")
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as response:
+            assert response.status == 200
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "9" * 30])

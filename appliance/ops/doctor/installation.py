@@ -16,7 +16,7 @@ from appliance.ops.backups import create
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage import database as sql
-from appliance.storage import disk_guard, migrations
+from appliance.storage import disk_guard, journal, migrations
 from appliance.storage.database import SqliteTooOld, check_version, fetch_one, open_database, rows, scalar
 from appliance.storage.migrations import MIGRATIONS
 from appliance.storage.models import Campaign
@@ -60,13 +60,17 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
     wrong_kinds = data_dir.find_wrong_kinds(directory)
     for words in wrong_kinds:
         yield Finding("fail", "data directory", words)
+    journal_error = None if wrong_kinds else _find_journal_error(directory)
+    if journal_error is not None:
+        words = f"{journal_error.filename} cannot be written: {journal_error.strerror}"
+        yield Finding("fail", "data directory", words)
     accessible = [name for name in (directory, *sorted(directory.iterdir())) if _is_accessible_to_others(name)]
     if accessible:
         words = f"other users can read {', '.join(map(str, accessible[:MAX_SHOWN]))}: chmod go-rwx"
         yield Finding("fail", "data directory", words)
     elif not os.access(directory, os.W_OK):
         yield Finding("fail", "data directory", f"{directory} cannot be written by this user")
-    elif not wrong_kinds:
+    elif not wrong_kinds and journal_error is None:
         yield Finding("ok", "data directory", f"{directory}, private")
     try:
         crypto.load_key(directory)
@@ -74,6 +78,14 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
         yield Finding("fail", "key file", str(error))
         raise CheckAborted from None
     yield Finding("ok", "key file", "readable; keep a copy of it separate from backups")
+
+
+def _find_journal_error(directory: Path) -> OSError | None:
+    try:
+        journal.require_writable(directory)
+    except OSError as error:
+        return error
+    return None
 
 
 def _is_accessible_to_others(path: Path) -> bool:
