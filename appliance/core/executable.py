@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -112,17 +113,32 @@ def _watch_parent(parent: int) -> None:
     os._exit(1)
 
 
+# The children that a request waits for. Jobs end their children themselves when they stop.
+_awaited_children: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
+
+
+def kill_awaited_children() -> None:
+    """Kill the children that requests wait for (`run_and_read`, `start_with_socket`), because the service stops."""
+    for process in tuple(_awaited_children):
+        process.kill()
+
+
 def run_and_read(*words: str, seconds: float) -> bytes:
     """Run this program with the arguments `words` and return its standard output, whatever its exit code.
 
     Blocks until the process ends. Raises TimeoutError after `seconds`.
     """
     command, env = _command(*words)
-    try:
-        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=seconds)  # noqa: S603 - the words are ours
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"no answer within {seconds:.0f} s") from None
-    return process.stdout
+    with subprocess.Popen(  # noqa: S603 - the words are ours
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
+    ) as process:
+        _awaited_children.add(process)
+        try:
+            return process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"no answer within {seconds:.0f} s") from None
+        finally:
+            process.kill()
 
 
 def start_with_socket(word: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
@@ -135,6 +151,7 @@ def start_with_socket(word: str) -> "tuple[subprocess.Popen[bytes], socket.socke
     try:
         with theirs:
             process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env)  # noqa: S603 - no word of it comes from outside
+        _awaited_children.add(process)
         return process, ours
     except BaseException:
         ours.close()

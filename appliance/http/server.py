@@ -19,7 +19,7 @@ from appliance import public
 from appliance.accounts import users
 from appliance.api import dispatch
 from appliance.api import http as api_http
-from appliance.core import addresses, crypto, validation
+from appliance.core import addresses, crypto, executable, validation
 from appliance.core.errors import Unavailable
 from appliance.http.forms import FormRequest, read_large_form
 from appliance.http.protocol import MAX_HEAD_BYTES, SlashRouter, StrictProtocol, is_unread, path_of, read_as_text
@@ -290,6 +290,7 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
     """
     app.ctx.stopping = True
     started, loop = time.monotonic(), asyncio.get_running_loop()
+    executable.kill_awaited_children()
     ending = loop.run_in_executor(None, app.ctx.works.stop)
     while not ending.done():
         await asyncio.wait({ending}, timeout=0.5)
