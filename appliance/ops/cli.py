@@ -7,6 +7,7 @@ import argparse
 import gc
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -162,9 +163,9 @@ def open_installation(directory: Path, report: Callable[[str], None]) -> None:
     facts = migrations.NEW_DATABASE if migrations.is_missing_or_empty(path) else migrations.inspect_database(path)
     is_new = facts.schema == 0
     if is_new and traces:
-        state = "is empty" if path.exists() else "is missing"
+        state, verb = "is empty" if path.exists() else "is missing", "shows" if len(traces) == 1 else "show"
         raise UnusableDatabase(
-            f"{path} {state}, but {', '.join(traces)} beside it show that this is not a new installation: restore a "
+            f"{path} {state}, but {', '.join(traces)} beside it {verb} that this is not a new installation: restore a "
             f"backup (campanero restore FILE{' --force' if path.exists() else ''}), or start in an empty "
             "directory (--data)"
         )
@@ -443,6 +444,9 @@ def _open_database(options: argparse.Namespace) -> LoadedConfig:
 
 def _serve(options: argparse.Namespace) -> None:
     loaded = _load_configuration(options)
+    if loaded.config.listen.endswith(":0"):
+        options.listen = _choose_port(loaded.config.listen)
+        loaded = _load_configuration(options)
     directory, log = data_dir.create(Path(loaded.config.data_dir)), loaded.config.log
     with data_dir.lock(directory, loaded.config.listen):
         log_file = logs.LogFile(directory / log.file, int(log.file_mb * 1_000_000), log.files) if log.file else None
@@ -460,6 +464,14 @@ def _serve(options: argparse.Namespace) -> None:
 
         app.connect_signals()
         server.serve(loaded.config)
+
+
+def _choose_port(listen: str) -> str:
+    """Return a listen address with a free port instead of port 0, so that links and messages have the real port."""
+    host = listen.rpartition(":")[0]
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host.strip("[]"), 0))
+        return f"{host}:{probe.getsockname()[1]}"
 
 
 def _setup(options: argparse.Namespace) -> None:
