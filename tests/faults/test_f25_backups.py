@@ -210,6 +210,7 @@ def test_a_killed_restore(fresh_server: FreshServer, tmp_path: Path, turn: int) 
     process.wait()
     process.stdout.close()
     server.start()
+    assert not (server.data / ".restoring").exists(), "what was unpacked takes no space after the next start"
     contact_count = api.get("/account").expect(200)["counts"]["contacts"]
     stopped = api.get("/account").expect(200)["stop_reason"]
     assert (contact_count, stopped) in ((1000, None), (800, "restored"))

@@ -54,10 +54,12 @@ def install_restored_data(directory: Path) -> None:
 def finish_installation(directory: Path) -> None:
     """Move the files that remain in the staging directory into place, and delete that directory.
 
-    Call this at every start. It does nothing unless a restore was killed after it had replaced the database.
+    Call this at every start, with the directory locked: it completes a restore that was killed after it replaced the
+    database. What a restore that was killed earlier has unpacked is only deleted, because the old data is still there.
     """
     staging = directory / STAGING_DIRECTORY
     if not (staging / _READY_MARKER).exists() or (staging / _DATABASE).exists():
+        shutil.rmtree(staging, ignore_errors=True)
         return
     for folder in FILE_DIRECTORIES:
         if (staging / folder).exists():
