@@ -130,7 +130,8 @@ MAX_COLUMNS = 200
 _DELIMITERS = (",", ";", "\t", "|")
 # A quoted cell may span this many further lines. If it is longer, its quote counts as unclosed.
 _MAX_QUOTED_LINES = 1000
-_LINE_END_RUN = re.compile(f"[\r\n]{{{_MAX_QUOTED_LINES},}}")
+# A run is only searched at its first character, because trying each of its characters would take quadratic time.
+_LINE_END_RUN = re.compile(f"(?<![\\r\\n])[\\r\\n]{{{_MAX_QUOTED_LINES},}}")
 _UNREADABLE = re.compile("[\udc80-\udcff\ufffd]")
 _json = msgspec.json.Decoder()
 
@@ -191,18 +192,19 @@ def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator:
         return cells, 0
     if line.count('"') % 2 == 0:
         return None, 0
-    quoted_lines, size, line_count = [line], len(line), 0
-    while line_count < _MAX_QUOTED_LINES:
-        if line_count == len(ahead):
+    quoted_lines, size = [line], len(line)
+    for line_count in range(1, _MAX_QUOTED_LINES + 1):
+        if line_count > len(ahead):
             ahead.extend(islice(lines, 1))
-        if line_count == len(ahead) or isinstance(ahead[line_count], OverlongLine | BlankLines):
+        further_line = ahead[line_count - 1] if line_count <= len(ahead) else None
+        # An `OverlongLine` or `BlankLines` is longer than a record may be.
+        if type(further_line) is not str:
             return None, 0
-        quoted_lines.append(ahead[line_count])
-        size += len(ahead[line_count]) + 1
-        line_count += 1
+        quoted_lines.append(further_line)
+        size += len(further_line) + 1
         if size > ROW_CHARACTERS:
             return None, 0
-        if ahead[line_count - 1].count('"') % 2:
+        if further_line and further_line.count('"') % 2:
             cells = _parse_line("\n".join(quoted_lines), separator)
             if cells is not None and "\0" not in "".join(cells):
                 for _ in range(line_count):

@@ -93,7 +93,9 @@ def hostile_files() -> dict[str, bytes]:
             1, 1, zlib.compress(b"\0\0"), *[chunk(b"iCCP", b"a\0\0" + zlib.compress(b"\0" * 1_000_000, 9))] * 1_000
         ),
         "JPEG of a thousand scans": scans[: scans.rindex(b"\xff\xda")] + scans[scans.rindex(b"\xff\xda") : -2] * 1_000,
-        "JPEG of 48 scans": scans[: scans.rindex(b"\xff\xda")] + scans[scans.rindex(b"\xff\xda") : -2] * 39,
+        "JPEG of 44 scans": scans[: scans.rindex(b"\xff\xda")]
+        + scans[scans.rindex(b"\xff\xda") : -2] * 39
+        + b"\xff\xd9",
         "JPEG of a million comments": jpeg[:2] + b"\xff\xfe\0\2" * 1_000_000 + jpeg[2:],
         "JPEG of a million markers": jpeg[:2] + b"\xff\xd0" * 1_000_000 + jpeg[2:],
         "PNG of 400,000 chunks": png(1, 1, zlib.compress(b"\0\0"), chunk(b"teXt", b"") * 400_000),
