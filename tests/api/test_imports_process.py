@@ -12,10 +12,10 @@ import pytest
 from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client
 from tests.kit.https_clients import wait_until
+from tests.kit.process_metrics import list_process_tree, wait_until_ended
 from tests.kit.server import EMAIL, Server
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import import_results, upload, wait_for_import
-from tests.kit.process_metrics import has_ended, list_process_tree
 
 PEOPLE = 20_000
 
@@ -130,9 +130,36 @@ def test_a_stop_interrupts_an_import(running: Server) -> None:
     assert (end["status"], end["created"]) == ("complete", count_contacts())
 
 
+def test_cancel_and_stop_do_not_wait_for_the_child_process(running: Server) -> None:
+    """A child that reports nothing is ended by Cancel, by SIGTERM of the service, and by its stop."""
+    api = running.client()
+    job = upload(api, create_file(5 * PEOPLE)).expect(201)["id"]
+    child = find_child(running, "read-import")
+    os.kill(child, signal.SIGSTOP)
+    api.post(f"/imports/{job}/cancel").expect(200)
+    begun = time.monotonic()
+    api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled", extend_timeout(1))
+    assert wait_until_ended(child) and time.monotonic() - begun < extend_timeout(1)
+
+    upload(api, create_file(5 * PEOPLE)).expect(201)
+    child = find_child(running, "read-import")
+    os.kill(child, signal.SIGSTOP)
+    begun = time.monotonic()
+    running.stop()
+    assert wait_until_ended(child) and time.monotonic() - begun < extend_timeout(1)
+
+
+def test_a_child_process_ends_when_the_service_is_killed(running: Server) -> None:
+    """It ends in the middle of a file, also while it reports nothing."""
+    upload(running.client(), b"email,n\n" + b'"x@example.org\n",\n' * 300_000).expect(201)
+    child = find_child(running, "read-import")
+    os.kill(running.pid, signal.SIGKILL)
+    begun = time.monotonic()
+    assert wait_until_ended(child) and time.monotonic() - begun < extend_timeout(0.5)
+
+
 def test_requests_are_fast_during_an_import(running: Server) -> None:
     """Other requests hardly wait, and a second import waits for the first."""
-from tests.kit.process_metrics import has_ended, list_process_tree
     api = running.client()
     first = upload(api, create_file()).expect(201)["id"]
     waits: list[float] = []

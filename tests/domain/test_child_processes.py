@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.kit.process_metrics import has_ended
+from tests.kit.process_metrics import wait_until_ended
 from tests.kit.server import Server
 
 # Starts a child as the service does, but with a stdin that does not end with this process
@@ -35,6 +35,6 @@ def test_a_child_ends_when_its_parent_is_killed(words: str) -> None:
         parent.kill()
         parent.wait()
         killed_at = time.monotonic()
-        assert has_ended(child)
+        assert wait_until_ended(child)
         assert time.monotonic() - killed_at < 5
     server.close()
