@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.api.test_reports import address_of, get_report
 from tests.api.test_reports import sent_campaign as sent_campaign
+from tests.kit.client import Client
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 
@@ -45,6 +46,53 @@ def test_the_report_matches_the_api(browser_page: Page, sent_campaign: Any, serv
     assert shown == [str(api_report[name]["people"]["count"]) for name in ("clicks", "opens")] + [
         str(api_report[name]["count"]) for name in ("unsubscribes", "complaints", "bounces")
     ]
+
+
+def test_mailbox_providers_count_sent_messages_only(browser_page: Page, sent: Any) -> None:
+    """Skipped contacts are in no number of the providers, and each number leads to as many recipients."""
+    page = browser_page
+    page.goto(f"/campaigns/{sent['id']}")
+    counts = page.locator("section[aria-labelledby='places-title'] .barlist b").all_inner_texts()
+
+    assert sum(map(int, counts)) == 7  # eight in the audience, one of them skipped
+    page.locator("section[aria-labelledby='places-title'] .barlist a").first.click()
+    expect(page.locator("#people tbody tr")).to_have_count(int(counts[0]))
+
+
+def test_the_number_of_links_is_that_of_tracked_links(
+    browser_page: Page, sent: Any, server: Server, api: Client
+) -> None:
+    """A message whose only links are opt-outs has no number on its tab, as its overview says; another has two."""
+    page = browser_page
+    page.goto(f"/campaigns/{sent['id']}")
+    expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links 2")
+    content = {"subject": "Bare", "body": "<p><a href='{{ unsubscribe_url }}'>Unsubscribe</a></p>"}
+    made = api.post("/campaigns", {"name": "Bare", "template_attributes": content}).expect(201)["id"]
+    api.post(f"/campaigns/{made}/send", {"trigger_attributes": {"contact_list_id": 1}}).expect(200)
+    api.wait(f"/campaigns/{made}", lambda row: row["status"] == "completed")
+    assert report(api, {"id": made})["links"]
+    page.goto(f"/campaigns/{made}")
+    expect(page.get_by_text("This message has no trackable links.")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links")
+
+
+def test_the_inbox_of_a_campaign_shows_its_messages_only(browser_page: Page, sent: Any, api: Client) -> None:
+    """The report leads to the captured messages of its campaign; a search stays among them, and all can be shown."""
+    page = browser_page
+    api.post("/contacts", {"email": "single@example.org"}).expect(201)
+    single = api.post("/messages", {"to": "single@example.org", "subject": "Receipt", "body": "<p>Thanks</p>"})
+    api.wait("/capture", bool, message_id=single.expect(201)["id"])
+    page.goto(f"/campaigns/{sent['id']}")
+    page.get_by_role("link", name="View in inbox").click()
+    expect(page.locator("#rows li")).to_have_count(7)
+    expect(page.locator("#rows")).not_to_contain_text("single@example.org")
+    page.get_by_label("Search messages").fill("example.org")
+    expect(page.locator("#rows li")).to_have_count(4)
+    page.locator("#rows li a").first.click()
+    expect(page.locator(".mail .read header")).to_contain_text("Letter")
+    expect(page.locator(".mail .box .tag")).to_contain_text("Letter")
+    page.get_by_role("link", name="Show all campaigns").click()
+    expect(page.locator("#rows")).to_contain_text("single@example.org")
 
 
 def test_the_click_map_matches_the_report(browser_page: Page, sent_campaign: Any, server: Server) -> None:

@@ -132,8 +132,8 @@ def test_following_a_send(page: Page) -> None:
     expect(page.get_by_text("Sent to 3 contacts")).to_be_visible(timeout=60_000)
     expect(page.locator("#report .pill", has_text="Done")).to_be_visible()
     expect(page.get_by_text("3 = 3 people")).to_be_visible()
-    expect(page.get_by_text("Nothing handed over yet")).to_have_count(0, timeout=3_000)  # before the next poll
-    expect(page.get_by_role("link", name="Read them in the inbox")).to_be_visible()
+    expect(page.get_by_text("No results yet")).to_have_count(0, timeout=3_000)  # before the next poll
+    expect(page.get_by_role("link", name="View in inbox")).to_be_visible()
     requested_urls: list[str] = []
     page.on("request", lambda request: requested_urls.append(request.url))
     page.wait_for_timeout(2500)

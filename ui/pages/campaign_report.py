@@ -129,21 +129,25 @@ def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, st
 
 
 def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Return the first mailbox providers of the report, or for SMS the first countries, at most `_MAX_TOP_ROWS`.
+    """Return the mailbox providers, or for SMS the countries, with the most accepted messages.
 
-    Each is (name, number of recipients, URL of the recipients).
+    Each is (name, number of accepted messages, URL of their recipients); at most `_MAX_TOP_ROWS`. Skipped members of
+    the audience are not recipients and do not count.
     """
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
-        return [
-            (row.country or "Unknown", row.audience, to + formats.query_string({"country": row.country or "unknown"}))
-            for row in figures.sms.countries[:_MAX_TOP_ROWS]
+        found = [
+            (row.country or "Unknown", row.accepted, {"country": row.country or "unknown"})
+            for row in figures.sms.countries
         ]
-    return [
-        (formats.unicode_domains(row.domains[0]) if len(row.domains) == 1 else row.name.capitalize(), row.audience,
-         to + formats.query_string({"domain": row.name}))
-        for row in figures.domains[:_MAX_TOP_ROWS] if row.name
-    ]  # fmt: skip
+    else:
+        found = [
+            (formats.unicode_domains(row.domains[0]) if len(row.domains) == 1 else row.name.capitalize(),
+             row.accepted, {"domain": row.name})
+            for row in figures.domains if row.name
+        ]  # fmt: skip
+    found = sorted((row for row in found if row[1]), key=lambda row: -row[1])[:_MAX_TOP_ROWS]
+    return [(name, count, to + formats.query_string({**chosen, "accepted": "true"})) for name, count, chosen in found]
 
 
 def summarize_timeline(buckets: Sequence[Bucket]) -> str:
@@ -290,7 +294,7 @@ def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
     campaign = context["campaign"]
     if "figures" not in context:
         return context
-    context["report_tabs"] = _list_tabs(campaign, len(context["figures"].links))
+    context["report_tabs"] = _list_tabs(campaign, sum(link.counted for link in context["figures"].links))
     if name == "problems":
         context |= {"problems": report.list_problems(campaign), "doubts": report.list_uncertain(campaign_id)}
     return context
@@ -327,7 +331,7 @@ def _permissions(visit: Visit) -> dict[str, bool]:
 
 
 def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
-    """Return the tabs of the report as (path, label, count, colour class)."""
+    """Return the tabs of the report as (path, label, count, colour class); `links` is the number of tracked links."""
     stats = campaign.stats
     problem_count = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
     return [

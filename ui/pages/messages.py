@@ -8,6 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
+from appliance.campaigns import store as campaigns
 from appliance.core import errors, validation
 from appliance.events import log
 from appliance.events.log import EventQuery
@@ -256,6 +257,8 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
     search = (request.args.get("search") or "").strip()[:255]
     channel = request.args.get("channel") or ""
     channel = channel if channel in MESSAGE_VIEWS else ""
+    campaign_id = parse_int(request.args.get("campaign"), 0, 10**9)
+    campaign = await fetch(campaigns.get_row, visit.account_id, campaign_id) if campaign_id else None
     opened = await fetch(_load_captured, visit.account_id, captured_id) if captured_id is not None else None
     page = await fetch(
         capture_inbox.list_captured,
@@ -264,6 +267,7 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
         50,
         search or None,
         channel=channel or None,
+        campaign_id=campaign_id or None,
     )
     inbox_version = f"{page.rows[0].id if page.rows else 0}.{page.total}"
     if view.is_partial(request) and request.args.get("seen") == inbox_version:
@@ -275,7 +279,9 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
         request, "inbox/index.html", page=page, search=search, channel=channel, channels=CHANNELS, opened=opened,
         version=inbox_version,
         views=views, view=tab if tab in dict(views) else views[0][0], status_text=text,
-        keep={"search": search, "channel": channel, "page": page.page if page.page > 1 else ""},
+        campaign=campaign,
+        keep={"search": search, "channel": channel, "campaign": campaign_id or "",
+              "page": page.page if page.page > 1 else ""},
         plays=SMS_SIMULATIONS if opened is not None and opened["sms"] is not None else EMAIL_SIMULATIONS,
         may_write=visit.can("events:write"),
         may_empty=visit.can("account:write"),

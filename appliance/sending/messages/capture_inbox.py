@@ -92,7 +92,7 @@ def store_sms(text: OutgoingSms) -> int:
 
 def list_captured(
     account_id: int, number: int = 1, limit: int = 50, search: str | None = None, message_id: int | None = None,
-    channel: str | None = None,
+    channel: str | None = None, campaign_id: int | None = None,
 ) -> Page:  # fmt: skip
     """Return page `number` of an account's captured messages, newest first, without cleared ones.
 
@@ -105,6 +105,9 @@ def list_captured(
         query = query.where(CapturedMessage.channel == channel)
     if message_id is not None:
         query = query.where(CapturedMessage.message_id == message_id)
+    if campaign_id is not None:
+        messages = Message.select(Message.id).where(Message.campaign == campaign_id)
+        query = query.where(CapturedMessage.message_id.in_(messages))
     if search and search.strip():
         text = search.strip()
         matches_sms = (CapturedMessage.channel == "sms") & CapturedMessage.preview.contains(text)
