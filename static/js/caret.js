@@ -42,6 +42,9 @@
     host.focus();
     getSelection().selectAllChildren(host);
     getSelection().collapseToEnd();
+    const typed = email.entering?.id === id && email.entering.text;
+    email.entering = null;
+    if (typed) document.execCommand("insertText", false, typed);
     email.paint();
   };
   email.leave = () => {
@@ -82,6 +85,6 @@
   });
   addEventListener("message", ({ source, data }) => {
     if (source !== parent || !("write" in data)) return;
-    data.write ? write(data.write) : email.leave();
+    data.write ? write(data.write) : (email.entering = null, email.leave());
   });
 })();

@@ -86,11 +86,22 @@
     if (found !== over && event.pointerType === "mouse") over = found, paint();
   });
   on("pointerleave", () => { over = null; paint(); }, html);
+  // A text that is chosen is entered by a second click, a double click, or the first letter: what is typed until the
+  // page answers is put in then.
+  let writable = [], entered;
+  const enter = (id, text = "") => {
+    if (email.entering?.id === id) return void (email.entering.text += text);
+    if (text) email.entering = { id, text };
+    say("edit", { id });
+  };
   on("click", (event) => {
     event.preventDefault();
     if (event.target === host || writes(event)) return;
-    const one = find(event);
+    const one = find(event), again = one && one === chosen && event.detail === 1;
+    email.entering = null;
     choose(one?.id);
+    if (event.detail === 1) entered = again && writable.includes(one.id);
+    if (entered) return event.detail === 1 && enter(one.id);
     say("select", { id: one?.id ?? null });
     if (one && event.target.closest("[data-empty]")) say("picture", { id: one.id });
   });
@@ -98,12 +109,17 @@
     const name = event.target.closest("[data-act]")?.dataset.act, one = over || chosen;
     if (name && one) act(name, one);
   }, shade);
-  on("dblclick", (event) => event.target !== host && !writes(event) && say("edit", { id: find(event)?.id ?? null }));
+  on("dblclick", (event) => event.target !== host && !writes(event) && !entered && say("edit", { id: find(event)?.id ?? null }));
   on("dragstart", (event) => event.preventDefault());
   on("keydown", (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
     if (writes(event)) return;
     if (key === "Escape" && email.held) return email.release();
+    if (chosen && writable.includes(chosen.id) && key.length === 1 && !ctrlKey && !metaKey && !altKey && event.target !== host) {
+      event.preventDefault();
+      if (!event.isComposing && (email.entering || key !== " ")) enter(chosen.id, key);
+      return;
+    }
     if (key === "Tab" || (event.target === host && /^( |Enter)$/.test(key))) return;
     if (ctrlKey || metaKey ? /^[dsyzk]$/i.test(key) : /^(Arrow(Up|Down)|Delete|Backspace|Enter|Escape|\/)$/.test(key)) event.preventDefault();
     say("key", { key, ctrlKey, metaKey, altKey, shiftKey });
@@ -114,6 +130,7 @@
   on("message", ({ source, data }) => {
     if (source !== parent) return;
     if ("locked" in data) email.locked = data.locked;
+    if (data.writable) writable = data.writable;
     if ("id" in data) choose(data.id, data.scroll);
   }, window);
 })();

@@ -38,8 +38,10 @@
     const kind = id === editor.key && byId("o-" + id)?.closest("li")?.dataset.kind;
     return $("#inspector form[data-form=section]")?.elements[KINDS[kind]]?.closest("merge-field");
   };
+  const tellWritable = () => emit("canvas:tell", { writable: locked ? [] : [...root.querySelectorAll("#list li[data-key]")].filter((line) => KINDS[line.dataset.kind]).map((line) => line.dataset.key) });
+  for (const name of ["canvas:ready", "sections"]) document.addEventListener(name, tellWritable);
   editor.enter = async (id) => {
-    await select(id);
+    if (!await select(id)) return emit("canvas:tell", { write: null });
     const box = boxOf(id);
     const isPicture = byId("o-" + id)?.closest("li").dataset.kind === "image";
     if (isPicture && !locked && !$("#inspector [data-picfield] input").value) return emit("canvas:picture", { id });

@@ -182,6 +182,38 @@ def test_writing_in_the_canvas(browser_page: Page, api: Client) -> None:
     assert get_sections(api, template_id)[1]["props"]["text"] == "First of all"
 
 
+def test_typing_on_a_chosen_text_writes_in_it(browser_page: Page, api: Client) -> None:
+    """After one click on a heading all letters and spaces go into it, none is a shortcut; no section is added."""
+    page = browser_page
+    template = make(api, heading("a", "First"), TEXT)
+    frame = opened(page, template)
+    frame.get_by_role("heading", name="First").click()
+    expect(page.locator("#o-a")).to_have_attribute("aria-current", "true")
+    page.keyboard.type(" Advent im Haus?", delay=30)
+    expect(frame.locator("h2[data-writing]")).to_have_text("FirstAdvent im Haus?")
+    page.keyboard.press("Escape")
+    expect(frame.get_by_role("heading", name="FirstAdvent im Haus?")).to_be_visible()
+    expect(page.locator("#list li")).to_have_count(2)
+    assert kept(page, api, template, "text", re.compile("Haus")) == "FirstAdvent im Haus?"
+
+
+def test_two_slow_clicks_enter_a_text(browser_page: Page, api: Client) -> None:
+    """The first click chooses the section, the second begins to write; a section without a text is only chosen."""
+    page = browser_page
+    template = make(api, heading("a", "First"), {"id": "d", "type": "divider", "props": {}})
+    frame = opened(page, template)
+    frame.get_by_role("heading", name="First").click()
+    expect(page.locator("#inspector").get_by_label("Text", exact=True)).to_have_text("First")
+    expect(frame.locator("[data-writing]")).to_have_count(0)
+    page.wait_for_timeout(600)
+    frame.get_by_role("heading", name="First").click()
+    expect(frame.locator("h2[data-writing]")).to_be_focused()
+    page.keyboard.type("!")
+    expect(page.locator("#inspector").get_by_label("Text", exact=True)).to_have_text("First!")
+    page.keyboard.press("Escape")
+    assert kept(page, api, template, "text", re.compile("!")) == "First!"
+
+
 def test_the_canvas_shows_typed_text_at_once(browser_page: Page, api: Client) -> None:
     """Typed text appears in the canvas without waiting for the server's response."""
     page = browser_page
