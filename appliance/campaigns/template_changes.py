@@ -82,7 +82,7 @@ def apply_template(account_id: int, campaign_id: int, source: int | str, user_id
         values |= {
             key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(campaign.template, key)
         }
-    templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200], begins=True)
+    templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
     # The write withdrew the approval, so the campaign is read again before it is saved.
     store.mark_changed(store.get(account_id, campaign_id))
     return store.get(account_id, campaign_id)
@@ -99,7 +99,7 @@ def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None
     if campaign.channel != "email":
         raise Invalid({"body": ["is for the other channel"]})
     values = {"body": validation.normalize_field("body", html), "design": validation.normalize_field("design", None)}
-    templates.write(campaign.template, values, user_id, label="Pasted HTML", begins=True)
+    templates.write(campaign.template, values, user_id, label="Pasted HTML", starts_over=True)
     store.mark_changed(campaign)
     return store.get(account_id, campaign_id)
 

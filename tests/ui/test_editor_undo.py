@@ -113,6 +113,26 @@ def test_undoing_the_choice_of_a_starter(page: Page, api: Client) -> None:
     assert not get_design(api, template_id).get("sections")
 
 
+def test_undo_stops_at_the_design_that_replaced_other_content(page: Page, api: Client) -> None:
+    """A design chosen over HTML or another design is where the editor's undo ends; the history has what was before."""
+    number = campaign(api, subject="S", body="<p>Written by hand</p>")["id"]
+    page.goto(f"/campaigns/{number}/template")
+    page.locator(
+        "button[name=starter][value=newsletter], form:has([name=starter][value=newsletter]) button"
+    ).first.click()
+    expect(page.locator(".toast")).to_contain_text("It has its own copy now.")
+    where, one = of_campaign(api, number)
+    begun = design_of(api, one)
+    page.goto(where)
+    expect(page.locator("#list li").first).to_be_visible()
+    expect(page.locator("#undo")).to_be_disabled()
+    page.keyboard.press("Control+z")
+    expect(page.locator("#say")).to_have_text("There is nothing to undo.")
+    assert design_of(api, one) == begun and begun["sections"]
+    page.goto(f"/templates/{one}/history")
+    expect(page.locator("main")).to_contain_text("Content of")
+
+
 def open_editor(page: Page, api: Client) -> tuple[int, FrameLocator]:
     """Open a new email in the editor and return its id and canvas, once its scripts run."""
     template_id = create_template(api)

@@ -226,14 +226,15 @@ def describe_conflict(template: Template, moment: int | None = None, revision: i
 def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
     restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
-    prepared: PreparedContent | None = None,
+    starts_over: bool = False, prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     """Write fields in their stored form, with a revision if any changed; return whether any changed.
 
     `label` is the text in the history, by default the changed fields. `edited_field` names the changed value if only
     one changed: quick further changes of it by the same user share the revision. `restored_number` is the revision that
     the values come from. `moved` marks a step of undo or redo, which adds a revision even if nothing changed. If
-    `begins` is set and the write fills an empty template, undo cannot go back to the empty state.
+    `begins` is set and the write fills an empty template, undo cannot go back to the empty state. `starts_over` marks
+    content that replaces all of what was there, such as a chosen template: undo cannot go back behind it.
 
     A change of a campaign's template resets the approval of the campaign. Raises Invalid (`campaign_locked`) if the
     campaign can no longer be edited, and NotAllowed if the campaign is scheduled and the user may not send.
@@ -243,7 +244,9 @@ def write(
     if campaign is not None and campaign.phase == "scheduled":
         _require_sender(user_id)
     previous_revision = template.revision
-    changed = _write_fields(template, values, user_id, label, restored_number, moved, edited_field, begins, prepared)
+    changed = _write_fields(
+        template, values, user_id, label, restored_number, moved, edited_field, begins, starts_over, prepared
+    )
     if template.revision != previous_revision:
         if campaign is not None:
             _reset_approval(campaign, user_id)
@@ -270,7 +273,7 @@ def write_silently(template: Template, values: dict[str, Any], user_id: int | No
 def _write_fields(
     template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
     restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
-    prepared: PreparedContent | None = None,
+    starts_over: bool = False, prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     was_empty = is_empty(template)
     # The values are compared as JSON, because another order of keys and `1.0` instead of `1` are changes too.
@@ -282,7 +285,7 @@ def _write_fields(
     template.variables = _find_variables(template, prepared)
     folded = revisions.pop_mergeable_revision(template, edited_field, user_id)
     parent_number = folded.parent_number if folded is not None else None
-    is_beginning = begins and was_empty and not is_empty(template)
+    is_beginning = starts_over or (begins and was_empty and not is_empty(template))
     if not moved and folded is None and not is_beginning:
         parent_number = revisions.fetch_origins(template.id)[template.revision].position
     template.revision += 1
