@@ -81,6 +81,14 @@ def test_the_text_part_gets_its_own_footer() -> None:
     assert message.html.count(URL) == 1
 
 
+def test_the_lines_of_a_postal_address_are_kept() -> None:
+    """An address of two lines is two lines in the HTML and in the text of the appended footer."""
+    brand = {"company_name": "Acme & Co", "physical_address": "Mühlgasse 4 <a>\n80331 München"}
+    found = filled("<p>Hello</p>", values={**VALUES, "brand": brand})
+    assert re.search(r"Acme &amp; Co, Mühlgasse 4 &lt;a&gt;<br ?/?>\s*80331 München", found.html)
+    assert "Acme & Co, Mühlgasse 4 <a>\n80331 München\n" in found.text
+
+
 def test_the_footer_without_postal_address() -> None:
     """A brand without address leaves no comma behind the company's name."""
     message = fill_message("Hello", values={**VALUES, "brand": {"company_name": "Acme Ltd", "physical_address": None}})

@@ -1,6 +1,7 @@
 """Messages made of designs: footer, numbered links, compilation and conditional sections."""
 
 import quopri
+import re
 from typing import Any
 
 import pytest
@@ -46,6 +47,15 @@ def test_an_unconditional_footer_section_is_enough() -> None:
     message = fill_message(compose.compile_message(source(TEXT, {"type": "footer"})))
     assert message.html.count(URL) == 1 and message.text.count(URL) == 1
     assert message.html.count("1 Main St, Town") == 1 and message.text.count("1 Main St, Town") == 1
+
+
+def test_the_footer_section_keeps_the_lines_of_the_address() -> None:
+    """An address of two lines is two lines in the HTML and in the text of the footer section."""
+    content = compose.compile_message(source(TEXT, {"type": "footer"}))
+    brand = {"company_name": "Acme & Co", "physical_address": "Mühlgasse 4\r\n80331 München"}
+    found = compose.fill(content, {**said(content), "brand": brand})
+    assert re.search(r"Acme &amp; Co, Mühlgasse 4<br ?/?>\s*80331 München<br", found.html)
+    assert re.search(r"Acme & Co, Mühlgasse 4\r?\n80331 München\n", found.text)
 
 
 @pytest.mark.parametrize("shows", [True, False])

@@ -314,6 +314,10 @@ def _escaped_size(text: str) -> int:
     return len(text) if len(text) * 6 <= MAX_OUTPUT_BYTES else len(text) + 5 * sum(map(text.count, "&<>\"'"))
 
 
+def _broken_size(text: str) -> int:
+    return _escaped_size(text) + len("<br />") * text.count("\n")
+
+
 def _money(value: Any, currency: Any = "") -> str:
     try:
         amount = f"{float(value):,.2f}"
@@ -394,6 +398,7 @@ def liquid_environment(autoescape: bool) -> Environment:
     environment.filters |= {
         "url_encode": _limit_result(environment.filters["url_encode"], "url_encode", _url_encoded_size),
         "escape": _limit_result(environment.filters["escape"], "escape", _escaped_size),
+        "newline_to_br": _limit_result(environment.filters["newline_to_br"], "newline_to_br", _broken_size),
     }
     environment.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
     return environment
@@ -404,7 +409,9 @@ def liquid_environment(autoescape: bool) -> Environment:
 # Values pass through the library's own filters and escaping, so the result is the same. Everything else, such as loops,
 # lists, large values and errors, is left to the library (NeedsLiquid).
 
-_PLAIN_FILTERS = ("default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", *ENCODINGS)
+_PLAIN_FILTERS = (
+    "default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", "newline_to_br", *ENCODINGS,
+)  # fmt: skip
 _PLAIN_TYPES = (str, int, float, bool, type(None))
 _CONDITION_TYPES = (*_PLAIN_TYPES, dict, list)
 # Names to which the library gives a special meaning if a value has no such key.

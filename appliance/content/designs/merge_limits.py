@@ -18,7 +18,7 @@ ROOTS = (
 TAGS = ("if", "unless", "case", "when", "for", "comment", "raw", "output", "content", "illegal", "break", "continue")
 FILTERS = (
     "default", "upcase", "downcase", "capitalize", "strip", "truncate", "replace", "date", "money", "round", "size",
-    "first", "last", "join", "url_encode", "escape",
+    "first", "last", "join", "url_encode", "escape", "newline_to_br",
 )  # fmt: skip
 
 MAX_TAGS = 2_000

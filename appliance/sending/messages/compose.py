@@ -33,6 +33,7 @@ from appliance.storage.database import scalar
 
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 _FOOTER_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+_FOOTER_HTML_ADDRESS = _FOOTER_ADDRESS.replace("physical_address }}", "physical_address | newline_to_br }}")
 
 # The footer is as wide as most emails; its colour has a contrast of 4.5:1 on white and on black.
 _FOOTER_STYLE = (
@@ -49,12 +50,14 @@ _BLOCK_TAGS = ("if", "unless", "case", "for", "comment", "raw")
 
 def add_footer(html: str, text: str) -> tuple[str, str]:
     """Return (HTML, text) of a template with postal address and unsubscribe link added where they are missing."""
-    lines = _find_missing_lines(html, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>')
+    lines = _find_missing_lines(
+        html, _FOOTER_HTML_ADDRESS, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>'
+    )
     if lines:
         block = f'<p style="{_FOOTER_STYLE}">{"<br>".join(lines)}</p>'
         ends = list(_END_OF_BODY.finditer(html))
         html = f"{html[: ends[-1].start()]}{block}{html[ends[-1].start() :]}" if ends else f"{html}\n{block}"
-    lines = _find_missing_lines(text, "Unsubscribe: {{ unsubscribe_url }}")
+    lines = _find_missing_lines(text, _FOOTER_ADDRESS, "Unsubscribe: {{ unsubscribe_url }}")
     if lines:
         text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
     return html, text
@@ -62,15 +65,15 @@ def add_footer(html: str, text: str) -> tuple[str, str]:
 
 def has_footer(html: str) -> bool:
     """Return whether every recipient of a template sees the postal address and the unsubscribe link."""
-    return not _find_missing_lines(html, "")
+    return not _find_missing_lines(html, "", "")
 
 
-def _find_missing_lines(source: str, unsubscribe: str) -> list[str]:
-    """Return the lines of the footer that a template lacks; `unsubscribe` is the line with the unsubscribe link.
+def _find_missing_lines(source: str, address: str, unsubscribe: str) -> list[str]:
+    """Return the lines of the footer that a template lacks, out of its two lines `address` and `unsubscribe`.
 
     A line that only some recipients see counts as missing.
     """
-    lines = ((_ADDRESS_TAG, True, _FOOTER_ADDRESS), (_UNSUBSCRIBE_TAG, False, unsubscribe))
+    lines = ((_ADDRESS_TAG, True, address), (_UNSUBSCRIBE_TAG, False, unsubscribe))
     return [
         line for pattern, allows_condition, line in lines if not _is_always_shown(source, pattern, allows_condition)
     ]

@@ -6,6 +6,8 @@ Name and address always come from the brand.
 from appliance.content.designs.kind import Kind, View, flag, items, line, rich, url
 
 ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+# In HTML each line of the address is a line.
+HTML_ADDRESS = ADDRESS.replace("physical_address }}", "physical_address | newline_to_br }}")
 
 
 def text(view: View) -> str:
