@@ -28,6 +28,7 @@
   const open = (field, alternative) => {
     [into, alt] = [field, alternative];
     $("#media-one").replaceChildren();
+    typed = false;
     say("");
     if (!drawer().open) drawer().showModal();
     htmx.trigger($("#media"), "wanted");
@@ -76,6 +77,15 @@
       into.focus();
     } else send(waiting, keep);
   });
+  // Enter in the words takes the picture, as its button does; so does a click beside the drawer once words were typed.
+  let typed = false;
+  const useChosen = (event) => {
+    const button = $("[data-use]", drawer());
+    if (button) event.preventDefault(), event.stopImmediatePropagation(), button.click();
+  };
+  document.addEventListener("input", ({ target }) => { if (target.id === "media-alt") typed = true; });
+  document.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.isComposing && event.target.id === "media-alt") useChosen(event); });
+  document.addEventListener("click", (event) => { if (typed && event.target === drawer() && drawer().open) useChosen(event); }, true);
   document.addEventListener("change", ({ target }) => { if (target.id === "pictures-file") { take(target.files[0]); target.value = ""; } });
   document.addEventListener("input", ({ target }) => { const box = target.closest?.("[data-picfield]"); if (box) show(box); });
   const spot = (target) => target.closest?.("[data-filedrop], [data-picfield]");

@@ -268,3 +268,24 @@ def test_choosing_a_picture(browser_page: Page, api: Client) -> None:
     expect(page.locator(".right .picfield img").first).to_be_visible()
     assert "/m/" in wait_for_property(page, api, template_id, "src", re.compile("/m/"))
     assert wait_for_property(page, api, template_id, "alt", re.compile("Hills")) == "Hills in the morning"
+
+
+@pytest.mark.parametrize("way", ["enter", "outside"])
+def test_the_words_of_a_picture_are_kept(browser_page: Page, api: Client, way: str) -> None:
+    """Enter in the words takes the picture as the button does; a click beside the drawer does not lose them."""
+    page = browser_page
+    template = make(api, {"id": "p", "type": "image", "props": {}})
+    frame = opened(page, template)
+    page.locator("#list").get_by_text(re.compile("Picture|Image")).first.click()
+    page.get_by_role("button", name="Choose…").first.click()
+    picture = {"name": "mill.png", "mimeType": "image/png", "buffer": saved(photo(300, 40), "PNG")}
+    page.locator("#pictures-file").set_input_files(picture)
+    page.locator("#media-alt").fill("The mill")
+    if way == "enter":
+        page.locator("#media-alt").press("Enter")
+    else:
+        page.mouse.click(20, 300)
+    expect(page.locator("#pictures")).to_be_hidden()
+    expect(frame.get_by_role("img", name="The mill")).to_be_visible()
+    assert "/m/" in kept(page, api, template, "src", re.compile("/m/"))
+    assert kept(page, api, template, "alt", re.compile("mill")) == "The mill"
