@@ -21,7 +21,7 @@ def render_preview(account_id: int, campaign_id: int, contact_id: int | None = N
     """
     campaign = store.get(account_id, campaign_id)
     account = Account.get_by_id(account_id)
-    contact = _find_contact(campaign, contact_id)
+    contact = contacts.get(account_id, contact_id) if contact_id is not None else find_sample_contact(campaign)
     brand = brands.get(account_id)
     merge_values = {
         **merge_tags.get_contact_values(contact, None if contact else "anna@example.org"),
@@ -71,9 +71,8 @@ def _render_sms(campaign: Campaign, account: Account, merge_values: dict[str, An
     }  # fmt: skip
 
 
-def _find_contact(campaign: Campaign, contact_id: int | None) -> Contact | None:
-    if contact_id is not None:
-        return contacts.get(campaign.account_id, contact_id)
+def find_sample_contact(campaign: Campaign) -> Contact | None:
+    """Return the first recipient, whose values previews show, or None if there are no recipients yet."""
     if not audience.is_set(campaign):
         return None
     first_id = audience.find_first_recipient(campaign)

@@ -39,7 +39,7 @@
   const mine = (field) => !locked && field.form?.dataset.form && field.name && !field.name.startsWith("seen:");
   root.addEventListener("input", ({ target }) => {
     if (target.dataset.own) return own(target);
-    for (const count of root.querySelectorAll("[data-count]")) if (count.dataset.count === target.id && !/\{[{%]/.test(target.value)) count.textContent = target.value.length;
+    for (const count of root.querySelectorAll("[data-count]")) if (count.dataset.count === target.id && !/\{[{%]/.test(target.value)) count.textContent = [...target.value].length;
     if (mine(target)) { clear(target); soon(target); }
   });
   root.addEventListener("change", ({ target }) => { if (mine(target) && !target.dataset.own && target.form.sent?.[target.name] !== value(target.form, target.name)) save(target.form, target.name); });

@@ -76,6 +76,49 @@ def test_the_subject_counter_counts_the_rendered_subject(page: Page, api: Client
     expect(page.locator("#subject-length")).to_have_text(str(len("Fresh bread for Anna!!")))
 
 
+def test_composer_and_editor_show_the_same_recipient(page: Page, api: Client) -> None:
+    """Canvas, inbox line, counter and examples of merge tags are the first recipient's in the editor of a campaign.
+
+    A contact without an email address, who was added last, is nobody's example.
+    """
+    other = {"first_name": "Only", "last_name": "Phone", "phone": "+493012345678"}
+    other_id = api.post("/contacts", other).expect(201)["id"]
+    design = {"sections": [{"id": "t", "type": "text", "props": {"content": "<p>Dear {{ first_name }}</p>"}}]}
+    asked = {"name": "Same", "template_attributes": {"subject": SUBJECT, "design": design},
+             "trigger_attributes": {"contact_list_id": 1}}  # fmt: skip
+    number = int(api.post("/campaigns", asked).expect(201)["id"])
+    page.goto(f"/campaigns/{number}?open=from")
+    count = page.locator("#f-subject-count").inner_text()
+    assert count == str(len("Fresh bread for Ann0"))
+    page.goto(f"/campaigns/{number}/content")
+    expect(page.locator("#inboxrow .subj")).to_have_text("Fresh bread for Ann0")
+    expect(page.locator("#subject-length")).to_have_text(count)
+    expect(page.frame_locator("#canvas").get_by_text("Dear Ann0")).to_be_visible()
+    expect(page.locator("[data-as-name]")).to_have_text("Ann0")
+    page.get_by_role("button", name="Insert a merge tag").first.click()
+    menu = page.locator("#merge-menu")
+    expect(menu.get_by_role("button", name=re.compile("^First name"))).to_contain_text("Ann0")
+    expect(menu.get_by_role("button", name=re.compile("^Email"))).to_contain_text("p0@example.com")
+    expect(menu).not_to_contain_text("Phone")
+    api.delete(f"/contacts/{other_id}").expect(200)
+
+
+@pytest.mark.parametrize("place", ["composer", "editor"])
+def test_a_first_name_gets_a_fallback_in_composer_and_editor(page: Page, api: Client, place: str) -> None:
+    """The merge tag chosen in the menu is written with its fallback in both, also while all contacts have a name."""
+    one = {"id": "t", "type": "heading", "props": {"text": "Bread"}}
+    asked = {"name": "Fallback", "template_attributes": {"subject": "Hi ", "design": {"sections": [one]}},
+             "trigger_attributes": {"contact_list_id": 1}}  # fmt: skip
+    nameless = api.get("/contacts/search", q="p4@example.com").expect(200)[0]["id"]
+    api.patch(f"/contacts/{nameless}", {"first_name": "Ann4"}).expect(200)
+    number = int(api.post("/campaigns", asked).expect(201)["id"])
+    page.goto(f"/campaigns/{number}{'/content' if place == 'editor' else '?open=from'}")
+    page.get_by_role("button", name="Insert a merge tag").first.click()
+    page.locator("#merge-menu").get_by_role("button", name=re.compile("^First name")).click()
+    expect(page.locator("merge-field .merge").first).to_have_text("First name ▸ friend")
+    api.patch(f"/contacts/{nameless}", {"first_name": None}).expect(200)
+
+
 @pytest.fixture(scope="module")
 def tagged(server: Server) -> dict[str, Any]:
     """Ids of one object of each kind whose subject or text has merge tags."""

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.campaigns import preview as campaign_preview
+from appliance.campaigns import store as campaigns
 from appliance.content import brand as brands
 from appliance.content.designs import document, merge_limits, render
 from appliance.content.templates import editing, revisions, store
@@ -17,7 +19,7 @@ from appliance.content.templates.editing import Change
 from appliance.core import clock, errors
 from appliance.core.errors import Conflict, Invalid, NotFound
 from appliance.sending.messages import merge_tags, preview
-from appliance.storage.models import Template
+from appliance.storage.models import Contact, Template
 from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, view
 from ui.forms import Form, parse_int
@@ -128,6 +130,7 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
     """Return the template context of the editor with the section `key` selected. Raises NotFound without the email."""
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
+    contact = _find_sample_contact(visit.account_id, home)
     page = document.list_entries(row.design)
     entry = document.find_section(page, key) if key else None
     look = brands.build_look(brands.get(visit.account_id))
@@ -148,10 +151,22 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
         "reach": store.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
         "file": "", "siblings": _position_among_siblings(page, entry),
         "lengths": (SUBJECT_CHARACTERS, PREHEADER_CHARACTERS), "raw": _unknown_section_json(entry),
-        "seen_by": _describe_audience(visit, entry),
+        "contact": contact, "seen_by": _describe_audience(visit, entry),
         # The inbox line is only shown while no section is selected.
-        "inbox": preview.build_inbox_line(visit.account_id, revisions.to_document(row)) if entry is None else None,
+        "inbox": (
+            preview.build_inbox_line(visit.account_id, revisions.to_document(row), contact) if entry is None else None
+        ),
     }  # fmt: skip
+
+
+def _find_sample_contact(account_id: int, home: store.TemplateOwner) -> Contact | None:
+    """Return the first recipient of the campaign that an email belongs to, whom its composer shows too; else None."""
+    if home.kind != "campaign":
+        return None
+    try:
+        return campaign_preview.find_sample_contact(campaigns.get(account_id, home.id))
+    except NotFound:  # a deleted campaign, whose email may still be looked at
+        return None
 
 
 def _position_among_siblings(rows: list[document.Entry], entry: document.Entry | None) -> tuple[int, int]:
@@ -437,5 +452,11 @@ async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
     The query parameter `t` is the id of the template in which the merge tags will be used, and may be absent.
     """
     template_id = parse_int(request.args.get("t"), 0, 10**9) or None
-    groups = await fetch(merge_tags.list_merge_tags, visit.account_id, template_id)
+
+    def read() -> list[merge_tags.MergeTagGroup]:
+        row = store.get(visit.account_id, template_id) if template_id else None
+        contact = _find_sample_contact(visit.account_id, store.find_owner(row)) if row is not None else None
+        return merge_tags.list_merge_tags(visit.account_id, template_id, contact=contact)
+
+    groups = await fetch(read)
     return view.render(request, "merge/menu.html", groups=groups, roots=merge_limits.ROOTS)

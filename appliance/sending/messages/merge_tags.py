@@ -181,17 +181,23 @@ class MergeTagGroup(NamedTuple):
     tags: list[MergeTag]
 
 
-def list_merge_tags(account_id: int, template_id: int | None = None, links: bool = True) -> list[MergeTagGroup]:
+def list_merge_tags(
+    account_id: int, template_id: int | None = None, links: bool = True, contact: Contact | None = None
+) -> list[MergeTagGroup]:
     """Return the groups of merge tags for a template, or for any template if `template_id` is None. Raises NotFound.
+
+    The examples are values of `contact`, by default of the newest contacts that have one.
 
     The group of links is left out for an SMS template and if `links` is false. Empty groups are left out.
     """
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
+    data_examples = {key.name: key.example for key in store.summarize_objects([contact.data])} if contact else {}
     groups = [
-        MergeTagGroup("Contact", _list_contact_tags(account_id)),
+        MergeTagGroup("Contact", _list_contact_tags(account_id, contact)),
         MergeTagGroup("Contact data", [
-            MergeTag(f"contact.data{_write_path(key.name)}", _write_label(key.name), key.example, key.missing_share)
+            MergeTag(f"contact.data{_write_path(key.name)}", _write_label(key.name),
+                     key.example if contact is None else data_examples.get(key.name, ""), key.missing_share)
             for key in store.summarize_data_keys(account_id)
         ]),
         MergeTagGroup("Event", _list_event_tags(template.flow) if template is not None and template.flow_id else []),
@@ -210,15 +216,18 @@ def list_merge_tags(account_id: int, template_id: int | None = None, links: bool
     return [group for group in groups if group.tags]
 
 
-def _list_contact_tags(account_id: int) -> list[MergeTag]:
+def _list_contact_tags(account_id: int, contact: Contact | None) -> list[MergeTag]:
     columns = store.summarize_columns(account_id)
+    if contact is not None:
+        columns = {name: key._replace(example=getattr(contact, name) or "") for name, key in columns.items()}
+    email = get_contact_values(contact, None)["email"] if contact is not None else ""
     first, last = columns["first_name"], columns["last_name"]
     return [
         MergeTag(
             "first_name", "First name", first.example, first.missing_share, "contact.first_name", fallback="friend"
         ),
         MergeTag("last_name", "Last name", last.example, last.missing_share, "contact.last_name"),
-        MergeTag("email", "Email", alias="contact.email"),
+        MergeTag("email", "Email", email or "", alias="contact.email"),
         MergeTag(
             "contact.country_code", "Country", columns["country_code"].example, columns["country_code"].missing_share
         ),

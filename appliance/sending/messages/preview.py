@@ -182,18 +182,18 @@ class InboxLine(NamedTuple):
     lengths: dict[str, int]
 
 
-def build_inbox_line(account_id: int, fields: Mapping[str, Any]) -> InboxLine:
-    """Return how an inbox lists the email of a template, with sample values.
+def build_inbox_line(account_id: int, fields: Mapping[str, Any], contact: Contact | None = None) -> InboxLine:
+    """Return how the inbox of a contact lists the email of a template, by default with sample values.
 
     If the email does not render, its fields are shown unfilled, with readable merge tags.
     """
     account = Account.get_by_id(account_id)
     default = account.email_from_name or account.name
     try:
-        filled = render_fields(account_id, dict(fields))
+        filled = render_fields(account_id, dict(fields), contact)
         account_values = merge_tags.get_account_values(account, brands.get(account_id))
         lengths = compose.measure_lengths(
-            fields, {**_build_samples(dict(fields), None, {}), **account_values, **_get_dead_links(fields)}
+            fields, {**_build_samples(dict(fields), contact, {}), **account_values, **_get_dead_links(fields)}
         )
     except (Invalid, MergeError):
         subject, preview_text = make_readable(fields.get("subject") or ""), make_readable(fields.get("preheader") or "")
