@@ -328,6 +328,20 @@ def reason_label(code: str | None, channel: str = "email") -> str:
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
 
 
+# Names of checks of `campanero doctor` that its page shows in other words.
+_CHECK_LABELS = {
+    "seed": "test message", "seed sender": "test message: sender", "seed DKIM": "test message: DKIM signature",
+    "seed SPF": "test message: SPF", "seed DMARC": "test message: DMARC",
+    "seed one-click": "test message: one-click unsubscribe", "schema": "database version", "from": "From address",
+    "inbound.listen": "incoming mail",
+}  # fmt: skip
+
+
+def check_label(name: str) -> str:
+    """Return the name of a check of `campanero doctor` as the health page shows it."""
+    return _CHECK_LABELS.get(name, name.replace("_", " "))
+
+
 def sent_so_far(stats: Mapping[str, int]) -> str:
     """Return the progress of a campaign, such as `12 of 30 sent`; neither number includes skipped contacts."""
     return f"{number(stats['accepted'])} of {number(stats['audience'] - stats['skipped'])} sent"

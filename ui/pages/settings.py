@@ -359,7 +359,7 @@ async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _render_doctor(request: Request, visit: Visit, rows: list[dict[str, Any]] | None) -> HTTPResponse:
-    order = {"fail": 0, "warn": 1, "ok": 2}
+    order = {"fail": 0, "warn": 1, "note": 2, "ok": 3}
     ordered = None if rows is None else sorted(rows, key=lambda finding: order[finding["level"]])
     may = visit.can("account:write")
     return view.render(request, "settings/doctor.html", findings=ordered, may_run=may)

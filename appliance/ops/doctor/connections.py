@@ -117,7 +117,7 @@ def check_base_url(_: Path) -> Iterator[Finding]:
         yield from _check_public_certificate(base, parts.hostname or "", parts.port or 443)
         return
     if settings.email.transport == "capture":
-        yield Finding("ok", "links", f"{base}; use https before sending real email")
+        yield Finding("note", "links", f"{base}; use https before sending real email")
         return
     words = f"{base} is not https, which mailbox providers require for one-click unsubscribe (RFC 8058)"
     yield Finding("warn", "links", words, 'base_url = "https://mail.example.com"')
@@ -245,7 +245,7 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
     if not domains:
         is_real = config.current().email.transport != "capture"
         words = "none: real email must be sent from a domain of yours (add it under Settings, Sending domains)"
-        yield Finding("warn" if is_real else "ok", "domains", words)
+        yield Finding("warn" if is_real else "note", "domains", words)
     for domain in domains:
         expected_records = records.get_records(domain)
         checked_records = dns_checks.check_records(expected_records, domain.name)

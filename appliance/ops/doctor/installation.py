@@ -28,10 +28,11 @@ class Finding(NamedTuple):
     """A result of a check.
 
     `check` names what was checked, `words` says what was found. `fix` is a command, setting or DNS record to paste, or
-    a page to open; it is empty if there is none.
+    a page to open; it is empty if there is none. The level `note` is advice: nothing is wrong, but something is missing
+    that will be needed.
     """
 
-    level: Literal["ok", "warn", "fail"]
+    level: Literal["ok", "note", "warn", "fail"]
     check: str
     words: str
     fix: str = ""
@@ -130,7 +131,7 @@ def check_database(directory: Path) -> Iterator[Finding]:
     if schema < expected_schema:
         yield Finding("warn", "schema", f"{schema}; the next start migrates it to {expected_schema}")
         raise CheckAborted
-    yield Finding("ok", "schema", str(schema))
+    yield Finding("ok", "schema", f"version {schema}, up to date")
 
 
 def _describe_spare_space() -> str:
@@ -220,7 +221,7 @@ def check_backups(directory: Path) -> Iterator[Finding]:
     every = config.parse_seconds(config.current().backup.every) * 1000
     scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
     if not every:
-        yield Finding("ok", "backups", "automatic backups are off (backup.every is 0)")
+        yield Finding("note", "backups", "automatic backups are off (backup.every is 0)")
         return
     first_account_at = scalar("SELECT min(created_at) FROM account")
     since = scheduled[0].created_at if scheduled else first_account_at
@@ -231,7 +232,8 @@ def check_backups(directory: Path) -> Iterator[Finding]:
     if age > _LATE_FACTOR * every:
         yield Finding("warn", "backups", f"{last}, but one is due every {every / _HOUR_MS:g} hours: see the log")
     else:
-        yield Finding("ok", "backups", f"{len(scheduled)} in {directory / create.BACKUP_DIRECTORY}, {last}")
+        words = f"{len(scheduled)} in {directory / create.BACKUP_DIRECTORY}, {last}"
+        yield Finding("ok" if scheduled else "note", "backups", words if scheduled else last)
 
 
 _CLOCK_TOLERANCE_MS = 2 * 60_000
