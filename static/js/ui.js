@@ -126,6 +126,15 @@
     if (document.hidden && sourceElement?.getAttribute("hx-trigger")?.startsWith("every")) { event.preventDefault(); return; }
     if (request.method === "GET" && request.body) for (const [key, value] of [...request.body]) if (value === "") request.body.delete(key);
   });
+  // htmx writes the style attribute of what is replaced on what comes with the same id, which the policy of pages
+  // blocks: a style that a script, an extension or the browser's own tools set stays behind.
+  addEventListener("htmx:before:swap", (event) => {
+    for (const { target, swapSpec } of event.defaultPrevented ? [] : event.detail.tasks) {
+      const box = typeof target === "string" ? $(target) : target;
+      if (/^(inner|outer)HTML/.test(swapSpec?.style ?? swapSpec))
+        for (const one of box?.querySelectorAll?.("[id][style]") ?? []) one.removeAttribute("style");
+    }
+  });
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail;
     const target = ctx.target instanceof Element ? ctx.target : document.body;

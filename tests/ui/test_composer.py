@@ -241,3 +241,15 @@ def test_browsing_previews(page: Page, api: Client) -> None:
     expect(page.locator(".who a")).to_have_count(1)
     page.get_by_role("link", name="Phone").click()
     expect(page.locator("iframe.frame")).to_have_css("width", "375px")
+
+
+def test_a_refused_send_sets_no_inline_style(page: Page, api: Client) -> None:
+    """A style that a script or an extension set in the dialog is not written on the answer, which the policy blocks."""
+    number = draft(api, "Styled", body="<p>Lorem ipsum dolor sit amet</p>")
+    page.goto(f"/campaigns/{number}")
+    page.get_by_role("link", name="Review and send").click()
+    box = page.get_by_role("dialog").get_by_role("checkbox")
+    box.evaluate("node => node.style.setProperty('caret-color', 'transparent')")
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("^Send to")).click()
+    expect(box).to_have_attribute("aria-invalid", "true")
+    page.wait_for_timeout(300)  # the page fails this test if its console has an error
