@@ -49,7 +49,7 @@
   };
   const paint = () => {
     const one = email.held || email.writing ? null : over || chosen, rect = one && box(one);
-    put("pick", chosen && box(chosen));
+    put("pick", chosen && !email.writing && box(chosen));
     put("over", rect);
     part("tag").textContent = one?.label;
     part("over").className = `over${email.locked ? " bare" : ""}${over ? "" : " still"}`;

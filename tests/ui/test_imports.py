@@ -57,6 +57,8 @@ def test_import_and_undo(browser_page: Page, api: Client, file: Path) -> None:
     page.get_by_label("Add all contacts to a list").fill("Fair")
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
+    lefts = page.locator("dl.stats .stat").evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")
+    assert len(lefts) > 6 and lefts[-3:] == lefts[:3]  # both rows of numbers have the same columns
     assert api.get("/contacts").json == [] and api.get("/lists").json == []
     for summary in ("2 rows have problems", "1 row repeats an address", "1 role-based address"):
         page.get_by_text(summary).click()

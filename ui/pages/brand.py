@@ -140,7 +140,7 @@ def _check_contrast(label: str, colour: str, background: str) -> ContrastCheck:
 def font_options(form: Form) -> list[tuple[str, str]]:
     """Return the options of a font field: the available fonts, and those that the form contains already."""
     extra = [form[name] for name in ("font_heading", "font_body") if form[name] and form[name] not in FONTS]
-    return [("", "As the reader's machine has it"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
+    return [("", "System font"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
 
 
 async def build_context(account_id: int, form: Form) -> dict[str, Any]:
