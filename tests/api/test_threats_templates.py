@@ -143,6 +143,8 @@ BOMBS: dict[str, dict[str, Any]] = {
     "many rules": {"body": f"<style>{'.a b,.c i{x:y}' * 5_000}</style>{'<p>x</p>' * 20_000}"},
     "tags in an address": {"body": f'<a href="https://x.test/{("a" * 500 + "{{ data.x }}") * 1_900}">x</a>'},
     "open comments": {"body": "<!--" * 100_000},
+    "braces in a raw block": {"body": f"{{% raw %}}{'{{' * 60_000}{{% endraw %}}"},
+    "tags in a raw block": {"body": f"<p>{{% raw %}}{'{%' * 60_000}{{% endraw %}}"},
     "deep sections": {"design": {"sections": [DEEP] * 8}},
     "many sections": {"design": {"sections": [HELLO] * 200}},
     "columns in columns": {"design": {"sections": [four_columns(6, four_columns(50, {"type": "text"}))]}},
@@ -196,3 +198,22 @@ def try_template(api: Client, name: str, fields: dict[str, Any]) -> None:
 def resident_memory(pid: int) -> int:
     """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<p>{% raw %}{{{% endraw %}<a href="{{contact.data.u}}">x</a>}}</p>',
+        '<p>{% comment %}<a title="{% endcomment %}</p><a href="{{contact.data.u}}">x</a>',
+    ],
+)
+def test_no_block_hides_that_a_contact_says_where_a_link_leads(guarded: Client, body: str) -> None:
+    """A raw block or a comment before a link whose address a contact's data decides is refused as the link is (T27)."""
+    plain = guarded.post("/templates", {"body": '<a href="{{contact.data.u}}">x</a>'}).expect(422)
+    assert "where a link leads" in str(plain["validation_errors"])
+    content = {"subject": "s", "body": body}
+    for path, fields in (("/templates", content), ("/templates/preview", {"document": {}, **content}),
+                         ("/messages", {"to": "b@example.org", **content}),
+                         ("/campaigns", {"name": "c", "template_attributes": content})):  # fmt: skip
+        refused = guarded.post(path, fields).expect(422)
+        assert "where a link leads" in str(refused["validation_errors"]), path

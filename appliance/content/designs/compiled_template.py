@@ -6,7 +6,7 @@ different modules could deadlock.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ from appliance.content.designs.language import (
     prepare_nodes,
     render_template,
 )
-from appliance.content.designs.markup import MERGE_TAG
+from appliance.content.designs.markup import MergeTag, tags_between
 from appliance.content.designs.merge_limits import (
     FILTERS,
     MAX_HEADER_CHARACTERS,
@@ -72,8 +72,7 @@ _PORT = re.compile(r"[^:]*:\d{1,5}\Z")
 _END_OF_HOST = re.compile(r"[/?#\\]")
 # Browsers ignore these characters in an address.
 _IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f-\xa0]+")
-_TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
-_BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
+_BLOCKS = ("if", "unless", "case", "for", "raw")
 
 
 class AddressError(Exception):
@@ -94,8 +93,10 @@ class AddressPrefix(NamedTuple):
     has_host: bool
 
 
-def read_prefixes(html: str, start: int, end: int) -> dict[int, AddressPrefix]:
+def read_prefixes(html: str, tags: Sequence[MergeTag], start: int, end: int) -> dict[int, AddressPrefix]:
     """Return the address text before each output tag of `html[start:end]`, by the index of the tag.
+
+    `tags` are all merge tags of the HTML.
 
     Raises AddressError if the address is longer than `MAX_ADDRESS_CHARACTERS`, if it may form a forbidden scheme, or if
     a logic tag follows literal text before the host has ended.
@@ -104,8 +105,8 @@ def read_prefixes(html: str, start: int, end: int) -> dict[int, AddressPrefix]:
     text = run_text = ""
     is_sure = has_logic = begins_with_tag = False
     position, size = start, 0
-    for tag in (*MERGE_TAG.finditer(html, start, end), None):
-        until = tag.start() if tag else end
+    for tag in (*tags_between(tags, start, end), None):
+        until = tag.start if tag else end
         size += until - position
         if size > MAX_ADDRESS_CHARACTERS:
             raise AddressError(f"an address is too long (maximum is {MAX_ADDRESS_CHARACTERS} characters)", start)
@@ -116,8 +117,8 @@ def read_prefixes(html: str, start: int, end: int) -> dict[int, AddressPrefix]:
         is_sure = is_sure or (not has_logic and has_host_ended(text))
         if tag is None:
             break
-        position = tag.end()
-        if tag[0].startswith("{{"):
+        position = tag.end
+        if html.startswith("{{", tag.start):
             prefixes[until] = AddressPrefix(text, is_sure or _WHOLE_HOST.match(run_text) is not None)
             begins_with_tag = begins_with_tag or not (text or has_logic)
             run_text += "{"
@@ -142,24 +143,22 @@ def _has_safe_scheme(run: str) -> bool:
     return ":" not in lead or _SCHEME.match(lead) is not None or _PORT.match(lead) is not None
 
 
-def check_blocks(html: str, start: int, end: int) -> None:
-    """Raise AddressError unless every block tag within `html[start:end]`, an attribute value, begins and ends there.
+def check_blocks(tags: Sequence[MergeTag], start: int, end: int) -> None:
+    """Raise AddressError unless every block tag of an attribute value, `html[start:end]`, begins and ends there.
+
+    `tags` are all merge tags of the HTML.
 
     A condition that spans the end of an attribute could leave out the attribute's closing quote, so that text would
     become attributes.
     """
     open_blocks: list[str] = []
-    for tag in MERGE_TAG.finditer(html, start, end):
-        word = _TAG_NAME.match(tag[0])
-        name = word[1] if word else ""
-        if open_blocks and open_blocks[-1] in ("comment", "raw"):
-            if name == f"end{open_blocks[-1]}":
-                open_blocks.pop()
-        elif name in _BLOCKS:
+    for tag in tags_between(tags, start, end):
+        name = tag.name
+        if name in _BLOCKS:
             open_blocks.append(name)
         elif name.startswith("end") or name in ("else", "elsif", "when"):
             if not open_blocks:
-                raise AddressError(f"{name}: a block may not end within an attribute", tag.start())
+                raise AddressError(f"{name}: a block may not end within an attribute", tag.start)
             if name.startswith("end"):
                 open_blocks.pop()
     if open_blocks:
@@ -267,12 +266,13 @@ def encode_outputs(html: str, nodes: list[Any], is_address: bool = False) -> Non
     whole source is one link address. Raises AddressError if a merge tag could give an address a forbidden scheme or put
     a contact's data into its host, or if a block crosses the end of an attribute.
     """
-    masked = markup.mask_tags(html)
+    tags = markup.find_tags(html)
+    masked = markup.mask_tags(html, tags)
     all_outputs = sorted(iterate_outputs(nodes), key=lambda output: output.offset)
-    regions = [_Region(0, len(html), "href")] if is_address else sorted(_iterate_regions(html, masked))
+    regions = [_Region(0, len(html), "href")] if is_address else sorted(_iterate_regions(masked, tags))
     index = 0
     for region in regions:
-        prefixes = read_prefixes(html, region.start, region.end) if region.kind != "style" else {}
+        prefixes = read_prefixes(html, tags, region.start, region.end) if region.kind != "style" else {}
         earlier: list[Output] = []
         while index < len(all_outputs) and all_outputs[index].offset < region.end:
             output = all_outputs[index]
@@ -317,13 +317,13 @@ def _expression_roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> f
     return frozenset(roots)
 
 
-def _iterate_regions(html: str, masked: str) -> Iterator[_Region]:
+def _iterate_regions(masked: str, tags: Sequence[MergeTag]) -> Iterator[_Region]:
     for element in markup.iterate_elements(masked, only_marked=True):
         for attribute in element.attributes:
             value = masked[attribute.start : attribute.end]
             if markup.MASK not in value:
                 continue
-            check_blocks(html, attribute.start, attribute.end)
+            check_blocks(tags, attribute.start, attribute.end)
             if attribute.name in _LINKS or attribute.name in _PICTURES:
                 yield _Region(attribute.start, attribute.end, "href" if attribute.name in _LINKS else "src")
             elif attribute.name == "style":

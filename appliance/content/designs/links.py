@@ -5,11 +5,11 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from html.entities import html5
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from appliance.content.designs import markup, merge, merge_limits
-from appliance.content.designs.markup import MERGE_TAG, Attribute, Element
+from appliance.content.designs.markup import Attribute, Element
 
 _MAX_LINK_TEXT_CHARACTERS = 120
 _MAX_CHARACTERS = 20_000
@@ -165,7 +165,6 @@ _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 # An address whose host is complete before any merge tag.
 _LITERAL_HOST = re.compile(rf"https?://[^\s/?#\\{markup.MASK}]+(?:[/?#]|\Z)", re.IGNORECASE)
 _LOOP = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\b")
-_TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
 _NO_NAMES: frozenset[str] = frozenset()
 
 
@@ -223,19 +222,9 @@ def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> 
 
 
 def _find_verbatim_ranges(source: str) -> list[tuple[int, int]]:
-    """Return the ranges of the contents of `raw` and `comment` blocks."""
-    ranges: list[tuple[int, int]] = []
-    block, start = "", 0
-    for tag in MERGE_TAG.finditer(source) if "{%" in source else ():
-        word = _TAG_NAME.match(tag[0])
-        if word is None:
-            continue
-        if not block and word[1] in ("raw", "comment"):
-            block, start = word[1], tag.end()
-        elif block and word[1] == f"end{block}":
-            ranges.append((start, tag.start()))
-            block = ""
-    return ranges
+    """Return the ranges of the contents of `raw` blocks."""
+    tags = markup.find_tags(source)
+    return [(tag.end, next_tag.start) for tag, next_tag in pairwise(tags) if next_tag.name == "endraw"]
 
 
 def _replace_addresses(source: str, positions: list[tuple[LinkPosition, int]], base: str) -> str:
@@ -245,7 +234,7 @@ def _replace_addresses(source: str, positions: list[tuple[LinkPosition, int]], b
     for place, number in positions:
         range_index = bisect_right(verbatim, (place.start, len(source)))
         if range_index and place.start < verbatim[range_index - 1][1]:
-            continue  # merge tags do not work in `raw` and `comment` blocks
+            continue  # merge tags do not work in `raw` blocks
         parts += (source[position : place.start], f"{base}/c/{{{{ {TRACK_CLICK} }}}}-{number}")
         position = place.end
     return "".join((*parts, source[position:]))

@@ -7,26 +7,59 @@ end.
 
 import re
 import secrets
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import Any, NamedTuple
 
 # Control characters, which no email needs and XML forbids.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
-# This pattern is for sources that are known to be valid templates; `split_tags` handles any text in linear time.
-MERGE_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 # The beginnings of merge tags, each with its end.
 _ENDS = {"{{": "}}", "{%": "%}"}
 _BEGIN = re.compile(r"\{[{%]")
+_NAME = re.compile(r"\{%-?\s*(\w+)")
+_RAW = re.compile(r"\{%-?\s*raw\s*-?%\}")
+END_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
 
 
-def split_tags(text: str) -> list[str]:
-    """Split a text at its merge tags, which are the parts with odd index, in linear time for any text."""
-    parts: list[str] = []
-    position = cut = 0
+class MergeTag(NamedTuple):
+    """A merge tag: its range, and its name, which is empty for an output.
+
+    A whole comment, from `{% comment %}` to its `{% endcomment %}`, is one tag, because nothing of it is shown.
+    """
+
+    start: int
+    end: int
+    name: str
+
+
+def find_tags(text: str) -> list[MergeTag]:
+    """Return the merge tags of a text as the renderer's lexer finds them, in linear time for any text.
+
+    The content of a `raw` block is literal text and contains no tags. A comment that is not closed is only its tags.
+    """
+    tags: list[MergeTag] = []
+    depth = first = 0
+    for tag in iterate_tags(text):
+        tags.append(tag)
+        if tag.name == "comment":
+            # The first tag of the outermost comment that is open.
+            first = first if depth else len(tags) - 1
+            depth += 1
+        elif tag.name == "endcomment" and depth:
+            depth -= 1
+            if not depth:
+                tags[first:] = [MergeTag(tags[first].start, tag.end, "comment")]
+    return tags
+
+
+def iterate_tags(text: str) -> Iterator[MergeTag]:
+    """Yield the merge tags of a text in order as `find_tags` does, but instead of comments the tags in them."""
+    position = 0
     ends = dict(_ENDS)
+    has_end_raw = True
     while ends and (match := _BEGIN.search(text, position)) is not None:
-        position = match.end()
+        start, position = match.span()
         if match[0] not in ends:
             continue
         end = text.find(ends[match[0]], position)
@@ -34,8 +67,25 @@ def split_tags(text: str) -> list[str]:
             # If one tag does not end, no later tag of the same kind does.
             del ends[match[0]]
             continue
-        parts += (text[cut : match.start()], text[match.start() : end + 2])
-        position = cut = end + 2
+        position = end + 2
+        name = _NAME.match(text, start, end)
+        yield MergeTag(start, position, name[1] if name else "")
+        if has_end_raw and name and name[1] == "raw" and _RAW.fullmatch(text, start, position):
+            end_tag = END_RAW.search(text, position)
+            if end_tag is None:
+                has_end_raw = False
+            else:
+                position = end_tag.end()
+                yield MergeTag(end_tag.start(), position, "endraw")
+
+
+def split_tags(text: str) -> list[str]:
+    """Split a text at its merge tags (`find_tags`), which are the parts with odd index."""
+    parts: list[str] = []
+    cut = 0
+    for tag in find_tags(text):
+        parts += (text[cut : tag.start], text[tag.start : tag.end])
+        cut = tag.end
     return [*parts, text[cut:]]
 
 
@@ -136,9 +186,27 @@ class Element(NamedTuple):
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
 
-def mask_tags(html: str) -> str:
-    """Return HTML in which `MASK` replaces each character of merge tags, so that indexes stay the same."""
-    return MERGE_TAG.sub(lambda match: MASK * len(match[0]), html)
+def mask_tags(html: str, tags: Sequence[MergeTag] | None = None) -> str:
+    """Return HTML in which `MASK` replaces each character of merge tags, so that indexes stay the same.
+
+    `tags` are the merge tags of the HTML, if the caller knows them already (`find_tags`).
+    """
+    parts: list[str] = []
+    cut = 0
+    for tag in find_tags(html) if tags is None else tags:
+        parts += (html[cut : tag.start], MASK * (tag.end - tag.start))
+        cut = tag.end
+    return "".join((*parts, html[cut:]))
+
+
+def tags_between(tags: Sequence[MergeTag], start: int, end: int) -> Sequence[MergeTag]:
+    """Return those of the sorted tags of a text that are within a range."""
+    first = bisect_left(tags, start, key=_start_of)
+    return tags[first : bisect_left(tags, end, lo=first, key=_start_of)]
+
+
+def _start_of(tag: MergeTag) -> int:
+    return tag.start
 
 
 def mask_comments(html: str) -> str:

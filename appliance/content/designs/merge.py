@@ -137,6 +137,8 @@ def _first_branches(parts: list[str]) -> Iterator[str]:
         if block is None:
             if not skipped:
                 yield _bracketed_name(part) if index % 2 else part.replace("{{", "").replace("{%", "")
+        elif block[1] == "comment":
+            continue
         elif block[1].startswith("end"):
             skipped = 0 if skipped == depth else skipped
             depth -= 1

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from typing import Literal
 
+from appliance.content.designs import markup
+
 Context = Literal["html", "text", "header", "url"]
 
 ROOTS = (
@@ -44,7 +46,6 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _OPERATOR = re.compile(r"[=!<>]+|\b(?:and|or|contains)\b")
 # The two tags for which the library's parser searches the whole rest of the template for the end tag.
 _VERBATIM = re.compile(r"-?\s*(raw|doc)\s*-?")
-_END_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
 
 
 class MergeError(Exception):
@@ -111,7 +112,7 @@ def _end_of_raw(source: str, begin: int, position: int, tag: str) -> int:
     """
     if tag == "doc":
         raise MergeError("unexpected tag 'doc'", *line_and_column(source, begin))
-    end = _END_RAW.search(source, position)
+    end = markup.END_RAW.search(source, position)
     if end is None:
         raise MergeError("expected 'endraw'", *line_and_column(source, begin))
     return end.end()
@@ -124,13 +125,8 @@ def find_code_error(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS
     """
     code = 0
     for text in texts:
-        position = 0
-        while match := _BEGIN.search(text, position):
-            end = text.find("}}" if match[0] == "{{" else "%}", match.end())
-            if end < 0:
-                break  # parsing it raises an error
-            code += len(_QUOTED.sub('""', text[match.end() : end]))
-            position = end + 2
+        for tag in markup.iterate_tags(text):
+            code += len(_QUOTED.sub('""', text[tag.start + 2 : tag.end - 2]))
             if code > maximum:
                 return _TOO_MUCH_CODE.format(maximum)
     return None

@@ -15,7 +15,6 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import markup, merge, merge_limits, render
 from appliance.content.designs.compiled_template import CompiledTemplate
 from appliance.content.designs.links import Link
-from appliance.content.designs.markup import MERGE_TAG
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
@@ -44,8 +43,7 @@ _ADDRESS_TAG = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
 _UNSUBSCRIBE_TAG = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
 # A postal address inside this condition counts as always shown.
 _ADDRESS_CONDITION = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
-_TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
-_BLOCK_TAGS = ("if", "unless", "case", "for", "comment", "raw")
+_BLOCK_TAGS = ("if", "unless", "case", "for", "raw")
 
 
 def add_footer(html: str, text: str) -> tuple[str, str]:
@@ -90,21 +88,20 @@ def _is_always_shown(source: str, pattern: re.Pattern[str], allows_condition: bo
 
 
 def _strip_conditionals(source: str, allows_condition: bool) -> str:
-    """Return a template without conditions, loops and their content.
+    """Return a template without conditions, loops, `raw` blocks, comments and their content.
 
     With `allows_condition`, the content of `{% if brand.physical_address %}` is kept.
     """
     parts: list[str] = []
     inside: list[str] = []
     position = 0
-    for tag in MERGE_TAG.finditer(source):
-        word = _TAG_NAME.match(tag[0])
-        if word is None:
+    for tag in markup.find_tags(source):
+        if not tag.name:
             continue
         if all(block == "address_condition" for block in inside):
-            parts.append(source[position : tag.start()])
-        position = tag.end()
-        _follow_tag(inside, word[1], tag[0], allows_condition)
+            parts.append(source[position : tag.start])
+        position = tag.end
+        _follow_tag(inside, tag.name, source[tag.start : tag.end], allows_condition)
     if not inside:
         parts.append(source[position:])
     return "".join(parts)
@@ -113,10 +110,7 @@ def _strip_conditionals(source: str, allows_condition: bool) -> str:
 def _follow_tag(inside: list[str], word: str, tag: str, allows_condition: bool) -> None:
     """Update `inside`, the names of the open blocks, for the tag `tag` with the name `word`."""
     block = inside[-1] if inside else ""
-    if block in ("comment", "raw"):
-        if word == f"end{block}":
-            inside.pop()
-    elif word in _BLOCK_TAGS:
+    if word in _BLOCK_TAGS:
         inside.append("address_condition" if allows_condition and _ADDRESS_CONDITION.fullmatch(tag) else word)
     elif word.startswith("end") and inside:
         inside.pop()
