@@ -11,7 +11,7 @@ from sanic import HTTPResponse, Request
 from appliance.accounts import access, login, sessions
 from appliance.accounts.access import Credential
 from appliance.api import http, schemas
-from appliance.api.endpoints import Route
+from appliance.api.endpoints import ApiRequest, Route
 from appliance.api.http import ApiError
 from appliance.core import crypto, validation
 from appliance.core.clock import iso
@@ -110,6 +110,20 @@ def require_scope(credential: Credential, scope: str) -> None:
     """Raise a 403 error unless the credential has the scope."""
     if not credential.has_scope(scope):
         raise missing_scope_error(credential, scope)
+
+
+def require_contacts_scope(request: ApiRequest) -> None:
+    """Raise a 403 error without the scope `contacts:read`, for a request whose response shows data of contacts."""
+    require_scope(request.credential, "contacts:read")
+
+
+def require_access_to_named_contact(request: ApiRequest) -> None:
+    """Raise a 403 error if the body has a `contact_id` and the credential lacks the scope `contacts:read`.
+
+    For requests that render content with the contact's values (docs/decisions.md#2).
+    """
+    if request.body is not None and request.body.contact_id:
+        require_contacts_scope(request)
 
 
 def missing_scope_error(credential: Credential, scope: str) -> ApiError:

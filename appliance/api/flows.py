@@ -10,7 +10,7 @@ from appliance.accounts import access, audit
 from appliance.accounts.approvals import Reject
 from appliance.accounts.rate_limits import RequestClass
 from appliance.api import schemas
-from appliance.api.auth import require_scope
+from appliance.api.auth import require_access_to_named_contact, require_contacts_scope, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
@@ -411,12 +411,12 @@ _validate_simulation_fields, _validate_bulk_simulation_fields = (
 
 
 async def _validate_simulation(request: ApiRequest) -> dict[str, list[str]]:
-    _require_access_to_contact(request)
+    require_access_to_named_contact(request)
     return await _validate_simulation_fields(request)
 
 
 async def _validate_bulk_simulation(request: ApiRequest) -> dict[str, list[str]]:
-    _require_contacts_scope(request)
+    require_contacts_scope(request)
     return await _validate_bulk_simulation_fields(request)
 
 
@@ -425,8 +425,11 @@ async def _validate_bulk_simulation(request: ApiRequest) -> dict[str, list[str]]
     response_type=Simulation, rate="renders", validate=_validate_simulation,
 )  # fmt: skip
 async def simulate_flow(request: ApiRequest) -> ApiResponse:
-    """Simulate a flow for one real or invented contact; nothing is sent or stored."""
-    _require_access_to_contact(request)
+    """Simulate a flow for one real or invented contact; nothing is sent or stored.
+
+    A real contact (`contact_id`) requires `contacts:read` too.
+    """
+    require_access_to_named_contact(request)
     can_read_contacts = request.credential.has_scope("contacts:read")
     return ApiResponse(
         await run_in_turn(simulation.simulate, request.account_id, request.id, request.body, can_read_contacts)
@@ -438,8 +441,11 @@ async def simulate_flow(request: ApiRequest) -> ApiResponse:
     response_type=BulkSimulation, rate="renders", validate=_validate_bulk_simulation,
 )  # fmt: skip
 async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
-    """Simulate a flow for all contacts that recently met its trigger, counting the paths taken."""
-    _require_contacts_scope(request)
+    """Simulate a flow for all contacts that recently met its trigger, counting the paths taken.
+
+    Also requires `contacts:read`.
+    """
+    require_contacts_scope(request)
     return ApiResponse(await run_in_turn(simulation_bulk.simulate_bulk, request.account_id, request.id, request.body))
 
 
@@ -454,13 +460,3 @@ async def list_script_results(request: ApiRequest) -> ApiResponse:
         simulation_bulk.list_results, request.account_id, request.id, request.query, can_read_contacts
     )
     return ApiResponse(page.rows, headers=page_headers(page))
-
-
-def _require_access_to_contact(request: ApiRequest) -> None:
-    if request.body is not None and request.body.contact_id:
-        _require_contacts_scope(request)
-
-
-def _require_contacts_scope(request: ApiRequest) -> None:
-    """Raise a 403 error without the scope `contacts:read`, because a simulation shows the data of contacts."""
-    require_scope(request.credential, "contacts:read")

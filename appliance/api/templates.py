@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from appliance.accounts import audit
 from appliance.api import http, schemas
+from appliance.api.auth import require_access_to_named_contact
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import page_headers
 from appliance.campaigns import template_changes
@@ -119,23 +120,46 @@ async def delete_template(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_template(template))
 
 
+_validate_preview_fields = validator(preview.validate_preview, parses=True)
+_validate_test_fields = validator(test_sends.validate, parses=True)
+
+
+async def _validate_preview(request: ApiRequest) -> dict[str, list[str]]:
+    require_access_to_named_contact(request)
+    return await _validate_preview_fields(request)
+
+
+async def _validate_test(request: ApiRequest) -> dict[str, list[str]]:
+    require_access_to_named_contact(request)
+    return await _validate_test_fields(request)
+
+
 @ROUTES.add(
     "POST", "/templates/preview", scope="templates:read", body_type=PreviewRequest, response_type=Preview,
-    rate="renders", validate=validator(preview.validate_preview, parses=True),
+    rate="renders", validate=_validate_preview,
 )  # fmt: skip
 async def preview_design(request: ApiRequest) -> ApiResponse:
-    """Render an email design to HTML for a contact or with sample values."""
+    """Render an email design to HTML for a contact or with sample values.
+
+    A contact (`contact_id`) requires `contacts:read` too.
+    """
+    require_access_to_named_contact(request)
     return ApiResponse(await render(preview.render_preview, request.account_id, request.body))
 
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", body_type=TestRequest, body_required=False,
-    response_type=TestSendResult, rate="sends", validate=validator(test_sends.validate, parses=True),
+    response_type=TestSendResult, rate="sends", validate=_validate_test,
 )  # fmt: skip
 async def send_test_email(request: ApiRequest) -> ApiResponse:
-    """Send a test email of a template."""
+    """Send a test email of a template.
+
+    A contact (`contact_id`) requires `contacts:read` too; without that scope, every test shows sample values.
+    """
+    require_access_to_named_contact(request)
+    can_read_contacts = request.credential.has_scope("contacts:read")
     prepared = await render(test_sends.prepare, request.account_id, request.id)
-    args = (request.account_id, request.id, request.body, request.credential.is_test, prepared)
+    args = (request.account_id, request.id, request.body, request.credential.is_test, prepared, can_read_contacts)
     return ApiResponse(await commit(test_sends.send, *args))
 
 

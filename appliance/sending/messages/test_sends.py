@@ -159,13 +159,14 @@ def prepare(account_id: int, template_id: int) -> PreparedMessage:
 
 def send(
     account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
-    prepared: PreparedMessage = NOT_PREPARED,
+    prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True,
 ) -> TestSendResult:  # fmt: skip
     """Queue a test for each recipient of the request.
 
-    With `test_key`, the request has a test API key, and the messages are captured. `prepared` is from `prepare`. Raises
-    NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its sender is not
-    ready.
+    With `test_key`, the request has a test API key, and the messages are captured. `prepared` is from `prepare`.
+    Without `can_read_contacts`, a test to a contact's address shows sample values, because the caller could read the
+    message. Raises NotFound, RateLimitExceeded, or Invalid: with all errors of the request, or if the template or its
+    sender is not ready.
     """
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -175,7 +176,13 @@ def send(
     if _get_transport(template, test_key) != "capture":
         limit_unknown_recipients(account, recipients)
     data = request.data if isinstance(request.data, dict) else {}
-    results = [_queue_test(account, template, address, contact, data, test_key) for address in recipients]
+    results = [
+        _queue_test(
+            account, template, address, data, test_key,
+            _pick_sample_contact(account.id, address, contact) if can_read_contacts else None,
+        )
+        for address in recipients
+    ]  # fmt: skip
     after_commit(lambda: signals.wake("outbox"))
     warnings = (
         preview.find_unfinished(account_id, revisions.to_document(template)) if template.channel == "email" else []
@@ -321,8 +328,8 @@ def _build_source(fields: dict[str, Any], account: Account) -> MessageSource:
 
 
 def _queue_test(
-    account: Account, template: Template, address: addresses.Address, contact: Contact | None, data: dict[str, Any],
-    test_key: bool,
+    account: Account, template: Template, address: addresses.Address, data: dict[str, Any], test_key: bool,
+    shown_as: int | None,
 ) -> TestResult:  # fmt: skip
     now, transport = clock.now_ms(), _get_transport(template, test_key)
     fields, is_sms = _build_fields(template), template.channel == "sms"
@@ -338,7 +345,6 @@ def _queue_test(
     )  # fmt: skip
     # Links are shortened as they will be, so that the length of the SMS is right; clicks in a test are not counted.
     links = [link.href for link in compose.find_sms_links(fields["body"])] if is_sms and _is_tracked(template) else None
-    shown_as = _pick_sample_contact(account.id, address, contact)
     MessageContent.create(message=message, data=data, shown_as=shown_as, links=links, **fields)
     if reason:
         event_data = {"message_id": message.id, "reason": message.skip_reason}
