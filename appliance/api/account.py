@@ -21,7 +21,7 @@ from appliance.settings import config
 from appliance.settings.schema import Config
 from appliance.storage.database import scalar
 from appliance.storage.models import Account as AccountRow
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, render
 
 
 class Transports(Struct):
@@ -171,7 +171,7 @@ async def get_account(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "PATCH", "/account", scope="account:write", body_type=AccountWrite, response_type=Account,
-    validate=validator(accounts.validate, parses=True),
+    validate=validator(accounts.validate, run=render),
 )  # fmt: skip
 async def update_account(request: ApiRequest) -> ApiResponse:
     """Update the account."""

@@ -24,7 +24,7 @@ from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatc
 from appliance.content.templates import store as templates
 from appliance.core.validation import ContactId
 from appliance.storage.models import Campaign
-from appliance.storage.transactions import commit, fetch, render
+from appliance.storage.transactions import commit, fetch, render, render_preview, render_send
 
 
 class CheckedLink(Struct):
@@ -146,7 +146,7 @@ def _validate_campaign(
 
 @ROUTES.add(
     "POST", "/campaigns", scope="campaigns:write", body_type=CampaignCreate, response_type=schemas.Campaign, status=201,
-    validate=validator(_validate_campaign, parses=True),
+    validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def create_campaign(request: ApiRequest) -> ApiResponse:
     """Create a campaign as a draft."""
@@ -164,7 +164,7 @@ async def get_campaign(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "PATCH", "/campaigns/{id}", scope="campaigns:write", body_type=CampaignPatch, response_type=schemas.Campaign,
-    validate=validator(_validate_campaign, parses=True),
+    validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def update_campaign(request: ApiRequest) -> ApiResponse:
     """Update a campaign; `status` changes its state."""
@@ -186,7 +186,7 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
 async def _prepare_send(request: ApiRequest) -> PreparedSend:
     body = request.body
     args = (request.account_id, request.id, body.template_attributes, body.trigger_attributes)
-    return await render(preflight.prepare_send, *args)
+    return await render_send(preflight.prepare_send, *args)
 
 
 async def _campaign_response(row: Campaign) -> ApiResponse:
@@ -205,7 +205,7 @@ def require_send_scope(request: ApiRequest) -> None:
 
 @ROUTES.add(
     "POST", "/campaigns/{id}/send", scope="campaigns:send", body_type=SendRequest, body_required=False,
-    response_type=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, parses=True),
+    response_type=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def send_campaign(request: ApiRequest) -> ApiResponse:
     """Send a campaign: apply the attributes, create the audience snapshot and start delivery."""
@@ -239,7 +239,7 @@ def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> N
         args: tuple[Any, ...] = (request.account_id, request.id, request.caller)
         if name == "resume":
             # A scheduled campaign that was paused before its start is sent when it is resumed, which needs a preflight.
-            args = (*args, await render(preflight.prepare_send, request.account_id, request.id))
+            args = (*args, await render_send(preflight.prepare_send, request.account_id, request.id))
         return await _campaign_response(
             await commit(audit.run_and_record, request.caller, f"campaign_{name}", verb, *args)
         )
@@ -287,9 +287,8 @@ async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", response_type=Preflight, rate="renders")
 async def run_preflight(request: ApiRequest) -> ApiResponse:
     """Check a draft for blockers and warnings before it is sent."""
-    return ApiResponse(
-        serialize_preflight(await render(preflight.run_preflight, request.account_id, request.id, request.caller))
-    )
+    findings = await render_preview(preflight.run_preflight, request.account_id, request.id, request.caller)
+    return ApiResponse(serialize_preflight(findings))
 
 
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", response_type=schemas.Campaign)

@@ -15,7 +15,7 @@ from appliance.accounts.audit import Actor
 from appliance.accounts.rate_limits import RequestClass
 from appliance.core.errors import Invalid
 from appliance.core.validation import PartialRead
-from appliance.storage.transactions import fetch, render
+from appliance.storage.transactions import fetch
 
 
 class ApiRequest(NamedTuple):
@@ -178,11 +178,12 @@ class Routes(list[Route]):
 
 _BLANK_MESSAGE = "can't be blank"
 Check = Callable[[int, Any, Any], Any]
+Run = Callable[..., Awaitable[Any]]
 _INDEX_PATTERN = re.compile(r"\[(\d+)\]")
 
 
 def validator(
-    check: Check, include_base: bool = False, either: tuple[str, ...] = (), parses: bool = False
+    check: Check, include_base: bool = False, either: tuple[str, ...] = (), run: Run = fetch
 ) -> Callable[[ApiRequest], Awaitable[dict[str, list[str]]]]:
     """Return a function for `Route.validate` that runs `check` on the valid part of a request.
 
@@ -190,14 +191,14 @@ def validator(
     body is passed to `check` as if its invalid fields had not been sent. Errors of `check` about invalid fields are
     dropped, and so are errors about the request as a whole (`base`) unless `include_base` is set. `either` names keys
     of which a request needs one: if an invalid value was sent for one of them, the others are not reported as missing.
-    `parses` means that `check` parses templates and therefore runs on the rendering threads.
+    `run` runs the check; a check that parses templates needs `render` or a similar function of `storage.transactions`.
     """
 
     async def validate(request: ApiRequest) -> dict[str, list[str]]:
         if request.body is None:
             return {}
         try:
-            await (render if parses else fetch)(check, request.account_id, request.body, request.id or None)
+            await run(check, request.account_id, request.body, request.id or None)
         except Invalid as error:
             assert request.parse_result is not None  # `body` is not None, so it was parsed.
             return keep_faults_of_readable_fields(request.parse_result, error, include_base, either)

@@ -277,7 +277,7 @@ async def list_flows(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "POST", "/flows", scope="flows:write", body_type=FlowCreate, response_type=Flow, status=201,
-    validate=validator(store.check_request, parses=True),
+    validate=validator(store.check_request, run=render),
 )  # fmt: skip
 async def create_flow(request: ApiRequest) -> ApiResponse:
     """Create a flow, as a draft unless `status` is given."""
@@ -309,7 +309,7 @@ async def get_flow(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "PATCH", "/flows/{id}", scope="flows:write", body_type=FlowPatch, response_type=FlowChanged,
-    validate=validator(store.check_request, parses=True),
+    validate=validator(store.check_request, run=render),
 )  # fmt: skip
 async def update_flow(request: ApiRequest) -> ApiResponse:
     """Update a flow; `steps` replaces all steps, `status` changes its state."""
@@ -405,8 +405,8 @@ _add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its cur
 
 
 _validate_simulation_fields, _validate_bulk_simulation_fields = (
-    validator(simulation.check_simulation, parses=True),
-    validator(simulation_bulk.check_bulk_simulation, parses=True),
+    validator(simulation.check_simulation, run=render),
+    validator(simulation_bulk.check_bulk_simulation, run=render),
 )
 
 

@@ -23,10 +23,10 @@ from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import models
 from appliance.storage.models import Message
-from appliance.storage.transactions import commit, fetch, render
+from appliance.storage.transactions import commit, fetch, render, render_send
 
 ROUTES = Routes()
-_validate_readable_fields = validator(transactional.validate, parses=True)
+_validate_readable_fields = validator(transactional.validate, run=render)
 
 
 @ROUTES.add(
@@ -66,7 +66,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
     key = get_idempotency_key(request.http, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
-    prepared = await render(transactional.prepare, request.account_id, body)
+    prepared = await render_send(transactional.prepare, request.account_id, body)
 
     def verb() -> tuple[Any, bool]:
         messages: list[Any] = []

@@ -26,7 +26,7 @@ from appliance.sending.messages import preview, test_sends
 from appliance.sending.messages.preview import Preview, PreviewRequest
 from appliance.sending.messages.test_sends import TestRequest, TestSendResult
 from appliance.storage.models import Media
-from appliance.storage.transactions import commit, fetch, render
+from appliance.storage.transactions import commit, fetch, render, render_preview, render_send
 
 ROUTES = Routes()
 
@@ -47,7 +47,7 @@ async def list_templates(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "POST", "/templates", scope="templates:write", body_type=TemplateCreate, response_type=schemas.Template, status=201,
-    validate=validator(store.validate, parses=True),
+    validate=validator(store.validate, run=render),
 )  # fmt: skip
 async def create_template(request: ApiRequest) -> ApiResponse:
     """Create a template."""
@@ -102,7 +102,7 @@ async def get_template(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "PATCH", "/templates/{id}", scope="templates:write", body_type=TemplateWrite, response_type=schemas.Template,
-    validate=validator(store.validate, parses=True),
+    validate=validator(store.validate, run=render),
 )  # fmt: skip
 async def update_template(request: ApiRequest) -> ApiResponse:
     """Update a template."""
@@ -120,8 +120,8 @@ async def delete_template(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_template(template))
 
 
-_validate_preview_fields = validator(preview.validate_preview, parses=True)
-_validate_test_fields = validator(test_sends.validate, parses=True)
+_validate_preview_fields = validator(preview.validate_preview, run=render_preview)
+_validate_test_fields = validator(test_sends.validate, run=render)
 
 
 async def _validate_preview(request: ApiRequest) -> dict[str, list[str]]:
@@ -144,7 +144,7 @@ async def preview_design(request: ApiRequest) -> ApiResponse:
     A contact (`contact_id`) requires `contacts:read` too.
     """
     require_access_to_named_contact(request)
-    return ApiResponse(await render(preview.render_preview, request.account_id, request.body))
+    return ApiResponse(await render_preview(preview.render_preview, request.account_id, request.body))
 
 
 @ROUTES.add(
@@ -158,7 +158,7 @@ async def send_test_email(request: ApiRequest) -> ApiResponse:
     """
     require_access_to_named_contact(request)
     can_read_contacts = request.credential.has_scope("contacts:read")
-    prepared = await render(test_sends.prepare, request.account_id, request.id)
+    prepared = await render_send(test_sends.prepare, request.account_id, request.id)
     args = (request.account_id, request.id, request.body, request.credential.is_test, prepared, can_read_contacts)
     return ApiResponse(await commit(test_sends.send, *args))
 

@@ -11,15 +11,18 @@ import logging
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
 import peewee
 
+from appliance.core.errors import RateLimitExceeded
 from appliance.core import logs
 from appliance.storage import disk_guard, journal
 from appliance.storage.database import checkpoint, close_database, connection, database, write_state
@@ -306,7 +309,7 @@ class Writer:
 _writer: Writer | None = None
 _readers: ThreadPoolExecutor | None = None
 _renderers: ThreadPoolExecutor | None = None
-_render_locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+_render_queues: weakref.WeakValueDictionary[int, "_RenderQueue"] = weakref.WeakValueDictionary()
 RENDER_THREADS = 2
 _has_ended = False  # whether the writer was stopped; after that no other thread may write
 
@@ -474,6 +477,49 @@ async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _run_reading(function, arguments, named))
 
 
+# The order in which the functions of one account wait for the renderer pool.
+_SEND, _EDIT, _PREVIEW = range(3)
+MAX_WAITING_PREVIEWS = 4
+_PREVIEW_RETRY_SECONDS = 2
+
+
+class _RenderQueue:
+    """The turns of one account on the renderer pool: one function at a time, in order of priority and arrival."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque(), deque())
+
+    async def take_turn(self, priority: int) -> None:
+        """Wait for the turn; raises RateLimitExceeded if `MAX_WAITING_PREVIEWS` previews wait already."""
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        waiting = self._waiting[priority]
+        if priority == _PREVIEW and len(waiting) >= MAX_WAITING_PREVIEWS:
+            raise RateLimitExceeded("Too many previews are waiting.", _PREVIEW_RETRY_SECONDS)
+        turn = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.pass_turn()  # The caller was cancelled after it got the turn.
+            elif turn in waiting:
+                waiting.remove(turn)
+            raise
+
+    def pass_turn(self) -> None:
+        """Give the turn to the next one who waits, or to nobody."""
+        for waiting in self._waiting:
+            while waiting:
+                turn = waiting.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self._is_taken = False
+
+
 async def render(function: Callable[..., T], account_id: int, *arguments: Any, **named: Any) -> T:
     """Run a function as `render_for` does, with the account id as its first argument."""
     return await render_for(account_id, function, account_id, *arguments, **named)
@@ -486,12 +532,43 @@ async def render_for(account_id: int, function: Callable[..., T], *arguments: An
     function at a time for each account, so that an account delays neither reads nor the rendering of other accounts.
     Raises StorageError if the storage fails, or after `stop`.
     """
-    if _renderers is None:
-        raise StorageError("the service is shutting down")
-    lock = _render_locks.setdefault(account_id, asyncio.Lock())
-    async with lock:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_renderers, lambda: _run_reading(function, arguments, named))
+    return await _render(_EDIT, account_id, lambda: _run_reading(function, arguments, named))
+
+
+async def render_send(function: Callable[..., T], account_id: int, *arguments: Any) -> T:
+    """Run a function as `render` does, but before all others of the account that wait: for content to be sent."""
+    return await _render(_SEND, account_id, lambda: _run_reading(function, (account_id, *arguments), {}))
+
+
+async def render_preview(function: Callable[..., T], account_id: int, *arguments: Any) -> T:
+    """Run a function as `render` does, but after all others of the account that wait: for a preview.
+
+    Raises RateLimitExceeded if `MAX_WAITING_PREVIEWS` previews of the account are waiting.
+    """
+    return await _render(_PREVIEW, account_id, lambda: _run_reading(function, (account_id, *arguments), {}))
+
+
+async def _render(priority: int, account_id: int, function: Callable[[], T]) -> T:
+    queue = _render_queues.get(account_id)
+    if queue is None:
+        queue = _render_queues[account_id] = _RenderQueue()
+    await queue.take_turn(priority)
+    try:
+        if _renderers is None:
+            raise StorageError("the service is shutting down")
+        running = asyncio.get_running_loop().run_in_executor(_renderers, function)
+    except BaseException:
+        queue.pass_turn()
+        raise
+    running.add_done_callback(partial(_end_turn, queue))
+    # The thread finishes its work even if the client disconnects, and only then is it the turn of the next function.
+    return await asyncio.shield(running)
+
+
+def _end_turn(queue: _RenderQueue, done: "asyncio.Future[Any]") -> None:
+    queue.pass_turn()
+    if not done.cancelled():
+        done.exception()  # Marks the error as retrieved: if the client has disconnected, nothing else reads it.
 
 
 def fetch_inline(function: Callable[..., T], *arguments: Any) -> T:

@@ -181,6 +181,43 @@ def test_expensive_templates_are_limited(fresh_server: FreshServer) -> None:
     assert big.status == 413
 
 
+def test_previews_do_not_hold_up_what_is_sent(fresh_server: FreshServer) -> None:
+    """While previews of a megabyte come in parallel, a message waits for one at most; too many are refused (T02)."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    content = {"to": "b@example.org", "subject": "s", "body": "<p>hi</p>"}
+    api.post("/messages", content).expect(201)
+    preview = {"document": {}, "body": '<a href="https://a.test/">x</a>' * 30_000}
+    start = time.monotonic()
+    api.post("/templates/preview", preview).expect(200)
+    single = time.monotonic() - start
+    finished = Event()
+    answers: list[Response] = []
+
+    def attack(number: int) -> None:
+        client = server.client(validate=False)
+        while not finished.is_set():
+            answers.append(client.post("/templates/preview", {**preview, "subject": f"{number} {time.monotonic()}"}))
+
+    with ThreadPoolExecutor(12) as pool:
+        attacking = [pool.submit(attack, number) for number in range(12)]
+        try:
+            time.sleep(1)
+            waits = []
+            for _ in range(5):
+                start = time.monotonic()
+                api.post("/messages", content).expect(201)
+                waits.append(time.monotonic() - start)
+        finally:
+            finished.set()
+        for done in attacking:
+            done.result()
+    # One preview in progress, slowed down by the parsing of the requests beside it
+    assert max(waits) < soon(3), (waits, single)
+    assert {answer.status for answer in answers} == {200, 429}
+    assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers if answer.status == 429)
+
+
 def try_template(api: Client, name: str, fields: dict[str, Any]) -> None:
     """Save, preview and send one expensive template; an error must be that of a field."""
     document = fields.get("design", {"sections": []})

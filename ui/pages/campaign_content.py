@@ -16,7 +16,7 @@ from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
 from appliance.sending.messages import test_sends
 from appliance.storage.models import Campaign
-from appliance.storage.transactions import commit, fetch, render, render_for
+from appliance.storage.transactions import commit, fetch, render, render_for, render_send
 from ui import formats, view
 from ui.forms import Form, audience_form, list_params, lookups, parse_int
 from ui.guard import ignore_double_submit, signed_in
@@ -152,7 +152,7 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         if form.errors:
             raise errors.Invalid({})
         body = validation.read(test_sends.TestRequest, raw)
-        prepared = await render(test_sends.prepare, visit.account_id, campaign.template_id)
+        prepared = await render_send(test_sends.prepare, visit.account_id, campaign.template_id)
         result = await commit(test_sends.send, visit.account_id, campaign.template_id, body, False, prepared)
     except errors.Invalid as error:
         if not form.errors:

@@ -14,7 +14,7 @@ from appliance.content.designs import document as designs
 from appliance.content.designs import merge
 from appliance.core import clock, errors, validation
 from appliance.sending.messages import senders
-from appliance.storage.transactions import commit, fetch, render, render_for
+from appliance.storage.transactions import commit, fetch, render, render_for, render_send
 from ui import formats, view
 from ui.forms import Form, audience_form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
@@ -373,7 +373,7 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
         (await render(preflight.run_preflight, visit.account_id, campaign_id, visit.actor)).warnings
     )
     try:
-        prepared = await render(preflight.prepare_send, visit.account_id, campaign_id)
+        prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
         campaign = await commit(_send, visit, campaign_id, form, unfinished, prepared)
     except errors.Invalid as error:
         if not form.errors:
@@ -424,7 +424,7 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
         return True
 
     try:
-        prepared = await render(preflight.prepare_send, visit.account_id, campaign_id)
+        prepared = await render_send(preflight.prepare_send, visit.account_id, campaign_id)
         is_armed = await commit(arm)
         message = "Scheduled as before." if is_armed else "It has moved on meanwhile. This is how it stands."
     except errors.Invalid:

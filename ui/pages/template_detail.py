@@ -14,7 +14,7 @@ from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWri
 from appliance.core import errors, validation
 from appliance.core.validation import PageQuery
 from appliance.sending.messages import preview, test_sends
-from appliance.storage.transactions import commit, fetch, render, render_for
+from appliance.storage.transactions import commit, fetch, render, render_for, render_send
 from ui import formats, view
 from ui.forms import Form, lookups, parse_int
 from ui.guard import ignore_double_submit, signed_in
@@ -224,7 +224,7 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     to = [lookups.complete_phone(visit, address) for address in emails] if is_sms else emails
     try:
         body = validation.read(test_sends.TestRequest, {"phones" if is_sms else "emails": to})
-        prepared = await render(test_sends.prepare, visit.account_id, template_id)
+        prepared = await render_send(test_sends.prepare, visit.account_id, template_id)
         tests = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared)
     except errors.Invalid as error:
         form = _build_form(row)

@@ -14,6 +14,8 @@ from appliance.content.designs.markup import Attribute, Element
 _MAX_LINK_TEXT_CHARACTERS = 120
 _MAX_CHARACTERS = 20_000
 _ANCHOR = re.compile(r"<(a|area)(?=[\s/])", re.IGNORECASE)
+# The characters of elements, merge tags and character references.
+_MARKUP = re.compile(r"[<{&]")
 _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
 # An address in plain text whose merge tags are masked.
@@ -81,6 +83,9 @@ def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[Lin
     masked = markup.mask_tags(text)
     for match in _IN_TEXT.finditer(masked):
         start, longest = match.span()
+        if text[start:longest] in known_addresses:
+            yield LinkPosition(start, longest, text[start:longest])
+            continue
         known_ends = (
             end
             for end in islice(_iterate_ends(masked, start, longest), _MAX_TRAILING_CHARACTERS)
@@ -134,7 +139,10 @@ def decode_attribute(html: str, attribute: Attribute) -> str:
     In an attribute, a character reference without a semicolon does not count before `=`: `&copy=1` is a parameter, not
     © (HTML, 13.2.5.73).
     """
-    parts = markup.split_tags(html[attribute.start : attribute.end])
+    value = html[attribute.start : attribute.end]
+    if "&" not in value:
+        return value
+    parts = markup.split_tags(value)
     return "".join(part if index % 2 else _REFERENCE.sub(_decode_reference, part) for index, part in enumerate(parts))
 
 
@@ -150,8 +158,10 @@ def _decode_reference(match: re.Match[str]) -> str:
 def _link_text(html: str, masked: str, anchor: Element, until: int) -> str:
     """Return the visible text of a link with merge tags unchanged; empty if the link is not closed before `until`."""
     end = _CLOSE.search(masked, anchor.end, until)
-    stop = end.start() if end else anchor.end
-    return " ".join(markup.html_template_to_text(html[anchor.end : stop]).split())[:_MAX_LINK_TEXT_CHARACTERS]
+    content = html[anchor.end : end.start() if end else anchor.end]
+    if _MARKUP.search(content):
+        content = markup.html_template_to_text(content)
+    return " ".join(markup.remove_control_characters(content).split())[:_MAX_LINK_TEXT_CHARACTERS]
 
 
 # Tracking: the addresses of links and the open pixel.

@@ -66,7 +66,9 @@ def _is_too_complex(html: str) -> bool:
 
     The limits are `_MAX_ATTRIBUTES` and `_MAX_DEPTH`, more than any email needs; parsing takes quadratic time.
     """
-    if any(element.attribute_count > _MAX_ATTRIBUTES for element in markup.iterate_elements(html)):
+    # Each attribute has at least one character, so no shorter start tag has too many.
+    long_elements = markup.iterate_elements(html, min_characters=_MAX_ATTRIBUTES)
+    if any(element.attribute_count > _MAX_ATTRIBUTES for element in long_elements):
         return True
     depth, names = 0, Counter[str]()
     for match in _START_OR_END_TAG.finditer(html):
