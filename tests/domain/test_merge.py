@@ -231,3 +231,15 @@ def test_any_source_renders_or_raises_merge_error(source: str, context: Context)
         merge.compile_template(source, context).render({"a": "<x>", "b": [1, 2], "contact": {"a": 1}})
     except MergeError as error:
         assert error.message
+
+
+@pytest.mark.parametrize("zone", ["BRST", "EDT", "XYZ"])
+def test_a_date_with_an_unknown_zone_is_no_date(zone: str, recwarn: pytest.WarningsRecorder) -> None:
+    """It is shown unchanged like any text that is no date, and nothing is warned of; known zones are read."""
+    at = f"2026-05-01 10:00 {zone}"
+    assert merge.compile_template("{{ data.at | date: '%Y' }}", "text").render({"data": {"at": at}}) == at
+    assert merge.compile_template(f"{{{{ '{at}' | date: '%Y' }}}}", "text").render({}) == at
+    for known in ("UTC", "GMT", "Z", "+02:00", "EST+3", ""):
+        source = f"{{{{ '2026-05-01 10:00 {known}' | date: '%Y' }}}}"
+        assert merge.compile_template(source, "text").render({}) == "2026"
+    assert not recwarn.list

@@ -7,6 +7,7 @@ from functools import cache, partial, wraps
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote
 
+from dateutil import parser  # type: ignore[import-untyped]
 from liquid import BoundTemplate, Environment, Mode, RenderContext, Token, Undefined
 from liquid.ast import BlockNode
 from liquid.builtin.content import ContentNode
@@ -390,6 +391,8 @@ def liquid_environment(autoescape: bool) -> Environment:
             raise FilterArgumentError("date: cannot use this format", token=None)
         if isinstance(value, str) and len(value) > MAX_DATE_CHARACTERS:
             return value  # too long for a date; a value that is no date is shown unchanged
+        if isinstance(value, str) and _has_unknown_zone(value):
+            return value
         return date(value, form, **named)
 
     for mark in ("with_environment", "with_context"):
@@ -402,6 +405,26 @@ def liquid_environment(autoescape: bool) -> Environment:
     }
     environment.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
     return environment
+
+
+class _UnknownZone(Exception):
+    """A text is a date with the name of an unknown time zone."""
+
+
+def _has_unknown_zone(text: str) -> bool:
+    """Return whether a text is a date with a zone such as `BRST`, which the library would ignore with a warning."""
+    try:
+        parser.parse(text, tzinfos=_require_known_zone)
+    except _UnknownZone:
+        return True
+    except (ValueError, OverflowError):
+        return False  # no date; the library decides how it is shown
+    return False
+
+
+def _require_known_zone(name: str | None, offset: int | None) -> None:
+    if name and offset is None and name not in time.tzname:
+        raise _UnknownZone
 
 
 # The faster path: templates of fixed texts, simple outputs and simple conditions are filled without the library.
