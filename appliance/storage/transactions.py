@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
-from appliance.core.errors import RateLimitExceeded
 from appliance.core import logs
+from appliance.core.errors import RateLimitExceeded
 from appliance.storage import disk_guard, journal
 from appliance.storage.database import checkpoint, close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error

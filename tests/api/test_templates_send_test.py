@@ -199,32 +199,33 @@ def test_tests_to_strangers_are_limited(relay_server: Server) -> None:
 
 @pytest.mark.parametrize("scopes", ["templates:read", "templates:write", "templates:write,messages:read"])
 def test_a_contact_is_shown_only_with_the_scope_to_read_contacts(
-    api: Client, server: Server, person: int, template: int, scopes: str
+    api: Client, server: Server, contact_id: int, template: int, scopes: str
 ) -> None:
     """Previews and tests that name a contact need `contacts:read`, before anything else is checked (T45)."""
     narrow = server.client(server.new_key("narrow", "--scope", scopes))
     wider = server.client(server.new_key("wider", "--scope", f"{scopes},contacts:read"))
     body = "{{ contact.email }} {{ contact.data.note }}"
-    for contact_id in (person, 10**6):
-        named = {"document": {}, "body": body, "contact_id": contact_id}
+    for named_id in (contact_id, 10**6):
+        named = {"document": {}, "body": body, "contact_id": named_id}
         assert narrow.post("/templates/preview", named).expect(403)["required_scope"] == "contacts:read"
         assert narrow.post("/templates/preview", {**named, "body": 1}).expect(403)["required_scope"] == "contacts:read"
-    assert "zoe@example.org" in wider.post("/templates/preview", {**named, "contact_id": person}).expect(200)["text"]
+    shown = wider.post("/templates/preview", {**named, "contact_id": contact_id}).expect(200)
+    assert "zoe@example.org" in shown["text"]
     assert "anna@example.org" in narrow.post("/templates/preview", {**named, "contact_id": None}).expect(200)["text"]
     if "write" in scopes:
-        for request in ({"contact_id": person}, {"contact_id": 10**6}, {"email": "x@example.org", "contact_id": person},
-                        {"email": 1, "contact_id": person}):  # fmt: skip
+        emails = ({}, {"email": "x@example.org"}, {"email": 1})
+        for request in ({"contact_id": 10**6}, *({**email, "contact_id": contact_id} for email in emails)):
             refused = narrow.post(f"/templates/{template}/send_test", request)
             assert refused.expect(403)["required_scope"] == "contacts:read"
-        assert wider.post(f"/templates/{template}/send_test", {"contact_id": person}).expect(200)["sent"] == 1
+        assert wider.post(f"/templates/{template}/send_test", {"contact_id": contact_id}).expect(200)["sent"] == 1
 
 
 def test_a_test_to_a_contacts_address_shows_nothing_of_the_contact_to_a_narrow_key(
-    api: Client, server: Server, person: int, template: int
+    api: Client, server: Server, contact_id: int, template: int
 ) -> None:
     """Without `contacts:read` a test shows sample values, also to the address of a contact (T45)."""
     narrow = server.client(server.new_key("tester", "--scope", "templates:write,messages:read"))
-    (found,) = sent(narrow, template, email="zoe@example.org")
+    (found,) = send_test(narrow, template, email="zoe@example.org")
     assert found["subject"] == "[Test] For you"
-    (found,) = sent(api, template, email="zoe@example.org")
+    (found,) = send_test(api, template, email="zoe@example.org")
     assert found["subject"] == "[Test] For Zoë"

@@ -258,10 +258,10 @@ def test_made_up_certificates_delay_nobody(world: World) -> None:
     assert world.post(world.sns.message("Notification", now, Message="plain words")).status == 200
     url = f"https://{HOST}/SimpleNotificationService-{{}}.pem"
     posts = [world.sns.notification({}, now, SigningCertURL=url.format(f"made{n % 4}")) for n in range(40)]
-    before = len(world.sns.asked)
+    before = len(world.sns.requested_paths)
     with ThreadPoolExecutor(20) as crowd:
         assert set(crowd.map(lambda post: world.post(post).status, posts)) == {503}
-    asked = world.sns.asked[before:]
+    asked = world.sns.requested_paths[before:]
     assert 1 <= len(asked) == len(set(asked)) <= 4, asked
     assert world.post(world.sns.message("Notification", now, Message="plain words")).status == 200
 

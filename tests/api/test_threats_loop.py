@@ -9,8 +9,8 @@ import pytest
 
 from appliance.core.logs import redact
 from tests.kit.client import Client
+from tests.kit.raw_http import exchange_bytes
 from tests.kit.server import Server
-from tests.kit.wire import talk
 
 # The longest wait of another client. On a busy machine anybody may wait longer, so the best of some attempts counts;
 # the attacks here held the process for seconds at each attempt.
@@ -29,7 +29,7 @@ class Probe:
     def _run(self) -> None:
         while not self._is_over.wait(0.01):
             begun = time.monotonic()
-            assert talk(self.port, HEALTH, timeout=60).startswith(b"HTTP/1.1 200 ")
+            assert exchange_bytes(self.port, HEALTH, timeout=60).startswith(b"HTTP/1.1 200 ")
             self.longest = max(self.longest, time.monotonic() - begun)
 
     def __enter__(self) -> "Probe":
@@ -47,7 +47,7 @@ def ask(server: Server, request: bytes) -> tuple[int, bytes]:
     waits = []
     for _ in range(ATTEMPTS):
         with Probe(server.port) as probe:
-            answer = talk(server.port, request, timeout=90)
+            answer = exchange_bytes(server.port, request, timeout=90)
         waits.append(probe.longest)
         if probe.longest < MAX_WAIT_SECONDS or probe.longest > 20 * MAX_WAIT_SECONDS:
             break
@@ -145,7 +145,7 @@ def test_no_header_breaks_a_request(name: bytes, method: bytes, server: Server) 
         for value in VALUES:
             lines = [b"Host: a", b"Connection: close", b"Content-Length: 3", name + b": " + value]
             head = b"\r\n".join([method + b" " + path + b" HTTP/1.1", *lines, b"", b"a=b"])
-            answer = talk(server.port, head, timeout=30)
+            answer = exchange_bytes(server.port, head, timeout=30)
             assert answer.startswith(b"HTTP/1.1 ") and int(answer.split()[1]) < 500, (path, value, answer[:200])
 
 

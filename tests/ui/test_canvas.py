@@ -186,7 +186,7 @@ def test_typing_on_a_chosen_text_writes_in_it(browser_page: Page, api: Client) -
     """After one click on a heading all letters and spaces go into it, none is a shortcut; no section is added."""
     page = browser_page
     template = make(api, heading("a", "First"), TEXT)
-    frame = opened(page, template)
+    frame = open_editor(page, template)
     frame.get_by_role("heading", name="First").click()
     expect(page.locator("#o-a")).to_have_attribute("aria-current", "true")
     page.keyboard.type(" Advent im Haus?", delay=30)
@@ -194,14 +194,14 @@ def test_typing_on_a_chosen_text_writes_in_it(browser_page: Page, api: Client) -
     page.keyboard.press("Escape")
     expect(frame.get_by_role("heading", name="FirstAdvent im Haus?")).to_be_visible()
     expect(page.locator("#list li")).to_have_count(2)
-    assert kept(page, api, template, "text", re.compile("Haus")) == "FirstAdvent im Haus?"
+    assert wait_for_property(page, api, template, "text", re.compile("Haus")) == "FirstAdvent im Haus?"
 
 
 def test_two_slow_clicks_enter_a_text(browser_page: Page, api: Client) -> None:
     """The first click chooses the section, the second begins to write; a section without a text is only chosen."""
     page = browser_page
     template = make(api, heading("a", "First"), {"id": "d", "type": "divider", "props": {}})
-    frame = opened(page, template)
+    frame = open_editor(page, template)
     frame.get_by_role("heading", name="First").click()
     expect(page.locator("#inspector").get_by_label("Text", exact=True)).to_have_text("First")
     expect(frame.locator("[data-writing]")).to_have_count(0)
@@ -211,7 +211,7 @@ def test_two_slow_clicks_enter_a_text(browser_page: Page, api: Client) -> None:
     page.keyboard.type("!")
     expect(page.locator("#inspector").get_by_label("Text", exact=True)).to_have_text("First!")
     page.keyboard.press("Escape")
-    assert kept(page, api, template, "text", re.compile("!")) == "First!"
+    assert wait_for_property(page, api, template, "text", re.compile("!")) == "First!"
 
 
 def test_the_canvas_shows_typed_text_at_once(browser_page: Page, api: Client) -> None:

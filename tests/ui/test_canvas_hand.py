@@ -275,10 +275,10 @@ def test_the_words_of_a_picture_are_kept(browser_page: Page, api: Client, way: s
     """Enter in the words takes the picture as the button does; a click beside the drawer does not lose them."""
     page = browser_page
     template = make(api, {"id": "p", "type": "image", "props": {}})
-    frame = opened(page, template)
+    frame = open_editor(page, template)
     page.locator("#list").get_by_text(re.compile("Picture|Image")).first.click()
     page.get_by_role("button", name="Choose…").first.click()
-    picture = {"name": "mill.png", "mimeType": "image/png", "buffer": saved(photo(300, 40), "PNG")}
+    picture = {"name": "mill.png", "mimeType": "image/png", "buffer": encode_image(photo(300, 40), "PNG")}
     page.locator("#pictures-file").set_input_files(picture)
     page.locator("#media-alt").fill("The mill")
     if way == "enter":
@@ -287,5 +287,5 @@ def test_the_words_of_a_picture_are_kept(browser_page: Page, api: Client, way: s
         page.mouse.click(20, 300)
     expect(page.locator("#pictures")).to_be_hidden()
     expect(frame.get_by_role("img", name="The mill")).to_be_visible()
-    assert "/m/" in kept(page, api, template, "src", re.compile("/m/"))
-    assert kept(page, api, template, "alt", re.compile("mill")) == "The mill"
+    assert "/m/" in wait_for_property(page, api, template, "src", re.compile("/m/"))
+    assert wait_for_property(page, api, template, "alt", re.compile("mill")) == "The mill"

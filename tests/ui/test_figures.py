@@ -48,10 +48,10 @@ def test_the_report_matches_the_api(browser_page: Page, sent_campaign: Any, serv
     ]
 
 
-def test_mailbox_providers_count_sent_messages_only(browser_page: Page, sent: Any) -> None:
+def test_mailbox_providers_count_sent_messages_only(browser_page: Page, sent_campaign: Any) -> None:
     """Skipped contacts are in no number of the providers, and each number leads to as many recipients."""
     page = browser_page
-    page.goto(f"/campaigns/{sent['id']}")
+    page.goto(f"/campaigns/{sent_campaign['id']}")
     counts = page.locator("section[aria-labelledby='places-title'] .barlist b").all_inner_texts()
 
     assert sum(map(int, counts)) == 7  # eight in the audience, one of them skipped
@@ -60,29 +60,29 @@ def test_mailbox_providers_count_sent_messages_only(browser_page: Page, sent: An
 
 
 def test_the_number_of_links_is_that_of_tracked_links(
-    browser_page: Page, sent: Any, server: Server, api: Client
+    browser_page: Page, sent_campaign: Any, server: Server, api: Client
 ) -> None:
     """A message whose only links are opt-outs has no number on its tab, as its overview says; another has two."""
     page = browser_page
-    page.goto(f"/campaigns/{sent['id']}")
+    page.goto(f"/campaigns/{sent_campaign['id']}")
     expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links 2")
     content = {"subject": "Bare", "body": "<p><a href='{{ unsubscribe_url }}'>Unsubscribe</a></p>"}
     made = api.post("/campaigns", {"name": "Bare", "template_attributes": content}).expect(201)["id"]
     api.post(f"/campaigns/{made}/send", {"trigger_attributes": {"contact_list_id": 1}}).expect(200)
     api.wait(f"/campaigns/{made}", lambda row: row["status"] == "completed")
-    assert report(api, {"id": made})["links"]
+    assert get_report(api, {"id": made})["links"]
     page.goto(f"/campaigns/{made}")
     expect(page.get_by_text("This message has no trackable links.")).to_be_visible()
     expect(page.get_by_role("navigation", name="Report").get_by_role("link", name="Links")).to_have_text("Links")
 
 
-def test_the_inbox_of_a_campaign_shows_its_messages_only(browser_page: Page, sent: Any, api: Client) -> None:
+def test_the_inbox_of_a_campaign_shows_its_messages_only(browser_page: Page, sent_campaign: Any, api: Client) -> None:
     """The report leads to the captured messages of its campaign; a search stays among them, and all can be shown."""
     page = browser_page
     api.post("/contacts", {"email": "single@example.org"}).expect(201)
     single = api.post("/messages", {"to": "single@example.org", "subject": "Receipt", "body": "<p>Thanks</p>"})
     api.wait("/capture", bool, message_id=single.expect(201)["id"])
-    page.goto(f"/campaigns/{sent['id']}")
+    page.goto(f"/campaigns/{sent_campaign['id']}")
     page.get_by_role("link", name="View in inbox").click()
     expect(page.locator("#rows li")).to_have_count(7)
     expect(page.locator("#rows")).not_to_contain_text("single@example.org")
