@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from html import unescape
 
 import pytest
 from hypothesis import assume, given
@@ -127,7 +128,7 @@ def test_a_raw_block_is_sanitized_like_other_html() -> None:
     """What stands in braces in a raw block is shown as it is, so scripts in it are removed (T03)."""
     body = '<p>{% raw %}{{<script>alert(1)</script><b onclick="x()">ok</b>}}{% endraw %}</p>'
     html = compose.fill(compose.compile_message(MessageSource("s", body)), {}).html
-    assert "script" not in html and "onclick" not in html and "{{<b>ok</b>}}" in html
+    assert "script" not in html and "onclick" not in html and "{{<b>ok</b>}}" in unescape(html)
 
 
 def test_a_comment_hides_no_attribute_from_the_sanitizer() -> None:

@@ -363,6 +363,8 @@ class View:
         self.path = ""
         # Returns whether a text contains merge tags; set by `render`.
         self.has_tags: Callable[[str], bool] = lambda text: False
+        # Returns a text of the product with its merge tags protected; set by `render`.
+        self.protect: Callable[[str], str] = lambda text: text
         # Rendered content that the HTML and the text both need; only the columns use it.
         self.cache: Any = None
 

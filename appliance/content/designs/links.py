@@ -134,8 +134,9 @@ def _iterate_anchors(html: str, masked: str) -> Iterator[tuple[Element, LinkPosi
 
 
 def decode_attribute(html: str, attribute: Attribute) -> str:
-    """Return the value of an attribute as browsers read it, with merge tags unchanged.
+    """Return an address in an attribute as browsers read it, with merge tags unchanged.
 
+    A brace that is written as a character reference is percent-encoded, so that it does not begin a merge tag.
     In an attribute, a character reference without a semicolon does not count before `=`: `&copy=1` is a parameter, not
     © (HTML, 13.2.5.73).
     """
@@ -149,9 +150,13 @@ def decode_attribute(html: str, attribute: Attribute) -> str:
 def _decode_reference(match: re.Match[str]) -> str:
     if match[3] is None:
         number = int(match[1]) if match[1] else int(match[2], 16)
+        if number == ord("{"):
+            return "%7B"
         return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"
     name, ended, follows = match[3], match[4], match[5]
     character = html5.get(f"{name};") if ended else None if follows else html5.get(name)
+    if character == "{":
+        return "%7B" + follows
     return match[0] if character is None else character + follows
 
 

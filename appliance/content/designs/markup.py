@@ -8,8 +8,9 @@ end.
 import re
 import secrets
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from html import unescape
+from collections.abc import Callable, Iterator, Sequence
+from html import escape, unescape
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 # Control characters, which no email needs and XML forbids.
@@ -94,18 +95,48 @@ def remove_control_characters(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+class _Kept(NamedTuple):
+    """What a token stands for in the source, in a template of HTML, and in a template of plain text.
+
+    `end` is the name of a merge tag that ends a raw block or comment without a beginning, else empty.
+    """
+
+    source: str
+    html: str
+    text: str
+    end: str = ""
+
+
 class Tokens:
-    """The tokens of one document, each of which replaces a merge tag or a piece of HTML until `restore`."""
+    """The tokens of one document, each of which replaces a merge tag or a piece of HTML until it is restored.
+
+    A parser may decode `&#123;` to a brace, and may drop, move or join parts of a document, so that other text would
+    become a merge tag, or other tags the content of a raw block or comment (docs/threats.md, T03). Therefore
+    `restore_html` and `restore_text` write every brace outside of tokens as literal text, and leave out the tags of raw
+    blocks, whose content is then literal text too. `restore_html` also leaves out comments.
+    """
 
     def __init__(self) -> None:
         # The prefix is random for each document, so that no author can write a token. The output contains none.
         self._word = f"q{secrets.token_hex(8)}"
-        self._kept: list[str] = []
-        self._find = re.compile(f"{self._word}x(\\d+)z")
+        self._kept: list[_Kept] = []
+        # The names of the tags that would end the raw blocks and comments that are not closed.
+        self._missing_ends: set[str] = set()
+        token = rf"{self._word}x(\d+)z"
+        self._find = re.compile(token)
+        # Braces that begin a merge tag, or would together with the text of the next token or after the end.
+        self._braces = re.compile(rf"\{{(?:[{{%]*\{{)?(?=[{{%]|{token}|\Z)")
 
     def keep(self, text: str) -> str:
-        """Return a new token that stands for a text until `restore`; earlier tokens within the text are resolved."""
-        self._kept.append(self.restore(text))
+        """Return a new token that stands for a text, which may contain earlier tokens."""
+        return self._keep(_Kept(text, text, text))
+
+    def keep_html(self, html: str) -> str:
+        """Return a new token that stands for HTML in which only earlier tokens are merge tags."""
+        return self.keep(self.escape_braces(html))
+
+    def _keep(self, kept: _Kept) -> str:
+        self._kept.append(kept)
         return f"{self._word}x{len(self._kept) - 1}z"
 
     def protect(self, value: Any) -> Any:
@@ -115,14 +146,33 @@ class Tokens:
         """
         if isinstance(value, str):
             value = remove_control_characters(value)
-            if "{" not in value:
-                return value
-            return "".join(self.keep(part) if index % 2 else part for index, part in enumerate(split_tags(value)))
+            return self._protect_text(value) if "{" in value else value
         if isinstance(value, dict):
             return {key: self.protect(entry) for key, entry in value.items()}
         if isinstance(value, list):
             return [self.protect(entry) for entry in value]
         return value
+
+    def _protect_text(self, text: str) -> str:
+        parts: list[str] = []
+        cut = 0
+        is_in_raw = False
+        for tag, next_tag in pairwise((*find_tags(text), MergeTag(len(text), len(text), ""))):
+            tag_text, next_text = text[tag.start : tag.end], text[next_tag.start : next_tag.end]
+            is_raw = bool(_RAW.fullmatch(tag_text) and END_RAW.fullmatch(next_text))
+            is_comment = tag.name == "comment" and tag_text.find("%}") < len(tag_text) - 2
+            is_block_tag = is_raw or is_in_raw or is_comment
+            if not is_block_tag and tag.name in ("raw", "comment"):
+                self._missing_ends.add(f"end{tag.name}")
+            kept = _Kept(
+                tag_text,
+                "" if is_block_tag else tag_text,
+                "" if is_raw or is_in_raw else tag_text,
+                tag.name if not is_block_tag and tag.name in ("endraw", "endcomment") else "",
+            )
+            parts += (text[cut : tag.start], self._keep(kept))
+            cut, is_in_raw = tag.end, is_raw
+        return "".join((*parts, text[cut:]))
 
     def unprotect(self, value: Any) -> Any:
         """Return a part of a protected document with its tokens replaced with the original texts."""
@@ -140,14 +190,45 @@ class Tokens:
         """Return whether a text contains a token."""
         return self._find.search(text) is not None
 
-    def restore(self, text: str) -> str:
-        """Return a text with its tokens replaced with the original texts, which are not searched for tokens again."""
-        return self._find.sub(self._text_of_token, text)
+    def escape_braces(self, html: str) -> str:
+        """Return HTML in which character references replace the braces that would begin a merge tag; tokens stay."""
+        return self._braces.sub(lambda match: match[0].replace("{", "&#123;"), html)
 
-    def _text_of_token(self, match: re.Match[str]) -> str:
-        number = match[1]
-        # Leave the text unchanged if no token has the number.
-        return self._kept[int(number)] if len(number) < 10 and int(number) < len(self._kept) else match[0]
+    def separate_braces(self, css: str) -> str:
+        """Return style rules in which a space follows each brace that would begin a merge tag; tokens stay."""
+        return self._braces.sub(lambda match: match[0].replace("{", "{ "), css)
+
+    def restore(self, text: str) -> str:
+        """Return a text with its tokens replaced with the original texts."""
+        return self._replace(text, lambda kept: kept.source)
+
+    def restore_html(self, html: str) -> str:
+        """Return HTML as a template, in which only the tokens become merge tags."""
+        return self._replace(self.escape_braces(html), lambda kept: "" if self._is_stray_end(kept) else kept.html)
+
+    def restore_text(self, text: str) -> str:
+        """Return plain text as a template, in which only the tokens become merge tags."""
+        literal = self._braces.sub(lambda match: f"{{% raw %}}{match[0]}{{% endraw %}}", text)
+        return self._replace(literal, lambda kept: "" if self._is_stray_end(kept) else kept.text)
+
+    def _is_stray_end(self, kept: _Kept) -> bool:
+        """Return whether a tag would end a raw block or comment of another text.
+
+        Without the tag the template is invalid, because that block is not closed.
+        """
+        return kept.end in self._missing_ends
+
+    def _replace(self, text: str, read: Callable[[_Kept], str], before: int | None = None) -> str:
+        """Return a text with its tokens replaced; those with a number from `before` on stay: no text has them."""
+        count = len(self._kept) if before is None else before
+
+        def resolve(match: re.Match[str]) -> str:
+            if len(match[1]) >= 10 or (number := int(match[1])) >= count:
+                return match[0]
+            replacement = read(self._kept[number])
+            return self._replace(replacement, read, number) if self._word in replacement else replacement
+
+        return self._find.sub(resolve, text)
 
 
 # Finding the positions of elements and attributes in HTML with merge tags, in one pass over the source.
@@ -384,7 +465,7 @@ def html_template_to_text(html: str) -> str:
     if "{" not in html:
         return html_to_text(remove_control_characters(html))
     tokens = Tokens()
-    return str(tokens.restore(html_to_text(tokens.protect(html))))
+    return tokens.restore_text(html_to_text(tokens.protect(html)))
 
 
 def is_html(body: str) -> bool:
@@ -404,6 +485,14 @@ def escape_text(text: str) -> str:
 
 def text_to_html(text: str) -> str:
     """Return plain text as HTML paragraphs, with line breaks and with merge tags unchanged."""
-    escaped = escape_text(text)
+    return _to_paragraphs(escape_text(text))
+
+
+def plain_text_to_html(text: str) -> str:
+    """Return plain text as HTML paragraphs, with line breaks; what looks like a merge tag is escaped like any text."""
+    return _to_paragraphs(escape(text, quote=False))
+
+
+def _to_paragraphs(escaped: str) -> str:
     paragraphs = re.split(r"\n[ \t]*\n", escaped.replace("\r\n", "\n").strip("\n"))
     return "\n".join(f"<p>{paragraph.replace(chr(10), '<br>' + chr(10))}</p>" for paragraph in paragraphs)

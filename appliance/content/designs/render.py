@@ -155,7 +155,7 @@ class _Rendering:
         html = wrap_html(self._wrap_mark("rows", "\n".join(parts)), self.theme, self.locale)
         text = re.sub(r"\n{3,}", "\n\n", "".join(texts)).strip() + "\n"
         return RenderedDesign(
-            self.tokens.restore(html), self.tokens.restore(text), tuple(self.advice), dict(self.conditions)
+            self.tokens.restore_html(html), self.tokens.restore_text(text), tuple(self.advice), dict(self.conditions)
         )
 
     def _has_room(self, path: str) -> bool:
@@ -229,7 +229,7 @@ class _Rendering:
         view = View(props, self.theme, self.look, self._keep_html, self._render_inner, width, self.level > 0)
         # The texts of the source count twice, because reading them takes longer than writing the output.
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
-        view.has_tags = self.tokens.has
+        view.has_tags, view.protect = self.tokens.has, self.tokens.protect
         view.path, view.is_rtl = section.path, is_right_to_left(self.locale)
         view.padding = self._resolve_padding(section, kind)
         # In kinds with `is_whole`, this property is the background of the section; in others, that of an element.
@@ -254,7 +254,7 @@ class _Rendering:
 
     def _keep_html(self, html: str) -> str:
         self.size += len(html)
-        return self.tokens.keep(html)
+        return self.tokens.keep_html(html)
 
     def _resolve_padding(self, section: Section, kind: Kind) -> tuple[int, int, int, int]:
         """Return the padding in pixels, in the order of CSS: top, right, bottom, left.

@@ -87,7 +87,8 @@ def _is_too_complex(html: str) -> bool:
 
 
 def _to_plain_paragraphs(html: str) -> str:
-    return markup.text_to_html(markup.html_to_text(html))
+    # The merge tags are tokens; what looks like one was written with character references.
+    return markup.plain_text_to_html(markup.html_to_text(html))
 
 
 def clean_text(html: str) -> str:
@@ -149,7 +150,7 @@ def normalize_rich_text(html: str) -> str:
     previous = ""
     while previous != normalized:
         previous, normalized = normalized, _EMPTY_ELEMENT.sub("", normalized)
-    return tokens.restore(_TRAILING_EMPTY_PARAGRAPHS.sub("", normalized))
+    return tokens.restore(tokens.escape_braces(_TRAILING_EMPTY_PARAGRAPHS.sub("", normalized)))
 
 
 # Pasted documents: sanitized, with their style rules inlined and their merge tags unchanged.
@@ -260,7 +261,7 @@ class ConditionalComments:
     def _token(self, match: re.Match[str]) -> str:
         if not self._is_layout(match[1]):
             return ""
-        word = self._tokens.keep(match[1])
+        word = self._tokens.keep_html(match[1])
         self._words.add(word)
         return f"<!--{word}-->"
 
@@ -336,13 +337,13 @@ def clean_document(html: str, locale: str = "en") -> str:
     comments = ConditionalComments(tokens)
     source = comments.extract(_STYLE.sub(_uncomment_style, tokens.protect(html)))
     if not any(pattern.search(source) for pattern in (_HTML, _BODY, _HEAD, _STYLE)):
-        return tokens.restore(comments.restore(clean_fragment(source, comments=True)))
+        return tokens.restore_html(comments.restore(clean_fragment(source, comments=True)))
     parts = _split_document(source)
     body = _clean_body(parts)
     rules = parts.sheet.head_rules if body.is_inlined else f"{parts.sheet.inline_rules}\n{parts.sheet.head_rules}"
     head = (f"<title>{escape(parts.title)}</title>" if parts.title else "") + parts.conditions
-    head += f"<style>{rules}</style>" if rules.strip() else ""
-    return tokens.restore(
+    head += f"<style>{tokens.separate_braces(rules)}</style>" if rules.strip() else ""
+    return tokens.restore_html(
         f"<!doctype html>\n<html{_html_attributes(parts.root, locale)}>\n"
         '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f"{head}</head>\n<body{body.attributes}>{comments.restore(body.content)}</body>\n</html>\n"

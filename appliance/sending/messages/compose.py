@@ -258,6 +258,9 @@ def _compile(source: MessageSource) -> CompiledMessage:
         text = source.text or _get_text_part(source.body) or rendered.text
     if source.marketing:
         html, text = add_footer(html, text)
+    if source.preheader:
+        # Alone, so that it cannot begin a merge tag or block that ends in the body.
+        merge.compile_template(source.preheader, "text")
     html = _wrap_document(html, source)
     return CompiledMessage(
         merge.compile_template(source.subject, "header"),

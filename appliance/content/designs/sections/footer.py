@@ -14,12 +14,12 @@ def text(view: View) -> str:
     """Return the footer as plain text: the author's text and links, name and address, and the links for recipients."""
     lines = [view.plain_text(view.props.text)]
     lines += [f"{link.text}: {link.href}" for link in view.props.links if link.href]
-    lines.append(ADDRESS)
+    lines.append(view.protect(ADDRESS))
     if view.props.preferences:
-        lines.append("Preferences: {{ preferences_url }}")
+        lines.append(view.protect("Preferences: {{ preferences_url }}"))
     if view.props.view_in_browser:
-        lines.append("View in a browser: {{ view_url }}")
-    lines.append(f"{view.props.unsubscribe_text}: {{{{ unsubscribe_url }}}}")
+        lines.append(view.protect("View in a browser: {{ view_url }}"))
+    lines.append(f"{view.props.unsubscribe_text}: {view.protect('{{ unsubscribe_url }}')}")
     return "-- \n" + "\n".join(part for part in lines if part)
 
 
