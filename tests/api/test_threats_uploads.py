@@ -192,7 +192,8 @@ def test_a_decoder_that_ends_while_decoding(by: signal.Signals, status: int, fre
         response = one.submit(upload_image, client, encode_image(photo(), "PNG"))
         time.sleep(0.3)
         os.kill(child, by)
-        os.kill(child, signal.SIGCONT)
+        if by != signal.SIGKILL:  # which ends even a stopped process
+            os.kill(child, signal.SIGCONT)
         body = response.result().expect(status)
 
     if status == 503:

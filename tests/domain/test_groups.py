@@ -117,7 +117,7 @@ def test_the_groups_of_a_draft_without_audience_are_empty(home: Home) -> None:
 
 
 def test_applying_a_template_copies_its_content(home: Home) -> None:
-    """The campaign keeps its own copy and subject; undo restores the content; an SMS template is rejected."""
+    """The campaign keeps its own copy and subject; the history restores the content; an SMS template is rejected."""
     template_fields = validation.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
     source = transactions.write(templates.create, home.account_id, template_fields)
     campaign = home.campaign(home.list_of().id)
@@ -134,7 +134,9 @@ def test_applying_a_template_copies_its_content(home: Home) -> None:
         template_changes.apply_template, home.account_id, campaign.id, "newsletter"
     ).template
     assert from_starter.body is None and from_starter.design["sections"]
-    transactions.write(templates.undo, home.account_id, from_starter.id)
+    with pytest.raises(Invalid, match="nothing to undo"):  # the design that was chosen is where undo ends
+        transactions.write(templates.undo, home.account_id, from_starter.id)
+    transactions.write(templates.restore, home.account_id, from_starter.id, from_starter.revision - 1)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
     sms = transactions.write(templates.create, home.account_id, validation.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):

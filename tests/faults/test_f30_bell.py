@@ -22,7 +22,7 @@ from tests.kit.smtp import SmtpServer
 def toggle_lost_wake_ups(server: Server, state: str) -> None:
     """Start or stop discarding wake-ups, and wait until the log says so."""
     os.kill(server.pid, signal.SIGUSR1)
-    server.wait_for_line(f"the bell is {state}")
+    server.wait_for_line(f"the queue is {state}")
 
 
 def test_lost_wake_ups_lose_no_message(fresh_server: FreshServer, smtp_server: SmtpServer, figures: Figures) -> None:

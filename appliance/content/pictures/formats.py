@@ -112,10 +112,10 @@ def check_jpeg(content: bytes) -> None:
 def check_png(content: bytes) -> None:
     """Raise UnusablePicture for a PNG with more than one colour profile or more than `MAX_CHUNKS` chunks.
 
-    Each profile may decompress to a megabyte.
+    Each profile may decompress to a megabyte. What follows the last chunk, `IEND`, is not decoded.
     """
-    profiles, place, count = 0, 8, 0
-    while place + 8 <= len(content):
+    profiles, place, count, name = 0, 8, 0, b""
+    while place + 8 <= len(content) and name != b"IEND":
         size, name = struct.unpack_from(">I4s", content, place)
         profiles += name == b"iCCP"
         place += 12 + size
