@@ -222,12 +222,12 @@ class FlowMachine(RuleBasedStateMachine):
     @invariant()
     def check_stats(self) -> None:
         """The stats of each flow match its runs."""
-        if hasattr(self, "play"):
+        if hasattr(self, "example"):
             self.example.check_stats()
 
     def teardown(self) -> None:
         """Delete what the next example could meet."""
-        if hasattr(self, "play"):
+        if hasattr(self, "example"):
             self.example.end()
 
 
