@@ -183,7 +183,11 @@ _INDEX_PATTERN = re.compile(r"\[(\d+)\]")
 
 
 def validator(
-    check: Check, include_base: bool = False, either: tuple[str, ...] = (), run: Run = fetch
+    check: Check,
+    include_base: bool = False,
+    either: tuple[str, ...] = (),
+    run: Run = fetch,
+    access: Callable[[ApiRequest], None] | None = None,
 ) -> Callable[[ApiRequest], Awaitable[dict[str, list[str]]]]:
     """Return a function for `Route.validate` that runs `check` on the valid part of a request.
 
@@ -192,9 +196,12 @@ def validator(
     dropped, and so are errors about the request as a whole (`base`) unless `include_base` is set. `either` names keys
     of which a request needs one: if an invalid value was sent for one of them, the others are not reported as missing.
     `run` runs the check; a check that parses templates needs `render` or a similar function of `storage.transactions`.
+    `access` is called before `check`, and raises a 403 error if the caller may not make this request.
     """
 
     async def validate(request: ApiRequest) -> dict[str, list[str]]:
+        if access is not None:
+            access(request)
         if request.body is None:
             return {}
         try:

@@ -404,20 +404,8 @@ _add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its cur
       lambda request: (lifecycle.reject, request.body.note or None))  # fmt: skip
 
 
-_validate_simulation_fields, _validate_bulk_simulation_fields = (
-    validator(simulation.check_simulation, run=render),
-    validator(simulation_bulk.check_bulk_simulation, run=render),
-)
-
-
-async def _validate_simulation(request: ApiRequest) -> dict[str, list[str]]:
-    require_access_to_named_contact(request)
-    return await _validate_simulation_fields(request)
-
-
-async def _validate_bulk_simulation(request: ApiRequest) -> dict[str, list[str]]:
-    require_contacts_scope(request)
-    return await _validate_bulk_simulation_fields(request)
+_validate_simulation = validator(simulation.check_simulation, run=render, access=require_access_to_named_contact)
+_validate_bulk_simulation = validator(simulation_bulk.check_bulk_simulation, run=render, access=require_contacts_scope)
 
 
 @ROUTES.add(

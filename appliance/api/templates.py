@@ -120,18 +120,8 @@ async def delete_template(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_template(template))
 
 
-_validate_preview_fields = validator(preview.validate_preview, run=render_preview)
-_validate_test_fields = validator(test_sends.validate, run=render)
-
-
-async def _validate_preview(request: ApiRequest) -> dict[str, list[str]]:
-    require_access_to_named_contact(request)
-    return await _validate_preview_fields(request)
-
-
-async def _validate_test(request: ApiRequest) -> dict[str, list[str]]:
-    require_access_to_named_contact(request)
-    return await _validate_test_fields(request)
+_validate_preview = validator(preview.validate_preview, run=render_preview, access=require_access_to_named_contact)
+_validate_test = validator(test_sends.validate, run=render, access=require_access_to_named_contact)
 
 
 @ROUTES.add(

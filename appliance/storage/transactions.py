@@ -510,7 +510,7 @@ class _RenderQueue:
             raise
 
     def pass_turn(self) -> None:
-        """Give the turn to the next one who waits, or to nobody."""
+        """Start the next waiting function by priority, or mark the turn as free."""
         for waiting in self._waiting:
             while waiting:
                 turn = waiting.popleft()

@@ -136,18 +136,20 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
     """
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
-        found = [
+        providers = [
             (row.country or "Unknown", row.accepted, {"country": row.country or "unknown"})
             for row in figures.sms.countries
         ]
     else:
-        found = [
+        providers = [
             (formats.unicode_domains(row.domains[0]) if len(row.domains) == 1 else row.name.capitalize(),
              row.accepted, {"domain": row.name})
             for row in figures.domains if row.name
         ]  # fmt: skip
-    found = sorted((row for row in found if row[1]), key=lambda row: -row[1])[:_MAX_TOP_ROWS]
-    return [(name, count, to + formats.query_string({**chosen, "accepted": "true"})) for name, count, chosen in found]
+    providers = sorted((row for row in providers if row[1]), key=lambda row: -row[1])[:_MAX_TOP_ROWS]
+    return [
+        (name, count, to + formats.query_string({**chosen, "accepted": "true"})) for name, count, chosen in providers
+    ]
 
 
 def summarize_timeline(buckets: Sequence[Bucket]) -> str:

@@ -7,7 +7,7 @@ from functools import cache, partial, wraps
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote
 
-from dateutil import parser  # type: ignore[import-untyped]
+from dateutil import parser  # type: ignore[import-untyped]  # the library has no type annotations
 from liquid import BoundTemplate, Environment, Mode, RenderContext, Token, Undefined
 from liquid.ast import BlockNode
 from liquid.builtin.content import ContentNode
