@@ -214,7 +214,7 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
     key = get_idempotency_key(request.http)
     path = f"/campaigns/{request.id}/send"
 
-    def verb() -> tuple[Campaign, bool]:
+    def write() -> tuple[Campaign, bool]:
         campaigns: list[Campaign] = []
 
         def run() -> int:
@@ -228,7 +228,7 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
         row = store.get(request.account_id, request.id) if replay_result.is_replay else campaigns[0]
         return row, replay_result.is_replay
 
-    row, replayed = await commit(verb)
+    row, replayed = await commit(write)
     return (await _campaign_response(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
 
 

@@ -492,12 +492,12 @@ async def update_list(request: ApiRequest) -> ApiResponse:
 async def delete_list(request: ApiRequest) -> ApiResponse:
     """Delete a list; its contacts are kept."""
 
-    def verb() -> schemas.ContactList:
+    def apply() -> schemas.ContactList:
         shaped = _serialize_list(lists.get(request.account_id, request.id))
         audit.run_and_record(request.caller, "list_delete", lists.delete, request.account_id, request.id)
         return shaped
 
-    return ApiResponse(await commit(verb))
+    return ApiResponse(await commit(apply))
 
 
 def _validate_membership(account_id: int, request: BulkWrite, number: int) -> None:

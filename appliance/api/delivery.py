@@ -305,11 +305,11 @@ async def list_captured(request: ApiRequest) -> ApiResponse:
 async def clear_captured(request: ApiRequest) -> ApiResponse:
     """Delete all captured messages."""
 
-    def verb() -> int:
+    def write() -> int:
         audit.record(request.caller, request.account_id, "capture_clear", None)
         return capture_inbox.clear(request.account_id)
 
-    return ApiResponse(CaptureCleared(await commit(verb)))
+    return ApiResponse(CaptureCleared(await commit(write)))
 
 
 @ROUTES.add("GET", "/capture/{id}", scope="account:read", response_type=CapturedDetail)
@@ -429,12 +429,12 @@ async def get_domain(request: ApiRequest) -> ApiResponse:
 async def delete_domain(request: ApiRequest) -> ApiResponse:
     """Delete a sending domain with its DKIM keys."""
 
-    def verb() -> SendingDomain:
+    def write() -> SendingDomain:
         shaped = _serialize_domain(store.get(request.account_id, request.id))
         store.delete(request.account_id, request.id, request.caller)
         return shaped
 
-    return ApiResponse(await commit(verb))
+    return ApiResponse(await commit(write))
 
 
 @ROUTES.add("POST", "/domains/{id}/verify", scope="domains:write", response_type=SendingDomain)

@@ -75,11 +75,11 @@ async def create_event(request: ApiRequest) -> ApiResponse:
     else:
         ready = prepare(body, request.credential.is_test)
 
-    def verb() -> Submitted:
+    def apply() -> Submitted:
         _create_missing_contacts(request, [ready])
         return submit.submit(request.account_id, ready)
 
-    submitted = await commit(verb)
+    submitted = await commit(apply)
     if submitted.values is None:
         row = await fetch(log.get, request.account_id, submitted.id)
         return ApiResponse(schemas.serialize_event(row), 200, {"Idempotent-Replayed": "true"})

@@ -68,7 +68,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
 
     prepared = await render_send(transactional.prepare, request.account_id, body)
 
-    def verb() -> tuple[Any, bool]:
+    def write() -> tuple[Any, bool]:
         messages: list[Any] = []
 
         def run() -> int | None:
@@ -83,7 +83,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
         )
         return ledger.get(request.account_id, replay_result.resource_id or messages[0].id), replay_result.is_replay
 
-    row, replayed = await commit(verb)
+    row, replayed = await commit(write)
     if replayed:
         return ApiResponse(schemas.serialize_message(row), 200, {"Idempotent-Replayed": "true"})
     refusal = transactional.get_refusal(row)

@@ -206,11 +206,11 @@ async def update_user(request: ApiRequest) -> ApiResponse:
     if isinstance(changes.password, str):
         password_hash = await asyncio.to_thread(passwords.hash_password, changes.password)
 
-    def verb() -> models.User:
+    def write() -> models.User:
         user = users.update(request.caller, request.id, changes, password_hash)
         return user if changes.otp is UNSET else login.reset_second_factor(request.caller, request.id)
 
-    return ApiResponse(serialize_user(await commit(verb)))
+    return ApiResponse(serialize_user(await commit(write)))
 
 
 @ROUTES.add("DELETE", _USER_PATH, scope=ADMIN_SCOPE, response_type=User)
@@ -306,7 +306,7 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
     user = await fetch(users.get, request.account_id, _get_own_id(request))
     password_hash = await _hash_new_password(user, changes)
 
-    def verb() -> models.User:
+    def write() -> models.User:
         updated = user
         if isinstance(changes.name, str):
             updated = users.rename(user.id, changes.name, request.caller.ip)
@@ -314,7 +314,7 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
             updated = users.change_password(user.id, password_hash, 0, request.caller.ip)
         return updated
 
-    return ApiResponse(serialize_user(await commit(verb)))
+    return ApiResponse(serialize_user(await commit(write)))
 
 
 async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None:

@@ -178,10 +178,10 @@ def detach_file(name: str) -> None:
 
 
 class WriteState(threading.local):
-    """The state of the current thread: the verb that it runs, if any, and whether it is in a sandbox."""
+    """The state of the current thread: the write that it runs, if any, and whether it is in a sandbox."""
 
-    is_writing = False  # whether the thread runs a verb
-    callbacks: list[Callable[[], None]] | None = None  # functions to call after the commit of the verb
+    is_writing = False  # whether the thread runs a write
+    callbacks: list[Callable[[], None]] | None = None  # functions to call after the commit of the write
     journal_lines: list[bytes] | None = None  # lines for the journal of opt-outs, written before that commit
     is_sandboxed = False  # whether the thread writes to the temporary tables of a sandbox
 

@@ -283,7 +283,7 @@ def require_writable() -> None:
 
 
 def is_disk_full() -> bool:
-    """Return whether the disk is full, so that only essential verbs may write (`transactions.submit_essential`)."""
+    """Return whether the disk is full, so that only essential writes run (`transactions.submit_essential`)."""
     return _guard.is_full
 
 

@@ -111,9 +111,9 @@ def require_writable(directory: Path) -> None:
 
 
 def append(account_id: int, act: str, **values: Any) -> None:
-    """Add a journal line for an opt-out to the verb that this thread runs; do nothing outside of a verb.
+    """Add a journal line for an opt-out to the write that this thread runs; do nothing outside of a write.
 
-    The line is written before the commit of the verb, and not at all if the verb fails. `act` is the kind of opt-out;
+    The line is written before the commit of the write, and not at all if the write fails. `act` is the kind of opt-out;
     `values` are further keys of the line, of which those that are None are left out.
     """
     if write_state.journal_lines is not None:
@@ -124,7 +124,7 @@ def append(account_id: int, act: str, **values: Any) -> None:
 
 
 def flush(lines: list[bytes]) -> None:
-    """Write the lines of a batch of verbs to disk, just before their commit. Raises OSError if that fails."""
+    """Write the lines of a batch of writes to disk, just before their commit. Raises OSError if that fails."""
     if lines and _journal is not None:
         try:
             _journal.append(lines)

@@ -1,9 +1,9 @@
 """Runs reads on a small pool of threads and all writes on one thread.
 
-A function that writes (a verb) runs on the writer thread inside a SAVEPOINT. Queued verbs share one COMMIT, so that
-`synchronous=FULL` costs one fsync for all of them. A verb that fails is rolled back alone; if the COMMIT fails, all its
-verbs fail and nothing is written. The writer does not wait for more verbs: a batch consists of the verbs that are in
-the queue while the batch runs. Verbs do no rendering, parsing or network access.
+A write is a function that changes the database. It runs on the writer thread inside a SAVEPOINT. Queued writes share
+one COMMIT, so that `synchronous=FULL` costs one fsync for all of them. A write that fails is rolled back alone; if the
+COMMIT fails, all its writes fail and nothing is written. The writer does not wait for more writes: a batch consists of
+the writes that are in the queue while the batch runs. Writes do no rendering, parsing or network access.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
 _MAX_WAL_PAGES = 2_000  # 8 MB
 _CHECKPOINT_RETRY_SECONDS = 1.0
-# A batch is committed after this many verbs or seconds, so that no caller waits long for the verbs of others.
-_MAX_VERBS = 200
+# A batch is committed after this many writes or seconds, so that no caller waits long for the writes of others.
+_MAX_WRITES = 200
 _MAX_SECONDS = 0.02
 _WRITER_CACHE_KB = 4_000  # large enough that a large transaction writes each changed page only once, at its end
 
@@ -116,19 +116,19 @@ class Writer:
         self._thread.start()
 
     def submit(self, function: Callable[[], T], alone: bool = False, is_essential: bool = False) -> "Future[T]":
-        """Queue a verb and return a future, which gets the value of the verb once its changes are on disk.
+        """Queue a write and return a future, which gets the value of the write once its changes are on disk.
 
-        With `alone` the function runs outside of a transaction. With `is_essential` the verb runs even if the disk is
-        full. The future gets a StorageError if the storage fails, or else the exception of the verb.
+        With `alone` the function runs outside of a transaction. With `is_essential` the write runs even if the disk is
+        full. The future gets a StorageError if the storage fails, or else the exception of the write.
         """
         job = _Job(function, alone, is_essential)
         self._queue.put(job)
         if self._ended:
-            self._refuse_late()  # The thread may have ended before the verb was queued.
+            self._refuse_late()  # The thread may have ended before the write was queued.
         return job.future
 
     def close(self) -> None:
-        """Run the verbs that are queued so far, end the thread and its checkpointer, and wait for both."""
+        """Run the writes that are queued so far, end the thread and its checkpointer, and wait for both."""
         self._queue.put(None)
         self._thread.join()
         # Now every function that the checkpointer queued has run or failed, so the checkpointer can end.
@@ -154,7 +154,7 @@ class Writer:
             close_database()
 
     def _refuse_late(self) -> None:
-        """Fail all verbs in the queue with StorageError, because the thread that would run them has ended."""
+        """Fail all writes in the queue with StorageError, because the thread that would run them has ended."""
         while True:
             try:
                 job = self._queue.get_nowait()
@@ -182,7 +182,7 @@ class Writer:
             job.future.set_exception(to_storage_error(error) or error)
 
     def _run_batch(self, job: _Job | None) -> _Job | None:
-        """Run a job and the jobs queued behind it in one transaction, up to `_MAX_VERBS` or `_MAX_SECONDS`.
+        """Run a job and the jobs queued behind it in one transaction, up to `_MAX_WRITES` or `_MAX_SECONDS`.
 
         Returns the job that ended the batch because it must run alone, or None.
         """
@@ -200,8 +200,8 @@ class Writer:
         until = time.monotonic() + _MAX_SECONDS
         try:
             while job is not None:
-                self._run_verb(handle, job, finished)
-                if len(finished) >= _MAX_VERBS or time.monotonic() > until or self._queue.empty():
+                self._run_write(handle, job, finished)
+                if len(finished) >= _MAX_WRITES or time.monotonic() > until or self._queue.empty():
                     break
                 job = self._queue.get()
                 stop = job is None
@@ -244,8 +244,8 @@ class Writer:
                 return
             job = self._queue.get()
 
-    def _run_verb(self, handle: Any, job: _Job, finished: list[_Job]) -> None:
-        # A verb whose future was cancelled is not run; from here on it cannot be cancelled.
+    def _run_write(self, handle: Any, job: _Job, finished: list[_Job]) -> None:
+        # A write whose future was cancelled is not run; from here on it cannot be cancelled.
         if not job.future.set_running_or_notify_cancel():
             return
         if not handle.in_transaction or (disk_guard.is_disk_full() and not job.is_essential):
@@ -254,9 +254,9 @@ class Writer:
             return
         write_state.is_writing, write_state.callbacks, write_state.journal_lines = True, job.after, job.lines
         try:
-            handle.execute("SAVEPOINT verb")
+            handle.execute("SAVEPOINT write")
             job.value = job.function()
-            handle.execute("RELEASE verb")
+            handle.execute("RELEASE write")
         except BaseException as error:
             try:
                 self._roll_back(handle)
@@ -270,11 +270,11 @@ class Writer:
 
     @staticmethod
     def _roll_back(handle: Any) -> None:
-        """Roll back the current verb, or the whole transaction if that fails."""
+        """Roll back the current write, or the whole transaction if that fails."""
         try:
             if handle.in_transaction:
-                handle.execute("ROLLBACK TO verb")
-                handle.execute("RELEASE verb")
+                handle.execute("ROLLBACK TO write")
+                handle.execute("RELEASE write")
         except apsw.Error:
             if handle.in_transaction:
                 handle.execute("ROLLBACK")
@@ -324,7 +324,7 @@ def start(readers: int = 2) -> None:
 
 
 def stop() -> None:
-    """Run the queued verbs and end all threads; later writes raise StorageError until `start` is called again."""
+    """Run the queued writes and end all threads; later writes raise StorageError until `start` is called again."""
     global _writer, _readers, _renderers, _has_ended
     writer, pools = _writer, (_readers, _renderers)
     _has_ended = _has_ended or writer is not None
@@ -342,7 +342,7 @@ def is_stopped() -> bool:
 
 
 def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future[T]":
-    """Queue a verb for the writer, from any thread, and return the future of its value (see `Writer.submit`).
+    """Queue a write for the writer, from any thread, and return the future of its value (see `Writer.submit`).
 
     Raises StorageError if there is no writer, RuntimeError in a sandbox.
     """
@@ -350,7 +350,7 @@ def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future
 
 
 def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]":
-    """Queue a verb that records what has already happened; on a full disk it uses the space of the reserve file.
+    """Queue a write that records what has already happened; on a full disk it uses the space of the reserve file.
 
     Raises the errors of `submit`.
     """
@@ -366,10 +366,10 @@ def _current_writer() -> Writer:
 
 
 def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a verb, wait until its changes are on disk, and return its value. Never call this on the event loop.
+    """Run a write, wait until its changes are on disk, and return its value. Never call this on the event loop.
 
-    Without a writer thread (on the command line) the verb runs on this thread; after the writer was stopped the call
-    raises StorageError. In a sandbox the verb runs on this thread too, and functions of `after_commit` are dropped.
+    Without a writer thread (on the command line) the write runs on this thread; after the writer was stopped the call
+    raises StorageError. In a sandbox the write runs on this thread too, and functions of `after_commit` are dropped.
     """
     if write_state.is_sandboxed:
         with _sandboxed_transaction():
@@ -408,30 +408,30 @@ def transaction() -> Iterator[list[Callable[[], None]]]:
 
 @contextmanager
 def _sandboxed_transaction() -> Iterator[None]:
-    """Run the block as a verb in a sandbox, rolled back if it raises. Raises RuntimeError inside another verb."""
+    """Run the block as a write in a sandbox, rolled back if it raises. Raises RuntimeError inside another write."""
     if write_state.is_writing:
-        raise RuntimeError("a writing verb must not wait for another")
+        raise RuntimeError("a write must not wait for another")
     handle = connection()
-    handle.execute("SAVEPOINT verb")
+    handle.execute("SAVEPOINT write")
     write_state.is_writing, write_state.callbacks = True, []
     try:
         yield
     except BaseException:
-        handle.execute("ROLLBACK TO verb")
+        handle.execute("ROLLBACK TO write")
         raise
     finally:
         write_state.is_writing, write_state.callbacks = False, None
-        handle.execute("RELEASE verb")
+        handle.execute("RELEASE write")
 
 
 def require_write_transaction() -> None:
-    """Raise RuntimeError unless this thread runs a verb; functions that must be part of a verb call this first."""
+    """Raise RuntimeError unless this thread runs a write; functions that must be part of a write call this first."""
     if not write_state.is_writing:
-        raise RuntimeError("a writing verb runs through commit() or write()")
+        raise RuntimeError("a write runs through commit() or write()")
 
 
 def is_in_write_transaction() -> bool:
-    """Return whether this thread runs a verb, in which slow work must be avoided."""
+    """Return whether this thread runs a write, in which slow work must be avoided."""
     return write_state.is_writing
 
 
@@ -447,9 +447,9 @@ def snapshot() -> Iterator[None]:
 
 
 def after_commit(function: Callable[[], None]) -> None:
-    """Register a function to call after the commit of the current verb, unless the verb or the commit fails.
+    """Register a function to call after the commit of the current write, unless the write or the commit fails.
 
-    Raises RuntimeError outside of a verb.
+    Raises RuntimeError outside of a write.
     """
     require_write_transaction()
     assert write_state.callbacks is not None
@@ -603,8 +603,8 @@ def _close_if_reading() -> None:
 
 
 async def commit(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a verb on the writer thread and return its value once its changes are on disk.
+    """Run a write on the writer thread and return its value once its changes are on disk.
 
-    Raises StorageError if the storage fails or there is no writer, or else the exception of the verb.
+    Raises StorageError if the storage fails or there is no writer, or else the exception of the write.
     """
     return await asyncio.wrap_future(submit(function, *arguments, **named))

@@ -254,8 +254,8 @@ def has_work() -> bool:
     )
 
 
-async def _commit(verb: Callable[[], bool]) -> bool:
-    return await asyncio.wrap_future(transactions.submit(verb))
+async def _commit(write: Callable[[], bool]) -> bool:
+    return await asyncio.wrap_future(transactions.submit(write))
 
 
 async def _record_outcomes(

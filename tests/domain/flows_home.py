@@ -41,11 +41,11 @@ def record_event(
 ) -> int:
     """Record an event and return its id."""
 
-    def verb() -> int:
+    def write() -> int:
         log.record(NewEvent(home.account_id, event, contact_id, data or {}, **more))
         return int(rows("SELECT max(id) FROM event")[0][0])
 
-    return transactions.write(verb)
+    return transactions.write(write)
 
 
 def process_events() -> None:

@@ -98,8 +98,8 @@ def test_no_side_effects_leave_the_sandbox(home: Home) -> None:
     assert wake_ups == ["flows"]
 
 
-def test_a_failed_verb_is_rolled_back_in_the_sandbox(home: Home) -> None:
-    """The writes of a failed verb are undone and the next one runs; a verb inside another one raises RuntimeError."""
+def test_a_failed_write_is_rolled_back_in_the_sandbox(home: Home) -> None:
+    """The changes of a failed write are undone and the next one runs; a write inside another raises RuntimeError."""
 
     def fail() -> None:
         log.record(NewEvent(home.account_id, "cart_add"))

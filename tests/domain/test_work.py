@@ -1,4 +1,4 @@
-"""The writer: verbs share a commit, fail alone, and are stored completely or not at all."""
+"""The writer: writes share a commit, fail alone, and are stored completely or not at all."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ PATIENCE = 20
 
 
 class VerbFailed(Exception):
-    """The error that verbs of these tests raise."""
+    """The error that writes of these tests raise."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def writer(home: Home) -> Iterator[Home]:
 
 
 def insert_note(text: str, load: int = 0) -> str:
-    """Insert a row, as a verb does."""
+    """Insert a row, as a write does."""
     transactions.require_write_transaction()
     run("INSERT INTO note VALUES (?, zeroblob(?))", (text, load))
     return text
@@ -43,8 +43,8 @@ def list_notes() -> list[str]:
     return [row[0] for row in rows("SELECT text FROM note ORDER BY rowid")]
 
 
-def submit_together(*verbs: Callable[[], Any]) -> list["Future[Any]"]:
-    """Submit verbs so that the writer commits them together, and return their futures."""
+def submit_together(*writes: Callable[[], Any]) -> list["Future[Any]"]:
+    """Submit writes so that the writer commits them together, and return their futures."""
     started, may_end = threading.Event(), threading.Event()
 
     def wait_for_release() -> None:
@@ -53,14 +53,14 @@ def submit_together(*verbs: Callable[[], Any]) -> list["Future[Any]"]:
 
     blocker = transactions.submit(wait_for_release)
     assert started.wait(PATIENCE)
-    futures = [transactions.submit(verb) for verb in verbs]
+    futures = [transactions.submit(write) for write in writes]
     may_end.set()
     wait([blocker, *futures], PATIENCE)
     return futures
 
 
 def get_result(future: "Future[Any]") -> str:
-    """Return a verb's value as text, or the name of its error."""
+    """Return a write's value as text, or the name of its error."""
     try:
         return str(future.result(PATIENCE))
     except Exception as error:
@@ -75,21 +75,21 @@ def test_a_write_is_committed_before_it_returns(writer: Home) -> None:
 
 @pytest.mark.parametrize("index", range(5))
 def test_a_failing_verb_rolls_back_alone(index: int, writer: Home) -> None:
-    """A verb that fails undoes its own writes, but not those of the others in the same commit."""
+    """A write that fails undoes its own changes, but not those of the others in the same commit."""
 
     def fail() -> None:
         insert_note("half")
         raise VerbFailed
 
-    verbs: list[Callable[[], Any]] = [partial(insert_note, text) for text in "wxyz"]
-    verbs.insert(index, fail)
-    futures = submit_together(*verbs)
+    writes: list[Callable[[], Any]] = [partial(insert_note, text) for text in "wxyz"]
+    writes.insert(index, fail)
+    futures = submit_together(*writes)
     assert [get_result(future) for future in futures] == [*"wxyz"[:index], "VerbFailed", *"wxyz"[index:]]
     assert list_notes() == list("wxyz")
 
 
 def test_a_constraint_error_fails_its_verb_only(writer: Home) -> None:
-    """A constraint error is raised to its verb and not reported as a storage error."""
+    """A constraint error is raised to its write and not reported as a storage error."""
     futures = submit_together(lambda: insert_note("a"), lambda: insert_note("a"), lambda: insert_note("b"))
     results = [get_result(future) for future in futures]
     assert (results[0], results[2]) == ("a", "b") and results[1] not in ("a", "StorageError")
@@ -97,7 +97,7 @@ def test_a_constraint_error_fails_its_verb_only(writer: Home) -> None:
 
 
 def test_errors_are_raised_unchanged(writer: Home) -> None:
-    """An error raised in a verb reaches the caller as the same object."""
+    """An error raised in a write reaches the caller as the same object."""
     error = Refused("no")
 
     def raise_error() -> None:
@@ -145,8 +145,8 @@ def _list_notes_in_another_thread() -> list[str]:
     [transactions.require_write_transaction, lambda: transactions.after_commit(lambda: None), lambda: insert_note("x")],
 )
 def test_writing_outside_a_verb_raises(call: Callable[[], object], writer: Home) -> None:
-    """A write or `after_commit` outside a verb raises RuntimeError and writes nothing, on any thread."""
-    with pytest.raises(RuntimeError, match="verb"):
+    """A write or `after_commit` outside a write raises RuntimeError and writes nothing, on any thread."""
+    with pytest.raises(RuntimeError, match="write"):
         call()
     caught: list[BaseException] = []
 
@@ -164,7 +164,7 @@ def test_writing_outside_a_verb_raises(call: Callable[[], object], writer: Home)
 
 
 def test_many_threads_write_at_once(writer: Home) -> None:
-    """Each verb runs once and failed ones leave nothing, so that a counter in the table is exact."""
+    """Each write runs once and failed ones leave nothing, so that a counter in the table is exact."""
     run("INSERT INTO note VALUES ('0', NULL)")
     close_database()
 
@@ -192,7 +192,7 @@ def test_many_threads_write_at_once(writer: Home) -> None:
 
 
 def test_a_failed_commit_fails_all_its_verbs(writer: Home) -> None:
-    """Each verb raises Unavailable, nothing is stored and no after_commit runs; later writes succeed."""
+    """Each write raises Unavailable, nothing is stored and no after_commit runs; later writes succeed."""
     calls: list[str] = []
     transactions.write(run, "CREATE TABLE child (parent TEXT REFERENCES note (text) DEFERRABLE INITIALLY DEFERRED)")
 
@@ -236,7 +236,7 @@ def test_a_locked_database_is_temporary(writer: Home) -> None:
 
 
 def test_queued_verbs_share_a_commit(writer: Home) -> None:
-    """Twenty queued verbs are stored by at most five commits."""
+    """Twenty queued writes are stored by at most five commits."""
     counts: list[int] = []
 
     def insert(text: str) -> None:
@@ -250,7 +250,7 @@ def test_queued_verbs_share_a_commit(writer: Home) -> None:
 
 
 def test_stopping_completes_queued_verbs(writer: Home) -> None:
-    """All queued verbs are stored; later ones raise Unavailable."""
+    """All queued writes are stored; later ones raise Unavailable."""
     futures = [transactions.submit(insert_note, str(number)) for number in range(50)]
     transactions.stop()
     assert [future.result(PATIENCE) for future in futures] == [str(number) for number in range(50)]
@@ -260,7 +260,7 @@ def test_stopping_completes_queued_verbs(writer: Home) -> None:
 
 
 def test_a_cancelled_verb_does_not_run(writer: Home) -> None:
-    """A verb cancelled before its turn writes nothing; the next one runs."""
+    """A write cancelled before its turn writes nothing; the next one runs."""
     started, may_end = threading.Event(), threading.Event()
     blocker = transactions.submit(lambda: (started.set(), may_end.wait(PATIENCE)))
     assert started.wait(PATIENCE)
@@ -284,7 +284,7 @@ def test_reads_and_writes_on_the_event_loop(writer: Home) -> None:
 
 
 def test_writes_without_a_writer_thread(home: Home) -> None:
-    """On the command line a verb runs in the calling thread, completely or not at all, followed by after_commit."""
+    """On the command line a write runs in the calling thread, completely or not at all, followed by after_commit."""
     run("CREATE TABLE note (text TEXT UNIQUE, load BLOB)")
     calls: list[str] = []
 

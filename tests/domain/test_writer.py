@@ -1,4 +1,4 @@
-"""The writer thread survives errors: every waiting verb gets a result, and the next one is written."""
+"""The writer thread survives errors: every waiting write gets a result, and the next one is written."""
 
 import threading
 import time
@@ -59,7 +59,7 @@ def wal_restarts(directory: Path) -> bool:
 
 
 def test_a_database_that_cannot_be_opened_is_retried(notes_home: Home) -> None:
-    """While the database cannot be opened verbs raise StorageError at once; then the same writer writes."""
+    """While the database cannot be opened writes raise StorageError at once; then the same writer writes."""
     with unopenable_database(notes_home.directory):
         transactions.start()
         assert [get_result(transactions.submit(insert_note, "a")) for _ in range(3)] == ["StorageError"] * 3
@@ -101,7 +101,7 @@ def lose_connection() -> None:
 def test_a_broken_batch_returns_errors_to_all(
     break_batch: Callable[[], None], error_name: str, notes_home: Home
 ) -> None:
-    """Each verb of the batch raises, none is stored, and the next verb is written."""
+    """Each write of the batch raises, none is stored, and the next write is written."""
     transactions.start()
     futures = submit_together(lambda: insert_note("a"), break_batch)
     next_verb = transactions.submit(insert_note, "b", _MUCH)
@@ -131,7 +131,7 @@ def test_a_broken_batch_does_not_lose_a_separate_call(notes_home: Home) -> None:
 
 
 def test_verbs_after_the_end_are_rejected(notes_home: Home) -> None:
-    """A verb queued behind the end, or after it, raises StorageError."""
+    """A write queued behind the end, or after it, raises StorageError."""
     writer = Writer()
     started, may_end = threading.Event(), threading.Event()
     blocker = writer.submit(lambda: (started.set(), may_end.wait(PATIENCE)), alone=True)
@@ -176,7 +176,7 @@ def test_checkpoints_continue_after_a_failed_connection(notes_home: Home) -> Non
 
 
 def test_stopping_waits_for_a_lock_once(notes_home: Home) -> None:
-    """With a verb and a checkpoint waiting for another process's lock, stopping waits for one timeout."""
+    """With a write and a checkpoint waiting for another process's lock, stopping waits for one timeout."""
     transactions.start()
     transactions.write(run, "PRAGMA busy_timeout = 2000")
     other = apsw.Connection(str(notes_home.directory / "campanero.db"))

@@ -217,11 +217,11 @@ async def show_captured_html(request: Request, visit: Visit, captured_id: int) -
 async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
     """Delete all captured messages of the account."""
 
-    def verb() -> None:
+    def write() -> None:
         capture_inbox.clear(visit.account_id)
         audit.record(visit.actor, visit.account_id, "capture_clear", None)
 
-    await commit(verb)
+    await commit(write)
     view.flash(request, "The inbox is empty.")
     return view.redirect(request, "/inbox")
 

@@ -163,11 +163,11 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
     _require_first_account(visit)
     changed = _changed_settings(form, names)
 
-    def verb() -> LoadedConfig:
+    def write() -> LoadedConfig:
         audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
         return settings.save(changed)
 
-    loaded = await commit(verb)
+    loaded = await commit(write)
     config.set_current(loaded.config, loaded)
     request.app.ctx.config = loaded.config
     if (

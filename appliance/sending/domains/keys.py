@@ -53,7 +53,7 @@ def generate_keys(algorithms: tuple[str, ...] | None = None) -> tuple[KeyPair, .
     That takes 0.1 s or more, so it raises RuntimeError in a write transaction, where it would block other writes.
     """
     if is_in_write_transaction():
-        raise RuntimeError("keys are made before the verb that stores them")
+        raise RuntimeError("keys are made before the write that stores them")
     return tuple(
         _generate_rsa() if algorithm == RSA else _generate_ed25519() for algorithm in algorithms or enabled_algorithms()
     )
