@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from appliance.core import clock
 from appliance.core.errors import Unavailable
-from appliance.core.validation import DayOrWhen, PageQuery, Short
+from appliance.core.validation import CreatedAfter, CreatedBefore, PageQuery, Short
 from appliance.events.log import parse_time_filters
 from appliance.storage import transactions
 from appliance.storage.database import Page, paginate, rows
@@ -59,23 +59,8 @@ class AuditQuery(PageQuery):
     subject: Annotated[Short, Meta(description="only entries about this object, such as `campaign:3`")] | UnsetType = (
         UNSET
     )
-    created_after: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only those created at or after this time; a date begins at 00:00 in the account's "
-                "time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created_before: (
-        Annotated[
-            DayOrWhen,
-            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
-        ]
-        | UnsetType
-    ) = UNSET
+    created_after: CreatedAfter | UnsetType = UNSET
+    created_before: CreatedBefore | UnsetType = UNSET
 
 
 def insert_entry(

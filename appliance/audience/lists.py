@@ -31,22 +31,22 @@ _CLOCK_MARGIN_MS = 1_000
 MIRROR_MESSAGE = "is a view of a segment"
 
 
+ListName = Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")]
+MemberIds = Annotated[
+    list[Id], Meta(max_length=10_000), Meta(description="ids of the members; replaces the existing members")
+]
+
+
 class ListCreate(Struct):
     """The fields of a new list, which is static or a mirror of a segment."""
 
-    name: Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")]
+    name: ListName
     segment_id: (
         Annotated[Id, Meta(description="id of the segment that the list follows; null for a static list")]
         | None
         | UnsetType
     ) = UNSET
-    contact_ids: (
-        Annotated[
-            list[Id], Meta(max_length=10_000), Meta(description="ids of the members; replaces the existing members")
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
+    contact_ids: MemberIds | None | UnsetType = UNSET
     double_opt_in: (
         Annotated[
             bool,
@@ -64,21 +64,13 @@ class ListCreate(Struct):
 class ListPatch(Struct):
     """The changes to a list; fields that are not given stay unchanged, and `contact_ids` replaces the members."""
 
-    name: (
-        Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")] | UnsetType
-    ) = UNSET
+    name: ListName | UnsetType = UNSET
     segment_id: (
         Annotated[Id, Meta(description="id of the segment to follow; null makes the list static and keeps its members")]
         | None
         | UnsetType
     ) = UNSET
-    contact_ids: (
-        Annotated[
-            list[Id], Meta(max_length=10_000), Meta(description="ids of the members; replaces the existing members")
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
+    contact_ids: MemberIds | None | UnsetType = UNSET
     double_opt_in: (
         Annotated[bool, Meta(description="whether members must confirm their address before they are sent marketing")]
         | UnsetType

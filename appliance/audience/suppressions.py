@@ -14,7 +14,7 @@ from appliance.audience.consent import Evidence
 from appliance.core import addresses, clock, crypto
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid, NotFound
-from appliance.core.validation import DayOrWhen, Long, PageQuery, When
+from appliance.core.validation import CreatedAfter, CreatedBefore, Long, PageQuery, When
 from appliance.events.log import parse_time_filters
 from appliance.storage.database import Page, fetch_one, paginate, rows, run
 from appliance.storage.models import Account, Channel, Consent, Suppression
@@ -69,23 +69,8 @@ class SuppressionQuery(PageQuery):
     )
     address: Annotated[str, Meta(max_length=254), Meta(description="only exactly this address")] | UnsetType = UNSET
     search: Annotated[str, Meta(max_length=254), Meta(description="part of the address")] | UnsetType = UNSET
-    created_after: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only those created at or after this time; a date begins at 00:00 in the account's "
-                "time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created_before: (
-        Annotated[
-            DayOrWhen,
-            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
-        ]
-        | UnsetType
-    ) = UNSET
+    created_after: CreatedAfter | UnsetType = UNSET
+    created_before: CreatedBefore | UnsetType = UNSET
 
 
 class Lift(Struct):

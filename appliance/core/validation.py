@@ -477,6 +477,14 @@ When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="tim
 DayOrWhen = Annotated[
     str, _meta({"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}, read="day")
 ]
+CreatedAfter = Annotated[
+    DayOrWhen,
+    Meta(description="only those created at or after this time; a date begins at 00:00 in the account's time zone"),
+]
+CreatedBefore = Annotated[
+    DayOrWhen,
+    Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
+]
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 # Ids of rows of the account. The API looks them up in `table`; an id that does not exist is a field error.
 ContactId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "contact"})]

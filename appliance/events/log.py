@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, UnsetType
 from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid, NotFound, Unavailable
-from appliance.core.validation import ContactId, DayOrWhen, PageQuery, Short
+from appliance.core.validation import ContactId, CreatedAfter, CreatedBefore, PageQuery, Short
 from appliance.events import listing, user_agents
 from appliance.events.listing import EventFilters
 from appliance.settings import config
@@ -63,26 +63,8 @@ class EventQuery(PageQuery):
 
     event: Annotated[Short, Meta(description="only events of this name")] | UnsetType = UNSET
     contact_id: Annotated[ContactId, Meta(description="only events of this contact")] | UnsetType = UNSET
-    created_after: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only events created then or later: a time, or a date, which begins at 00:00 in the "
-                "account's time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created_before: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only events created before: a time, or a date, which begins at 00:00 in the account's "
-                "time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    created_after: CreatedAfter | UnsetType = UNSET
+    created_before: CreatedBefore | UnsetType = UNSET
     resource_uid: Annotated[Short, Meta(description="only events with exactly this `resource_uid`")] | UnsetType = UNSET
     resource_name: Annotated[Short, Meta(description="only events with this `resource_name`")] | UnsetType = UNSET
     test: Annotated[bool, Meta(description="true: only tests; false: no tests")] | UnsetType = UNSET

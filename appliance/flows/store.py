@@ -28,27 +28,23 @@ TriggerInput = Annotated[Any, schema_name("FlowTriggerWrite")]
 StatusFilter = Literal["draft", "active", "paused", "archived", "live"]
 
 
+FlowGoal = Annotated[
+    Line,
+    Meta(description="goal of the flow; the name of an event ends a run when that event happens to the contact"),
+]
+FlowTrigger = Annotated[TriggerInput, Meta(description="trigger and audience of the flow")]
+FlowSteps = Annotated[document.StepsWrite, Meta(description="steps in order")]
+FlowData = Annotated[Data, Meta(description="custom data; `scripts` are test scripts saved with the flow")]
+
+
 class FlowCreate(Struct):
     """A new flow; all fields are optional."""
 
     name: Annotated[Name, default("Untitled flow")] | UnsetType = UNSET
-    goal: (
-        Annotated[
-            Line,
-            Meta(
-                description="goal of the flow; the name of an event ends a run when that event happens to the contact"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    trigger: Annotated[TriggerInput, Meta(description="trigger and audience of the flow")] | None | UnsetType = UNSET
-    steps: Annotated[document.StepsWrite, Meta(description="steps in order")] | None | UnsetType = UNSET
-    data: (
-        Annotated[Data, Meta(description="custom data; `scripts` are test scripts saved with the flow")]
-        | None
-        | UnsetType
-    ) = UNSET
+    goal: FlowGoal | None | UnsetType = UNSET
+    trigger: FlowTrigger | None | UnsetType = UNSET
+    steps: FlowSteps | None | UnsetType = UNSET
+    data: FlowData | None | UnsetType = UNSET
     status: (
         Annotated[
             Literal["draft", "active", "live"],
@@ -72,23 +68,10 @@ class FlowPatch(Struct):
     """
 
     name: Name | UnsetType = UNSET
-    goal: (
-        Annotated[
-            Line,
-            Meta(
-                description="goal of the flow; the name of an event ends a run when that event happens to the contact"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    trigger: Annotated[TriggerInput, Meta(description="trigger and audience of the flow")] | None | UnsetType = UNSET
-    steps: Annotated[document.StepsWrite, Meta(description="steps in order")] | None | UnsetType = UNSET
-    data: (
-        Annotated[Data, Meta(description="custom data; `scripts` are test scripts saved with the flow")]
-        | None
-        | UnsetType
-    ) = UNSET
+    goal: FlowGoal | None | UnsetType = UNSET
+    trigger: FlowTrigger | None | UnsetType = UNSET
+    steps: FlowSteps | None | UnsetType = UNSET
+    data: FlowData | None | UnsetType = UNSET
     status: (
         Annotated[StatusFilter, Meta(description="changes the status, as the actions do; `live` is `active`")]
         | UnsetType

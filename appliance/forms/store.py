@@ -39,98 +39,51 @@ class FormField(Struct):
     required: Annotated[bool, Meta(description="whether the field is required")] = False
 
 
-Fields = Annotated[list[str | FormField], Meta(max_length=20)]
-Origins = Annotated[list[Annotated[str, Meta(max_length=255)]], Meta(max_length=50)]
-Lists = Annotated[list[Id], Meta(max_length=500)]
+Fields = Annotated[
+    list[str | FormField],
+    Meta(max_length=20),
+    Meta(
+        description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
+        "each as a name or an object"
+    ),
+]
+Origins = Annotated[
+    list[Annotated[str, Meta(max_length=255)]],
+    Meta(max_length=50),
+    Meta(
+        description="origins of the sites that may submit the form and read the response, such as `https://example.org`"
+    ),
+]
+Lists = Annotated[list[Id], Meta(max_length=500), Meta(description="ids of the lists that contacts join")]
+DoubleOptIn = Annotated[bool, Meta(description="whether contacts confirm their address through a link in an email")]
+RedirectUrl = Annotated[
+    HttpUrl, Meta(description="URL to which the browser is redirected after submission; null for the built-in page")
+]
+ConsentText = Annotated[Long, Meta(description="consent text, stored as evidence")]
 
 
 class FormWrite(Struct):
     """A new form."""
 
     name: Name
-    list_ids: Annotated[Lists, Meta(description="ids of the lists that contacts join")] | None | UnsetType = UNSET
-    origins: (
-        Annotated[
-            Origins,
-            Meta(
-                description="origins of the sites that may submit the form and read the response, such as "
-                "`https://example.org`"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    fields: (
-        Annotated[
-            Fields,
-            default(["email"]),
-            Meta(
-                description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
-                "each as a name or an object"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    double_opt_in: (
-        Annotated[
-            bool, default(True), Meta(description="whether contacts confirm their address through a link in an email")
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    redirect_url: (
-        Annotated[
-            HttpUrl,
-            Meta(description="URL to which the browser is redirected after submission; null for the built-in page"),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    consent_text: Annotated[Long, Meta(description="consent text, stored as evidence")] | None | UnsetType = UNSET
+    list_ids: Lists | None | UnsetType = UNSET
+    origins: Origins | None | UnsetType = UNSET
+    fields: Annotated[Fields, default(["email"])] | None | UnsetType = UNSET
+    double_opt_in: Annotated[DoubleOptIn, default(True)] | None | UnsetType = UNSET
+    redirect_url: RedirectUrl | None | UnsetType = UNSET
+    consent_text: ConsentText | None | UnsetType = UNSET
 
 
 class FormPatch(Struct):
     """A change of a form: an omitted field is unchanged, and null resets a field to its default."""
 
     name: Name | UnsetType = UNSET
-    list_ids: Annotated[Lists, Meta(description="ids of the lists that contacts join")] | None | UnsetType = UNSET
-    origins: (
-        Annotated[
-            Origins,
-            Meta(
-                description="origins of the sites that may submit the form and read the response, such as "
-                "`https://example.org`"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    fields: (
-        Annotated[
-            Fields,
-            Meta(
-                description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
-                "each as a name or an object"
-            ),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    double_opt_in: (
-        Annotated[bool, Meta(description="whether contacts confirm their address through a link in an email")]
-        | None
-        | UnsetType
-    ) = UNSET
-    redirect_url: (
-        Annotated[
-            HttpUrl,
-            Meta(description="URL to which the browser is redirected after submission; null for the built-in page"),
-        ]
-        | None
-        | UnsetType
-    ) = UNSET
-    consent_text: Annotated[Long, Meta(description="consent text, stored as evidence")] | None | UnsetType = UNSET
+    list_ids: Lists | None | UnsetType = UNSET
+    origins: Origins | None | UnsetType = UNSET
+    fields: Fields | None | UnsetType = UNSET
+    double_opt_in: DoubleOptIn | None | UnsetType = UNSET
+    redirect_url: RedirectUrl | None | UnsetType = UNSET
+    consent_text: ConsentText | None | UnsetType = UNSET
 
 
 class FormQuery(PageQuery):

@@ -10,7 +10,7 @@ from appliance.audience.contacts import store
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.validation import ContactId, DayOrWhen, PageQuery
+from appliance.core.validation import ContactId, CreatedAfter, CreatedBefore, PageQuery
 from appliance.events.log import parse_time_filters
 from appliance.inbound import incoming_sms
 from appliance.inbound.incoming_sms import ConsentMessage
@@ -53,23 +53,8 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
         Annotated[str, Meta(max_length=64), Meta(description="only messages from exactly this number")] | UnsetType
     ) = UNSET
     unseen: Annotated[bool, Meta(description="true: only unread messages; false: only read ones")] | UnsetType = UNSET
-    created_after: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only those created at or after this time; a date begins at 00:00 in the account's "
-                "time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created_before: (
-        Annotated[
-            DayOrWhen,
-            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
-        ]
-        | UnsetType
-    ) = UNSET
+    created_after: CreatedAfter | UnsetType = UNSET
+    created_before: CreatedBefore | UnsetType = UNSET
 
 
 class Review(Struct):

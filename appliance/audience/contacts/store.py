@@ -23,6 +23,8 @@ from appliance.audience.segments import store as segments
 from appliance.core.errors import Invalid, NotFound
 from appliance.core.validation import (
     Country,
+    CreatedAfter,
+    CreatedBefore,
     Data,
     DayOrWhen,
     EmailText,
@@ -173,23 +175,8 @@ class ContactQuery(PageQuery):
     subscribed_phone: (
         Annotated[bool, Meta(description="true: only contacts subscribed by phone; false: only others")] | UnsetType
     ) = UNSET
-    created_after: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only those created at or after this time; a date begins at 00:00 in the account's "
-                "time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created_before: (
-        Annotated[
-            DayOrWhen,
-            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
-        ]
-        | UnsetType
-    ) = UNSET
+    created_after: CreatedAfter | UnsetType = UNSET
+    created_before: CreatedBefore | UnsetType = UNSET
     updated_after: (
         Annotated[DayOrWhen, Meta(description="only contacts changed at or after this time or date")] | UnsetType
     ) = UNSET

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from appliance.core import addresses, signals
 from appliance.core.errors import Deferred, DeliveryError, NotFound, Postponed, RecipientRejected, Uncertain
 from appliance.core.metrics import Counter, Histogram
-from appliance.core.validation import CampaignId, ContactId, DayOrWhen, FlowId, PageQuery, Short
+from appliance.core.validation import CampaignId, ContactId, CreatedAfter, CreatedBefore, FlowId, PageQuery, Short
 from appliance.events import log
 from appliance.events.log import NewEvent, parse_time_filters
 from appliance.sending.delivery import mx_routes
@@ -222,23 +222,8 @@ class MessageQuery(PageQuery):
     campaign_id: Annotated[CampaignId, Meta(description="only messages of this campaign")] | UnsetType = UNSET
     flow_id: Annotated[FlowId, Meta(description="only messages of this flow")] | UnsetType = UNSET
     test: Annotated[bool, Meta(description="true: only tests; false: no tests")] | UnsetType = UNSET
-    created_after: (
-        Annotated[
-            DayOrWhen,
-            Meta(
-                description="only those created at or after this time; a date begins at 00:00 in the account's "
-                "time zone"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    created_before: (
-        Annotated[
-            DayOrWhen,
-            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
-        ]
-        | UnsetType
-    ) = UNSET
+    created_after: CreatedAfter | UnsetType = UNSET
+    created_before: CreatedBefore | UnsetType = UNSET
 
 
 def list_messages(account_id: int, query: MessageQuery) -> Page:
