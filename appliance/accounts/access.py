@@ -1,8 +1,8 @@
 """API keys and their scopes, and the scopes of each role (docs/decisions.md#2).
 
-A key is shown once, when it is created; only its hash is stored. Viewers read. Authors also write, but cannot send.
-Editors also send, but cannot approve. Owners and admins may do everything, including managing keys and users and
-reading the audit log.
+A key is shown once, when it is created; only its hash is stored. Viewers read. Authors also write contacts, templates,
+events, campaigns and flows. Editors also send. Owners and admins may do everything: change the account and its domains,
+approve, manage keys and users, and read the audit log.
 """
 
 from typing import Annotated, NamedTuple
@@ -198,7 +198,7 @@ def write_last_uses(moments: dict[int, int]) -> None:
 
 ROLES = ("owner", "admin", "editor", "author", "viewer")
 # The scope for managing keys and users and for reading the audit log. No API key can have it.
-ADMIN_SCOPE = "rule"
+ADMIN_SCOPE = "admin"
 # The scope for the user's own profile. Every role has it; no API key can have it.
 SELF_SCOPE = "self"
 

@@ -78,7 +78,7 @@ class RateLimiter:
             self.record(now)
 
     def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; without `used`, it was not sent and counts towards no limit."""
+        """Count a message as no longer in progress; if `used` is False, it was not sent and counts towards no limit."""
         self.in_use -= 1
         if not used:
             self._next -= self._gap

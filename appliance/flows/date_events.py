@@ -1,5 +1,6 @@
-"""The event `date_reached`: for each contact whose date is that day, at the trigger's time of day.
+"""Record the event `date_reached` for the contacts of each trigger on a date, once a day at its time of day.
 
+A contact gets the event on its date plus the offset of the trigger in days; a yearly trigger ignores the year.
 The trigger stores the last day that it has checked, and within a day the last contact, in the transaction that records
 the events, so that no contact gets the event twice and none is missed if the process stops. A day that is late by more
 than `limits.max_lateness` is skipped, but a day whose check has begun is finished.

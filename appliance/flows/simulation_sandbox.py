@@ -429,10 +429,10 @@ class RecentMatches(NamedTuple):
 
 
 def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> RecentMatches:
-    """Return the last `MAX_EVENTS` contacts that had the trigger's event in the last `days` days.
+    """Return the number of contacts that had the trigger's event in the last `days` days, and the last `MAX_EVENTS`.
 
-    Each has the information whether its last event matches the trigger. A trigger that is incomplete or invalid matches
-    no contact.
+    For each of these contacts, the result says whether its last event matches the trigger. A trigger that is incomplete
+    or invalid matches no contact.
     """
     since_ms = clock.now_ms() - days * DAY_MS
     if spec.event == MANUAL:

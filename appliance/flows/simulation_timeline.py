@@ -72,7 +72,7 @@ def _mark_decisive(rows: Sequence[Reason], mode: str) -> None:
 
 
 def _describe_actual(node: Node, row: Row, scope: Scope) -> str:
-    """Return the contact's value for a filter as text."""
+    """Return the contact's value for a filter as text; for a group, how many of its filters hold."""
     if isinstance(node, ConditionGroup):
         holding = sum(part.matches for part in row.rows)
         return f"{holding} of {len(row.rows)} hold"

@@ -437,7 +437,7 @@ def clear_personal_data(confirmation_ids: list[int]) -> int:
     )
 
 
-def list_old(limit: int) -> list[int]:
+def list_deletable(limit: int) -> list[int]:
     """Return the ids of up to `limit` confirmations, confirmed or not, that are older than `RETENTION_MS`."""
     return _list_ids("created_at < ?", RETENTION_MS, limit)
 

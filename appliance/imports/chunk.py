@@ -439,7 +439,7 @@ class StateCounter:
         return differences
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
-        """Add the states of new outcomes. Call it after they were written."""
+        """Set the states of contacts to those of new outcomes. Call it after they were written."""
         self._take(outcomes)
 
     def _take(self, outcomes: Iterable[Outcome]) -> None:

@@ -293,7 +293,11 @@ class Importer:
         return self._last_turns.get(account_id, 0)
 
     def _open_next(self) -> None:
-        """Open the next import of each account that has none open; larger ones up to `_MAX_LARGE_IMPORTS`."""
+        """Open the next import of each account that has none open.
+
+        Of imports larger than `_MAX_IN_PROCESS_BYTES`, at most `_MAX_LARGE_IMPORTS` of all accounts are open at a time;
+        undoing an import does not count.
+        """
         # SQLite takes the other columns from the row with the minimum: one in progress first, then the oldest.
         next_rows = rows(
             "SELECT account_id, id, phase IS NOT 'undoing' AND bytes > ?, min((status = 'pending') * (1 << 60) + id) "

@@ -196,7 +196,7 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
             (row.account_id, row.address_kind, row.recipient_key),
         )
     bounce_class = outcomes.apply_bounce(row, classify_bounce(fact), fact.source, fact.text)
-    event = bounce_class.get_event_name if row.channel == "email" else f"{row.channel}_failed"
+    event = bounce_class.event_name if row.channel == "email" else f"{row.channel}_failed"
     codes = {"smtp": fact.smtp, "enhanced": fact.enhanced} if row.channel == "email" else {"code": fact.code}
     data = {"reason": "returned", "class": bounce_class.name, **codes, "text": fact.text[:1000], "source": fact.source}
     ledger.record_event(row, event, data)
@@ -207,9 +207,9 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
 def classify_bounce(fact: DeliveryReport) -> BounceClass:
     """Return the class of a bounce.
 
-    It is the class in the report, if there is one, else the class of the codes and the text. If the source is not one
-    of `_OWN_SOURCES`, `fact.kind` decides instead: HARD or TEMPORARY. This does not apply where the codes and the text
-    give FULL, DISABLED, EXPIRED, or a class other than REFUSED that counts against no recipient.
+    It is the class in the report if there is one, else the class of its codes and text. But for a source outside of
+    `_OWN_SOURCES`, which has classified the bounce itself, it is HARD or TEMPORARY by `fact.kind`, unless the codes and
+    the text give FULL, DISABLED, EXPIRED, or a class other than REFUSED that suppresses no recipient.
     """
     if fact.bounce_class is not None:
         return fact.bounce_class

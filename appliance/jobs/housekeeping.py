@@ -50,7 +50,7 @@ SWEEPS = (
     Sweep("idempotency keys", idempotency.find_expired, idempotency.delete_expired),
     Sweep("expired sessions", sessions.find_expired, sessions.delete_expired),
     Sweep("personal data of old sign-ups", submissions.list_expired, submissions.clear_personal_data),
-    Sweep("old sign-ups", submissions.list_old, submissions.delete_confirmations),
+    Sweep("old sign-ups", submissions.list_deletable, submissions.delete_confirmations),
     Sweep("batches of bulk actions", bulk_actions.find_expired_parts, bulk_actions.delete_parts, 20),
     Sweep("bulk actions", bulk_actions.find_expired, bulk_actions.delete),
     # The batches are small, because a message may occupy a hundred database pages.

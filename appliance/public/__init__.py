@@ -78,7 +78,7 @@ def owns_webhook_path(path: str) -> bool:
 
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add the routes for recipients and providers to the server."""
-    app.ctx.desk = None
+    app.ctx.hit_recorder = None
     blueprint = Blueprint("public")
     for path, methods, handler in _ROUTES:
         name = f"{handler.__module__.rpartition('.')[2]}_{handler.__name__}"
@@ -103,8 +103,8 @@ def error_page(status: int) -> HTTPResponse:
 
 
 async def _close_recorder(app: "Sanic[Any, Any]") -> None:
-    if app.ctx.desk is not None:
-        app.ctx.desk.close()
+    if app.ctx.hit_recorder is not None:
+        app.ctx.hit_recorder.close()
 
 
 async def _serve_css(request: Request) -> HTTPResponse:

@@ -308,7 +308,7 @@ async def _record_hit(request: Request, link: LinkRequest) -> TrackedMessage | N
 def _get_recorder(request: Request) -> HitRecorder:
     """Return the hit recorder of this server process, creating it on first use."""
     context = request.app.ctx
-    if context.desk is None:
-        context.desk = HitRecorder()
-    recorder: HitRecorder = context.desk
+    if context.hit_recorder is None:
+        context.hit_recorder = HitRecorder()
+    recorder: HitRecorder = context.hit_recorder
     return recorder

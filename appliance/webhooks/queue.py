@@ -131,8 +131,9 @@ def _next_state(outcome: Outcome, now: int) -> tuple[str, int | None]:
 def _update_webhook(outcome: Outcome, now: int) -> None:
     """Record since when a webhook has failed, or that it no longer fails.
 
-    A webhook is disabled after `_DISABLE_AFTER_MS` without a success, or at once by a response with status 410, and the
-    owners are informed.
+    A webhook is disabled once it has failed for `_DISABLE_AFTER_MS` without a success, or at once by a response with
+    status 410; the owners are informed. A failure more than `_MAX_FAILURE_GAP_MS` after the previous one starts the
+    period anew.
     """
     webhook_id = outcome.delivery.webhook_id
     if outcome.is_delivered:
@@ -271,7 +272,7 @@ def prune_deliveries() -> bool:
 
 
 def has_delayed_deliveries() -> bool:
-    """Return whether a pending delivery is later than the longest retry delay allows, because of a wrong clock."""
+    """Return whether a delivery is scheduled later than the longest retry delay allows, because of a wrong clock."""
     return fetch_one(_DELAYED, (clock.now_ms() + RETRY_DELAYS_MS[-1], 1)) is not None
 
 

@@ -45,7 +45,7 @@ def test_invalid_keys_are_rejected(owner: Client) -> None:
     """An unknown or internal scope, a blank name and a wrong type are rejected."""
     response = owner.post("/api_keys", {"name": " ", "scope": "contacts:fly", "test": "yes"}).expect(422)
     assert set(response["validation_errors"]) == {"name", "scope", "test"}
-    for scope in ("contacts:fly", "rule", "self", "full,", "x" * 1001):
+    for scope in ("contacts:fly", "admin", "self", "full,", "x" * 1001):
         assert "scope" in owner.post("/api_keys", {"name": "x", "scope": scope}).expect(422)["validation_errors"], scope
     assert owner.post("/api_keys", {"name": "x", "test": True}).expect(201)["key"].startswith("camp_test_")
 

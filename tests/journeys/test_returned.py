@@ -124,7 +124,7 @@ def test_each_sample_has_its_effect(world: World) -> None:
             assert reasons.get(recipient_address(index)) == ("complaint" if complained else None), name
         else:
             bounce_class = bounce_classes.CLASSES_BY_NAME[kind]
-            assert (row["status"], message_events) == ("bounced", [bounce_class.get_event_name]), name
+            assert (row["status"], message_events) == ("bounced", [bounce_class.event_name]), name
             assert reasons.get(recipient_address(index)) == ("hard_bounce" if kind == "hard" else None), name
             assert row["error"]["text"] and row["bounced_at"], name
 

@@ -99,7 +99,7 @@ def test_every_operation_documents_its_errors(document: Any) -> None:
         wanted |= {"404"} if "{id}" in path else set()
         wanted |= {"400", "413", "415"} if "requestBody" in operation else set()
         assert wanted <= result, (method, path)
-        is_persons = (method, path) in LOGOUT or operation["x-required-scope"] in ("rule", "self")
+        is_persons = (method, path) in LOGOUT or operation["x-required-scope"] in ("admin", "self")
         ways = [{"jwt": []}] if is_persons else [{"apiKey": []}, {"jwt": []}]
         assert operation.get("security", document["security"]) == ways
     assert set(document["components"]["securitySchemes"]) == {"apiKey", "jwt"}

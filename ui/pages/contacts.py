@@ -160,7 +160,7 @@ def _segment_name(account_id: int, text: str) -> str:
 
 
 def _describe_rules(account_id: int, text: str) -> str:
-    """Return the rules of a URL as a sentence, or a text that says that the rules cannot be read."""
+    """Return filters as a sentence, or a text that says that they cannot be read; `text` is their JSON from the URL."""
     try:
         return explain.describe_filters(
             account_id,

@@ -175,7 +175,7 @@ async def show_reference(request: Request) -> HTTPResponse:
     """Show the API reference, which RapiDoc renders in the browser from `document.js`."""
     response = _render_page(request, "docs/reference.html")
     response.headers["content-security-policy"] = _RENDERER_POLICY
-    # A page without an origin cannot be same-origin with itself.
+    # A page with an opaque origin is not same-origin with itself.
     response.headers["cross-origin-opener-policy"] = "unsafe-none"
     return response
 
@@ -183,7 +183,10 @@ async def show_reference(request: Request) -> HTTPResponse:
 @pages.get("/api/document.js", name="document")
 @public_page
 async def show_document(request: Request) -> HTTPResponse:
-    """Return the OpenAPI document as a script, because a page without an origin cannot read other responses."""
+    """Return a script that defines the OpenAPI document.
+
+    The reference is a sandboxed page with an opaque origin, so it cannot fetch the document as JSON.
+    """
     return HTTPResponse(_build_script(request.app.ctx.published), content_type="text/javascript; charset=utf-8")
 
 

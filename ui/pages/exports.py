@@ -1,4 +1,4 @@
-"""Exports: the filtered rows of a table as a file that is written while it is sent."""
+"""Exports: the filtered rows of a table as a file, streamed while it is written."""
 
 import secrets
 import time

@@ -225,7 +225,10 @@ async def _render_builder(
     request: Request, visit: Visit, form: Form, rows: FilterRows, row: Any, status: int,
     error: errors.Invalid | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Render the filter builder; the errors of a rejected save (`error`) replace the errors of incomplete rows."""
+    """Render the filter builder.
+
+    The errors of a rejected save (`error`) are added to the rows and to the name; a row with an error keeps its own.
+    """
     filter_view = await filter_builder.load_view(visit.account_id, rows)
     if error is not None:
         rows.to_filters()

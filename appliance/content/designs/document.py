@@ -291,7 +291,7 @@ def find_top_key(section_entries: list[Entry], key: str) -> str:
 # The description of design documents, for API clients and the editor.
 
 # The order of the kinds in `GET /templates/spec`; the palette of the editor is in `ui/widgets/editor_panels.py`.
-_PALETTE_ORDER = (
+_KIND_ORDER = (
     "header", "hero", "heading", "text", "image", "split", "button", "list", "quote", "columns", "product",
     "product_grid", "gallery", "coupon", "video", "divider", "spacer", "social", "html", "footer",
 )  # fmt: skip
@@ -300,9 +300,9 @@ _PALETTE_ORDER = (
 def describe_designs() -> dict[str, Any]:
     """Describe design documents for API clients and the editor.
 
-    The keys are `kinds` (in the order of the palette), `theme`, `common`, `styles`, `colours` and `limits`.
+    The keys are `kinds` (ordered by `_KIND_ORDER`), `theme`, `common`, `styles`, `colours` and `limits`.
     """
-    first = [name for name in _PALETTE_ORDER if name in BY_NAME]
+    first = [name for name in _KIND_ORDER if name in BY_NAME]
     return {
         "kinds": [BY_NAME[name].describe() for name in (*first, *(name for name in BY_NAME if name not in first))],
         "theme": [prop.describe() for prop in THEME],

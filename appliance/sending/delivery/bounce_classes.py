@@ -24,7 +24,7 @@ class BounceClass(NamedTuple):
     help: str = ""
 
     @property
-    def get_event_name(self) -> str:
+    def event_name(self) -> str:
         """Return the name of the event that a rejection of this class records (docs/decisions.md#13).
 
         A class that suppresses at once is a hard bounce, one that suppresses at the second or fifth rejection a soft

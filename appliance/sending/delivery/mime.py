@@ -196,7 +196,8 @@ def encode_words(value: str, used: int) -> str:
 def format_mailbox(name: str | None, address: str) -> str:
     """Return the header value of a mailbox (RFC 5322, 3.4): the address, after its display name if it has one.
 
-    The name is written as atoms, a quoted string or encoded words, on a line of its own if it is long.
+    The name is written as atoms, a quoted string or encoded words. The address follows on a folded line after encoded
+    words, or if name and address together have 70 characters or more.
     """
     name = _LINE_BREAKS.sub(" ", name or "").strip()
     if not name:

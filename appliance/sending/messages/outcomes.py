@@ -375,8 +375,8 @@ def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: Prepa
 def _should_resend(row: Claim) -> bool:
     """Return whether an uncertain message is sent again automatically.
 
-    An SMS is sent again if its provider accepts it only once, however often it is sent. Any other message is sent again
-    only once, and only if `in_doubt` is `resend`.
+    An SMS is sent again each time if its provider is idempotent, so that a repeated request sends it only once. Any
+    other message is sent again once, and only if the setting `in_doubt` is `resend`.
     """
     if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].is_idempotent:
         return True
@@ -434,7 +434,7 @@ def _mark_failed(row: Claim, error: DeliveryError, now: int) -> None:
     )
     bounce_class = apply_bounce(row, classified, source, error.text)
     data = {"reason": code, "class": bounce_class.name, "smtp": error.smtp, "enhanced": error.enhanced}
-    event = bounce_class.get_event_name if row.channel == "email" else f"{row.channel}_failed"
+    event = bounce_class.event_name if row.channel == "email" else f"{row.channel}_failed"
     ledger.record_event(row, event, data if erased else {**data, "text": error.text[:1000]})
     if bounce_class is bounce_classes.HARD and not row.test and row.campaign_id is not None:
         ledger.increment_campaign(row.campaign_id, "refused")

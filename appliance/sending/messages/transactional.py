@@ -422,7 +422,7 @@ def _validate_email(
 def _require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
     """Raise Invalid (`sender_not_ready`) if the sender may not be used, by the rules that apply to campaigns.
 
-    If the transport is `capture`, an email may have any sender.
+    If the transport is `capture`, any sender may be used.
     """
     transport = _get_transport(request, test=False)
     if request.channel == "sms":
