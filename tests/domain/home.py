@@ -1,8 +1,10 @@
 """An installation in this process: migrated database, key, configuration, and helpers for common actions."""
 
 import os
+from functools import cache
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from appliance import app
@@ -35,6 +37,18 @@ BY_LINK = Evidence(source="one_click", actor="recipient")
 _mtimes = count(1_000_000_000, 1_000_000_000)
 
 
+@cache
+def _new_installation() -> dict[str, bytes]:
+    """Return the files of a data directory with a migrated database and a key, made once: migrating takes 0.1 s."""
+    with TemporaryDirectory(prefix="campanero-test-") as name:
+        directory = Path(name)
+        open_database(directory / "campanero.db")
+        migrate()
+        close_database()
+        crypto.create_key(directory)
+        return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 class Home:
     """One data directory, opened in this process.
 
@@ -44,9 +58,11 @@ class Home:
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
         app.connect_signals()
+        for name, content in _new_installation().items():
+            (directory / name).write_bytes(content)
+            (directory / name).chmod(0o600)
         open_database(directory / "campanero.db")
-        migrate()
-        crypto.create_key(directory)
+        crypto.load_key(directory)
         self.configure(**settings)
         self.account_id: int = transactions.write(lambda: accounts.create("Acme").id)
         self._offset = 0.0
