@@ -211,7 +211,22 @@ def anonymous_page(browser: Browser, server: Server, browser_problems: Problems)
     assert not browser_problems.found
 
 
+@pytest.fixture(scope="module")
+def owner_cookies(browser: Browser, server: Server) -> list[Any]:
+    """Return the cookies of a session of the owner of the shared server."""
+    page = sign_in(new_page(browser, server.url, Problems()))
+    cookies = page.context.cookies()
+    page.context.close()
+    return cookies
+
+
 @pytest.fixture
-def browser_page(anonymous_page: Page) -> Page:
-    """Return a page on the shared server, signed in as its owner."""
-    return sign_in(anonymous_page)
+def browser_page(anonymous_page: Page, owner_cookies: list[Any]) -> Page:
+    """Return a page on the shared server, signed in as its owner.
+
+    The session is that of the module's other tests, because signing in takes longer than most of them; a test that
+    ended the session costs the next one the form.
+    """
+    anonymous_page.context.add_cookies(owner_cookies)
+    anonymous_page.goto("/")
+    return sign_in(anonymous_page) if "/login" in anonymous_page.url else anonymous_page

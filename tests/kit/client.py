@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import select
 import ssl
 import threading
 import time
@@ -42,6 +43,11 @@ class Response:
         if self.status != status:
             raise AssertionError(f"status {self.status}, not {status}: {self.body[:2000].decode(errors='replace')}")
         return self.json if self.body else None
+
+
+def _was_closed(connection: http.client.HTTPConnection) -> bool:
+    """Return whether the server has closed an idle connection, as it does after a minute."""
+    return connection.sock is None or bool(select.select([connection.sock], [], [], 0)[0])
 
 
 class Client:
@@ -117,7 +123,8 @@ class Client:
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
         # A new connection for each request by default, so that no POST is repeated on a lost connection
         connection = getattr(self._thread_local, "connection", None) if self.keep_alive else None
-        connection = connection or self._connect()
+        if connection is None or _was_closed(connection):
+            connection = self._connect()
         try:
             connection.request(method, path, body, headers)
             reply = connection.getresponse()
