@@ -35,11 +35,14 @@ RINGS = {
     "designs": "unit", "domain": "unit", "kit_selftest": "unit", "rules": "unit",
     "api": "process", "built": "process", "direct": "process", "journeys": "process", "model": "process",
     "schemathesis": "process", "test_executable.py": "process",
-    "ui": "browser", "faults": "fault",
-    # These run in process, but take a third of the time of the unit ring
-    "designs/test_robust.py": "process", "domain/test_greeting.py": "process", "domain/test_outcomes.py": "process",
-    "domain/test_parse_time.py": "process", "domain/test_pasted.py": "process",
-    "domain/test_render_time.py": "process",
+    "ui": "browser", "designs/test_screens.py": "browser", "faults": "fault",
+    # These need no service, but take half of the time of the unit ring: random actions, real threads, large inputs
+    **dict.fromkeys((
+        "designs/test_literal_braces.py", "designs/test_robust.py",
+        "domain/test_feeder.py", "domain/test_greeting.py", "domain/test_ledger.py", "domain/test_line.py",
+        "domain/test_merge_tags.py", "domain/test_outcomes.py", "domain/test_parse_time.py", "domain/test_pasted.py",
+        "domain/test_picture_process.py", "domain/test_pictures.py", "domain/test_render_time.py",
+    ), "process"),
 }  # fmt: skip
 
 

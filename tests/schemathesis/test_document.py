@@ -114,7 +114,7 @@ def run_schemathesis(server: Server, place: Path, phases: str, examples: int) ->
         sys.executable, "-m", "schemathesis.cli", "--no-color", "--config-file", str(config), "run",
         f"{server.url}/openapi.yaml", "--phases", phases,
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=3000)
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=9000)
     (place / "said.txt").write_text(done.stdout)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
     # An operation that rejected all credentials was not tested
