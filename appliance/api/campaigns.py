@@ -12,6 +12,7 @@ from appliance.api import schemas
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
+from appliance.api.messages import serialize_readable
 from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import AudienceExplanation
@@ -317,7 +318,7 @@ async def get_report(request: ApiRequest) -> ApiResponse:
 async def list_recipients(request: ApiRequest) -> ApiResponse:
     """List recipients of a campaign with the state of their messages, newest first."""
     page = await fetch(recipients.list_recipients, request.account_id, request.id, request.query)
-    return ApiResponse([schemas.serialize_message(row) for row in page.rows], headers=page_headers(page))
+    return ApiResponse(await serialize_readable(request, page.rows), headers=page_headers(page))
 
 
 @ROUTES.add(

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit
 from appliance.api import schemas
+from appliance.api.auth import require_contacts_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Moment
@@ -290,7 +291,11 @@ def _get_captured_detail(account_id: int, captured_id: int) -> CapturedDetail:
 
 @ROUTES.add("GET", "/capture", scope="account:read", query_type=CaptureQuery, response_type=Captured, returns_list=True)
 async def list_captured(request: ApiRequest) -> ApiResponse:
-    """List captured messages, newest first."""
+    """List captured messages, newest first.
+
+    Also requires `contacts:read`.
+    """
+    require_contacts_scope(request)
     query: CaptureQuery = request.query
     search = query.search if isinstance(query.search, str) else None
     message_id = query.message_id if isinstance(query.message_id, int) else None
@@ -314,13 +319,21 @@ async def clear_captured(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add("GET", "/capture/{id}", scope="account:read", response_type=CapturedDetail)
 async def get_captured(request: ApiRequest) -> ApiResponse:
-    """Get a captured message with its content."""
+    """Get a captured message with its content.
+
+    Also requires `contacts:read`.
+    """
+    require_contacts_scope(request)
     return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
 
 
 @ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822", alternative_media="text/plain")
 async def get_captured_source(request: ApiRequest) -> ApiResponse:
-    """Get the source of a captured email, or the text of a captured SMS."""
+    """Get the source of a captured email, or the text of a captured SMS.
+
+    Also requires `contacts:read`.
+    """
+    require_contacts_scope(request)
     row = await fetch(capture_inbox.get, request.account_id, request.id)
     return ApiResponse(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
 
@@ -331,9 +344,13 @@ def _validate_simulation(account_id: int, request: Simulate, number: int) -> Non
 
 
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
-            validate=validator(_validate_simulation))  # fmt: skip
+            validate=validator(_validate_simulation, access=require_contacts_scope))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
-    """Simulate a recipient's action on a captured message; the effects are the same as of a real action."""
+    """Simulate a recipient's action on a captured message; the effects are the same as of a real action.
+
+    Also requires `contacts:read`.
+    """
+    require_contacts_scope(request)
     simulation = await fetch(tracking_simulation.prepare_action, request.account_id, request.id, request.body)
     if request.credential.is_test and not simulation.message.test:
         raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")

@@ -352,17 +352,22 @@ async def export_events_jsonl(request: ApiRequest) -> ApiResponse:
     return await _export_response(request, "events.jsonl", EventQuery, log.list_events, lines)
 
 
+def _get_message_export(request: ApiRequest) -> records.ExportKind:
+    """Return the export of messages that the caller may read."""
+    return records.MESSAGES if request.credential.has_scope("contacts:read") else records.MESSAGES_AS_SUBMITTED
+
+
 @ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query_type=_MessageExportQuery, media=CSV)
 async def export_messages_csv(request: ApiRequest) -> ApiResponse:
     """Export messages as CSV."""
-    lines = records.write_csv(records.MESSAGES, request.account_id, request.query)
+    lines = records.write_csv(_get_message_export(request), request.account_id, request.query)
     return await _export_response(request, "messages.csv", MessageQuery, ledger.list_messages, lines)
 
 
 @ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query_type=_MessageExportQuery, media=JSONL)
 async def export_messages_jsonl(request: ApiRequest) -> ApiResponse:
     """Export messages as JSON lines."""
-    lines = records.write_jsonl(records.MESSAGES, request.account_id, request.query)
+    lines = records.write_jsonl(_get_message_export(request), request.account_id, request.query)
     return await _export_response(request, "messages.jsonl", MessageQuery, ledger.list_messages, lines)
 
 

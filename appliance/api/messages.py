@@ -1,6 +1,7 @@
 """Endpoints of messages and SMS conversations."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
@@ -26,7 +27,13 @@ from appliance.storage.models import Message
 from appliance.storage.transactions import commit, fetch, render, render_send
 
 ROUTES = Routes()
-_validate_readable_fields = validator(transactional.validate, run=render)
+
+
+async def serialize_readable(request: ApiRequest, messages: list[Message]) -> list[schemas.Message]:
+    """Return the API representation of messages; without `contacts:read`, their subjects are those submitted."""
+    if not request.credential.has_scope("contacts:read"):
+        messages = await fetch(ledger.restore_submitted_subjects, messages)
+    return [schemas.serialize_message(message) for message in messages]
 
 
 @ROUTES.add(
@@ -35,7 +42,7 @@ _validate_readable_fields = validator(transactional.validate, run=render)
 async def list_messages(request: ApiRequest) -> ApiResponse:
     """List messages of every kind and status, newest first."""
     page = await fetch(ledger.list_messages, request.account_id, request.query)
-    return ApiResponse([schemas.serialize_message(row) for row in page.rows], headers=page_headers(page))
+    return ApiResponse(await serialize_readable(request, page.rows), headers=page_headers(page))
 
 
 async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
@@ -52,7 +59,8 @@ async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
     ):
         body = structs.replace(body, channel="email" if "@" in body.to else "sms")
     request.ignored_keys.extend(transactional.list_ignored_fields(body))
-    return await _validate_readable_fields(request._replace(body=body))
+    check = partial(transactional.validate, can_read_contacts=request.credential.has_scope("contacts:read"))
+    return await validator(check, run=render)(request._replace(body=body))
 
 
 @ROUTES.add(
@@ -66,13 +74,14 @@ async def create_message(request: ApiRequest) -> ApiResponse:
     key = get_idempotency_key(request.http, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
+    can_read_contacts = request.credential.has_scope("contacts:read")
     prepared = await render_send(transactional.prepare, request.account_id, body)
 
     def write() -> tuple[Any, bool]:
         messages: list[Any] = []
 
         def run() -> int | None:
-            args = (request.account_id, body, key, request.credential.is_test, prepared)
+            args = (request.account_id, body, key, request.credential.is_test, prepared, can_read_contacts)
             messages.append(transactional.queue_message(*args))
             # A message to a suppressed recipient is not stored under the key, so that a repeated request is checked
             # again.
@@ -84,17 +93,19 @@ async def create_message(request: ApiRequest) -> ApiResponse:
         return ledger.get(request.account_id, replay_result.resource_id or messages[0].id), replay_result.is_replay
 
     row, replayed = await commit(write)
-    if replayed:
-        return ApiResponse(schemas.serialize_message(row), 200, {"Idempotent-Replayed": "true"})
-    refusal = transactional.get_refusal(row)
-    if refusal is not None:
+    if not replayed and (refusal := transactional.get_refusal(row)) is not None:
         raise refusal
-    return ApiResponse(schemas.serialize_message(row))
+    [message] = await serialize_readable(request, [row])
+    return ApiResponse(message, 200, {"Idempotent-Replayed": "true"}) if replayed else ApiResponse(message)
 
 
 @ROUTES.add("GET", "/messages/{id}", scope="messages:read", response_type=schemas.MessageDetail)
 async def get_message(request: ApiRequest) -> ApiResponse:
-    """Get a message with its content and events."""
+    """Get a message with its content and events.
+
+    Without the scope `contacts:read`, `html` and `text` of a message to a contact are null.
+    """
+    can_read_contacts = request.credential.has_scope("contacts:read")
 
     def read() -> schemas.MessageDetail:
         row = ledger.get(request.account_id, request.id)
@@ -102,6 +113,10 @@ async def get_message(request: ApiRequest) -> ApiResponse:
         events = list(log.list_events(request.account_id, query).rows)
         content = ledger.get_content(row)
         rendered: dict[str, Any] = {"html": None, "text": None, "headers": content.headers if content else {}}
+        if not can_read_contacts:
+            ledger.restore_submitted_subjects([row])
+            if ledger.may_show_contact(row, content):
+                return schemas.serialize_message_detail(row, rendered, events)
         try:
             filled = MessagePreparer().fill_again(row)
             rendered |= {"html": filled.html if row.channel == "email" else None, "text": filled.text}
@@ -119,7 +134,8 @@ def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: 
         if request.credential.is_test and not (await fetch(ledger.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
         args = (request.caller, f"message_{name}", verb, request.account_id, request.id, request.actor)
-        return ApiResponse(schemas.serialize_message(await commit(audit.run_and_record, *args)))
+        [message] = await serialize_readable(request, [await commit(audit.run_and_record, *args)])
+        return ApiResponse(message)
 
     handler.__doc__ = summary
     ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", response_type=schemas.Message)(handler)

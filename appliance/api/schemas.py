@@ -323,7 +323,16 @@ class Message(Struct, rename={"from_": "from"}):
     to: Annotated[str, Meta(description="recipient; null once erased")] | None
     from_: Annotated[str, Meta(description="sender; null until the message is rendered")] | None
     reply_to: str | None
-    subject: str | None
+    subject: (
+        Annotated[
+            str,
+            Meta(
+                description="subject as sent, null for SMS; without the scope `contacts:read` as submitted, with its "
+                "merge tags, and null for campaigns and flows"
+            ),
+        ]
+        | None
+    )
     skip_reason: (
         Annotated[
             str,
@@ -358,10 +367,25 @@ class MessageDetail(Message, rename={"from_": "from"}):
     """A message with its content and events."""
 
     html: (
-        Annotated[str, Meta(description="HTML content as sent; null for SMS and for messages that were never rendered")]
+        Annotated[
+            str,
+            Meta(
+                description="HTML content as sent; null for SMS, for messages that were never rendered, and, without "
+                "the scope `contacts:read`, for messages to a contact"
+            ),
+        ]
         | None
     )
-    text: Annotated[str, Meta(description="plain text content as sent")] | None
+    text: (
+        Annotated[
+            str,
+            Meta(
+                description="plain text content as sent; null, without the scope `contacts:read`, for messages to a "
+                "contact"
+            ),
+        ]
+        | None
+    )
     headers: Annotated[dict[str, str], Meta(description="custom headers")]
     events: Annotated[list[Event], Meta(description="latest events of the message, newest first, at most 100")]
 

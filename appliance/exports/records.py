@@ -66,6 +66,12 @@ MESSAGES = ExportKind(
     ("contact_id", "campaign_id", "flow_id"),
 )
 
+# For callers who may not read contacts (docs/decisions.md#2): the subject as submitted, as in the list of messages.
+MESSAGES_AS_SUBMITTED = MESSAGES._replace(
+    columns=MESSAGES.columns
+    | {"subject": "(SELECT content.subject FROM message_content content WHERE content.message_id = message.id)"}
+)
+
 
 def write_csv(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[str]:
     """Yield the CSV header, then, for each page, the lines of the records that match a query, newest first."""

@@ -167,9 +167,9 @@ def test_emptied_messages_are_deleted_in_the_background(api: Client, server: Ser
 
 
 def test_scopes_of_the_inbox(server: Server) -> None:
-    """Reading needs `account:read`, and everything else `account:write`."""
+    """Reading needs `account:read` and `contacts:read`, and everything else `account:write`."""
     other = server.client(server.new_key("contacts", "--scope", "contacts:write,messages:read"))
-    reader = server.client(server.new_key("reader", "--scope", "account:read"))
+    reader = server.client(server.new_key("reader", "--scope", "account:read,contacts:read"))
     assert other.get("/capture").expect(403)["required_scope"] == "account:read"
     assert reader.get("/capture").status == 200
     for response in (reader.delete("/capture"), reader.post("/capture/1/simulate", {"action": "open"})):

@@ -275,6 +275,30 @@ def get_content(message: Message) -> MessageContent | None:
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
+def restore_submitted_subjects(messages: list[Message]) -> list[Message]:
+    """Set `subject` of each message to the one that was submitted, with its merge tags, and return the messages.
+
+    It is None for a message of a campaign or flow. A caller who may not read contacts sees subjects in this form,
+    because the subject as sent shows values of the contact (docs/decisions.md#2).
+    """
+    ids = [message.id for message in messages]
+    query = MessageContent.select(MessageContent.message, MessageContent.subject).where(MessageContent.message.in_(ids))
+    subjects = {content.message_id: content.subject for content in query} if ids else {}
+    for message in messages:
+        message.subject = subjects.get(message.id)
+    return messages
+
+
+def may_show_contact(message: Message, content: MessageContent | None) -> bool:
+    """Return whether the rendered content of a message may show values of a contact; `content` is its stored content.
+
+    A message of a campaign or flow, which has no stored content, always may.
+    """
+    if content is None:
+        return True
+    return bool(message.contact_id if content.shown_as is None else content.shown_as)
+
+
 def _add_source_names(messages: list[Message]) -> list[Message]:
     """Set `source_name` of each message to the name of its campaign or flow, or None, and return the messages."""
     campaigns = {message.campaign_id for message in messages if message.campaign_id}

@@ -20,6 +20,7 @@ from appliance.sending.messages import merge_tags
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Contact
+from appliance.storage.models.message import NO_CONTACT_ID
 
 
 def get_link_values(message_id: int, stop: str | None = None) -> dict[str, Any]:
@@ -284,10 +285,14 @@ def _fill_url(url: str, message: TrackedMessage, shared: dict[str, Any]) -> str 
 
 
 def _get_recipient_values(message: TrackedMessage) -> dict[str, Any]:
-    row = fetch_one("SELECT recipient FROM message WHERE id = ?", (message.message_id,))
-    recipient, kind = row[0] if row else None, "phone" if message.channel == "sms" else "email"
+    sql = (
+        "SELECT m.recipient, coalesce(c.shown_as, m.contact_id) FROM message m "
+        "LEFT JOIN message_content c ON c.message_id = m.id AND c.shown_as = ? WHERE m.id = ?"
+    )
+    recipient, contact_id = fetch_one(sql, (NO_CONTACT_ID, message.message_id)) or (None, message.contact_id)
+    kind = "phone" if message.channel == "sms" else "email"
     try:
-        contact = Contact.get_or_none(Contact.id == message.contact_id) if message.contact_id is not None else None
+        contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
         if contact is not None:
             contacts.load_relations([contact])
         return merge_tags.get_contact_values(contact, recipient, kind)

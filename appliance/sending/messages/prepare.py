@@ -32,6 +32,7 @@ from appliance.sending.sms import numbers
 from appliance.settings import config
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Contact, Message, MessageContent, User
+from appliance.storage.models.message import NO_CONTACT_ID
 
 # Webhooks of some mail services identify a message by an id in its headers, because the services replace the
 # Message-ID.
@@ -281,6 +282,7 @@ class MessagePreparer:
         this recipient alone.
         """
         person = shared.sample_contact_id if shared.sample_contact_id is not None else claim.contact_id
+        person = None if person == NO_CONTACT_ID else person
         contact_values = self._contact_values.get((self._get_source(claim), claim.contact_id))
         if contact_values is not None:
             recipient_values = merge_tags.get_recipient_values(contact_values, claim.recipient, claim.address_kind)

@@ -40,6 +40,7 @@ from appliance.sending.sms import segments as gsm
 from appliance.settings import config
 from appliance.storage.database import fetch_one
 from appliance.storage.models import Account, Channel, Contact, Message, MessageContent, Template, User
+from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 RESET_PURPOSE, RESET_LINK_MS = "reset", 30 * 60 * 1000
@@ -52,12 +53,16 @@ EMAIL_ONLY_FIELDS = ("subject", "text", "from_email", "from_name", "reply_to", "
 
 
 class SmsRequest(NamedTuple):
-    """An SMS to validate: recipient, text, values for merge tags, and whether it is marketing."""
+    """An SMS to validate: recipient, text, values for merge tags, and whether it is marketing.
+
+    Without `shows_contact` it is validated as if its recipient were no contact.
+    """
 
     to: str
     body: str | None
     data: Mapping[str, Any]
     marketing: bool
+    shows_contact: bool
 
 
 class CheckedMessage(NamedTuple):
@@ -109,9 +114,11 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
 
     A marketing SMS has the opt-out hint, whether it is due or not. `urls` are the links to track.
     """
-    channel = Channel.get_or_none(
-        Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
-    )
+    channel = None
+    if request.shows_contact:
+        channel = Channel.get_or_none(
+            Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
+        )
     contact = Contact.get_by_id(channel.contact_id) if channel is not None else None
     if contact is not None:
         contacts.load_relations([contact])
@@ -243,28 +250,34 @@ def prepare(account_id: int, request: MessageWrite) -> PreparedMessage:
     return compose.prepare_message(source)
 
 
-def validate(account_id: int, request: MessageWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a message, without writing anything."""
+def validate(
+    account_id: int, request: MessageWrite, _: int | None = None, can_read_contacts: bool = True
+) -> None:  # fmt: skip
+    """Raise Invalid with all errors of a message, without writing anything.
+
+    Without `can_read_contacts`, the errors do not depend on the values of the contact with the recipient's address.
+    """
     faults = Faults()
-    _validate_request(Account.get_by_id(account_id), request, faults)
+    _validate_request(Account.get_by_id(account_id), request, faults, can_read_contacts=can_read_contacts)
     faults.check()
 
 
 def queue_message(
     account_id: int, request: MessageWrite, key: str | None = None, test: bool = False,
-    prepared: PreparedMessage = NOT_PREPARED,
+    prepared: PreparedMessage = NOT_PREPARED, can_read_contacts: bool = True,
 ) -> Message:  # fmt: skip
     """Queue one message and return its row.
 
     If the recipient may not get it, the row is stored and returned as `skipped`, and `get_refusal` returns the error
-    for the client. `key` is the idempotency key. With `test`, the message is captured and its sender not checked.
+    for the client. `key` is the idempotency key. With `test`, the message is captured and its sender not checked;
+    without `can_read_contacts`, such a message shows no values of its contact, who never gets it.
     Raises RateLimitExceeded (`sms_rules.limit_unknown_numbers`), or Invalid: with all errors, as
     `transactional_disabled`, or as `sender_not_ready`.
     """
     require_write_transaction()
     account = Account.get_by_id(account_id)
     faults = Faults()
-    template, fields, checked = _validate_request(account, request, faults, prepared)
+    template, fields, checked = _validate_request(account, request, faults, prepared, can_read_contacts)
     if not account.transactional_allowed and request.transactional:
         raise Invalid({"base": ["single messages are disabled in this account"]}, reason="transactional_disabled")
     faults.check()
@@ -296,6 +309,7 @@ def queue_message(
         headers={} if is_sms else _value_or_none(request.headers) or {},
         data=_value_or_none(request.data) or {},
         links=checked.links,
+        shown_as=NO_CONTACT_ID if test and not can_read_contacts else None,
         **fields,
     )
     if reason:
@@ -359,14 +373,15 @@ def _get_sender(
 
 
 def _validate_request(
-    account: Account, request: MessageWrite, faults: Faults, prepared: PreparedMessage = NOT_PREPARED
-) -> _ValidatedRequest:
+    account: Account, request: MessageWrite, faults: Faults, prepared: PreparedMessage = NOT_PREPARED,
+    can_read_contacts: bool = True,
+) -> _ValidatedRequest:  # fmt: skip
     """Validate a request and return the result; add all errors to `faults`."""
     template = _find_template(account.id, request, faults)
     is_template_missing = isinstance(request.template_id, int) and template is None
     message_fields, field_faults = _resolve_fields(request, template), Faults()
     if request.channel == "sms":
-        checked = validate_sms(account, _build_sms_request(request, message_fields), field_faults)
+        checked = validate_sms(account, _build_sms_request(request, message_fields, can_read_contacts), field_faults)
     else:
         checked = _validate_email(account, request, message_fields, field_faults, prepared)
     # A field is not reported as missing if the template that does not exist might have had it.
@@ -382,10 +397,11 @@ def _validate_request(
     return _ValidatedRequest(template, message_fields, checked)
 
 
-def _build_sms_request(request: MessageWrite, fields: dict[str, Any]) -> SmsRequest:
+def _build_sms_request(request: MessageWrite, fields: dict[str, Any], shows_contact: bool) -> SmsRequest:
     return SmsRequest(
-        _text_or_none(request.to) or "", fields["body"], _value_or_none(request.data) or {}, not request.transactional
-    )
+        _text_or_none(request.to) or "", fields["body"], _value_or_none(request.data) or {}, not request.transactional,
+        shows_contact,
+    )  # fmt: skip
 
 
 def _validate_email(

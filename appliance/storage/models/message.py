@@ -120,6 +120,10 @@ Message.add_index(
 )
 
 
+# Value of `MessageContent.shown_as` for a message that shows no contact's values, although its recipient is a contact.
+NO_CONTACT_ID = 0
+
+
 class MessageContent(Table):
     """The content of a message that has no shared content; messages of campaigns use a template revision."""
 
@@ -132,7 +136,8 @@ class MessageContent(Table):
     preheader = TextField(null=True)
     from_name = TextField(null=True)
     design = Json(null=True)
-    shown_as = IntegerField(null=True)  # for a test email: the id of the contact whose values it shows
+    # For a test: the id of the contact whose values it shows, or `NO_CONTACT_ID`
+    shown_as = IntegerField(null=True)
     links = Json(null=True)  # for marketing mail: its URLs by link number, with merge tags filled in
 
 
