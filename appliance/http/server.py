@@ -240,7 +240,7 @@ async def _start_background(app: "Sanic[Any, Any]") -> None:
     """Start the services that requests do not need: SMTP servers, the certificate watcher and background jobs."""
     loop = asyncio.get_running_loop()
     app.ctx.capture = CaptureServer()
-    await app.ctx.capture.start()
+    await loop.run_in_executor(None, app.ctx.capture.start)
     await loop.run_in_executor(None, app.ctx.inbound.start)
     app.ctx.watch = crypto.CertificateWatcher(app.ctx.certificate, app.ctx.inbound.certificate)
     app.ctx.watch.start()
@@ -306,7 +306,7 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
 async def _stop(app: "Sanic[Any, Any]") -> None:
     app.ctx.watch.stop()
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.inbound.stop)
-    await app.ctx.capture.stop()
+    await asyncio.get_running_loop().run_in_executor(None, app.ctx.capture.stop)
     await asyncio.get_running_loop().run_in_executor(None, app.ctx.damage.stop)
     await asyncio.get_running_loop().run_in_executor(None, transactions.stop)
     close_database()

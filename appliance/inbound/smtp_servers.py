@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from email.errors import MessageError
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from appliance.settings import config
 from appliance.settings.schema import Config
 from appliance.storage import transactions
 from appliance.storage.database import fetch_one
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit
 from appliance.tracking import unsubscribes
 
 # The number of concurrent connections is limited, in all and for each client network.
@@ -62,16 +63,57 @@ class ConnectionLimiter:
 log = logging.getLogger("campanero.inbound")
 
 
-class SmtpListener:
-    """The SMTP listener for returned mail, on a thread of its own; it does nothing unless `inbound.listen` is set."""
+class _ThreadedServer:
+    """An SMTP server on a thread with an event loop of its own, so that a mail of any form delays no HTTP request."""
 
-    def __init__(self, settings: Config) -> None:
-        self._here = settings
+    def __init__(self, thread_name: str) -> None:
+        self._name = thread_name
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._ready = threading.Event()
         self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Start the thread, and return when it accepts mail; do nothing without a socket."""
+        if self._socket is None:
+            return
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Stop the server, waiting up to 5 seconds. A client that got no reply will send its mail again."""
+        if self._thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        raise NotImplementedError
+
+    async def _accept(self, create_session: Callable[[], SMTP]) -> None:
+        """Accept connections until `stop` is called."""
+        assert self._socket is not None
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        server = await self._loop.create_server(create_session, sock=self._socket, backlog=200)
+        self._ready.set()
+        await self._stopping.wait()
+        server.close()
+
+
+class SmtpListener(_ThreadedServer):
+    """The SMTP listener for returned mail; it does nothing unless `inbound.listen` is set."""
+
+    def __init__(self, settings: Config) -> None:
+        super().__init__("inbound")
+        self._here = settings
         self.certificate: crypto.ServedCertificate | None = None
         self.crowd = ConnectionLimiter()
 
@@ -88,39 +130,11 @@ class SmtpListener:
         except OSError as error:
             raise OSError(error.errno, f"inbound.listen: {self._here.inbound.listen}: {error.strerror}") from None
 
-    def start(self) -> None:
-        """Start the thread, and return when it accepts mail."""
-        if self._socket is None:
-            return
-        self._thread = threading.Thread(target=self._run, name="inbound", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def stop(self) -> None:
-        """Stop the listener, waiting up to 5 seconds. A client that got no reply will send its mail again."""
-        if self._thread is None or self._loop is None or self._stopping is None:
-            return
-        self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(5.0)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        finally:
-            self._ready.set()
-
     async def _serve(self) -> None:
-        assert self._socket is not None
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         name = self._here.email.direct.helo or urlsplit(config.base_url(self._here)).hostname or "localhost"
         handler, tls = InboundHandler(), self.certificate.context if self.certificate is not None else None
-        server = await self._loop.create_server(
-            lambda: SmtpSession(handler, self.crowd, name, tls), sock=self._socket, backlog=200
-        )
         log.info("inbound: listening for returned mail address=%s", self._here.inbound.listen)
-        self._ready.set()
-        await self._stopping.wait()
-        server.close()
+        await self._accept(lambda: SmtpSession(handler, self.crowd, name, tls))
         handler.close()
 
 
@@ -385,14 +399,16 @@ class _CaptureHandler:
 
     async def handle_DATA(self, server: "SMTP", session: "Session", envelope: "Envelope") -> str:
         content: Any = envelope.original_content or envelope.content
-        try:
-            reading = await fetch(capture_inbox.parse_mail, content)
-            if reading is None:
-                return "550 5.7.1 only this installation's own messages are kept here"
-            recipient = envelope.rcpt_tos[0]
-            number = await commit(capture_inbox.store_mail, reading, envelope.mail_from or "", recipient, content)
-        except Unavailable:
-            return "451 4.3.0 the inbox cannot be written now"
+        # The thread of the capture server does nothing else, so it may parse the mail itself.
+        reading, number = capture_inbox.parse_mail(content), None
+        if reading is not None:
+            sender, recipient = envelope.mail_from or "", envelope.rcpt_tos[0]
+            try:
+                number = await commit(capture_inbox.store_mail, reading, sender, recipient, content)
+            except Unavailable:
+                return "451 4.3.0 the inbox cannot be written now"
+        if number is None:
+            return "550 5.7.1 only this installation's own messages are kept here"
         return f"250 2.0.0 kept as {number}"
 
 
@@ -414,21 +430,24 @@ def _create_session() -> SMTP:
     )
 
 
-class CaptureServer:
+class CaptureServer(_ThreadedServer):
     """The capture server for mail, and the inbox for captured SMS."""
 
     def __init__(self) -> None:
-        self._server: asyncio.Server | None = None
+        super().__init__("capture")
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Listen on a free port of 127.0.0.1, and connect the capture transports for mail and SMS to the inbox."""
-        self._server = await asyncio.get_running_loop().create_server(_create_session, "127.0.0.1", 0)
-        smtp_connect.set_capture_port(self._server.sockets[0].getsockname()[1])
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=200)
+        super().start()
+        smtp_connect.set_capture_port(self._socket.getsockname()[1])
         capture.set_inbox(_store_sms)
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Stop accepting mail and SMS."""
-        if self._server is not None:
-            self._server.close()
-            smtp_connect.set_capture_port(None)
-            capture.set_inbox(None)
+        smtp_connect.set_capture_port(None)
+        capture.set_inbox(None)
+        super().stop()
+
+    async def _serve(self) -> None:
+        await self._accept(_create_session)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cachetools import LRUCache, cached
 
 from appliance.content.designs import markup
-from appliance.content.designs.merge_limits import MAX_CACHED_BYTES, ROOTS, Context, MergeError
+from appliance.content.designs.merge_limits import MAX_CACHED_BYTES, ROOTS, Context, MergeError, find_line_error
 
 if TYPE_CHECKING:
     from appliance.content.designs.compiled_template import CompiledTemplate
@@ -55,8 +55,10 @@ def compile_template(source: str | None, context: Context) -> "CompiledTemplate"
 
 def find_error(source: str | None, context: Context) -> str | None:
     """Return the message of a field error for an invalid template, or None if the template is valid."""
-    if not source or ("{{" not in source and "{%" not in source):
+    if not source:
         return None
+    if "{{" not in source and "{%" not in source:
+        return find_line_error(source)
     try:
         compile_template(source, context)
     except MergeError as error:

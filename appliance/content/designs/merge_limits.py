@@ -31,6 +31,8 @@ MAX_TAG_CODE_CHARACTERS = 32_768
 # The limits for one tag: the parser searches from each bracket to the end of the tag, and recurses at each operator.
 MAX_BRACKETS, MAX_OPERATORS = 20, 100
 MAX_OUTPUT_BYTES = 1_048_576
+# The limit of lines in a template: each line takes mail servers and mail programs time to parse, also an empty one.
+MAX_LINES = 40_000
 MAX_FILTERS = 20
 # The limit of a rendered subject or sender name.
 MAX_HEADER_CHARACTERS = 10_000
@@ -72,13 +74,21 @@ def render_deadline() -> float:
     return time.thread_time() + MAX_RENDER_SECONDS
 
 
+def find_line_error(source: str) -> str | None:
+    """Return an error message if a template has more than `MAX_LINES` lines, else None."""
+    ends = source.count("\n") + source.count("\r") - source.count("\r\n")
+    return f"has too many lines (maximum is {MAX_LINES})" if ends >= MAX_LINES else None
+
+
 def scan_tags(source: str) -> int:
     """Check the tags of a template in one pass, and return the approximate size of the compiled template in bytes.
 
     Raises MergeError for an unclosed tag, and past a limit of tags, characters, brackets or operators. The check is
     needed because the library's parser searches for the end of an unclosed tag repeatedly, so that a few kilobytes
-    would take seconds. A template that passes is parsed in linear time.
+    would take seconds. A template that passes is parsed in linear time. Raises MergeError also for too many lines.
     """
+    if error := find_line_error(source):
+        raise MergeError(error)
     count = position = characters = code = 0
     while True:
         match = _BEGIN.search(source, position)

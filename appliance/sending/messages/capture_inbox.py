@@ -21,9 +21,8 @@ _CLEARED_SETTING = "inbox_emptied:"
 
 
 class ParsedMail(NamedTuple):
-    """The From, subject and preview text of a captured email, and the account and message that it belongs to."""
+    """The From, subject and preview text of a captured email, and the id of the message that it names."""
 
-    account_id: int
     message_id: int
     from_header: str
     subject: str
@@ -37,12 +36,9 @@ def parse_mail(raw: bytes) -> ParsedMail | None:
     """
     parsed = parse_message(raw)
     number = links.read_message_id(str(parsed.get("Message-ID", "")))
-    row = Message.get_or_none(Message.id == number) if number is not None else None
-    if row is None:
+    if number is None:
         return None
-    return ParsedMail(
-        row.account_id, row.id, str(parsed.get("From", "")), str(parsed.get("Subject", "")), _preview(parsed)
-    )  # fmt: skip
+    return ParsedMail(number, str(parsed.get("From", "")), str(parsed.get("Subject", "")), _preview(parsed))
 
 
 def _preview(parsed: EmailMessage) -> str:
@@ -53,17 +49,22 @@ def _preview(parsed: EmailMessage) -> str:
     return " ".join((_get_body(parsed, "plain") or "").split())[: markup.MAX_PREVIEW_CHARACTERS]
 
 
-def store_mail(reading: ParsedMail, mail_from: str, rcpt_to: str, raw: bytes) -> int:
-    """Store a captured email and return its id, or 0 if its recipient was erased in the meantime.
+def store_mail(reading: ParsedMail, mail_from: str, rcpt_to: str, raw: bytes) -> int | None:
+    """Store a captured email and return its id.
 
-    `mail_from` and `rcpt_to` are the addresses of the SMTP envelope.
+    Return 0 if its recipient was erased in the meantime, and None if there is no such message. `mail_from` and
+    `rcpt_to` are the addresses of the SMTP envelope.
     """
     require_write_transaction()
-    if Message.select().where(Message.id == reading.message_id, Message.recipient_key.is_null()).exists():
+    row = fetch_one("SELECT account_id, recipient_key FROM message WHERE id = ?", (reading.message_id,))
+    if row is None:
+        return None
+    account_id, recipient_key = row
+    if recipient_key is None:
         return 0
     captured = CapturedMessage.create(
         mail_from=mail_from, rcpt_to=rcpt_to, size=len(raw), source=raw, received_at=clock.now_ms(),
-        account=reading.account_id, message_id=reading.message_id, from_header=reading.from_header,
+        account=account_id, message_id=reading.message_id, from_header=reading.from_header,
         subject=reading.subject, preview=reading.preview,
     )  # fmt: skip
     return int(captured.id)

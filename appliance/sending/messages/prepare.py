@@ -56,6 +56,9 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
 
 
 log = logging.getLogger("campanero.sender")
+# The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
+# at 76 characters; one with more consists of empty lines, which take servers and mail programs seconds to parse.
+MAX_MAIL_LINES = 100_000
 # The number of compiled campaigns and steps that a `MessagePreparer` caches.
 _MAX_CACHED_SOURCES = 64
 
@@ -179,10 +182,11 @@ class MessagePreparer:
         if sender_domain.is_unverified and claim.provider != "capture":
             domain_name = records.display_domain(records.domain_of_address(sender))
             raise SenderRejected(f"{domain_name} is not verified as yours any more: look at its DNS records")
+        content = mime.write(mail)
+        if content.count(b"\n") > MAX_MAIL_LINES:
+            raise ValueError(f"it has more than {MAX_MAIL_LINES} lines")
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
-        envelope = Envelope(
-            _get_return_path(claim, sender, sender_domain), recipient, mime.write(mail), is_stuffed=True
-        )
+        envelope = Envelope(_get_return_path(claim, sender, sender_domain), recipient, content, is_stuffed=True)
         prepared = PreparedMessage(envelope, mail.subject, sender, mail.message_id)
         return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
