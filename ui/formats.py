@@ -1,5 +1,6 @@
 """Format values for pages: numbers, times in the account's time zone, labels of states, reasons and events."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -304,6 +305,17 @@ def duration(seconds: float) -> str:
     if days < 730:
         return f"about {hours} hours" if hours < 48 else f"about {days} days"
     return f"about {round(days / 365)} years"
+
+
+def within(seconds: float) -> str:
+    """Format seconds as the time within which something happened, rounded up: `a minute`, `3 hours`, `2 days`."""
+    minutes = max(1, math.ceil(seconds / 60))
+    hours = math.ceil(seconds / 3600)
+    if minutes < 60:
+        return "a minute" if minutes == 1 else f"{minutes} minutes"
+    if hours < 48:
+        return "an hour" if hours == 1 else f"{hours} hours"
+    return f"{math.ceil(hours / 24)} days"
 
 
 def ago(ms: int) -> str:

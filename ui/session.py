@@ -14,6 +14,7 @@ from appliance.core.errors import Unavailable
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
+from ui import formats
 
 _YEAR_SECONDS = 365 * 86400
 THEMES = ("system", "light", "dark")
@@ -90,6 +91,8 @@ async def load_visit(request: Request) -> Visit | None:
             await commit(sessions.touch, session.id)
     visit = Visit(request, session)
     visit.queue_summary = queue or visit.queue_summary
+    # Texts are also made before the page is rendered, by the handler and its reading functions.
+    formats.current_zone.set(visit.zone)
     return visit
 
 

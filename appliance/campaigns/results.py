@@ -8,7 +8,7 @@ cost no more than one.
 import threading
 import time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from appliance.campaigns import recipients, report, store
@@ -73,7 +73,7 @@ def count_sms(campaign: Campaign) -> SmsFigures | None:
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
 _MIN_CACHED_AUDIENCE, _CACHE_TIME_FACTOR, _MAX_CACHED = 5_000, 20, 20
 _MAX_DOMAINS = 50
-_HOUR_MS = 3600 * 1000
+_HOUR_MS, _MINUTE_MS = 3600 * 1000, 60 * 1000
 _HOURS, _DAYS = 48, 90
 _AT_SIGN = "instr(recipient_key, '@')"
 _DOMAINS = (
@@ -282,10 +282,10 @@ def _build_problems(campaign_id: int, group: dict[str, Any]) -> ProblemFigures:
 
 
 def _build_timeline(campaign: Campaign) -> list[Bucket]:
-    """Return the first opens and clicks by bucket, from the hour of the start to the last bucket that has any."""
+    """Return the first opens and clicks by bucket, from the minute of the start to the last bucket that has any."""
     if campaign.started_at is None:
         return []
-    begin = campaign.started_at - campaign.started_at % _HOUR_MS
+    begin = campaign.started_at - campaign.started_at % _MINUTE_MS
     counts = {column: _count_by_bucket(campaign.id, column, begin) for column in ("opened", "clicked")}
     last = max((index for by_bucket in counts.values() for index in by_bucket), default=-1)
     buckets = []
@@ -307,6 +307,19 @@ def _count_by_bucket(campaign_id: int, engagement: str, begin: int) -> dict[int,
 def _get_bucket_start(index: int) -> int:
     """Return the milliseconds from the start of the first bucket to the start of bucket `index`."""
     return min(index, _HOURS) * _HOUR_MS + max(0, index - _HOURS) * 24 * _HOUR_MS
+
+
+_NTH_ENGAGED = (
+    "SELECT {at} FROM message INDEXED BY message_{engagement} WHERE campaign_id = ? AND {at} NOT NULL "
+    "ORDER BY {at} LIMIT 1 OFFSET ?"
+)
+
+
+def measure_half_time(campaign: Campaign, engagement: Literal["opened", "clicked"], count: int) -> float:
+    """Return the seconds from the start of a campaign until half of the `count` people who engaged had done so."""
+    sql = _NTH_ENGAGED.format(at=f"{engagement}_at", engagement=engagement)
+    at = scalar(sql, (campaign.id, max(0, (count + 1) // 2 - 1)))
+    return 0.0 if at is None or campaign.started_at is None else max(0, at - campaign.started_at) / 1000
 
 
 # The average results of earlier campaigns, for comparison.

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -468,13 +469,16 @@ def run_outside_transaction(function: Callable[..., T], *arguments: Any) -> T:
 
 
 async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a reading function on the reader pool and return its value.
+    """Run a reading function on the reader pool, with the context variables of the caller, and return its value.
 
     Raises StorageError if the storage fails, or after `stop`.
     """
     if _readers is None:
         raise StorageError("the service is shutting down")
-    return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _run_reading(function, arguments, named))
+    context = copy_context()
+    return await asyncio.get_running_loop().run_in_executor(
+        _readers, context.run, _run_reading, function, arguments, named
+    )
 
 
 # The order in which the functions of one account wait for the renderer pool.
@@ -556,7 +560,7 @@ async def _render(priority: int, account_id: int, function: Callable[[], T]) -> 
     try:
         if _renderers is None:
             raise StorageError("the service is shutting down")
-        running = asyncio.get_running_loop().run_in_executor(_renderers, function)
+        running = asyncio.get_running_loop().run_in_executor(_renderers, copy_context().run, function)
     except BaseException:
         queue.pass_turn()
         raise
