@@ -325,7 +325,7 @@ def _cache_key(campaign: Campaign) -> Hashable:
 
 Filters = list[dict[str, Any]]
 # The filters of a `RecipientQuery` that a segment cannot express.
-_UNSUPPORTED_FILTERS = ("status", "domain", "country", "problem", "pending", "unsubscribed", "contact_id")
+_UNSUPPORTED_FILTERS = ("status", "domain", "country", "problem", "pending", "unsubscribed", "replied", "contact_id")
 
 
 def build_recipient_filters(campaign_id: int, query: RecipientQuery) -> Filters | None:

@@ -12,7 +12,7 @@ from appliance.sending.messages import ledger
 from appliance.sending.messages.ledger import Status
 from appliance.sending.sms import numbers
 from appliance.storage.database import Page, paginate, rows, scalar
-from appliance.storage.models import Hit, Message
+from appliance.storage.models import Campaign, Hit, Message
 from appliance.storage.models.message import OPEN
 
 # Who opened or clicked a message. `people`: at least one hit that is not known to come from a machine; `machines`: only
@@ -24,6 +24,25 @@ UNSUBSCRIBED = (
     "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
     "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
+)
+# Emails with a recorded reply. The events of a name are few compared with the messages of a campaign.
+_REPLIED = (
+    "SELECT DISTINCT m.id FROM event e INDEXED BY event_of_name "
+    "JOIN message m ON m.id = CAST(substr(e.resource_uid, 9) AS INTEGER) "
+    "WHERE e.account_id = ? AND e.event = 'email_replied' AND e.created_at >= ? AND m.campaign_id = ?"
+)
+# What the recipients of some messages did besides opens and clicks, as (message id, kind, time of the first).
+_REACTIONS = (
+    "SELECT m.id, CASE e.event WHEN 'email_replied' THEN 'replied' ELSE 'complained' END, min(e.created_at) "
+    "FROM message m JOIN event e INDEXED BY event_resource "
+    "ON e.account_id = m.account_id AND e.resource_uid = 'message:' || m.id "
+    "WHERE m.id IN (SELECT value FROM json_each(?1)) AND e.event IN ('email_replied', 'email_complained') "
+    "GROUP BY 1, 2 "
+    "UNION ALL SELECT json_extract(c.data, '$.message_id'), 'unsubscribed', min(c.created_at) "
+    "FROM consent c INDEXED BY consent_of_message WHERE json_extract(c.data, '$.message_id') IN "
+    "(SELECT value FROM json_each(?1)) AND c.act = 'opt_out' AND c.by = 'recipient' GROUP BY 1 "
+    "UNION ALL SELECT id, 'bounced', bounced_at FROM message WHERE id IN (SELECT value FROM json_each(?1)) "
+    "AND bounced_at NOT NULL AND status = 'bounced'"
 )
 # The prefix of a phone number: long enough to determine the country (in North America with the area code), and short
 # enough that a campaign has few different ones, each of which is checked once.
@@ -67,6 +86,9 @@ class RecipientQuery(PageQuery):
     ) = UNSET
     unsubscribed: (
         Annotated[bool, Meta(description="true: only messages that led to an opt-out; false: only others")] | UnsetType
+    ) = UNSET
+    replied: (
+        Annotated[bool, Meta(description="true: only emails with a recorded reply; false: only others")] | UnsetType
     ) = UNSET
     contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET
 
@@ -162,12 +184,34 @@ def _select_matching(account_id: int, campaign_id: int, query: RecipientQuery) -
     if query.unsubscribed is not UNSET:
         is_unsubscribed = _filter_ids(list_unsubscribed(campaign_id))
         messages = messages.where(is_unsubscribed if query.unsubscribed else ~is_unsubscribed)
+    if query.replied is not UNSET:
+        is_replied = _filter_ids(list_replied(campaign))
+        messages = messages.where(is_replied if query.replied else ~is_replied)
     return messages
 
 
 def list_unsubscribed(campaign_id: int) -> list[int]:
     """Return the ids of a campaign's messages through which recipients opted out, without complaints."""
     return [row[0] for row in rows(UNSUBSCRIBED, (*get_id_range(campaign_id), campaign_id))]
+
+
+def list_replied(campaign: Campaign) -> list[int]:
+    """Return the ids of a campaign's emails with a recorded reply.
+
+    Only the built-in inbox records replies; other replies go to the reply address, of which the service knows nothing.
+    """
+    return [row[0] for row in rows(_REPLIED, (campaign.account_id, campaign.started_at or 0, campaign.id))]
+
+
+def load_reactions(message_ids: list[int]) -> dict[int, list[tuple[str, int]]]:
+    """Return what the recipients of messages did besides opens and clicks, by message id and in order of time.
+
+    Each is (`replied`, `unsubscribed`, `complained` or `bounced`, time in ms of the first).
+    """
+    reactions: dict[int, list[tuple[str, int]]] = {}
+    for message_id, kind, at in sorted(rows(_REACTIONS, (json.encode(message_ids).decode(),)), key=lambda row: row[2]):
+        reactions.setdefault(message_id, []).append((kind, at))
+    return reactions
 
 
 def get_id_range(campaign_id: int) -> tuple[int | None, int | None]:

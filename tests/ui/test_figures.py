@@ -2,13 +2,20 @@
 
 import csv
 import io
+import re
+import time
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.api.test_reports import address_of, get_report
+from tests.api.test_reports import CONTENT, address_of, get_report
 from tests.api.test_reports import sent_campaign as sent_campaign
+from tests.conftest import FreshServer
+from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
+from tests.kit.clock import TestClock
 from tests.kit.scriptless_browser import ScriptlessBrowser, notice_text
 from tests.kit.server import Server
 
@@ -184,3 +191,60 @@ def test_skipped_contacts_in_the_report(browser_page: Page, server: Server) -> N
     browser_page.goto("/campaigns")
     row = browser_page.get_by_role("row").filter(has_text="In parts")
     expect(row.locator("td.num").first).to_have_text("2")
+
+
+def test_rows_say_what_each_person_did(browser_page: Page, sent_campaign: Any, api: Client) -> None:
+    """The row of a recipient has the reply, opt-out, complaint or bounce with its time; the report counts replies."""
+    page, here = browser_page, f"/campaigns/{sent_campaign['id']}"
+    captured = {row["to"]: row["id"] for row in api.get("/capture", limit=100).expect(200)}
+    page.goto(here)
+    expect(page.locator("#reading")).not_to_contain_text("Replied")
+    api.post(f"/capture/{captured[address_of('quiet')]}/simulate", {"action": "reply"}).expect(200)
+    api.post(f"/capture/{captured[address_of('click')]}/simulate", {"action": "reply"}).expect(200)
+    page.goto(here)
+    replied = page.locator("#reading dl", has_text="Replied")
+    expect(replied.locator("dd > a")).to_have_text("2")
+    replied.locator("dd > a").click()
+    expect(page.locator("#people tbody tr")).to_have_count(2)
+    page.goto(f"{here}/people")
+    for name, words in (
+        ("quiet", r"^Replied today \d\d:\d\d$"), ("unsubscribe", r"^Unsubscribed today \d\d:\d\d$"),
+        ("complain", r"^Marked as spam today \d\d:\d\d"), ("bounce", r"^Bounced today \d\d:\d\d550 5.1.1"),
+        ("click", r"^(Clicked|Replied) today \d\d:\d\d · (Clicked|Replied) today \d\d:\d\d$"),
+        ("open", r"^Opened today \d\d:\d\d$"), ("left", "^Unsubscribed$"),
+    ):  # fmt: skip
+        row = page.locator("#people tbody tr").filter(has=page.get_by_text(address_of(name), exact=True))
+        expect(row.locator("td").nth(2)).to_have_text(re.compile(words))
+
+
+def test_the_chart_begins_at_the_send_in_the_time_zone_of_the_account(
+    browser: Browser, fresh_server: FreshServer, browser_problems: Problems, clock: TestClock
+) -> None:
+    """A campaign sent at 07:59 in Berlin has its first hour from 07:59, also for a click three minutes later."""
+    server = fresh_server(clock=clock)
+    api = server.client()
+    api.patch("/account", {"time_zone": "Europe/Berlin"}).expect(200)
+    berlin = ZoneInfo("Europe/Berlin")
+    sent_at = datetime.now(berlin).replace(hour=7, minute=59, second=5, microsecond=0) + timedelta(days=1)
+    clock.set(sent_at.timestamp() - time.time())
+    list_id = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    api.post("/contacts", {"email": "anna@example.org", "list_ids": [list_id]}).expect(201)
+    campaign = api.post("/campaigns", {"name": "Letter", "template_attributes": CONTENT}).expect(201)
+    api.post(f"/campaigns/{campaign['id']}/send", {"trigger_attributes": {"contact_list_id": list_id}}).expect(200)
+    captured = api.wait("/capture", bool)[0]["id"]
+    clock.advance(minutes=3)
+    api.post(f"/capture/{captured}/simulate", {"action": "click"}).expect(200)
+    page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto(f"/campaigns/{campaign['id']}")
+    card = page.locator("section", has=page.locator("#when-title"))
+    expect(card.locator("p")).to_have_text(
+        "Most people clicked from today 07:59 on (1); half of all who clicked did so within 4 minutes."
+    )
+    expect(card.locator(".axis span").first).to_have_text("07:59")
+    card.get_by_text("Show as table").click()
+    expect(card.locator("tbody td").first).to_have_text("today 07:59")
+    page.goto("/activity")
+    day = f"{sent_at:%Y-%m-%d}"
+    expect(page.get_by_role("link", name="Today")).to_have_attribute("href", f"/activity?from={day}")
+    page.context.close()
+    assert not browser_problems.found

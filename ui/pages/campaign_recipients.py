@@ -31,13 +31,13 @@ _BOM = "\ufeff"
 _FILTER_LABELS = {
     "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
     "country": "numbers in", "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed",
-    "pending": "waiting",
+    "replied": "replied", "pending": "waiting",
 }  # fmt: skip
 # The filter, the value and the label of each chip.
 _CHIPS: tuple[tuple[str, str, str], ...] = (
     ("accepted", "true", "Handed over"), ("opened", "people", "Opened"), ("opened", "nobody", "Did not open"),
     ("clicked", "people", "Clicked"), ("clicked", "nobody", "Did not click"),
-    ("unsubscribed", "true", "Unsubscribed"), ("pending", "true", "Waiting"),
+    ("replied", "true", "Replied"), ("unsubscribed", "true", "Unsubscribed"), ("pending", "true", "Waiting"),
     *(("status", name, formats.STATUSES[name][1])
       for name in ("bounced", "complained", "failed", "skipped", "uncertain", "cancelled")),
 )  # fmt: skip
@@ -62,13 +62,33 @@ async def _render_recipients(
     """Render the recipients; `list_form` is the posted form of a list that could not be saved, with its errors."""
     page = await fetch(recipients.list_recipients, visit.account_id, campaign_id, query)
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
+    activity = await fetch(_load_activity, page.rows)
     text = await fetch(_describe_filters, visit.account_id, campaign_id, filters) if filters else ""
     return await campaign_report.render_tab(
         request, visit, campaign_id, "people", 422 if list_form else 200, list_form=list_form, page=page,
-        contacts_by_id=contacts_by_id, filters=filters, filters_text=text, chips=_list_chips,
+        contacts_by_id=contacts_by_id, activity=activity, filters=filters, filters_text=text, chips=_list_chips,
         can_save_segment=audience.build_recipient_filters(campaign_id, query) is not None,
         form=Form({"name": _suggest_name(text)}),
     )  # fmt: skip
+
+
+_REACTION_LABELS = {
+    "replied": "Replied", "unsubscribed": "Unsubscribed", "complained": "Marked as spam", "bounced": "Bounced"
+}  # fmt: skip
+
+
+def _load_activity(messages: list[Any]) -> dict[int, list[tuple[str, int]]]:
+    """Return what each recipient did, by message id, as (label, time in ms) in order of time.
+
+    The first open is left out if there is a click, because every click counts as an open.
+    """
+    reactions = recipients.load_reactions([row.id for row in messages])
+    activity = {}
+    for row in messages:
+        engaged = ("Clicked", row.clicked_at) if row.clicked_at else ("Opened", row.opened_at)
+        done = [(_REACTION_LABELS[kind], at) for kind, at in reactions.get(row.id, ())]
+        activity[row.id] = sorted([engaged, *done] if engaged[1] else done, key=lambda pair: pair[1])
+    return activity
 
 
 @pages.get("/<campaign_id:int>/export", name="export")
@@ -195,6 +215,7 @@ def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
     counts = {
         ("accepted", "true"): stats["accepted"], ("pending", "true"): stats["pending"],
         ("unsubscribed", "true"): figures.unsubscribes.count,
+        ("replied", "true"): len(recipients.list_replied(campaign)),
     }  # fmt: skip
     if campaign.tracking:
         counts |= {("clicked", "people"): clicked, ("clicked", "nobody"): stats["accepted"] - clicked}

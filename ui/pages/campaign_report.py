@@ -1,13 +1,13 @@
 """The report of a campaign: progress of sending, results, links, mailbox providers and problems."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.campaigns import ledger_check, preflight, report, results, send, states, store
+from appliance.campaigns import ledger_check, preflight, recipients, report, results, send, states, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.report import Bucket, Report
 from appliance.campaigns.results import Conversion, UsualResults
@@ -53,8 +53,12 @@ def shorten_url(url: str, limit: int = 60) -> str:
     return bare if len(bare) <= limit else f"{bare[: limit - 1]}…"
 
 
-def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None) -> list[ResultFact]:
-    """Return the results of a campaign, the most important ones first."""
+def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None, replied: int) -> list[ResultFact]:
+    """Return the results of a campaign, the most important ones first.
+
+    `replied` is the number of emails with a recorded reply. It is only shown if there are any, because replies that go
+    to the reply address are not known.
+    """
     reached = figures.ledger.delivered_to
     clicks, opens = figures.clicks, figures.opens
     clicked = ResultFact(
@@ -79,6 +83,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     return [
         clicked,
         opened,
+        *([ResultFact("Replied", replied, reached, "replied=true")] if replied else []),
         ResultFact("Unsubscribed", unsubscribed, reached, "unsubscribed=true", tone="warn"),
         ResultFact(
             "Called it spam", figures.complaints.count, reached, "status=complained", usual_complained, tone="bad"
@@ -152,26 +157,16 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
     ]
 
 
-def summarize_timeline(buckets: Sequence[Bucket]) -> str:
+def summarize_timeline(campaign: Any, buckets: Sequence[Bucket]) -> str:
     """Return a sentence that says when most contacts clicked, or opened if none clicked; empty without either."""
-    verb = "clicked" if any(bucket.clicked for bucket in buckets) else "opened"
+    verb: Literal["clicked", "opened"] = "clicked" if any(bucket.clicked for bucket in buckets) else "opened"
     counts = [getattr(bucket, verb) for bucket in buckets]
     total = sum(counts)
     if not total:
         return ""
     peak_count = max(counts)
-    peak = buckets[counts.index(peak_count)]
-    running_count, half_index = 0, 0
-    for index, count in enumerate(counts):
-        running_count += count
-        if 2 * running_count >= total:
-            half_index = index
-            break
-    begin, end = formats.parse_time(buckets[0].from_) or 0, formats.parse_time(buckets[half_index].until) or 0
-    hours = max(1, round((end - begin) / 3_600_000))
-    soon = f"{hours} hours" if hours < 48 else f"{round(hours / 24)} days"
-    soon = "an hour" if hours == 1 else soon
-    at = formats.when(formats.parse_time(peak.from_))
+    at = formats.when(formats.parse_time(buckets[counts.index(peak_count)].from_))
+    soon = formats.within(results.measure_half_time(campaign, verb, total))
     return (
         f"Most people {verb} from {at} on ({formats.number(peak_count)}); half of all who {verb} did so within {soon}."
     )
@@ -352,10 +347,10 @@ def _load_overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, 
     conversions = results.list_conversions(campaign) if figures.tracking else []
     return {
         "by": by, "usual": usual, "after": conversions,
-        "facts": list_facts(figures, stats, usual),
+        "facts": list_facts(figures, stats, usual, len(recipients.list_replied(campaign))),
         "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
         "columns": charts.build_columns(figures.over_time, by), "is_long": charts.exceeds_two_days(figures.over_time),
-        "summary": summarize_timeline(figures.over_time),
+        "summary": summarize_timeline(campaign, figures.over_time),
         "top_links": list_top_links(campaign.id, figures), "places": list_top_providers(campaign.id, figures),
     }  # fmt: skip
 

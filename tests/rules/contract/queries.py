@@ -25,6 +25,7 @@ O channel,search -- as other lists have them
 O approval_state,asked -- what waits for approval
 = GET /campaigns/{{id}}/recipients
 O status,opened,clicked,link,domain,country,problem,pending,accepted,unsubscribed,contact_id -- each figure's people
+O replied -- as the report counts replies
 = GET /campaigns/{{id}}/explain
 D contact_id
 = GET /contacts
