@@ -15,6 +15,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid
+from appliance.sending.messages import delivery_status
 from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
 from ui.forms import audience_form
@@ -205,7 +206,8 @@ async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     # Only this block is rendered: the rest of the page needs values that were not loaded here.
     response = view.render_blocks(request, "campaigns/report.html", ("live",), **base)
     if not base["moving"]:
-        response.headers["HX-Trigger"] = "settled"  # reload the figures below at once, not after ten seconds
+        delivery_status.forget_summary(visit.account_id)  # The sidebar reloads it at once.
+        response.headers["HX-Trigger"] = "settled"  # reload the figures and the sidebar at once, not seconds later
     return response
 
 

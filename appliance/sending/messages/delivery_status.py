@@ -290,6 +290,11 @@ def get_summary(account_id: int) -> SendingSummary:
     return _summaries.get(account_id, lambda: read_summary(account_id))
 
 
+def forget_summary(account_id: int) -> None:
+    """Remove an account's summary from the cache, so that the next reader sees the queue as it is now."""
+    _summaries.invalidate(account_id)
+
+
 def read_summary(account_id: int) -> SendingSummary:
     """Return an account's summary as of now, without the cache."""
     settings = config.current()
