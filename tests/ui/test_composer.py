@@ -176,6 +176,48 @@ def test_scheduling_and_unscheduling(page: Page, api: Client) -> None:
     expect(page.get_by_role("heading", name="Goes out 4 May 2098, 07:30")).to_be_visible()
 
 
+def test_changing_the_time_of_a_scheduled_campaign(page: Page, api: Client, clock: TestClock) -> None:
+    """A scheduled campaign gets another time in a dialog, or is sent now after the review; it never is a draft."""
+    campaign_id = draft(api, "Moved")
+    api.post(f"/campaigns/{campaign_id}/send", {"scheduled_at": "2098-05-04T07:30:00Z"}).expect(200)
+    page.goto(f"/campaigns/{campaign_id}")
+    page.get_by_role("link", name="Change the time").click()
+    expect(page.get_by_role("dialog").get_by_label("Date")).to_have_value("2098-05-04")
+    page.get_by_role("dialog").get_by_label("Date").fill("2020-01-01")
+    page.get_by_role("button", name="Change the time").click()
+    expect(page.locator("#f-day-err")).to_contain_text("in the future")
+    assert api.get(f"/campaigns/{campaign_id}").json["scheduled_at"].startswith("2098-05-04")
+    page.get_by_role("dialog").get_by_label("Date").fill("2098-05-06")
+    page.get_by_role("button", name="Change the time").click()
+    expect(page.get_by_role("heading", name="Goes out 6 May 2098, 07:30")).to_be_visible()
+    page.get_by_role("link", name="Send now").click()
+    expect(page.get_by_role("dialog").get_by_role("heading", name="Send to 8 people?")).to_be_visible()
+    expect(page.get_by_role("dialog")).not_to_contain_text("2098")
+    page.get_by_role("link", name="Keep the time").click()
+    assert api.get(f"/campaigns/{campaign_id}").json["phase"] == "scheduled"
+    page.get_by_role("link", name="Send now").click()
+    page.get_by_role("button", name="Send to 8 people").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    assert api.get(f"/campaigns/{campaign_id}").json["phase"] == "holding"
+    clock.advance(20)
+    expect(page.locator("#progress-title")).to_contain_text("Sent to 8 contacts", timeout=15_000)
+    page.goto(f"/campaigns/{campaign_id}/reschedule")
+    assert page.url.endswith(f"/campaigns/{campaign_id}")
+
+
+def test_the_button_that_sends_is_in_sight(page: Page, api: Client) -> None:
+    """The review dialog shows its button without scrolling on a laptop and a phone; the draft shows its checklist."""
+    campaign_id = draft(api, "In sight")
+    for width, height in ((1366, 768), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"/campaigns/{campaign_id}")
+        if width > 1000:
+            expect(page.get_by_role("heading", name="Checklist")).to_be_in_viewport()
+        page.get_by_role("link", name="Review and send").click()
+        expect(page.get_by_role("dialog").locator("iframe")).to_be_attached()
+        expect(page.get_by_role("button", name="Send to 8 people")).to_be_in_viewport(ratio=1)
+
+
 def test_a_merge_tag_stays_where_the_caret_was(page: Page, api: Client) -> None:
     """The subject is saved while the menu of tags is open; the tag still goes after the typed space."""
     number = draft(api, "Tag after a space")

@@ -291,8 +291,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
             form.values["day"] = tomorrow.strftime("%Y-%m-%d")
         moment = form.moment("day", "hour", visit.zone)
         if moment is not None and moment <= clock.now_ms():
-            current = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone).strftime("%H:%M")
-            form.add_error("day", f"Choose a time in the future. It is {current} now in {visit.account.time_zone}.")
+            form.add_error("day", _describe_past_time(visit))
         if form.errors:
             return await render_composer(request, visit, campaign_id, form, "when")
     stamp = clock.iso(moment) if moment else None
@@ -357,8 +356,9 @@ CONFIRM_BY_TYPING_OVER = 1000
 @pages.get("/<campaign_id:int>/send")
 @signed_in()
 async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the numbers of a send, to be confirmed by the user."""
-    return await _render_review(request, visit, campaign_id, Form(), 200)
+    """Show the numbers of a send, to be confirmed by the user; `now=yes` reviews sending at once, despite a set time."""
+    now = "yes" if request.args.get("now") == "yes" else ""
+    return await _render_review(request, visit, campaign_id, Form({"now": now}), 200)
 
 
 @pages.post("/<campaign_id:int>/send")
@@ -383,6 +383,54 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
         message = f"It goes out {formats.when(campaign.scheduled_at)}. The audience is counted again then."
         view.flash(request, message, (f"/campaigns/{campaign_id}/undo", {}))
     return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+@pages.get("/<campaign_id:int>/reschedule")
+@signed_in("campaigns:send")
+async def ask_new_time(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the form that changes the time of a scheduled campaign."""
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    if campaign.phase != "scheduled":
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    form = build_card_forms(campaign, visit)["when"]
+    return _render_new_time(request, campaign, form, 200)
+
+
+@pages.post("/<campaign_id:int>/reschedule")
+@signed_in("campaigns:send")
+async def reschedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Change the time of a scheduled campaign, which stays scheduled; a time in the past is an error."""
+    form = Form.from_request(request)
+    form.require("day", "Choose a date.")
+    moment = form.moment("day", "hour", visit.zone)
+    if moment is not None and moment <= clock.now_ms():
+        form.add_error("day", _describe_past_time(visit))
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    if campaign.phase == "scheduled" and (form.errors or moment is None):
+        return _render_new_time(request, campaign, form, 422)
+
+    def move() -> bool:
+        if store.get(visit.account_id, campaign_id).phase != "scheduled":
+            return False
+        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0, scheduled_at=moment), preflight.NOT_PREPARED)
+        return True
+
+    if await commit(move):
+        view.flash(request, f"It goes out {formats.when(moment)}. The audience is counted again then.")
+    else:
+        view.flash(request, "It has moved on meanwhile. This is how it stands.")
+    return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+def _render_new_time(request: Request, campaign: Any, form: Form, status: int) -> HTTPResponse:
+    return view.render(
+        request, "campaigns/reschedule.html", status, campaign=campaign, form=form, is_dialog=view.is_partial(request)
+    )
+
+
+def _describe_past_time(visit: Visit) -> str:
+    current = formats.clock_time(clock.now_ms())
+    return f"Choose a time in the future. It is {current} now in {visit.account.time_zone}."
 
 
 @pages.post("/<campaign_id:int>/undo")
@@ -449,6 +497,10 @@ def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any],
     approvals.check_confirmed(form, unfinished_now)
     if form.errors:
         raise errors.Invalid({})
+    if form["now"] == "yes":
+        if campaign.phase not in ("draft", "scheduled"):
+            return campaign  # It has started meanwhile; its page shows how it stands.
+        return _go_live(visit, campaign_id, store.SendRequest(hold_seconds=HOLD_SECONDS, scheduled_at=None), prepared)
     later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     body = store.SendRequest(hold_seconds=0 if later else HOLD_SECONDS)
     return _go_live(visit, campaign_id, body, prepared)
@@ -461,8 +513,10 @@ def _go_live(visit: Visit, campaign_id: int, body: store.SendRequest, prepared: 
 
 async def _render_review(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
     facts = await render_for(visit.account_id, load_draft, visit, campaign_id)
-    if facts["campaign"].phase != "draft":
+    is_now = form["now"] == "yes"
+    if facts["campaign"].phase not in (("draft", "scheduled") if is_now else ("draft",)):
         return view.redirect(request, f"/campaigns/{campaign_id}")
+    facts["is_later"] = facts["is_later"] and not is_now
     first = await fetch(_list_first_recipients, visit.account_id, campaign_id)
     return view.render(
         request,
