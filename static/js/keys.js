@@ -24,7 +24,19 @@
     if (link && box() && !event.ctrlKey && !event.metaKey) { event.preventDefault(); jump(); }
   });
 
-  // In the box the arrows walk through what was found; typing goes on in the field.
+  // In the box the arrows walk through what was found; typing goes on in the field. Enter opens the first result of
+  // what was typed, once it is there; without a result the box stays open.
+  let entered = null;
+  const wanted = (field) => field.value.trim().slice(0, 100);
+  const enter = (dialog, field) => {
+    const found = $("#jump-found", dialog);
+    entered = found?.dataset.q === wanted(field) ? null : wanted(field);
+    if (entered === null) $("a", found)?.click();
+  };
+  document.addEventListener("htmx:after:swap", () => {
+    const dialog = box();
+    if (dialog?.open && entered !== null && entered === wanted($("input", dialog))) enter(dialog, $("input", dialog));
+  });
   const walk = (event) => {
     const dialog = box();
     if (!dialog?.open) return false;
@@ -32,26 +44,42 @@
     const at = stops.indexOf(document.activeElement);
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) { event.preventDefault(); stops[(at + step + stops.length) % stops.length]?.focus(); return true; }
-    if (event.key === "Enter" && at === 0 && stops[1]) { event.preventDefault(); stops[1].click(); return true; }
+    if (event.key === "Enter" && at === 0) { event.preventDefault(); if (!event.isComposing) enter(dialog, stops[0]); return true; }
     if (at > 0 && event.key.length === 1 && !event.ctrlKey && !event.metaKey) stops[0].focus();
     return true;
   };
 
-  let going = 0;
+  // A single key counts once the hand rests, so that no letter of a word does: a word may be typed faster than the page
+  // comes that it is meant for, and its first letters may go to a field or a box that closes.
+  const REST = 300;
+  let word = "", resting = 0, typed = 0, going = 0;
+  const act = () => {
+    const keys = word, after = Date.now() - going < 1200;
+    word = "";
+    going = keys === "g" ? Date.now() : 0;
+    if (document.querySelector("dialog[open]")) return;
+    const page = pages[after && keys.length === 1 ? keys : /^g.$/.test(keys) ? keys[1] : ""];
+    if (page) { if ($(`a[href="${page}"]`)) location.href = page; return; }
+    if (keys === "c") { const link = $("[data-key=c]"); link ? link.click() : $('a[href="/campaigns"]') && (location.href = "/campaigns/new"); }
+  };
   document.addEventListener("keydown", (event) => {
+    const letter = event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (letter && typing(event)) typed = Date.now();
     if (event.defaultPrevented) return;
-    if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k" && box()) {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+      const field = $("main form[action='/jump'] input");
+      if (!box() && !field) return;
       event.preventDefault();
-      box().open ? box().close() : jump();
+      if (field) { field.focus(); field.select(); } else box().open ? box().close() : jump();
       return;
     }
     if (event.key === "Escape" && event.target.matches("main input[type=search]") && !event.target.value) event.target.blur();
-    if (walk(event) || off() || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
-    const page = Date.now() - going < 1200 && pages[event.key];
-    going = event.key === "g" ? Date.now() : 0;
-    if (page) { if ($(`a[href="${page}"]`)) location.href = page; return; }
-    if (event.key === "/") { const field = $("main input[type=search]"); if (field) { event.preventDefault(); field.focus(); field.select(); } else { event.preventDefault(); jump(); } }
-    if (event.key === "c") { const link = $("[data-key=c]"); link ? link.click() : $('a[href="/campaigns"]') && (location.href = "/campaigns/new"); }
+    if (walk(event) || off() || !letter || typing(event)) return;
+    if (Date.now() - typed < 2 * REST) { typed = Date.now(); return; }
+    if (event.key === "/") { const field = $("main input[type=search]"); event.preventDefault(); if (field) { field.focus(); field.select(); } else jump(); }
     if (event.key === "?") { const help = $("#keys"); if (help && !help.open) help.showModal(); }
+    word += event.key;
+    clearTimeout(resting);
+    resting = setTimeout(act, REST);
   });
 })();

@@ -139,7 +139,8 @@
     const { ctx } = event.detail;
     const target = ctx.target instanceof Element ? ctx.target : document.body;
     const dialog = target.closest?.("dialog");
-    if (dialog && !dialog.open && dialog.children.length) dialog.showModal();
+    // Results that come late do not open the jump box again.
+    if (dialog && !dialog.open && dialog.id !== "jump" && dialog.children.length) dialog.showModal();
     if (ctx.response?.status === 422 && !event.target.closest?.("[data-autosave]")) firstProblem(target.isConnected ? target : document.body);
     watchToast($(".toast"));
     if (target.id === "mail") showBubble();

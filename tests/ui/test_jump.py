@@ -1,5 +1,6 @@
 """The jump box, single-key shortcuts, and switching them off."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -68,6 +69,80 @@ def test_a_search_without_results(page: Page) -> None:
     page.goto("/jump?q=nobody@example.org")
     page.get_by_role("link", name="add nobody@example.org").click()
     expect(page.get_by_label("Email")).to_have_value("nobody@example.org")
+
+
+@pytest.mark.parametrize(
+    ("search", "title"),
+    [
+        ("add con", "Add contact"),
+        ("new contact", "Add contact"),
+        ("campaign", "New email"),
+        ("import", "Import contacts"),
+        ("new list", "New list"),
+        ("new segment", "New segment"),
+        ("new form", "New form"),
+        ("new flow", "New flow"),
+        ("domains", "Settings: Domains"),
+    ],
+)
+def test_actions_in_the_jump_box(page: Page, search: str, title: str) -> None:
+    """The jump box finds actions and settings pages by the usual words for them, and Enter opens the first result."""
+    page.goto("/jump?q=" + search.replace(" ", "+"))
+    found = page.locator("main").get_by_role("link", name=title, exact=True)
+    href = found.get_attribute("href")
+    assert href is not None
+    assert page.request.get(href).status == 200
+
+
+def test_enter_opens_the_result_of_the_typed_words(page: Page) -> None:
+    """Enter before the results are there opens the first result of the words, not of an earlier search."""
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Jump to").get_by_role("link", name="Campaigns", exact=True)).to_be_visible()
+    page.keyboard.type("add contact")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="Add a contact")).to_be_visible()
+
+
+def test_enter_without_results_keeps_the_box(page: Page) -> None:
+    """Enter without a result keeps the box open, and words typed after it go to its field."""
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("dialog", name="Jump to")
+    page.keyboard.type("zzz")
+    expect(box.get_by_text("Nothing is called “zzz”.")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.keyboard.type("c")
+    expect(box.get_by_role("searchbox")).to_have_value("zzzc")
+    expect(page).to_have_url(re.compile(r"/$"))
+
+
+def test_the_page_of_the_jump_box_has_the_focus_in_its_field(page: Page) -> None:
+    """The page /jump opens with the focus in its field, and Ctrl K brings the focus back to the field."""
+    page.goto("/jump?q=anna")
+    field = page.locator("main").get_by_role("searchbox")
+    expect(field).to_be_focused()
+    page.locator("main").get_by_role("link", name="Anna Kurz").focus()
+    wait_until_scripts_listen(page)
+    page.keyboard.press("Control+k")
+    expect(field).to_be_focused()
+
+
+def test_typed_words_are_no_shortcuts(page: Page) -> None:
+    """The letters of a word typed outside of a field open no page; the letter C alone opens a new email."""
+    page.evaluate("window.kept = true")
+    for word in ("contact", "great"):
+        page.keyboard.type(word, delay=60)
+        page.wait_for_timeout(700)
+    # A word goes on after the box closed.
+    page.keyboard.press("Control+k")
+    page.keyboard.type("inb", delay=60)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.keyboard.type("oxc", delay=60)
+    page.wait_for_timeout(700)
+    expect(page.get_by_role("dialog", name="Jump to")).to_be_hidden()
+    assert page.evaluate("window.kept")
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", level=1, name="New email")).to_be_visible()
 
 
 def test_single_key_shortcuts(page: Page) -> None:

@@ -155,16 +155,18 @@ def _list_setup_steps(
 # The jump box.
 
 _MAX_MATCHES = 5
-# The commands: label, URL, icon, and the scope that a user needs.
+# The commands: label, URL, icon, the scope that a user needs, and further words that find the command.
 _COMMANDS = (
-    ("New email", "/campaigns/new", "mail", "campaigns:write"),
-    ("New SMS", "/campaigns/new?channel=sms", "smartphone", "campaigns:write"),
-    ("Add a person", "/contacts/new", "user-plus", "contacts:write"),
-    ("Import people", "/contacts/imports/new", "upload", "contacts:write"),
-    ("New list", "/lists/new", "list", "contacts:write"),
-    ("New segment", "/segments/new", "list-filter", "contacts:write"),
-    ("New flow", "/flows/new", "workflow", "flows:write"),
-    ("New template", "/templates/new", "layout-template", "templates:write"),
+    ("New email", "/campaigns/new", "mail", "campaigns:write", "create campaign newsletter"),
+    ("New SMS", "/campaigns/new?channel=sms", "smartphone", "campaigns:write", "create campaign text message"),
+    ("Add contact", "/contacts/new", "user-plus", "contacts:write", "new create a person subscriber"),
+    ("Import contacts", "/contacts/imports/new", "upload", "contacts:write", "add people upload file csv"),
+    ("New list", "/lists/new", "list", "contacts:write", "create add"),
+    ("New segment", "/segments/new", "list-filter", "contacts:write", "create add"),
+    ("New form", "/forms/new", "user-plus", "contacts:write", "create add sign-up signup"),
+    ("New flow", "/flows/new", "workflow", "flows:write", "create add automation"),
+    ("New template", "/templates/new", "layout-template", "templates:write", "create add"),
+    ("Add domain", "/settings/domains/new", "send", "domains:write", "new sending verify dns"),
 )
 # Pages that the navigation does not list; they are only found by a search.
 _SUBPAGES = (
@@ -176,7 +178,7 @@ _SUBPAGES = (
     ("Documentation", "/docs", "book-open"),
 )
 _GROUP_LABELS = {
-    "page": "Pages", "act": "Begin", "contact": "People", "campaign": "Campaigns", "flow": "Flows",
+    "page": "Pages", "act": "Actions", "contact": "People", "campaign": "Campaigns", "flow": "Flows",
     "template": "Templates", "list": "Lists", "segment": "Segments",
 }  # fmt: skip
 # Objects that can be found by name: group, list function, query struct, icon and URL.
@@ -218,16 +220,24 @@ def _search(visit: Visit, q: str) -> list[Destination]:
     current = [
         Destination("page", page.label, page.href, page.icon)
         for page in view.list_navigation("")
-        if low in page.label.lower()
+        if _has_words(page.label, low)
     ]
     below = [
         Destination("page", title, href, icon)
         for title, href, icon in _list_subpages(visit.user.role)
-        if low and low in title.lower()
+        if low and _has_words(title, low)
     ]
-    offered = [act for act in _COMMANDS if visit.can(act[3])]
-    acts = [Destination("act", title, href, icon) for title, href, icon, _ in offered if low in title.lower()]
+    acts = [
+        Destination("act", title, href, icon)
+        for title, href, icon, scope, words in _COMMANDS
+        if visit.can(scope) and _has_words(f"{title} {words}", low)
+    ]
     return [*current, *below, *acts, *(_search_contacts(account_id, q) if q else ()), *_search_objects(account_id, q)]
+
+
+def _has_words(text: str, low: str) -> bool:
+    """Return whether a text contains every word of a search in lower case, in any order."""
+    return all(word in text.lower() for word in low.split())
 
 
 def _list_subpages(role: str) -> Iterator[tuple[str, str, str]]:
