@@ -12,21 +12,24 @@ from ui.session import Visit
 MAX_OPTIONS = 100
 
 
-def complete_phone(visit: Visit, text: str) -> str:
-    """Return a phone number in E.164, with the account's country code if it has none; other text is unchanged."""
+def complete_phone(visit: Visit, text: str, country: str = "") -> str:
+    """Return a phone number in E.164; text that is no phone number is unchanged.
+
+    A number without a country code belongs to `country` (two letters), else to the country of the account.
+    """
     try:
-        return addresses.parse_written_phone(text, visit.account.country_code).value
+        return addresses.parse_written_phone(text, country or visit.account.country_code).value
     except ValueError:
         return text
 
 
-def find_phone_error(visit: Visit, text: str) -> str | None:
-    """Return an error if a number has no country code and the account has no country; else None."""
+def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:
+    """Return an error if a number has no country code, and neither `country` nor the account says one; else None."""
     try:
-        addresses.parse_written_phone(text, visit.account.country_code)
+        addresses.parse_written_phone(text, country or visit.account.country_code)
     except ValueError as error:
         if str(error) == addresses.NO_COUNTRY:
-            return "This number has no country code. Write it like +44 20 7946 0018, or set a country in Settings."
+            return "This number has no country code. Write it like +44 20 7946 0018, or choose its country."
     return None
 
 

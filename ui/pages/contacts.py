@@ -370,8 +370,8 @@ def _unlisted_list_ids(contact: Any, offered: list[Any]) -> list[int]:
 
 
 def _complete_form_phone(visit: Visit, form: Form) -> None:
-    """Rewrite the phone number of a form in E.164, with the account's country code if it has none."""
-    form.values["phone"] = lookups.complete_phone(visit, form["phone"])
+    """Rewrite the phone number of a form in E.164; without a country code it belongs to the country of the form."""
+    form.values["phone"] = lookups.complete_phone(visit, form["phone"], form["country_code"])
 
 
 def _read_fields(form: Form) -> dict[str, Any]:
@@ -417,7 +417,7 @@ async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: di
         if (
             kind == "phone"
             and messages[0] == "is invalid"
-            and (fault := lookups.find_phone_error(visit, form["phone"]))
+            and (fault := lookups.find_phone_error(visit, form["phone"], form["country_code"]))
         ):
             form.add_error(kind, fault)
         if kind not in ("email", "phone") or messages[0] != "has already been taken":
