@@ -186,7 +186,7 @@ FIELDS: tuple[Field, ...] = (
     _boolean("contact_subscribed_email", "subscribed by email", _subscribed("email"), 30, "subscribed_email"),
     _boolean("contact_subscribed_phone", "subscribed by phone", _subscribed("phone"), 30, "subscribed_phone"),
     _boolean("contact_verified", "verified", f"({_STATUS} = 'verified')", 40, "verified"),
-    _boolean("contact_enriched", "enriched", _ENRICHED, 35, "enriched"),
+    _boolean("contact_enriched", "enriched with data from another service", _ENRICHED, 35, "enriched"),
     _boolean("contact_suppressed", "suppressed", _SUPPRESSED, 30, "suppressed"),
     _column("contact_created_at", "time", "date added", "created_at", "created_at"),
     _column("contact_updated_at", "time", "date changed", "updated_at", "updated_at"),
