@@ -195,6 +195,11 @@ def number(value: int | float | None) -> str:
     return "—" if value is None else f"{value:,}".replace(",", THIN_SPACE)
 
 
+def plain_number(value: int | float) -> str:
+    """Format a number of custom data as people write it, without separators: `2010` also for 2010.0."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value)
+
+
 def count(value: int, singular: str, plural: str) -> str:
     """Format a number with its noun: `1 person`, `12 384 people`."""
     return f"{number(value)} {singular if value == 1 else plural}"

@@ -83,6 +83,42 @@ def test_custom_data_keeps_its_types(browser_page: Page, api: Client, anna: int)
     assert after == expected
 
 
+def test_numbers_with_a_decimal_comma(browser_page: Page, api: Client) -> None:
+    """A number field reads 89,90 and 1.234,50, and refuses 1,234, which has two meanings; whole numbers have no .0."""
+    page = browser_page
+    data = {"revenue": 2010.0, "german": 1, "english": 1, "unclear": 1}
+    person = api.post("/contacts", {"email": "comma@example.org", "data": data}).expect(201)["id"]
+    page.goto(f"/contacts/{person}/edit")
+    expect(page.get_by_label("Value of revenue")).to_have_value("2010")
+    page.get_by_label("Value of revenue").fill("89,90")
+    page.get_by_label("Value of german").fill("1.234,50")
+    page.get_by_label("Value of english").fill("1.234")
+    page.get_by_label("Value of unclear").fill("1,234")
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.locator("#data .err")).to_have_text("Write a number, like 1250, 89.90 or 89,90.")
+    page.get_by_label("Value of unclear").fill("1234")
+    page.get_by_role("button", name="Save").last.click()
+    expect(page.locator(".toast")).to_contain_text("Saved.")
+    stored = api.get(f"/contacts/{person}").json["data"]
+    assert stored == {"revenue": 89.9, "german": 1234.5, "english": 1.234, "unclear": 1234}
+
+
+def test_a_phone_number_of_the_chosen_country(browser_page: Page, api: Client) -> None:
+    """A number without a country code belongs to the country that is chosen in the form."""
+    page = browser_page
+    page.goto("/contacts/new")
+    page.get_by_label("First name").fill("Greta")
+    page.get_by_label("Phone").fill("0171 5556677")
+    expect(page.get_by_text("as it is dialled in the country chosen under Country")).to_be_visible()
+    page.get_by_role("button", name="Add contact").click()
+    expect(page.locator("#f-phone-err")).to_be_visible()
+    page.get_by_label("Country").select_option("DE")
+    page.get_by_role("button", name="Add contact").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Greta")
+    (greta,) = api.get("/contacts", search="Greta").json
+    assert [channel["value"] for channel in greta["channels"]] == ["+491715556677"]
+
+
 def test_merging_contacts(browser_page: Page, api: Client, anna: int) -> None:
     """A contact of the same name is suggested; after merging the stricter consent applies."""
     page = browser_page

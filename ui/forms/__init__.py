@@ -136,6 +136,32 @@ def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
     return max(1, min(int(text), limit))
 
 
+# A whole number without or with spaces between its thousands; then with decimals or separators: 89.90, 89,90,
+# 1.234,50, 1,234.50. A comma before exactly three digits is refused: 1,234 is read differently in different countries.
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,18}")
+_COMMA_DECIMAL = re.compile(r"[+-]?(?:\d+,(?!\d{3}$)|\d{1,3}(?:\.\d{3})+,|0,)\d+")
+_ENGLISH_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d+")
+
+
+def parse_number(text: str) -> int | float:
+    """Parse a number as people write it; spaces are ignored, and a decimal comma is read (`89,90`, `1.234,50`).
+
+    `1.234` is a little more than one, as in English. Raises ValueError if the text is no finite number, and for
+    `1,234`, which can mean either.
+    """
+    plain = re.sub(r"\s", "", text)
+    if _WHOLE_NUMBER.fullmatch(plain):
+        return int(plain)
+    if _COMMA_DECIMAL.fullmatch(plain):
+        plain = plain.replace(".", "").replace(",", ".")
+    elif _ENGLISH_THOUSANDS.fullmatch(plain):
+        plain = plain.replace(",", "")
+    number = float(plain)
+    if number != number or abs(number) == float("inf"):
+        raise ValueError(text)
+    return number
+
+
 def list_params(request: Request, limit: int) -> tuple[dict[str, Any], str]:
     """Return the query parameters of a list (`page`, `limit`, `search`) as a dict, and the search text."""
     search = (request.args.get("search") or "").strip()[:254]

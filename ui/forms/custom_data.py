@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ui.forms import Form, edit_conflicts
+from ui import formats
+from ui.forms import Form, edit_conflicts, parse_number
 
 FIELD_NAMES = ("data_key", "data_kind", "data_value")
 VALUE_KINDS = (("text", "Text"), ("number", "Number"), ("yes", "Yes or no"), ("json", "List or more"))
@@ -30,7 +31,7 @@ def _format_value(value: Any) -> tuple[str, str]:
     if isinstance(value, bool):
         return "yes", "yes" if value else "no"
     if isinstance(value, int | float):
-        return "number", str(value)
+        return "number", formats.plain_number(value)
     if isinstance(value, str):
         return "text", value
     return "json", msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
@@ -122,11 +123,10 @@ def parse_rows(form: Form, rows: list[DataRow]) -> dict[str, Any]:
 
 def _parse_value(form: Form, where: str, row: DataRow) -> Any:
     if row.kind == "number":
-        text = row.value.replace("\u202f", "").replace(" ", "")
         try:
-            return int(text) if text.lstrip("-").isdecimal() and len(text) < 19 else _parse_float(text)
+            return parse_number(row.value)
         except ValueError:
-            form.add_error(where, "Write a number, like 12 or 3.5.")
+            form.add_error(where, "Write a number, like 1250, 89.90 or 89,90.")
     elif row.kind == "yes":
         if row.value.casefold() in (*_YES, *_NO):
             return row.value.casefold() in _YES
@@ -137,10 +137,3 @@ def _parse_value(form: Form, where: str, row: DataRow) -> Any:
         except msgspec.DecodeError:
             form.add_error(where, 'Write it as JSON, like ["red", "blue"] or {"size": 42}.')
     return row.value
-
-
-def _parse_float(text: str) -> float:
-    number = float(text)
-    if number != number or abs(number) == float("inf"):
-        raise ValueError(text)
-    return number

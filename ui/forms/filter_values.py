@@ -7,11 +7,12 @@ from typing import Any
 from appliance.audience.filters import fields
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
+from ui import formats
+from ui.forms import parse_number
 
 # Kinds of value with several values, one a line or a checkbox.
 MULTI_VALUE_KINDS = ("texts", "values", "ids")
 _PAIRS = ("numbers", "times", "values")
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
 DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 EXACT = "exact"
 _OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between": "between"}
@@ -138,7 +139,7 @@ def _format_value(value: Any, kind: str) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return repr(value) if isinstance(value, float) else str(value)
+    return formats.plain_number(value) if isinstance(value, float) else str(value)
 
 
 def _parse_json(text: str) -> Any:
@@ -158,11 +159,8 @@ def _parse_typed(text: str, kind: str) -> Any:
 
 
 def _parse_number(text: str) -> Any:
-    plain = text.replace("\u202f", "").replace(" ", "")
-    if _INTEGER.fullmatch(plain):
-        return int(plain)
     try:
-        return float(plain)
+        return parse_number(text)
     except ValueError:
         return text
 

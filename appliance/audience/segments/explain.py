@@ -147,6 +147,8 @@ def _format_plain(value: Any) -> str:
         return _join_words([_format_plain(entry) for entry in value], "or")
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
     return f"“{value}”" if isinstance(value, str) else str(value)
 
 
