@@ -42,7 +42,7 @@ ROUTES = Routes()
 
 
 class ImportColumn(Struct):
-    """A column of the file: the field to which it is mapped, sample values and date format."""
+    """A column of the file: the field to which it is mapped, sample values, and the format of dates or numbers."""
 
     name: str
     target: Annotated[str, Meta(description="field to which the column is mapped; empty if it is not imported")]
@@ -54,6 +54,16 @@ class ImportColumn(Struct):
                 description="date format of the column: unambiguous (`clear`), day first (`dmy`), month first "
                 "(`mdy`), either (`ambiguous`), or both (`mixed`); null if it holds no dates. "
                 "Ambiguous and mixed dates are stored as text, others as ISO 8601"
+            ),
+        ]
+        | None
+    ) = None
+    numbers: (
+        Annotated[
+            Literal["clear", ",", ".", "ambiguous", "mixed"],
+            Meta(
+                description="decimal mark of a column of numbers that are converted, such as `1.234,50 €`: comma, "
+                "point, none needed (`clear`), either (`ambiguous`), or both (`mixed`); null if no value needs it"
             ),
         ]
         | None

@@ -23,6 +23,7 @@ from appliance.core.executable import read_task, send_to_parent
 from appliance.imports import cells as imports_cells
 from appliance.imports import columns, staging
 from appliance.imports.columns import DateFormat, DateOrder
+from appliance.imports.numbers import DecimalMark, NumberColumn, NumberFormat, find_country_mark
 from appliance.imports.staging import StagingWriter
 
 ROW_CHARACTERS = 65_536
@@ -296,6 +297,10 @@ class StagingTask(Struct):
     country: str | None = None
     # The order of dates in columns whose values do not show it
     date_order: DateOrder | None = None
+    # The decimal mark of numbers in columns whose values do not show it
+    decimal_mark: DecimalMark | None = None
+    # `text` or `number` by column name, for columns whose type is not detected
+    column_types: dict[str, str] = {}
 
 
 class FilePreview(NamedTuple):
@@ -456,8 +461,9 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     """Read the file of a task into its staging file, and return the totals; raises UnreadableFile.
 
     `report` is called with the number of rows so far, every `_REPORT_SECONDS` while the file is read. The keys of the
-    totals are `total` and `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `dates`
-    (date formats by column name).
+    totals are `total` and `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `columns`
+    (what was found in each column, by name: the formats `dates` and `numbers`, a `number_example`, and the number of
+    `number_exceptions`, which keep a column of amounts from being one of numbers).
     """
     path = Path(task.path)
     preview = preview_file(path)
@@ -472,12 +478,15 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
             reported_at = time.monotonic()
             report(writer.good + writer.bad)
 
-    date_formats = (
-        {}
+    formats = (
+        ColumnFormats({}, {}, {}, {})
         if is_own or task.resource == "suppressions"
-        else _read_date_formats(path, preview, targets, task.date_order, report_progress)
+        else _read_formats(path, preview, targets, task, report_progress)
     )
-    reader = staging.PersonReader(preview.names, targets, task.country, date_formats, is_own)
+    texts = {index for index, name in enumerate(preview.names) if task.column_types.get(name) == "text"}
+    reader = staging.PersonReader(
+        preview.names, targets, task.country, formats.dates, is_own, numbers=formats.numbers, texts=texts
+    )
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
     is_truncated = False
     for row in _read_rows(path, preview, report_progress):
@@ -496,8 +505,16 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if not writer.good and writer.bad >= MAX_UNREADABLE_ROWS:
             raise UnreadableFile(_NO_READABLE_ROW)
     writer.close()
-    by_name = {preview.names[index]: verdict for index, verdict in date_formats.items()}
-    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "dates": by_name}
+    by_name = {
+        name: {
+            "dates": formats.dates.get(index),
+            "numbers": formats.numbers.get(index),
+            "number_example": formats.number_examples.get(index),
+            "number_exceptions": formats.number_exceptions.get(index, 0),
+        }
+        for index, name in enumerate(preview.names)
+    }
+    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "columns": by_name}
 
 
 _NO_READABLE_ROW = (
@@ -531,27 +548,57 @@ def _read_rows(path: Path, preview: FilePreview, on_block: Callable[[], None]) -
             return
 
 
-def _read_date_formats(
-    path: Path, preview: FilePreview, targets: list[str], order: DateOrder | None, on_block: Callable[[], None]
-) -> dict[int, DateFormat]:
-    """Return the date formats by column index, {} for JSON lines. Reading ends once no column may contain dates."""
+class ColumnFormats(NamedTuple):
+    """The formats of columns of dates and numbers, by column index, with an example and the exceptions of numbers."""
+
+    dates: dict[int, DateFormat]
+    numbers: dict[int, NumberFormat]
+    number_examples: dict[int, str]
+    number_exceptions: dict[int, int]
+
+
+def _read_formats(
+    path: Path, preview: FilePreview, targets: list[str], task: StagingTask, on_block: Callable[[], None]
+) -> ColumnFormats:
+    """Return the formats of columns, none for JSON lines. Reading ends once no column may have dates or numbers."""
     if preview.format != "csv":
-        return {}
+        return ColumnFormats({}, {}, {}, {})
+    types = [task.column_types.get(name) for name in preview.names]
     date_columns = {
         index: columns.DateColumn()
         for index, target in enumerate(targets)
-        if target.startswith("data.") or target in _DATED_TARGETS
+        if (target.startswith("data.") and types[index] is None) or target in _DATED_TARGETS
     }
-    undecided = dict(date_columns)
+    number_columns = {
+        index: NumberColumn(is_forced=types[index] == "number")
+        for index, target in enumerate(targets)
+        if target.startswith("data.") and types[index] != "text"
+    }
+    undecided: list[tuple[int, columns.DateColumn | NumberColumn]] = [*date_columns.items(), *number_columns.items()]
     for row in _read_rows(path, preview, on_block):
         if not undecided:
             break
-        for index in list(undecided) if row.fault is None else ():
+        if row.fault is not None:
+            continue
+        remaining = []
+        for index, column in undecided:
             cell = imports_cells.clean_cell(row.cells[index]) if index < len(row.cells) else ""
-            if cell and cell not in imports_cells.BLANKS and not undecided[index].add(cell):
-                del undecided[index]
-    verdicts = {index: column.verdict(order) for index, column in date_columns.items()}
-    return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
+            if not cell or cell in imports_cells.BLANKS or column.add(cell):
+                remaining.append((index, column))
+        undecided = remaining
+    dates = {index: column.verdict(task.date_order) for index, column in date_columns.items()}
+    # Another column of the file shows the decimal mark better than the country does.
+    file_marks = {mark for column in number_columns.values() if (mark := column.mark) is not None}
+    mark = task.decimal_mark or (
+        file_marks.pop() if len(file_marks) == 1 else find_country_mark(task.country, preview.delimiter)
+    )
+    numbers = {index: column.verdict(mark) for index, column in number_columns.items()}
+    return ColumnFormats(
+        {index: verdict for index, verdict in dates.items() if verdict is not None},
+        {index: verdict for index, verdict in numbers.items() if verdict is not None and not dates.get(index)},
+        {index: number_columns[index].example for index, verdict in numbers.items() if verdict is not None},
+        {index: column.exceptions for index, column in number_columns.items() if not dates.get(index)},
+    )
 
 
 def _row_start(cells: Any, delimiter: str | None) -> str:

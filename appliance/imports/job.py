@@ -94,10 +94,10 @@ def record_rows_read(import_id: int, count: int) -> None:
     run("UPDATE import SET total = ?, updated_at = ? WHERE id = ?", (count, clock.now_ms(), import_id))
 
 
-def record_staged(import_id: int, total: int, failed: int, dates: dict[str, str]) -> Import:
+def record_staged(import_id: int, total: int, failed: int, formats: dict[str, dict[str, Any]]) -> Import:
     """Store the totals of staging, start the phase `applying`, and return the import; raises Cancelled.
 
-    `dates` has the date formats by column name.
+    `formats` has what was found in each column, by name (see `file_reader.stage_file`).
     """
     require_write_transaction()
     _raise_if_cancelled(import_id)
@@ -106,7 +106,7 @@ def record_staged(import_id: int, total: int, failed: int, dates: dict[str, str]
         (total, failed, failed, clock.now_ms(), import_id),
     )
     job = Import.get_by_id(import_id)
-    job.columns = [{**column, "dates": dates.get(column["name"])} for column in job.columns]
+    job.columns = [{**column, **formats.get(column["name"], {})} for column in job.columns]
     run("UPDATE import SET columns = ? WHERE id = ?", (msgspec.json.encode(job.columns).decode(), import_id))
     return job
 
@@ -359,13 +359,13 @@ class Importer:
         country = options.default_country if isinstance(options.default_country, str) else None
         task = StagingTask(
             str(home / "upload"), str(home / "staging.db"), job.resource, {**targets, **options.map},
-            crypto.loaded_key(), country, options.date_order,
+            crypto.loaded_key(), country, options.date_order, options.decimal_mark, options.column_types,
         )  # fmt: skip
         if job.bytes <= _MAX_IN_PROCESS_BYTES:
             totals = file_reader.stage_file(task, lambda count: None)
         else:
             totals = yield from _stage_in_child(job.id, task)
-        return transactions.write(record_staged, job.id, totals["total"], totals["failed"], totals["dates"])
+        return transactions.write(record_staged, job.id, totals["total"], totals["failed"], totals["columns"])
 
     def _apply(self, job: Import, home: Path) -> _Steps:
         """Apply or check all chunks after the cursor."""

@@ -7,7 +7,7 @@ small transactions are as fast as large ones and a chunk may end at any position
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from appliance.imports.cells import (
     parse_typed,
 )
 from appliance.imports.columns import DateFormat
+from appliance.imports.numbers import NumberFormat, convert_number
 from appliance.storage.database import attach_file, connection, detach_file
 
 _MAX_NAMES = 2000
@@ -106,14 +107,17 @@ class PersonReader:
     """A reader that turns records into people, by the targets of the columns.
 
     `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers.
-    `written` has the date formats by column index. `is_own` says that the file is our own export, which has no
-    placeholders for empty values: a dash is a name there.
+    `written` has the date formats by column index, `numbers` the number formats, and `texts` the indexes of columns
+    whose values stay text. `is_own` says that the file is our own export, which has no placeholders for empty values: a
+    dash is a name there.
     """
 
     def __init__(
         self, names: list[str], targets: list[str], country: str | None = None,
-        written: dict[int, DateFormat] | None = None, is_own: bool = False,
+        written: dict[int, DateFormat] | None = None, is_own: bool = False, *,
+        numbers: dict[int, NumberFormat] | None = None, texts: Set[int] = frozenset(),
     ) -> None:  # fmt: skip
+        self._numbers, self._texts = numbers or {}, texts
         self._address_reader = AddressReader(country, is_own)
         self._written, self._is_own = written or {}, is_own
         self._hash = crypto.make_address_hasher()
@@ -143,8 +147,12 @@ class PersonReader:
                 if self._is_own or not is_blank(cell, target):
                     reader(row, data, cell, target)
             elif target.startswith("data."):
-                if cell not in BLANKS:
-                    data[target[5:]] = parse_typed(cell)
+                if cell in BLANKS:
+                    continue
+                if index in self._numbers:
+                    data[target[5:]] = self._number(row, cell, index, target)
+                else:
+                    data[target[5:]] = cell if index in self._texts else parse_typed(cell)
             else:
                 self._state(name, target, cell, states, row)
         return self._build_person(line, row, data, states)
@@ -159,6 +167,16 @@ class PersonReader:
         if iso is None and target.startswith("data.") and cell not in BLANKS:
             add_warning(row, target, cell, f"{reason}; kept as text")
         return iso or cell
+
+    def _number(self, row: dict[str, Any], cell: str, index: int, target: str) -> Any:
+        """Return the number of a cell, or the cell itself with a warning if it cannot be converted."""
+        number, reason = convert_number(cell, self._numbers[index])
+        if reason is None:
+            return number
+        value = parse_typed(cell)
+        if isinstance(value, str):
+            add_warning(row, target, cell, f"{reason}; kept as text")
+        return value
 
     def _object(self, line: int, record: dict[str, Any]) -> Person:
         row: dict[str, Any] = {}

@@ -28,7 +28,8 @@ class ImportOptions(Struct):
     `map` sets the targets of columns by name; other targets are guessed from the names. All contacts of the file join
     the lists `list_ids` and `list_names`; the latter are created if missing. `default_country` is the country of phone
     numbers without a country code: the account's country if omitted, none if null. `date_order` is the order of dates
-    in columns whose values do not show it.
+    in columns whose values do not show it, and `decimal_mark` the decimal mark of numbers in such columns.
+    `column_types` sets the types of custom data by column name; other types are found from the values.
     """
 
     REFUSED: ClassVar[RefusedKeys] = {
@@ -89,6 +90,23 @@ class ImportOptions(Struct):
         ]
         | None
     ) = None
+    decimal_mark: (
+        Annotated[
+            Literal[",", "."],
+            Meta(
+                description="decimal mark of numbers such as 1.234 or 1,234, for columns whose values do not show it; "
+                "default: that of the file's other columns, else of `default_country`"
+            ),
+        ]
+        | None
+    ) = None
+    column_types: Annotated[
+        dict[str, Literal["text", "number"]],
+        Meta(
+            description="types of columns that go to `data`, by column name: `text` keeps every value as it is, "
+            "`number` converts those that are numbers; other columns are numbers or dates if their values are"
+        ),
+    ] = field(default_factory=dict)
 
 
 class ImportForm(Struct):
@@ -176,6 +194,9 @@ def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
             faults.add(f"options.map.{name}", "must exist")
         elif target and target not in columns.TARGETS and not (target.startswith("data.") and len(target) > 5):
             faults.add(f"options.map.{name}", "is not included in the list")
+    for name in upload.options.column_types:
+        if file_preview is not None and name not in file_preview.names and file_preview.format == "csv":
+            faults.add(f"options.column_types.{name}", "must exist")
     targets = (
         file_reader.assign_targets(file_preview.names, upload.resource, upload.options.map)
         if file_preview is not None

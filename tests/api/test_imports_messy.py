@@ -136,6 +136,71 @@ def test_dates_in_a_column_with_mixed_orders(api: Client) -> None:
     ]  # fmt: skip
 
 
+def test_columns_of_amounts_become_numbers(api: Client) -> None:
+    """A column whose values are all amounts becomes numbers; ids, postcodes, phone numbers and words stay as before."""
+    columns = {
+        "german": ("1.234,50 €", "89,90", 1234.5, 89.9), "english": ("1,234.50", "$5", 1234.5, 5),
+        "swiss": ("CHF 1'234.50", "12.-", 1234.5, 12), "plain": ("12", "3.5", 12, 3.5),
+        "thousands": ("2.010.000", "-1.234", 2010000, -1234), "spaced": ("12 345,50", "1 234", 12345.5, 1234),
+        "customer": ("00123", "1234", "00123", 1234), "postcode": ("01067", "10115", "01067", 10115),
+        "call": ("0171 5556677", "030 1234", "0171 5556677", "030 1234"), "siren": ("732 829 320", "12 345",
+        "732 829 320", "12 345"), "words": ("12,50", "on request", "12,50", "on request"),
+        "empty": ("k.A.", "9,90", None, 9.9),
+    }  # fmt: skip
+    rows = [["email", *columns]] + [
+        [f"a{number}@amounts.example", *(values[number] for values in columns.values())] for number in (0, 1)
+    ]
+    job = wait_for_import(api, upload(api, "".join(";".join(map(str, row)) + "\n" for row in rows)))
+    assert job["warnings"] == 0
+    assert {column["name"]: column["numbers"] for column in job["columns"] if column["numbers"]} == {
+        "german": ",", "english": ".", "swiss": ".", "thousands": ",", "spaced": ",", "empty": ",",
+    }  # fmt: skip
+    for number in (0, 1):
+        data = get_contact(api, f"a{number}@amounts.example")["data"]
+        assert data == {name: v for name, values in columns.items() if (v := values[2 + number]) is not None}
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "options", "verdict", "data"),
+    [
+        (";", {"default_country": "DE"}, ",", [1234, 2010]),
+        # A spreadsheet does not write a decimal comma into a file whose delimiter is a comma.
+        (",", {"default_country": "DE"}, "ambiguous", [1.234, 2.01]),
+        (";", {"default_country": "US"}, None, [1.234, 2.01]),
+        (";", {"default_country": None}, "ambiguous", [1.234, 2.01]),
+        (",", {"default_country": None, "decimal_mark": ","}, ",", [1234, 2010]),
+        (";", {"default_country": "DE", "decimal_mark": "."}, None, [1.234, 2.01]),
+        (";", {"default_country": "DE", "column_types": {"orders": "text"}}, None, ["1.234", "2.010"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_numbers_that_can_be_read_in_two_ways(
+    api: Client, delimiter: str, options: dict[str, Any], verdict: str | None, data: list[Any]
+) -> None:
+    """`1.234` is 1234 or 1.234 by the option, else by the country and the delimiter; else it stays as it was."""
+    rows = [("email", "orders"), ("e0@either.example", "1.234"), ("e1@either.example", "2.010")]
+    job = wait_for_import(api, upload(api, "".join(delimiter.join(row) + "\n" for row in rows), **options))
+    assert job["columns"][1]["numbers"] == verdict and job["warnings"] == 0
+    assert [get_contact(api, f"e{number}@either.example")["data"]["orders"] for number in (0, 1)] == data
+
+
+def test_other_columns_show_the_decimal_mark_of_ambiguous_numbers(api: Client) -> None:
+    """Another column of the file decides before the country; what no mark decides stays text with a warning."""
+    file = "email;orders;price\nf0@either.example;1,234;9.99\nf1@either.example;12;1.5\n"
+    wait_for_import(api, upload(api, file, default_country="DE"))
+    assert get_contact(api, "f0@either.example")["data"] == {"orders": 1234, "price": 9.99}
+    file = "email;orders\nf2@either.example;1,234\n"
+    job = wait_for_import(api, upload(api, file, default_country=None))
+    assert (job["columns"][1]["numbers"], job["warnings"]) == ("ambiguous", 1)
+    assert "orders: 1,234 (may have a decimal comma" in import_results(api, job["id"])[0]["warnings"]
+    file = "email;price\nf3@either.example;9,90\nf4@either.example;on request\n"
+    job = wait_for_import(api, upload(api, file, column_types={"price": "number"}))
+    assert get_contact(api, "f3@either.example")["data"] == {"price": 9.9}
+    assert get_contact(api, "f4@either.example")["data"] == {"price": "on request"} and job["warnings"] == 1
+    told = upload(api, file, column_types={"cost": "text"}).expect(422)["validation_errors"]
+    assert told == {"options.column_types.cost": ["must exist"]}
+
+
 def test_titles_totals_and_empty_lines(api: Client) -> None:
     """Column names are found below titles, empty lines are skipped, and a line with a total fails."""
     titles = "Customers 2026;;\nas of November;;\n\n"

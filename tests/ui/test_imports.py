@@ -292,7 +292,7 @@ def test_rows_that_lose_other_values(
         expect(other_rows).to_have_count(1)
         expect(other_rows.nth(0)).to_contain_text("phone@kept.example")
         expect(other_rows.nth(0)).to_contain_text("Phone: Ask Bob (is not a phone number)")
-        kept = "1 row keeps dates as text, or values in another field"
+        kept = "1 row keeps dates or numbers as text, or values in another field"
         page.get_by_text(kept).click()
         kept_rows = page.locator("details.worth").filter(has_text=kept).locator("tbody tr")
         expect(kept_rows).to_have_count(1)
@@ -413,6 +413,62 @@ def downloaded(page: Page, title: str) -> list[str]:
     return Path(coming.value.path()).read_text().splitlines()[1:]
 
 
+AMOUNTS = (
+    "E-Mail;Umsatz;Bestellungen;Preis;PLZ\n"
+    "a1@amounts.example;1.234,50 €;1.234;auf Anfrage;01067\na2@amounts.example;89,90;2.010;12,50;10115\n"
+    "a3@amounts.example;2.010,00;3.100;9,90;20095\n"
+)  # fmt: skip
+
+
+def test_the_check_says_how_amounts_are_read_and_can_keep_them_as_text(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """Amounts become numbers, and a person can keep them as text, choose a decimal mark, or skip values with words."""
+    page, path = browser_page, tmp_path / "amounts.csv"
+    path.write_text(AMOUNTS)
+    checked(page, path)
+    expect(page.get_by_text("Umsatz is read as a number: 1.234,50 € becomes 1234.5.")).to_be_visible()
+    expect(page.get_by_text("Bestellungen is read as a number: 1.234 becomes 1234.")).to_be_visible()
+    expect(page.get_by_text("Preis is kept as text, which segments cannot compare as numbers: 1 value")).to_be_visible()
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.get_by_role("button", name="Read the others as numbers").click()
+    expect(page.get_by_text("Preis is read as a number: 12,50 becomes 12.5.")).to_be_visible()
+    reading = page.get_by_role("listitem").filter(has_text="Bestellungen is read")
+    reading.get_by_role("button", name="Keep it as text").click()
+    expect(page.get_by_text("Bestellungen is kept as text, as you chose.")).to_be_visible()
+    page.get_by_role("link", name="Change").click()
+    expect(page.get_by_role("combobox", name="Bestellungen")).to_have_value("own-text")
+    expect(page.get_by_role("combobox", name="Preis")).to_have_value("own-number")
+    expect(page.get_by_label("Name of the field for Preis")).to_be_visible()
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_text("Bestellungen is kept as text, as you chose.")).to_be_visible()
+    imported(page)
+    people = {row["channels"][0]["value"][:2]: row["data"] for row in api.all("/contacts", search="amounts.example")}
+    assert people == {
+        "a1": {"umsatz": 1234.5, "bestellungen": "1.234", "preis": "auf Anfrage", "plz": "01067"},
+        "a2": {"umsatz": 89.9, "bestellungen": "2.010", "preis": 12.5, "plz": 10115},
+        "a3": {"umsatz": 2010, "bestellungen": "3.100", "preis": 9.9, "plz": 20095},
+    }
+    filters = [{"name": "data.umsatz", "predicate": "gt", "value": 100}]
+    assert api.post("/segments/count", {"filters": filters}).expect(200)["count"] == 2
+
+
+def test_the_check_asks_for_the_decimal_mark_of_ambiguous_numbers(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """Where neither the values nor the country show the decimal mark, the check asks, and reads as it is told."""
+    api.patch("/account", {"time_zone": "UTC"}).expect(200)
+    page, path = browser_page, tmp_path / "either.csv"
+    path.write_text('email,visits\nb1@either.example,"1,234"\nb2@either.example,"2,010"\n')
+    checked(page, path)
+    expect(page.get_by_text("Numbers in visits can be read in two ways")).to_be_visible()
+    assert axe.find_violations_in_light_and_dark(page) == []
+    page.get_by_role("button", name="Point: 1,234.50").click()
+    expect(page.get_by_text("visits is read as a number: 1,234 becomes 1234.")).to_be_visible()
+    imported(page)
+    assert {row["data"]["visits"] for row in api.all("/contacts", search="either.example")} == {1234, 2010}
+
+
 def numbers_of(lines: list[str]) -> list[int]:
     """Return the line numbers of downloaded lines."""
     return [int(line.partition(",")[0]) for line in lines]
@@ -477,7 +533,7 @@ def test_values_left_out_and_dates_kept_as_text_are_two_lists(
         "d4@text.example;Ask Eve;unknown\nd5@text.example;;03.04.1985\nd6@text.example;;05.06.99\n"
     )
     checked(page, path)
-    kept = "2 rows keep dates as text, or values in another field"
+    kept = "2 rows keep dates or numbers as text, or values in another field"
     for verb in ("will be", "were"):
         left_out = f"2 rows {verb} imported without some of their values"
         assert listed(page, left_out) == [

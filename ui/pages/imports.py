@@ -12,7 +12,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.core import errors, uploads, validation
-from appliance.imports import columns, names, results, store
+from appliance.imports import columns, names, numbers, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.sms import numbers as sms_numbers
 from appliance.settings import config
@@ -27,6 +27,8 @@ pages = Pages("ui_imports", url_prefix="/contacts/imports")
 
 
 CUSTOM_FIELD = "own"
+# The targets of custom fields, with the type in `ImportOptions.column_types`; "": by the values of the column
+CUSTOM_TYPES = {CUSTOM_FIELD: "", "own-number": "number", "own-text": "text"}
 # The targets that a column can have, with their labels, by group.
 TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Addresses", (("email", "Email"), ("phone", "Phone"))),
@@ -43,7 +45,8 @@ TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ("opted_out_by", "Who unsubscribed them"),
     )),
     ("Everything else", (
-        (CUSTOM_FIELD, "A field of its own"), ("data", "Several fields, as JSON"), ("channels", "Addresses, as JSON"),
+        (CUSTOM_FIELD, "A field of its own"), ("own-number", "A field of its own, with numbers"),
+        ("own-text", "A field of its own, with text"), ("data", "Several fields, as JSON"), ("channels", "Addresses, as JSON"),
     )),
 )  # fmt: skip
 SUPPRESSION_TARGET_GROUPS = (
@@ -51,7 +54,7 @@ SUPPRESSION_TARGET_GROUPS = (
     ("About it", (("reason", "Reason: bounced, complaint, manual …"), ("note", "Note"))),
 )
 # Targets that several columns of a file may have.
-_REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", CUSTOM_FIELD, "")
+_REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", "")
 
 
 class ImportColumn(NamedTuple):
@@ -70,6 +73,7 @@ class ImportColumn(NamedTuple):
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
     """Return the columns of the mapping form. A target in the form takes precedence over the guessed one."""
     items = []
+    types = store.get_options(job).column_types
     for index, column in enumerate(job.columns):
         target = str(column["target"])
         own = (
@@ -77,7 +81,10 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
             if target.startswith("data.")
             else columns.normalize_name(column["name"]) or f"column_{index + 1}"
         )
-        to = CUSTOM_FIELD if target.startswith("data.") else target
+        to = target
+        if target.startswith("data."):
+            type_ = types.get(column["name"], "")
+            to = f"{CUSTOM_FIELD}-{type_}" if type_ else CUSTOM_FIELD
         if f"to-{index}" in form.values:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
         samples = [sample for sample in column["samples"] if sample]
@@ -95,7 +102,7 @@ def _read_mapping(job: Import, form: Form) -> dict[str, str]:
     used: dict[str, str] = {}
     for index, column in enumerate(job.columns):
         to, name = form[f"to-{index}"], column["name"]
-        if to == CUSTOM_FIELD:
+        if to in CUSTOM_TYPES:
             key = form[f"key-{index}"] or columns.normalize_name(name) or f"column_{index + 1}"
             mapping[name] = f"data.{key}"
             if mapping[name] in used:
@@ -110,6 +117,15 @@ def _read_mapping(job: Import, form: Form) -> dict[str, str]:
     return mapping
 
 
+def _read_types(job: Import, form: Form) -> dict[str, str]:
+    """Return the chosen types of columns that go to custom fields, by the column's name."""
+    return {
+        column["name"]: type_
+        for index, column in enumerate(job.columns)
+        if (type_ := CUSTOM_TYPES.get(form[f"to-{index}"]))
+    }
+
+
 def read_options(job: Import, form: Form) -> dict[str, Any]:
     """Return the import options of a posted form; adds errors to the form for missing options."""
     if job.resource == "suppressions":
@@ -122,6 +138,7 @@ def read_options(job: Import, form: Form) -> dict[str, Any]:
         "on_conflict": "skip" if form["on_conflict"] == "skip" else "merge", "opt_in": form["opt_in"] != "no",
         "consent_source": form["consent_source"][:1000], "trigger_flows": form["trigger_flows"] == "yes",
         "default_country": form.text("default_country"), "date_order": form.text("date_order"),
+        "decimal_mark": form.text("decimal_mark"), "column_types": _read_types(job, form),
     }  # fmt: skip
 
 
@@ -135,6 +152,7 @@ def build_options_form(job: Import, country: str) -> Form:
             "on_conflict": options.on_conflict, "opt_in": "" if is_new else "yes" if options.opt_in else "no",
             "consent_source": options.consent_source or "", "trigger_flows": "yes" if options.trigger_flows else "",
             "new_list": ", ".join(options.list_names[:1]), "date_order": options.date_order or "",
+            "decimal_mark": options.decimal_mark or "",
             "default_country": options.default_country or (country if is_new else ""),
         }
     )  # fmt: skip
@@ -149,6 +167,26 @@ def has_ambiguous_dates(job: Import) -> bool:
         or any((date := columns.parse_date(sample)) is not None and not date.is_clear for sample in column["samples"])
         for column in job.columns
     )
+
+
+class NumberReading(NamedTuple):
+    """How a column of numbers is read: its position and name, a value of it, and the number that it becomes."""
+
+    index: int
+    name: str
+    text: str
+    number: int | float
+
+
+def build_number_readings(job: Import) -> list[NumberReading]:
+    """Return how the columns of amounts are read; columns without an example that can be converted are left out."""
+    readings = []
+    for index, column in enumerate(job.columns):
+        if column.get("numbers"):
+            number, _ = numbers.convert_number(column["number_example"], column["numbers"])
+            if number is not None:
+                readings.append(NumberReading(index, column["name"], column["number_example"], number))
+    return readings
 
 
 # A file that is too large is read up to this multiple of the limit, because a browser that is cut off while sending
@@ -224,8 +262,34 @@ async def check_file(request: Request, visit: Visit, import_id: int) -> HTTPResp
 @signed_in("contacts:write")
 async def set_date_order(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
     """Check the file of an import again with the date order that the user chose."""
+    return await _check_with(request, visit, import_id, date_order=Form.from_request(request).text("date_order"))
+
+
+@pages.post("/<import_id:int>/numbers", name="numbers")
+@signed_in("contacts:write")
+async def set_decimal_mark(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Check the file of an import again with the decimal mark that the user chose."""
+    return await _check_with(request, visit, import_id, decimal_mark=Form.from_request(request).text("decimal_mark"))
+
+
+@pages.post("/<import_id:int>/columns/<column:int>/type", name="column_type")
+@signed_in("contacts:write")
+async def set_column_type(request: Request, visit: Visit, import_id: int, column: int) -> HTTPResponse:
+    """Check the file of an import again with the type that the user chose for a column; `column` is its position."""
     row = await fetch(store.get, visit.account_id, import_id)
-    raw = msgspec.to_builtins(store.get_options(row)) | {"date_order": Form.from_request(request).text("date_order")}
+    if column >= len(row.columns):
+        raise errors.NotFound
+    name, types = row.columns[column]["name"], dict(store.get_options(row).column_types)
+    types.pop(name, None)
+    if type_ := Form.from_request(request).text("type"):
+        types[name] = type_
+    return await _check_with(request, visit, import_id, column_types=types)
+
+
+async def _check_with(request: Request, visit: Visit, import_id: int, **changes: Any) -> HTTPResponse:
+    """Check the file of an import again with some changed options, and redirect to it."""
+    row = await fetch(store.get, visit.account_id, import_id)
+    raw = msgspec.to_builtins(store.get_options(row)) | changes
     return await _run_and_show(
         request, import_id, _read_again(visit, import_id, validation.read(ImportOptions, raw), store.check)
     )
@@ -377,7 +441,8 @@ async def _render_import(
         options=store.get_options(row),
         columns=build_columns(row, form),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
-        may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row), arriving=store.count_page_states(row),
+        may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row),
+        number_readings=build_number_readings(row), arriving=store.count_page_states(row),
         repeats=store.count_repeated(row), why=store.count_reasons(row), **context,
     )  # fmt: skip
 
