@@ -245,12 +245,15 @@ _UNREACHABLE_REASONS = ("hard_bounce", "soft_bounce", "manual", "stop_keyword")
 
 
 class _SignUp(NamedTuple):
-    """A submission with its account, form and evidence, its lists (id to name), and the existing channel, if any."""
+    """A submission with its account, form and evidence, and the existing channel, if any.
+
+    `lists` has the name of each list by id, or None for a list that is not public.
+    """
 
     account: Account
     form: Form
     submission: Submission
-    lists: dict[int, str]
+    lists: dict[int, str | None]
     channel: Channel | None
     evidence: Evidence
 
@@ -287,9 +290,12 @@ def accept_submission(form: Form, submission: Submission, ip: str, user_agent: s
         _request_confirmation(sign_up)
 
 
-def _load_lists(form: Form) -> dict[int, str]:
+def _load_lists(form: Form) -> dict[int, str | None]:
     list_ids = set(form.list_ids)
-    list_rows = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY id", (form.account_id,))
+    list_rows = rows(
+        "SELECT id, CASE WHEN public THEN name END FROM contact_list WHERE account_id = ? ORDER BY id",
+        (form.account_id,),
+    )
     return {row[0]: row[1] for row in list_rows if row[0] in list_ids}
 
 
@@ -413,13 +419,15 @@ def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
 
 def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
     texts = recipient_texts.get_texts(recipient_texts.language_of_locale(sign_up.account.locale))
-    text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if sign_up.lists else "")
+    # Names of lists that are not public are for the team; the form stands for them.
+    names = [name for name in sign_up.lists.values() if name] or ([sign_up.form.name] if sign_up.lists else [])
+    text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if names else "")
     letter = SystemEmail(
         texts["mail_confirm_subject"], texts["mail_confirm_heading"], text, texts["mail_confirm_button"],
         links.build_confirmation_url(confirmation_id), texts["mail_confirm_note"],
     )  # fmt: skip
     contact_id = sign_up.channel.contact_id if sign_up.channel else None
-    data = {"lists": ", ".join(sign_up.lists.values())}
+    data = {"lists": ", ".join(names)}
     return transactional.queue_system_email(sign_up.account, sign_up.submission.address, contact_id, letter, data)
 
 

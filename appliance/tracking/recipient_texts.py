@@ -125,7 +125,7 @@ _GERMAN = {
     "leave_heading": "Diese E-Mails abbestellen?",
     "leave_lead": "<b>{address}</b> erhält dann keine Newsletter mehr von {company}.",
     "leave_button": "Abmelden",
-    "leave_quiet": "Erst der Knopf ändert etwas.",
+    "leave_quiet": "Es ändert sich erst etwas, wenn Sie auf den Knopf drücken.",
     "less": "Lieber weniger E-Mails? Wählen Sie, was Sie erhalten",
     "left_title": "Abgemeldet",
     "left_heading": "Sie sind abgemeldet",

@@ -14,9 +14,9 @@ from appliance.core.addresses import Address
 from appliance.core.errors import Invalid, RateLimitExceeded
 from appliance.forms import confirmations, store, submissions
 from appliance.jobs import housekeeping
-from appliance.sending.messages import links
+from appliance.sending.messages import links, prepare
 from appliance.storage import transactions
-from appliance.storage.database import rows
+from appliance.storage.database import rows, run
 from appliance.storage.models import Confirmation, Form, Message
 from appliance.tracking import erasing
 from tests.domain.home import Home
@@ -235,6 +235,19 @@ def test_repeated_submissions_replace_unmailed_confirmations(home: Home) -> None
     )
     assert transactions.write(confirmations.confirm, confirmation_token(mailed[-1].id), None, None, None) == "done"
     assert not [confirmation for confirmation in Confirmation.select() if confirmation.confirmed_at is None]
+
+
+def test_a_confirmation_names_no_internal_list(home: Home) -> None:
+    """The email that asks for confirmation names the form if its list is not public, else the public list."""
+    inner, public = home.list_of(name="Stammkunden"), home.list_of(name="Brotbrief")
+    transactions.write(run, "UPDATE contact_list SET public = 1 WHERE id = ?", (public.id,))
+    for number, (list_ids, named) in enumerate((([inner.id], "Anmeldung"), ([inner.id, public.id], "Brotbrief"))):
+        form = create_form(home, name="Anmeldung", list_ids=list_ids, double_opt_in=True)
+        submit(home, form, email=f"p{number}@example.org")
+        message = Message.select().order_by(Message.id.desc()).get()
+        text = prepare.get_html(home.account_id, message.id)
+        assert f"It is about: {named}." in text
+        assert "Stammkunden" not in text
 
 
 def test_a_confirmation_keeps_the_consent_text_of_its_time(home: Home) -> None:
