@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -403,7 +403,7 @@ DAY_MS = 86_400_000
 MAX_EVENTS = 10
 _SELECT_LAST_EVENTS = (
     "SELECT contact_id, max(id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0 "
-    "AND contact_id IS NOT NULL GROUP BY contact_id ORDER BY 2 DESC LIMIT ?"
+    "AND quiet = 0 AND contact_id IS NOT NULL GROUP BY contact_id ORDER BY 2 DESC LIMIT ?"
 )
 
 
@@ -428,18 +428,20 @@ class RecentMatches(NamedTuple):
     contacts: list[RecentContact]
 
 
-def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> RecentMatches:
+def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7, channels: Collection[str] = ()) -> RecentMatches:
     """Return the number of contacts that had the trigger's event in the last `days` days, and the last `MAX_EVENTS`.
 
     For each of these contacts, the result says whether its last event matches the trigger. A trigger that is incomplete
-    or invalid matches no contact.
+    or invalid matches no contact. Quiet events, such as those of an import without flows, start nothing and are left
+    out. `channels` are those of the flow's marketing messages (`email`, `sms`): a contact who may get none of them
+    enters all the same, and the reason says that its messages are skipped.
     """
     since_ms = clock.now_ms() - days * DAY_MS
     if spec.event == MANUAL:
         return RecentMatches(days, 0, [])
     number = int(scalar(
         "SELECT count(DISTINCT contact_id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
-        "AND test = 0", (flow.account_id, spec.event, since_ms),
+        "AND test = 0 AND quiet = 0", (flow.account_id, spec.event, since_ms),
     ))  # fmt: skip
     event_rows = rows(_SELECT_LAST_EVENTS, (flow.account_id, spec.event, since_ms, MAX_EVENTS))
     matched = (
@@ -447,12 +449,13 @@ def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> Recent
         if triggers.list_missing(spec)
         else set(triggers.match_events(flow.account_id, flow.id, spec, [e for _, e in event_rows]))
     )
-    return RecentMatches(days, number, [_build_recent_contact(flow, spec, contact_id, event_id, event_id in matched)
+    return RecentMatches(days, number, [
+        _build_recent_contact(flow, spec, contact_id, event_id, event_id in matched, channels)
                                    for contact_id, event_id in event_rows])  # fmt: skip
 
 
 def _build_recent_contact(
-    flow: Flow, spec: TriggerSpec, contact_id: int, event_id: int, is_matched: bool
+    flow: Flow, spec: TriggerSpec, contact_id: int, event_id: int, is_matched: bool, channels: Collection[str]
 ) -> RecentContact:
     data_json, at = rows("SELECT data, created_at FROM event WHERE id = ?", (event_id,))[0]
     if not is_matched:
@@ -464,7 +467,20 @@ def _build_recent_contact(
     )
     if live_run:
         return RecentContact(contact_id, at, True, "they are inside now")
-    return RecentContact(contact_id, at, True, "")
+    return RecentContact(contact_id, at, True, _describe_skipped(contact_id, channels))
+
+
+def _describe_skipped(contact_id: int, channels: Collection[str]) -> str:
+    """Return which messages would be skipped because the contact is not subscribed, or an empty string."""
+    skipped = [
+        {"email": "emails", "sms": "SMS"}[channel]
+        for channel in channels
+        if not scalar(
+            "SELECT count(*) FROM channel WHERE contact_id = ? AND kind = ? AND subscribed = 1 AND suppression IS NULL",
+            (contact_id, "phone" if channel == "sms" else "email"),
+        )
+    ]
+    return f"they are not subscribed: their {' and '.join(skipped)} would be skipped" if skipped else ""
 
 
 def count_segment(account_id: int, segment_id: int) -> int | None:

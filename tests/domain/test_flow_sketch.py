@@ -284,6 +284,22 @@ def test_recent_contacts_with_whether_they_would_enter(home: Home) -> None:
     assert simulation_sandbox.find_recent_contacts(flow, TriggerSpec()).contacts == []
 
 
+def test_recent_contacts_are_those_that_the_trigger_admits(home: Home) -> None:
+    """A quiet event starts nothing and is left out; an unsubscribed contact enters, but its emails are skipped."""
+    flow = Flow.get_by_id(create_flow(home, EMAIL, event="list_add"))
+    imported, ana_contact, ben_contact = (home.contact(f"{name}@example.org") for name in ("imported", "ana", "ben"))
+    home.opt_out("ben@example.org")
+    record_event(home, "list_add", imported.id, quiet=True)
+    for item in (ana_contact, ben_contact):
+        record_event(home, "list_add", item.id)
+    result = simulation_sandbox.find_recent_contacts(flow, TriggerSpec("list_add", None, None, {}), channels=["email"])
+    assert result.number == 2
+    assert [(item.contact_id, item.would_enter, item.reason) for item in result.contacts] == [
+        (ben_contact.id, True, "they are not subscribed: their emails would be skipped"),
+        (ana_contact.id, True, ""),
+    ]
+
+
 def test_errors_of_a_step_name_its_fields(home: Home, ana: Actor) -> None:
     """An invalid step is rejected with the names of its fields; an unknown position is rejected too."""
     flow = create_flow(home)

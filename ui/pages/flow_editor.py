@@ -318,7 +318,11 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
 
     def read() -> dict[str, Any]:
         draft = drafts.load_draft(visit.account_id, flow_id)
-        recent = simulation_sandbox.find_recent_contacts(draft.flow, draft.trigger)
+        channels = sorted(
+            {step["type"] for _, step in document.walk(draft.steps)
+             if step["type"] in ("email", "sms") and not step.get("transactional")}
+        )  # fmt: skip
+        recent = simulation_sandbox.find_recent_contacts(draft.flow, draft.trigger, channels=channels)
         inside = None
         if draft.trigger.segment_id is not None:
             inside = simulation_sandbox.count_segment(visit.account_id, draft.trigger.segment_id)
