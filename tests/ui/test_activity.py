@@ -5,7 +5,7 @@ import io
 import json
 import re
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.kit import axe
 from tests.kit.browser import sign_in
 from tests.kit.client import Client
+from tests.kit.readers import Reader
 from tests.kit.server import Server
 
 
@@ -113,3 +114,41 @@ def test_a_contact_export_without_javascript(browser: Browser, server: Server) -
     ):  # fmt: skip
         assert page.request.get(path).status == status, path
     context.close()
+
+
+def test_the_answers_page_says_where_email_replies_go(browser_page: Page, api: Client) -> None:
+    """Answers are SMS; replies to emails go to the reply address, and a simulated one is linked."""
+    page = browser_page
+    api.patch("/account", {"email_reply_to": "laden@bakery.example"}).expect(200)
+    page.goto("/activity/answers")
+    note = page.locator(".banner", has_text="Replies to emails")
+    expect(note).to_contain_text("laden@bakery.example")
+    expect(note).not_to_contain_text("simulated")
+    expect(page.get_by_text("No SMS replies yet")).to_be_visible()
+    sent = api.post("/messages", {"to": "a1@example.org", "subject": "Receipt", "body": "<p>Thanks</p>"}).expect(201)
+    captured = api.wait("/capture", bool, message_id=sent["id"])[0]["id"]
+    api.post(f"/capture/{captured}/simulate", {"action": "reply"}).expect(200)
+    page.reload()
+    note.get_by_role("link", name="1 simulated reply").click()
+    expect(page.locator("#rows")).to_contain_text("Replied")
+
+
+def test_home_marks_clicks_by_machines(browser_page: Page, server: Server, api: Client) -> None:
+    """A click by a machine carries the same mark on Home as in Activity, and messages sent are explained."""
+    link = '<p><a href="https://example.com/a">Bread</a></p>'
+    content = {"subject": "Letter", "body": link}
+    campaign = api.post("/campaigns", {"name": "Scanned", "template_attributes": content}).expect(201)["id"]
+    api.post(f"/campaigns/{campaign}/send", {"trigger_attributes": {"contact_list_id": 1}}).expect(200)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["status"] == "completed")
+    captured = api.get("/capture", limit=100).expect(200)
+    source = next(row for row in captured if row["subject"] == "Letter")
+    text = api.get(f"/capture/{source['id']}").expect(200)["html"]
+    path = urlsplit(re.findall(r'href="([^"]+)"[^>]*>Bread', text)[0]).path
+    Reader(server).get(path, "HEAD")
+    api.wait("/events", bool, event="email_clicked")
+    for path in ("/activity", "/"):
+        browser_page.goto(path)
+        row = browser_page.locator(".timeline li", has_text="Clicked a link").first
+        expect(row).to_contain_text("by a machine")
+    stat = browser_page.locator("dl.stat", has_text="Messages sent")
+    expect(stat).to_contain_text("campaigns, flows, confirmations and single messages")

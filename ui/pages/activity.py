@@ -178,17 +178,20 @@ async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
     unseen = request.args.get("show") == "unseen"
     raw: dict[str, Any] = {"page": parse_int(request.args.get("page")), "limit": 50}
 
-    def read() -> tuple[Any, dict[int, Any], int]:
+    def read() -> tuple[Any, dict[int, Any], int, int]:
         waiting = sms_conversations.list_incoming(visit.account_id, IncomingQuery(unseen=True, limit=1)).total
         page = sms_conversations.list_incoming(
             visit.account_id, validation.read(IncomingQuery, raw | ({"unseen": True} if unseen else {}))
         )
-        return page, lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}), waiting
+        contacts_by_id = lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id})
+        replies = log.list_events(visit.account_id, log.EventQuery(event="email_replied", test=False, limit=1)).total
+        return page, contacts_by_id, waiting, replies
 
-    page, names, waiting = await fetch(read)
+    page, names, waiting, email_replies = await fetch(read)
     return view.render(
         request, "activity/answers.html", page=page, contacts_by_id=names, waiting=waiting, unseen=unseen,
-        kinds=REPLY_KINDS, may_write=visit.can("contacts:write"),
+        kinds=REPLY_KINDS, may_write=visit.can("contacts:write"), email_replies=email_replies,
+        reply_to=visit.account.email_reply_to or visit.account.email_from_email,
     )  # fmt: skip
 
 
