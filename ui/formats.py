@@ -154,7 +154,7 @@ _REASONS = {
     "no_channel": "No email address",
     "invalid_address": "The address is not valid",
     "not_verified": "The address was never confirmed",
-    "no_consent": "No consent on record",
+    "no_consent": "Not subscribed",
     "country_not_allowed": "SMS do not go to their country",
     "sender_not_allowed": "Nobody who may write to their country sends it",
     "too_late": "Too late for an answer",
@@ -173,6 +173,7 @@ _REASONS = {
     "domain_failed": "The domain it is from has lost its DNS records",
 }
 _SMS_REASONS = {
+    "no_consent": "No consent to SMS on record",
     "no_channel": "No phone number",
     "invalid_address": "No number that SMS go to",
     "transport": "The provider refused us 20 times in a row",

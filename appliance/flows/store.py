@@ -1,5 +1,6 @@
 """Flows in the database: listing, creating, updating and deleting them, and the starters that a flow can begin from."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -131,13 +132,27 @@ class Starter(NamedTuple):
     trigger: dict[str, Any]
     steps: Steps
 
+    def count_emails(self) -> int:
+        """Return the number of emails on all branches."""
+        return sum("design" in step for step in _walk(self.steps))
+
+    def count_steps(self) -> int:
+        """Return the number of steps on all branches, as the editor draws them."""
+        return sum(1 for _ in _walk(self.steps))
+
+
+def _walk(steps: Steps) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        yield step
+        yield from _walk([*step.get("yes", ()), *step.get("no", ())])
+
 
 def build_starters(look: Look) -> tuple[Starter, ...]:
     """Return the four starters with the look of a brand; their buttons lead to the brand's first web address."""
     emails = letters.build_flow_emails(letters.get_home_url(look))
     return (
         Starter(
-            "welcome", "Welcome", "Two letters for everyone who joins a list, the second for those who read the first.",
+            "welcome", "Welcome", "Two emails for everyone who joins a list; a click in the first decides the second.",
             "Welcome", {"event": "list_add"}, _build_welcome(look, emails),
         ),
         Starter(

@@ -98,6 +98,9 @@ def test_the_inbox_of_a_campaign_shows_its_messages_only(browser_page: Page, sen
     page.locator("#rows li a").first.click()
     expect(page.locator(".mail .read header")).to_contain_text("Letter")
     expect(page.locator(".mail .box .tag")).to_contain_text("Letter")
+    chip, cross = page.locator(".mail .box .tag").bounding_box(), page.locator(".mail .box .tag a").bounding_box()
+    assert chip and cross and cross["y"] < chip["y"] + 8  # beside the name, not below it
+    assert chip["height"] < 30
     page.get_by_role("link", name="Show all campaigns").click()
     expect(page.locator("#rows")).to_contain_text("single@example.org")
 
@@ -186,7 +189,7 @@ def test_skipped_contacts_in_the_report(browser_page: Page, server: Server) -> N
     api.wait(f"/campaigns/{campaign_id}", lambda row: row["phase"] == "completed", 60)
     browser_page.goto(f"/campaigns/{campaign_id}")
     expect(browser_page.locator("#progress-title")).to_have_text(
-        "Sent to 2 contacts. 3 skipped: 2 no consent on record, 1 on the do-not-send list (blocked by hand)"
+        "Sent to 2 contacts. 3 skipped: 2 not subscribed, 1 on the do-not-send list (blocked by hand)"
     )
     browser_page.goto("/campaigns")
     row = browser_page.get_by_role("row").filter(has_text="In parts")

@@ -163,6 +163,33 @@ def test_dragging_a_step(page: Page) -> None:
     expect_order(page, before[::-1])
 
 
+def test_connectors_on_a_phone(page: Page, live: int) -> None:
+    """On a phone the connectors are thin, stand in one line, and the last one meets the number of completed runs."""
+    size = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/flows/{live}")
+    lines = page.locator("#tree > .way > li > .join rect, #tree > .join rect")
+    boxes = [line.bounding_box() for line in lines.all()]
+    assert len(boxes) == 4
+    assert {round(box["width"], 1) for box in boxes if box} == {1.5}
+    assert len({round(box["x"]) for box in boxes if box}) == 1
+    fork, last, end = page.locator("#tree .fork").bounding_box(), boxes[-1], page.locator("#tree .end").bounding_box()
+    assert fork and last and end
+    assert abs(fork["x"] - last["x"]) <= 1
+    assert end["x"] < last["x"] < end["x"] + end["width"] and abs(end["y"] - last["y"] - last["height"]) <= 1
+    page.set_viewport_size(size or {"width": 1360, "height": 900})
+
+
+def test_starters_count_emails_and_steps_of_all_branches(page: Page) -> None:
+    """The card of a starter has the numbers of the flow that it makes."""
+    page.goto("/flows/new")
+    card = page.locator(".tile", has=page.get_by_role("heading", name="Welcome"))
+    expect(card).to_contain_text("3 emails, 5 steps")
+    card.get_by_role("button", name="Begin with this").click()
+    expect(page.locator("#tree li[data-step]")).to_have_count(5)
+    expect(page.locator("#tree .s", has_text="Email")).to_have_count(3)
+
+
 def test_recent_contacts_of_the_trigger(page: Page, live: int) -> None:
     """The trigger lists the last contacts with its event, and why one of them does not enter."""
     page.goto(f"/flows/{live}")

@@ -209,7 +209,7 @@ def test_the_check_of_a_messy_file(
     stats = page.get_by_label("Contacts by status after the import")
     for status, number in (("Subscribed", 2), ("Unsubscribed", 1), ("Suppressed", 1)):
         expect(stats.locator("div").filter(has=page.get_by_text(status, exact=True))).to_contain_text(str(number))
-    expect(page.get_by_text("1 contact is not subscribed: 1 unsubscribed in the file.")).to_be_visible()
+    expect(page.get_by_text("1 contact is not subscribed: 1 not subscribed in the file.")).to_be_visible()
     page.get_by_text("1 contact unsubscribed").click()
     expect(page.get_by_role("cell", name="m2@example.org")).to_be_visible()
     expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_visible()

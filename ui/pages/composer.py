@@ -356,7 +356,7 @@ CONFIRM_BY_TYPING_OVER = 1000
 @pages.get("/<campaign_id:int>/send")
 @signed_in()
 async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the numbers of a send, to be confirmed by the user; `now=yes` reviews sending at once, despite a set time."""
+    """Show the numbers of a send, to be confirmed by the user; `now=yes` reviews sending at once, whatever its time."""
     now = "yes" if request.args.get("now") == "yes" else ""
     return await _render_review(request, visit, campaign_id, Form({"now": now}), 200)
 
