@@ -86,6 +86,123 @@ def test_building_a_segment(page: Page, api: Client) -> None:
     assert segment["contacts_count"] == 10
 
 
+@pytest.fixture(scope="module")
+def shop_page(browser: Browser) -> Iterator[Page]:
+    """The pages of a shop whose contacts have their revenue as text, what they paid as numbers, and a city.
+
+    The segments are `Old rule` (paid is over the text "100") and `Letters` (revenue is over the text "100").
+    """
+    server = Server()
+    server.set_up()
+    server.start()
+    api = server.client()
+    cities = ("Berlin", "Berlin", "berlin", "Köln", "KÖLN")
+    for number, revenue in enumerate(("1.234,50", "89,90", "99,99", "100,00", "2.010,00")):
+        paid = float(revenue.replace(".", "").replace(",", "."))
+        mixed = paid if number else revenue
+        data = {"revenue": revenue, "paid": paid, "mixed": mixed, "city": cities[number]}
+        api.post("/contacts", {"email": f"customer{number}@example.com", "data": data}).expect(201)
+    for name, field in (("Old rule", "paid"), ("Letters", "revenue")):
+        rule = {"name": f"contact_data.{field}", "predicate": "gt", "value": "100"}
+        api.post("/segments", {"name": name, "filters": [rule]}).expect(201)
+    problems = Problems()
+    opened = sign_in(new_page(browser, server.url, problems, width=1360))
+    yield opened
+    opened.context.close()
+    server.close()
+    assert not problems.found
+
+
+def test_a_comparison_of_texts_says_so(shop_page: Page) -> None:
+    """A comparison with stored texts shows at once in which type it compares, and that texts are no amounts."""
+    page = shop_page
+    page.goto("/segments/new")
+    rule = page.locator("[data-rule]").first
+    choose_field(page, rule, "revenue")
+    rule.get_by_label("How it is asked").select_option("gt")
+    expect(rule.get_by_label("How the value is read")).to_have_value("text")
+    rule.get_by_label("Value", exact=True).fill("100")
+    expect(page.locator(".said")).to_have_text("People whose revenue is over “100” (compared as text).")
+    expect(rule.locator(".mind")).to_contain_text("text is compared letter by letter")
+    save_screenshot(page, "segments-compared-as-text")
+    choose_field(page, rule, "mixed")
+    expect(rule.get_by_label("How it is asked")).to_have_value("eq")
+    rule.get_by_label("How it is asked").select_option("gt")
+    expect(rule.get_by_label("How the value is read")).to_have_value("number")
+    expect(rule.locator(".mind")).to_have_text("Some values of this field are text. This rule never matches them.")
+    choose_field(page, rule, "paid")
+    expect(rule.get_by_label("How it is asked")).to_have_value("eq")
+    rule.get_by_label("How it is asked").select_option("gt")
+    rule.get_by_label("Value", exact=True).fill("100")
+    expect(page.locator(".said")).to_have_text("People whose paid is over 100.")
+    expect(rule.get_by_label("How the value is read")).to_have_count(0)
+    expect(rule.locator(".mind")).to_have_count(0)
+
+
+def test_a_rule_of_another_type_is_corrected_with_one_click(shop_page: Page) -> None:
+    """A stored rule that compares numbers as text matches nobody, says so, and is corrected by its button."""
+    page = shop_page
+    page.goto("/segments")
+    page.get_by_role("link", name="Old rule", exact=True).click()
+    expect(total(page)).to_contain_text("0 of 5 people")
+    warning = page.locator(".mind")
+    expect(warning).to_contain_text("This rule compares as text, but the field now holds numbers.")
+    assert find_violations_in_light_and_dark(page) == []
+    save_screenshot(page, "segments-other-type")
+    warning.get_by_role("button", name="Compare as a number").click()
+    expect(total(page)).to_contain_text("2 of 5 people")
+    expect(warning).to_have_count(0)
+    expect(page.locator("#sample tbody")).to_contain_text("2010")
+    expect(page.locator("#sample tbody")).not_to_contain_text("2010.0")
+
+
+def test_the_composer_warns_of_a_rule_of_another_type(shop_page: Page) -> None:
+    """The audience of a draft warns if a rule of its segment compares data as another type than it has."""
+    page = shop_page
+    page.goto("/campaigns/new")
+    page.locator("main form button").first.click()
+    page.wait_for_url("**/campaigns/*")
+    page.locator("#f-segment").select_option("Old rule")
+    expect(page.get_by_text("This rule compares as text, but the field now holds numbers.")).to_be_visible()
+    save_screenshot(page, "composer-other-type")
+
+
+def test_suggested_values_ignore_case(shop_page: Page) -> None:
+    """A chip counts the contacts that its rule matches, whatever the case, and is selected in any case."""
+    page = shop_page
+    page.goto("/segments/new")
+    rule = page.locator("[data-rule]").first
+    choose_field(page, rule, "city")
+    expect(rule.locator(".seen button")).to_have_text(["Berlin 3", re.compile("(Köln|KÖLN) 2")])
+    rule.get_by_label("Value", exact=True).fill("berlin")
+    expect(rule.get_by_role("button", name="Berlin 3")).to_have_class("merge on")
+    expect(total(page)).to_contain_text("3 of 5 people")
+
+
+def test_the_field_of_enrichment_is_in_plain_words(shop_page: Page) -> None:
+    """The picker says what it means that a contact is enriched."""
+    shop_page.goto("/segments/new")
+    option = shop_page.locator("option[value=contact_enriched]")
+    assert option.text_content() == "Enriched with data from another service"
+
+
+def test_a_number_fits_on_a_phone(shop_page: Page) -> None:
+    """On a phone the field of a number shows the number in full."""
+    page = shop_page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/segments/new")
+    rule = page.locator("[data-rule]").first
+    choose_field(page, rule, "paid")
+    expect(rule.get_by_label("How it is asked")).to_have_value("eq")
+    rule.get_by_label("How it is asked").select_option("gt")
+    field = rule.get_by_label("Value", exact=True)
+    field.fill("12500.50")
+    expect(page.locator(".said")).to_have_text("People whose paid is over 12500.5.")
+    save_screenshot(page, "segments-phone")
+    assert field.evaluate("field => field.clientWidth") >= 200
+    page.set_viewport_size({"width": 1360, "height": 900})
+
+
 def test_page_api_and_split_agree(page: Page, api: Client) -> None:
     """For contacts inside and outside, page, API and a flow's split give the same result."""
     filters = [

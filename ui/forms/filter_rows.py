@@ -16,6 +16,7 @@ from appliance.audience.filters.fields import Field, FilterPlace
 from appliance.audience.filters.parse import GROUP_MODES, MAX_DEPTH
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.core import errors
+from appliance.storage.database import fold_case
 from ui.forms import error_sentence, filter_values
 
 ANY_DATA = "contact_data.*"
@@ -107,6 +108,7 @@ class FilterRow:
             self.predicate = _DEFAULT_PREDICATES[self.type]
         if changed:
             self.values = []
+            self.extra.pop("kind", None)
         elif self["as"] and self["as"] != self.value_kind:
             self.values = filter_values.keep_compatible(self["as"], self.value_kind, self.values)
         if not self.values and self.value_kind == "days":
@@ -353,15 +355,22 @@ def _clone(keys: Iterator[str], row: FilterRow) -> FilterRow:
 
 
 def _toggle_value(rows: FilterRows, key: str, value: str) -> None:
-    """Select a suggested value: in a row with several values add or remove it, in any other row replace the value."""
+    """Select a suggested value: in a row with several values add or remove it, in any other row replace the value.
+
+    Case is ignored, as in the comparison.
+    """
     if place := rows.siblings(key):
         row = place[0][place[1]]
         takes_several = row.value_kind in filter_values.MULTI_VALUE_KINDS
-        row.values = [stored_value for stored_value in row.values if stored_value != value] + (
-            [] if takes_several and value in row.values else [value]
-        )
-        if not takes_several:
-            row.values = [value]
+        others = [text for text in row.values if fold_case(text) != fold_case(value)]
+        was_selected = len(others) < len(row.values)
+        row.values = [*others, *([] if was_selected else [value])] if takes_several else [value]
+
+
+def _set_kind(rows: FilterRows, key: str, kind: str) -> None:
+    """Compare the values of a row as another type."""
+    if place := rows.siblings(key):
+        place[0][place[1]].extra["kind"] = kind
 
 
 def _shuffle(rows: FilterRows, _key: str, _value: str) -> None:
@@ -377,4 +386,5 @@ _ACTIONS = {
     "down": _move(1),
     "copy": _copy,
     "pick": _toggle_value,
+    "kind": _set_kind,
 }

@@ -1,19 +1,18 @@
 """Values of filters as text of form fields, and back: numbers, days, several lines, and custom data of any type."""
 
 import json
-import re
 from typing import Any
 
 from appliance.audience.filters import fields
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
+from appliance.audience.segments import suggestions
 from ui import formats
 from ui.forms import parse_number
 
 # Kinds of value with several values, one a line or a checkbox.
 MULTI_VALUE_KINDS = ("texts", "values", "ids")
 _PAIRS = ("numbers", "times", "values")
-DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 EXACT = "exact"
 _OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between": "between"}
 
@@ -130,7 +129,7 @@ def _json_kind(values: list[Any]) -> str:
         isinstance(value, str) and value == value.strip() and "\n" not in value and "\r" not in value
         for value in values
     ):
-        return "date" if values and all(DATE_PATTERN.fullmatch(value) for value in values) else "text"
+        return "date" if values and all(suggestions.DATE_PATTERN.fullmatch(value) for value in values) else "text"
     return EXACT
 
 

@@ -21,6 +21,7 @@ from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
 from ui.pages import approvals
 from ui.session import Pages, Visit
+from ui.widgets import filter_builder
 
 pages = Pages("ui_composer", url_prefix="/campaigns")
 
@@ -84,6 +85,11 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     return {
         "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
         "audience": audience_form.describe(campaign, choices.names), "has_audience": audience.is_set(campaign),
+        "segment_warnings": [
+            warning
+            for segment in choices.segments if segment.id == campaign.trigger.segment_id
+            for warning in filter_builder.list_warnings(account_id, segment.filters)
+        ],
         "sums": facts, "excluded_count": audience.count_excluded(campaign),
         "skip_counts": [
             (reason, formats.reason_label(reason, campaign.channel), count)

@@ -15,7 +15,7 @@ from appliance.audience.segments.members import BackgroundCount
 from appliance.core.errors import Invalid, NotFound
 from appliance.storage.transactions import fetch
 from ui import formats
-from ui.forms import filter_values
+from ui.forms import filter_values, parse_number
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow, FilterRows
 
 SEGMENT, BRANCH = "segment", "split"
@@ -45,7 +45,8 @@ VALUE_KINDS = (("text", "as text"), ("number", "as a number"), ("date", "as a da
 class RowOptions(NamedTuple):
     """The options of one row: fields by group, predicates, selectable values, suggested values and value types.
 
-    `before` and `after` are the parts of the predicate's label around its value.
+    `before` and `after` are the parts of the predicate's label around its value. `warning` says that the rule compares
+    values as another type than the stored ones; `fix` is the type of VALUE_KINDS to compare as instead, or empty.
     """
 
     fields: list[tuple[str, list[tuple[str, str]]]]
@@ -55,6 +56,8 @@ class RowOptions(NamedTuple):
     choices: list[tuple[str, str]]
     suggestions: list[suggestions.Value]
     kinds: list[tuple[str, str]]
+    warning: str = ""
+    fix: str = ""
 
 
 def fill_options(account_id: int, rows: FilterRows, place: str = SEGMENT) -> FilterRows:
@@ -83,37 +86,26 @@ class _OptionsBuilder:
         field = row.field
         groups = _event_data_groups(self.account_id, event) if event else self.fields
         kinds: list[tuple[str, str]] = []
+        warning, fix = "", ""
         if field is not None and field.type == "json" and row.value_kind in ("value", "values", "pair"):
-            guess = self._guess_kind(row, event)
+            event = event or (self.event if row.name.startswith("event.") else "")
+            stored = _stored_types(self.account_id, row, event)
+            guess = max(stored, key=lambda name: stored[name]).replace("list", "text") if stored else ""
             row.extra["kind"] = row["kind"] or guess or "text"
-            # The type of a value is guessed from the stored data. The user is asked for it only if the guess fails.
-            if row["kind"] != guess:
+            # The type of a value is guessed from the stored data. The user is asked for it if the guess fails, and for
+            # a comparison with values that are no numbers or dates, or not all of one type.
+            is_unclear = row.predicate in explain.COMPARISONS and (len(stored) > 1 or guess not in ("number", "date"))
+            if row["kind"] != guess or is_unclear:
                 kinds = [kind for kind in VALUE_KINDS if kind[0] != "boolean" or row.value_kind == "value"]
             kinds += [(filter_values.EXACT, "exactly, as JSON")] if row["kind"] == filter_values.EXACT else []
+            warning, fix = _type_warning(row, stored)
+            fix = fix if fix in dict(kinds) else ""
         before, _, after = _current_predicate_label(row).partition("…")
         row.options = RowOptions(
             _with_current_field(groups, row), _predicates(row), before, after, self._load_choices(field),
             self._load_suggestions(row),
-            kinds
+            kinds, warning, fix,
         )  # fmt: skip
-
-    def _guess_kind(self, row: FilterRow, event: str) -> str:
-        """Return the type that stored values of the row's data path have, or an empty string if it is unknown."""
-        event = event or (self.event if row.name.startswith("event.") else "")
-        if row.name.startswith("event.") and not event:
-            return ""
-        name = row.field.label if row.field else ""
-        names = (
-            suggestions.suggest_event_keys(self.account_id, event)
-            if event
-            else suggestions.suggest_data_keys(self.account_id)
-        )
-        match = next((key for key in names if key.path == name), None)
-        if match is None or match.type == "list":
-            return "" if match is None else "text"
-        return (
-            "date" if match.type == "text" and filter_values.DATE_PATTERN.fullmatch(str(match.example)) else match.type
-        )
 
     def _load_choices(self, field: Field | None) -> list[tuple[str, str]]:
         if field is None:
@@ -132,6 +124,67 @@ class _OptionsBuilder:
         if row.value_kind not in ("text", "texts", "value", "values") or row.field is None or row.field.choices:
             return []
         return suggestions.suggest_values(self.account_id, row.field.name, 12)
+
+
+_TYPE_NAMES = {"text": "text", "date": "dates", "number": "numbers", "boolean": "yes or no"}
+# The types of stored values that a value of each kind can match: dates are stored as text.
+_MATCHED_TYPES = {"text": ("text", "date"), "date": ("text", "date"), "number": ("number",), "boolean": ("boolean",)}
+
+
+def _type_warning(row: FilterRow, stored: dict[str, int]) -> tuple[str, str]:
+    """Return a warning if a rule compares stored values as another type, and the type to compare as instead.
+
+    Both are empty if there is nothing to warn of; the type alone is empty if another type does not help.
+    """
+    counts = {name: number for name, number in stored.items() if name in _TYPE_NAMES}
+    kind = row["kind"]
+    if not counts or kind not in _MATCHED_TYPES:
+        return "", ""
+    others = {name: number for name, number in counts.items() if name not in _MATCHED_TYPES[kind]}
+    most = max(counts, key=lambda name: counts[name])
+    if most in others:
+        scope = "holds" if len(others) == len(counts) else "mostly holds"
+        return f"This rule compares as {_TYPE_NAMES[kind]}, but the field now {scope} {_TYPE_NAMES[most]}.", most
+    if row.predicate not in explain.COMPARISONS:
+        return "", ""
+    if others:
+        names = formats.join_names([_TYPE_NAMES[name] for name in others])
+        return f"Some values of this field are {names}. This rule never matches them.", ""
+    if kind == "text" and any(_is_number(value) for value in row.values):
+        return (
+            "This field holds text, and text is compared letter by letter: 89 is over 100. "
+            "To compare amounts, import the field as numbers.",
+            "",
+        )
+    return "", ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _stored_types(account_id: int, row: FilterRow, event: str) -> dict[str, int]:
+    """Return how many of the sampled values of the row's data path have each type; empty if none are known."""
+    if row.name.startswith("event.") and not event:
+        return {}
+    name = row.field.label if row.field else ""
+    keys = suggestions.suggest_event_keys(account_id, event) if event else suggestions.suggest_data_keys(account_id)
+    return next((key.types for key in keys if key.path == name), {})
+
+
+def list_warnings(account_id: int, filters: Any) -> list[str]:
+    """Return the warnings of stored filters whose rules compare data of contacts as another type than it has."""
+    rows = [row for row in FilterRows.from_filters(filters) if row.type == "json" and row["kind"]]
+    warnings = [
+        _type_warning(row, _stored_types(account_id, row, ""))[0]
+        for row in rows
+        if not row.name.startswith("event.") and row.value_kind in ("value", "values", "pair")
+    ]
+    return [text for text in dict.fromkeys(warnings) if text]
 
 
 def _choice_label(value: str) -> str:

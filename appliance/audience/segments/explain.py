@@ -1,5 +1,6 @@
 """Describe filters in words, and explain the membership of a contact filter by filter."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -18,6 +19,9 @@ from appliance.core.errors import Invalid
 from appliance.storage.database import rows, scalar
 
 Names = Callable[[str, int], str]
+# The predicates that ask which of two values is greater.
+COMPARISONS = ("gt", "gteq", "lt", "lteq", "between")
+_NUMBER = re.compile(r"[+-]?\d[\d.,\s]*")
 _JOINED_BEFORE = "whose "
 _VERBS = {
     "email_sent": "were sent an email", "email_delivered": "got an email", "email_opened": "opened an email",
@@ -74,8 +78,17 @@ def describe_node(node: Node, scope: Scope, names: Names) -> str:
     pattern = node.predicate.opposite_phrase if node.is_negative else node.predicate.phrase
     if node.field.type == "tags":
         return f"with {_describe_tags(pattern, node)}"
+    phrase = pattern.format(_format_value(node.value, scope)) if "{}" in pattern else pattern
+    return f"whose {node.field.label} {phrase}{' (compared as text)' if _compares_numbers_as_text(node) else ''}"
+
+
+def _compares_numbers_as_text(node: FieldCondition) -> bool:
+    """Return whether a condition asks which text is greater, although its values look like numbers."""
+    values = node.value if isinstance(node.value, list) else [node.value]
     return (
-        f"whose {node.field.label} {pattern.format(_format_value(node.value, scope)) if '{}' in pattern else pattern}"
+        node.field.type == "json"
+        and node.predicate.key in COMPARISONS
+        and all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in values)
     )
 
 

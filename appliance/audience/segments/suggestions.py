@@ -4,6 +4,7 @@ In large accounts, counts are estimated from a sample. Suggestions are cached fo
 them after each change.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -38,21 +39,28 @@ _TARGETS = {
     "campaign": "SELECT id, name FROM campaign WHERE account_id = ? AND deleted_at IS NULL ORDER BY id DESC LIMIT ?",
 }  # fmt: skip
 _TYPES = {str: "text", bool: "boolean", int: "number", float: "number", list: "list"}
+DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
 _suggestions: dict[tuple[Any, ...], tuple[float, Any]] = {}
 
 
 class Key(Struct):
-    """A path in custom data: the type of most of its values, the number of contacts with a value, and an example.
+    """A path in custom data: the number of sampled values of each type, of contacts with a value, and an example.
 
-    For the data of events, `people` is the number of sampled events with a value. `estimated` says whether the number
-    was projected from a sample.
+    The types are `text`, `date` (a text such as 2026-01-31), `number`, `boolean` and `list`. For the data of events,
+    `people` is the number of sampled events with a value. `estimated` says whether the number was projected from a
+    sample.
     """
 
     path: str
-    type: str
+    types: dict[str, int]
     people: int
     estimated: bool
     example: Any
+
+    @property
+    def type(self) -> str:
+        """Return the type of most of the values."""
+        return max(self.types, key=lambda name: self.types[name])
 
 
 class Value(Struct):
@@ -70,6 +78,8 @@ def suggest_data_keys(account_id: int) -> list[Key]:
 
 def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
     """Return up to `limit` values of a field, the most common first.
+
+    Values that differ only in case are one value, as for the predicate `eq`; it is shown as most contacts have it.
 
     Returns an empty list for unknown fields, for fields of types other than text, code, tags and custom data, and for
     addresses, whose values are mostly unique.
@@ -149,10 +159,11 @@ def _summarize(documents: list[tuple[Any, ...]], weight: float) -> list[Key]:
     for (text,) in documents:
         for path, value in _iter_paths(msgspec.json.decode(text), "", 1):
             path_counts[path] += 1
-            types.setdefault(path, Counter())[_TYPES[type(value)]] += 1
+            is_date = isinstance(value, str) and DATE_PATTERN.fullmatch(value)
+            types.setdefault(path, Counter())["date" if is_date else _TYPES[type(value)]] += 1
             examples.setdefault(path, value)
     return [
-        Key(path, types[path].most_common(1)[0][0], round(number * weight), weight > 1, examples[path])
+        Key(path, dict(types[path]), round(number * weight), weight > 1, examples[path])
         for path, number in path_counts.most_common(_MAX_KEYS)
     ]
 
@@ -181,11 +192,21 @@ def _values(account_id: int, field: Field) -> list[Value]:
     elif field.sql_template != "{}":
         join, value = ", channel h", field.operand.value
         is_present = f"h.contact_id = c.id AND {value} IS NOT NULL"
+    # With the single aggregate max(), SQLite takes `value` from the row with the largest count.
     value_counts = rows(
-        f"SELECT {value}, count(*) FROM contact c{join} WHERE c.account_id = ? AND {condition} AND {is_present} "
-        "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 50", (account_id,),
+        "SELECT value, sum(number), max(number) FROM "
+        f"(SELECT {value} AS value, count(*) AS number FROM contact c{join} "
+        f"WHERE c.account_id = ? AND {condition} AND {is_present} GROUP BY 1 ORDER BY 2 DESC, 1) "
+        "GROUP BY coalesce(folded(value), value), typeof(value) ORDER BY 2 DESC, 1 LIMIT 50", (account_id,),
     )  # fmt: skip
-    return [Value(example, round(number * weight), weight > 1) for example, number in value_counts]
+    return [
+        Value(
+            int(example) if isinstance(example, float) and example.is_integer() else example,
+            round(number * weight),
+            weight > 1,
+        )
+        for example, number, _ in value_counts
+    ]
 
 
 def _events(account_id: int) -> list[str]:
