@@ -19,48 +19,111 @@
       }
     };
   };
+  // The caret goes to where the click was. A merge tag is a chip in what is written and a value in what was shown: the
+  // caret is found again by the words before it in its paragraph, else by those after it.
+  const blocks = (host) => { const found = [...host.querySelectorAll("p, li")]; return found.length ? found : [host]; };
+  const bare = (text) => text.replace(/[\s\u200b]+/g, "");
+  const caretAt = (host, { x, y }) => {
+    const { left, right, top, bottom } = host.getBoundingClientRect();
+    const [nearX, nearY] = [Math.max(left + 1, Math.min(x, right - 1)), Math.max(top + 1, Math.min(y, bottom - 1))];
+    const spot = document.caretPositionFromPoint?.(nearX, nearY), range = spot ? null : document.caretRangeFromPoint?.(nearX, nearY);
+    const [node, offset] = spot ? [spot.offsetNode, spot.offset] : range ? [range.startContainer, range.startOffset] : [];
+    return node && host.contains(node) ? { node, offset } : null;
+  };
+  const wordsAround = (host, { node, offset }) => {
+    const all = blocks(host), index = all.findLastIndex((block) => block.contains(node)), range = new Range();
+    if (index < 0) return null;
+    range.selectNodeContents(all[index]);
+    range.setEnd(node, offset);
+    const before = range.toString();
+    range.selectNodeContents(all[index]);
+    range.setStart(node, offset);
+    return { index, of: all.length, before: bare(before), after: bare(range.toString()), spaced: /\s$/.test(before) };
+  };
+  // Behind so many letters of a paragraph, and behind the space that follows them if it was; never within a chip.
+  const behind = (block, count, spaced) => {
+    const walk = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) {
+      const chip = node.parentElement.closest("[data-tag]");
+      for (let at = 0; at <= node.length; at += 1) {
+        const letter = at < node.length && bare(node.data[at]);
+        if (!count && !chip && !(spaced && /\s/.test(node.data[at] || ""))) return { node, offset: at };
+        if (letter) count -= 1;
+      }
+    }
+    return null;
+  };
+  const foundAgain = (host, words) => {
+    const all = blocks(host), block = words && words.of === all.length && all[words.index];
+    if (!block) return null;
+    const text = bare(block.textContent), { before, after, spaced } = words;
+    const count = text.startsWith(before) ? before.length : text.endsWith(after) ? text.length - after.length : -1;
+    return count < 0 ? null : behind(block, count, spaced);
+  };
   const tell = () => {
     const copy = now.host.cloneNode(true);
     for (const chip of copy.querySelectorAll("[data-tag]")) chip.replaceWith(chip.dataset.tag);
     for (const one of copy.querySelectorAll("[data-worn]")) one.removeAttribute("style"), one.removeAttribute("data-worn");
     say("wrote", { id: now.one.id, text: now.rich ? copy.innerHTML : copy.textContent });
   };
-  const write = ({ id, html, rich }) => {
-    email.leave();
-    const one = email.sections.find((other) => other.id === id), host = one && place(one, rich);
-    if (!host || email.locked) return say("unwritable", { id });
-    const dress = worn(host);
+  const begin = (one, host, { html, rich }) => {
+    const dress = worn(host), was = [...host.childNodes];
     host.replaceChildren(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
     dress(host);
     host.contentEditable = rich ? "true" : "plaintext-only";
     if (rich) document.execCommand("defaultParagraphSeparator", false, "p");
     host.dataset.writing = "";
     host.role = "textbox";
-    now = { one, host, rich, dress };
+    now = { one, host, rich, dress, was, changed: false };
     email.writing = host;
     host.addEventListener("blur", email.leave);
-    host.focus();
+    host.focus({ preventScroll: true });
     getSelection().selectAllChildren(host);
+  };
+  const typeIn = (text) => {
     getSelection().collapseToEnd();
+    if (text) document.execCommand("insertText", false, text);
+  };
+  const write = ({ id, html, rich }) => {
+    email.leave();
+    const one = email.sections.find((other) => other.id === id), host = one && place(one, rich);
+    if (!host || email.locked) return say("unwritable", { id });
+    begin(one, host, { html, rich });
     const typed = email.entering?.id === id && email.entering.text;
     email.entering = null;
-    if (typed) document.execCommand("insertText", false, typed);
+    typeIn(typed);
     email.paint();
+  };
+  // Begins to write in a text that is known here already: the caret is where the click was, or all is selected, or the
+  // first letters go to its end. Returns whether it did.
+  email.enter = (one, { click, all, text } = {}) => {
+    const known = email.locked ? null : email.texts[one.id], host = known && place(one, known.rich);
+    if (!host || (click && host.nodeName === "A" && !host.contains(click.target))) return false;
+    email.leave();
+    host.dataset.writing = ""; // may be selected in from here on
+    const spot = click && caretAt(host, click), words = spot && wordsAround(host, spot);
+    begin(one, host, known);
+    const caret = click && (foundAgain(host, words) || caretAt(host, click));
+    if (caret) getSelection().collapse(caret.node, caret.offset);
+    else if (!all) typeIn(text);
+    email.paint();
+    return true;
   };
   email.leave = () => {
     if (!now) return;
-    const { host, one } = now;
-    email.writing = now = null;
+    const { host, one, was } = now, changed = now.changed || !!email.withheld;
+    email.writing = now = email.withheld = null;
     host.removeEventListener("blur", email.leave);
     for (const name of ["contenteditable", "data-writing", "role"]) host.removeAttribute(name);
     host.blur();
-    email.stale(one);
-    say("left", { id: one.id });
+    changed ? email.stale(one) : host.replaceChildren(...was);
+    say("left", { id: one.id, changed });
     email.paint();
   };
 
   email.on("input", () => {
     if (!now) return;
+    now.changed = true;
     now.dress(now.host);
     tell();
     email.paint();
@@ -76,6 +139,11 @@
       say("step", { id, way: low === "y" || shiftKey ? "redo" : "undo" });
     }
     if (ctrl && low === "s") event.preventDefault(), say("key", { key, ctrlKey, metaKey });
+    if ((ctrl && low === "d") || (event.altKey && /^Arrow(Up|Down)$/.test(key))) {
+      event.preventDefault();
+      email.leave();
+      say("key", { key, ctrlKey, metaKey, altKey: event.altKey });
+    }
   });
   email.on("paste", (event) => {
     if (!now) return;

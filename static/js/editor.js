@@ -35,7 +35,11 @@
     timers.set(id, { form, name, timer: setTimeout(() => { if (editor.waiting && timers.delete(id)) soon(field); else save(form, name); }, 300) });
     busy();
   };
-  const flush = () => Promise.all([...timers.values()].map(({ form, name }) => save(form, name)));
+  const keep = () => Promise.all([...timers.values()].map(({ form, name }) => save(form, name)));
+  // What was already written in the canvas for a section whose fields are still on their way is typed too.
+  let chosen = Promise.resolve();
+  const flush = async () => { if (editor.ahead?.()) await chosen; return keep(); };
+  const behind = (run) => (editor.ahead?.() ? chosen.then(() => { keep(); return run(); }) : (keep(), run()));
   const mine = (field) => !locked && field.form?.dataset.form && field.name && !field.name.startsWith("seen:");
   root.addEventListener("input", ({ target }) => {
     if (target.dataset.own) return own(target);
@@ -63,8 +67,10 @@
     emit("canvas:show", { id: editor.key || null });
   };
   // Where something typed could not be kept, one stays with it; whoever goes on then leaves it as it was.
-  const select = async (next, focus) => {
-    if ((await flush()).some((told) => told?.status > 299)) return;
+  const select = (next, focus) => { const before = chosen; return chosen = choose(next, focus, before); };
+  const choose = async (next, focus, before) => {
+    if (editor.ahead?.()) await before;
+    if ((await keep()).some((told) => told?.status > 299)) return;
     editor.key = next || "";
     shown();
     return send(editor.key ? `${here}/sections/${editor.key}` : `${here}/details`, null, () => { if (focus) pane("right"), [...root.querySelectorAll("#inspector form.form :is(input, textarea, select, [contenteditable])")].find((one) => one.offsetParent)?.focus(); });
@@ -86,7 +92,7 @@
   };
 
   // Acts: forms marked data-act, whoever sends them.
-  const act = (path, values, after) => { flush(); return send(`${here}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after); };
+  const act = (path, values, after) => behind(() => send(`${here}${path}`, () => new URLSearchParams({ revision: rev(), s: editor.key, ...values }), after));
   const there = (spot) => Object.fromEntries(Object.entries({ before: spot.before, behind: spot.behind, parent: spot.into?.id, column: spot.into?.column }).filter(([, one]) => one !== null && one !== undefined && one !== ""));
   // The rail stays where it is, so that several are added in a row; a phone shows the fields of what was added.
   const added = () => { pane("right"); byId("o-" + editor.key)?.scrollIntoView({ block: "nearest" }); };
@@ -112,14 +118,13 @@
     if (form.id === "adding" && editor.place) { data.delete("behind"); for (const [name, one] of Object.entries(there(editor.place))) data.append(name, one); editor.place = null; }
     if (data.has("revision")) data.set("revision", rev());
     data.append("s", editor.key);
-    flush();
-    send(form.action, () => new URLSearchParams(data), (told) => {
+    behind(() => send(form.action, () => new URLSearchParams(data), (told) => {
       form.closest(".toast")?.remove();
       if (form.id === "items") opened(event.submitter.value.split("."));
       if (form.id === "adding" && told.changed) added();
       if (form.id === "test-form" && told.status === 200) byId("send-test").close(), saved("Test sent");
       if (form.dataset.act === "theme" && told.kept) emit("theme");
-    });
+    }));
   });
   root.addEventListener("click", (event) => {
     const link = event.target.closest("[data-select], [data-pane-to], [role=tab], [data-add-to], [data-clear]");
@@ -157,5 +162,5 @@
       byId("told")?.replaceChildren(note);
     }, true);
   };
-  Object.assign(editor, { save, timers, select, shown, flush, act, add, move, acts, tab, pane, gone, typing: () => timers.size });
+  Object.assign(editor, { save, timers, select, shown, flush, act, add, move, acts, tab, pane, gone, typing: () => timers.size, chosen: () => chosen });
 })();

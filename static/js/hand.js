@@ -16,7 +16,7 @@
       spot.style[side] = `${rect[side] + (side === "left" ? scrollX : side === "top" ? scrollY : 0)}px`;
   };
   // The words around a section, line by line, in the window's pixels.
-  const NEAR_PX = 60, GAP_PX = 1;
+  const NEAR_PX = 60, GAP_PX = 1, ADD_PX = 24;
   const lines = ({ top, bottom }) => {
     const found = [], range = new Range(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node; (node = walk.nextNode());) {
@@ -30,8 +30,8 @@
     + Math.max(0, Math.min(one.right, line.right) - Math.max(one.left, line.left) + GAP_PX) * Math.max(0, Math.min(one.bottom, line.bottom) - Math.max(one.top, line.top)), 0);
   // The name and the tools stand above a section, on its edge or within it: where no word is under them. The tools take
   // the best of these places; a name that would cover something is left out, the page shows it beside.
-  const label = (rect) => {
-    const tools = part("tools"), tag = part("tag"), words = lines(rect), end = html.scrollHeight - scrollY;
+  const label = (rect, adds) => {
+    const tools = part("tools"), tag = part("tag"), words = lines(rect), beside = adds ? ADD_PX / 2 : 0, end = html.scrollHeight - scrollY;
     const best = (one, lefts, taken) => {
       const { offsetWidth: width, offsetHeight: height } = one, { top, bottom } = rect;
       const tops = [top - height, top - height / 2, top, bottom - height, bottom - height / 2, bottom].filter((y) => y + scrollY >= 0 && y + height <= end);
@@ -44,16 +44,19 @@
     };
     tag.style.visibility = "";
     const [, spot] = best(tools, (width) => [rect.right - width, rect.left], words);
-    const [area] = best(tag, (width) => [rect.left, rect.right - width], email.locked ? words : [...words, spot]);
+    const [area] = best(tag, (width) => [rect.left + beside, rect.right - width], email.locked ? words : [...words, spot]);
     if (area) tag.style.visibility = "hidden";
   };
   const paint = () => {
-    const one = email.held || email.writing ? null : over || chosen, rect = one && box(one);
-    put("pick", chosen && !email.writing && box(chosen));
+    const one = email.held ? null : over || chosen, rect = one && box(one), written = (other) => email.writing && holds(other, email.writing);
+    // Nothing to add with lies near a text that is being written
+    const adds = !!over && !email.writing && !email.locked;
+    put("pick", chosen && !written(chosen) && box(chosen));
     put("over", rect);
     part("tag").textContent = one?.label;
-    part("over").className = `over${email.locked ? " bare" : ""}${over ? "" : " still"}`;
-    if (rect?.height) label(rect);
+    part("over").className = `over${email.locked ? " bare" : ""}${adds ? "" : " still"}${one && written(one) ? " written" : ""}`;
+    part("over").style.setProperty("--out", `${Math.max(0, Math.min(ADD_PX / 2, rect?.left ?? 0))}px`);
+    if (rect?.height) label(rect, adds);
     host.toggleAttribute("data-turned", html.hasAttribute("data-forced"));
     html.toggleAttribute("data-held", !!email.held);
   };
@@ -63,7 +66,7 @@
   };
   const choose = (id, scroll) => {
     chosen = known(id);
-    const rect = scroll && chosen && box(chosen);
+    const rect = scroll && chosen && !(email.writing && holds(chosen, email.writing)) && box(chosen);
     if (rect?.height && (rect.top < 40 || rect.bottom > innerHeight - 20))
       scrollBy({ top: rect.top - Math.max(40, (innerHeight - rect.height) / 3), behavior: scroll });
     paint();
@@ -71,9 +74,10 @@
 
   const family = (inside, column) => email.sections.filter((one) => one.inside === inside && (!inside || one.column === column));
   const home = (inside, column) => (inside ? { id: inside.id, column } : null);
-  const act = (name, one) => {
+  const act = (name, one, focus) => {
     const all = family(one.inside, one.column), at = all.indexOf(one) + (name === "after");
-    if (name === "before" || name === "after") say("add", { kind: null, before: all[at]?.id || null, into: home(one.inside, one.column) });
+    if (name !== "drag") email.leave();
+    if (name === "before" || name === "after") say("add", { kind: null, before: all[at]?.id || null, into: home(one.inside, one.column), focus });
     else if (name !== "drag") say("act", { id: one.id, act: name });
   };
 
@@ -86,12 +90,16 @@
     if (found !== over && event.pointerType === "mouse") over = found, paint();
   });
   on("pointerleave", () => { over = null; paint(); }, html);
-  // A text that is chosen is entered by a second click, a double click, or the first letter: what is typed until the
-  // page answers is put in then.
-  let writable = [], entered;
-  const enter = (id, text = "") => {
-    if (email.entering?.id === id) return void (email.entering.text += text);
-    if (text) email.entering = { id, text };
+  // A text is entered by a click, with a finger by the second one, and once it is chosen by the first letter. Where the
+  // page has not told yet what the text is, it is asked, and what is typed until it answers is put in then.
+  email.texts = {};
+  let entered;
+  const writable = (one) => !!one && Object.hasOwn(email.texts, one.id);
+  const enter = (one, how = {}) => {
+    const { id } = one;
+    if (email.entering?.id === id) return void (email.entering.text += how.text || "");
+    if (email.enter(one, how)) return say("select", { id });
+    if (how.text) email.entering = { id, text: how.text };
     say("edit", { id });
   };
   on("click", (event) => {
@@ -100,24 +108,33 @@
     const one = find(event), again = one && one === chosen && event.detail === 1;
     email.entering = null;
     choose(one?.id);
-    if (event.detail === 1) entered = again && writable.includes(one.id);
-    if (entered) return event.detail === 1 && enter(one.id);
+    if (writable(one) && event.pointerType !== "touch" && email.enter(one, { click: event })) return say("select", { id: one.id });
+    if (event.detail === 1) entered = again && writable(one);
+    if (entered) return event.detail === 1 && enter(one, { click: event });
     say("select", { id: one?.id ?? null });
     if (one && event.target.closest("[data-empty]")) say("picture", { id: one.id });
   });
   on("click", (event) => {
     const name = event.target.closest("[data-act]")?.dataset.act, one = over || chosen;
-    if (name && one) act(name, one);
+    // Who works by keys is led to the palette; a hand points at it, and letters go where they went
+    if (name && one) act(name, one, !event.detail);
   }, shade);
+  // A press on what lies over the email leaves the caret, and what letters go to, where they are.
+  on("mousedown", (event) => event.preventDefault(), shade);
   on("dblclick", (event) => event.target !== host && !writes(event) && !entered && say("edit", { id: find(event)?.id ?? null }));
   on("dragstart", (event) => event.preventDefault());
   on("keydown", (event) => {
     const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
     if (writes(event)) return;
     if (key === "Escape" && email.held) return email.release();
-    if (chosen && writable.includes(chosen.id) && key.length === 1 && !ctrlKey && !metaKey && !altKey && event.target !== host) {
+    if ((ctrlKey || metaKey) && key.toLowerCase() === "a") {
       event.preventDefault();
-      if (!event.isComposing && (email.entering || key !== " ")) enter(chosen.id, key);
+      if (writable(chosen)) enter(chosen, { all: true });
+      return;
+    }
+    if (writable(chosen) && key.length === 1 && !ctrlKey && !metaKey && !altKey && event.target !== host) {
+      event.preventDefault();
+      if (!event.isComposing) enter(chosen, { text: key });
       return;
     }
     if (key === "Tab" || (event.target === host && /^( |Enter)$/.test(key))) return;
@@ -130,7 +147,8 @@
   on("message", ({ source, data }) => {
     if (source !== parent) return;
     if ("locked" in data) email.locked = data.locked;
-    if (data.writable) writable = data.writable;
+    if (data.texts) email.texts = data.texts;
+    if (data.text) email.texts[data.text.id] = data.text;
     if ("id" in data) choose(data.id, data.scroll);
   }, window);
 })();

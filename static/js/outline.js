@@ -20,7 +20,7 @@
   byId("drawer").addEventListener("submit", () => byId("drawer").close());
 
   const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
-  on("select", ({ id }) => { if ((id || "") !== editor.key) select(id); pane(matchMedia("(max-width: 860px)").matches ? "right" : root.dataset.pane); });
+  on("select", ({ id }) => { editor.follow(id || ""); pane(matchMedia("(max-width: 860px)").matches ? "right" : root.dataset.pane); });
   on("edit", ({ id }) => editor.enter(id));
   on("move", ({ id, before, into }) => move(id, { before, into }));
   on("act", ({ id, act: name }) => { if (Object.hasOwn(acts, name) && !locked) acts[name](id); });
@@ -35,7 +35,22 @@
     for (let one = box.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
     box.dispatchEvent(new CustomEvent("picture", { bubbles: true, detail: file }));
   });
-  on("add", ({ kind, before, into }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", true); pane("left"); } });
+  on("add", ({ kind, before, into, focus }) => { if (kind) add(kind, { before, into }); else { editor.place = { before, into }; tab("palette", focus); pane("left"); } });
+
+  // Words that are typed where no text is press nothing: a letter right behind another is no shortcut, and a space or Enter
+  // behind letters on a tile of the palette adds nothing.
+  const WORD_MS = 1000;
+  let last = -Infinity, isWord = false, tile = null;
+  document.addEventListener("keydown", (event) => {
+    const on = event.target.closest?.(".tile-add") || null;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (tile && tile === on && /^( |Enter)$/.test(event.key)) event.preventDefault();
+    else if (event.key.length === 1 && event.key !== " ") tile = on;
+    if (event.key.length !== 1) return;
+    isWord = event.timeStamp - last < WORD_MS;
+    last = event.timeStamp;
+  }, true);
+  document.addEventListener("focusin", () => { tile = null; });
 
   // Keys; in a field they are the browser's own, but for saving, and for undo and redo (steps.js).
   const lines = () => [...root.querySelectorAll("#list [data-select]")];
@@ -45,6 +60,8 @@
     if (ctrl && low === "s") { event.preventDefault(); flush().then(() => { saved("Saved"); say("Saved"); }); return; }
     const field = target.closest?.("input:not([type=radio], [type=checkbox], [type=color]), textarea, select, [contenteditable]");
     if (pressed === "Escape" && target.closest?.(".right") && !target.closest("[popover]")) { (byId("o-" + editor.key) || byId("o-")).focus(); return; }
+    // Outside of a text there is nothing to select: the browser would mark the whole editor
+    if (ctrl && low === "a" && !field) event.preventDefault();
     if (field || target.closest?.("dialog, [popover]")) return;
     const known = () => event.preventDefault(), at = lines().findIndex((one) => one.dataset.select === editor.key), within = target.closest?.("#list, iframe") || target === document.body;
     if (ctrl && low === "d" && editor.key && !locked) { known(); acts.duplicate(editor.key); return; }
@@ -55,7 +72,7 @@
     if (pressed === "Delete" && editor.key && within && !locked) { known(); acts.remove(editor.key); return; }
     if (pressed === "Enter" && target.matches("[data-select], iframe")) { known(); target.matches("iframe") ? editor.enter(editor.key) : select(target.dataset.select, true); return; }
     if (document.body.dataset.keys === "off") return;
-    if (low === "a" && !locked) { known(); tab("palette"); pane("left"); $(".tile-add")?.focus(); }
+    if (low === "a" && !event.shiftKey && !isWord && !locked) { known(); tab("palette"); pane("left"); $(".tile-add")?.focus(); }
     const view = { 1: "desktop", 2: "phone", 3: "dark" }[pressed];
     if (view) $(`[data-view=${view}]:is(button)`)?.click();
   });

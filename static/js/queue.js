@@ -95,6 +95,7 @@
       if (told.kept) emit("section", { id: editor.key, rev: told.rev });
       if (told.changed) { emit("sections", { rev: told.rev }); if (told.select !== undefined) editor.shown(); }
       busy();
+      if (!editor.waiting) emit("settled");
       return told;
     });
   };

@@ -50,6 +50,7 @@
       waiting -= 1;
       editor.waiting -= 1;
       busy();
+      if (!editor.waiting) emit("settled");
       if (waiting || !id) return;
       written = null;
       if (editor.key === id && byId("o-" + id)) editor.enter(id);

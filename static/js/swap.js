@@ -24,7 +24,11 @@
     // Nothing takes the row away in which somebody writes; what it is by now is asked for once they leave it.
     const caret = email.writing && tops.find((one) => one.id && email.holds(one, email.writing));
     const key = (row) => JSON.parse(row.slice(row.indexOf("cn:") + 3, row.indexOf("-->")))[0];
-    rows = rows.map(([name, row]) => (row && caret && key(row) === caret.id ? [have[tops.indexOf(caret) + 1], null] : [name, row]));
+    rows = rows.map(([name, row]) => {
+      if (!row || !caret || key(row) !== caret.id) return [name, row];
+      email.withheld = true;
+      return [have[tops.indexOf(caret) + 1], null];
+    });
     email.have = [digest, ...rows.map(([name]) => name)];
     const images = new Map();
     for (const [name, one] of old) if (!email.have.includes(name)) for (const node of nodes(one)) {

@@ -28,38 +28,71 @@
     show(/\{[{%]/.test(now[at]) ? null : { id: editor.key, name: `${field.name} ${at}`, was: [...was, now[at]], now: now[at] });
   };
   root.addEventListener("input", ({ target }) => {
-    if (target.form?.dataset.form === "section" && target.name?.startsWith("props.") && !/(alt|name)$/.test(target.name) && target.closest("merge-field")) follow(target);
+    if (target.form?.dataset.form !== "section" || !target.name?.startsWith("props.")) return;
+    if (!/(alt|name)$/.test(target.name) && target.closest("merge-field")) follow(target);
+    const box = boxOf(editor.key);
+    if (box?.contains(target)) emit("canvas:tell", { text: { id: editor.key, ...textOf(box) } });
   });
   document.addEventListener("sections", () => show(null));
 
   // A heading, a text, a button is written where it stands; the field beside it keeps what is written.
   const KINDS = { heading: "props.text", button: "props.text", text: "props.content" };
   const boxOf = (id) => {
-    const kind = id === editor.key && byId("o-" + id)?.closest("li")?.dataset.kind;
-    return $("#inspector form[data-form=section]")?.elements[KINDS[kind]]?.closest("merge-field");
+    const kind = id === editor.key && byId("o-" + id)?.closest("li")?.dataset.kind, form = $("#inspector form[data-form=section]");
+    return (form?.dataset.key === id && form.elements[KINDS[kind]]?.closest("merge-field")) || null;
   };
-  const tellWritable = () => emit("canvas:tell", { writable: locked ? [] : [...root.querySelectorAll("#list li[data-key]")].filter((line) => KINDS[line.dataset.kind]).map((line) => line.dataset.key) });
-  for (const name of ["canvas:ready", "sections"]) document.addEventListener(name, tellWritable);
+  // The frame knows the texts as they are written before anybody clicks into one: the caret is there with the first click.
+  const textOf = (box) => ({ rich: box.mode === "rich", html: box.editor.innerHTML });
+  const built = new Map();
+  const textIn = ({ dataset: { key, kind, text } }) => {
+    const known = built.get(key);
+    if (known?.source === text) return known.text;
+    const holder = document.createElement("div"), isRich = kind === "text";
+    holder.append(...(isRich ? rich.made(text) : merge.chipped(text)));
+    built.set(key, { source: text, text: { rich: isRich, html: holder.innerHTML } });
+    return built.get(key).text;
+  };
+  const tellTexts = () => {
+    // While something is on its way the outline is older than what was written; this is called again afterwards
+    if (editor.waiting || timers.size) return;
+    const lines = locked ? [] : [...root.querySelectorAll("#list li[data-text]")], box = boxOf(editor.key);
+    const texts = Object.fromEntries(lines.map((line) => [line.dataset.key, textIn(line)]));
+    if (box && !locked) texts[editor.key] = textOf(box);
+    emit("canvas:tell", { texts });
+  };
+  for (const name of ["canvas:ready", "settled"]) document.addEventListener(name, tellTexts);
   editor.enter = async (id) => {
     if (!await select(id)) return emit("canvas:tell", { write: null });
     const box = boxOf(id);
-    const isPicture = byId("o-" + id)?.closest("li").dataset.kind === "image";
+    const isPicture = byId("o-" + id)?.closest("li")?.dataset.kind === "image";
     if (isPicture && !locked && !$("#inspector [data-picfield] input").value) return emit("canvas:picture", { id });
     if (!box || locked) return select(id, true);
-    emit("canvas:tell", { write: { id, rich: box.mode === "rich", html: box.editor.innerHTML } });
+    emit("canvas:tell", { write: { id, ...textOf(box) } });
   };
   const on = (name, hear) => document.addEventListener("canvas:" + name, ({ detail }) => hear(detail));
   on("unwritable", ({ id }) => select(id, true));
-  on("wrote", ({ id, text }) => {
-    const box = boxOf(id);
-    if (!box || locked) return;
+  // What is written before the fields of its section came waits for them.
+  const ahead = new Map();
+  const put = () => {
+    const text = ahead.get(editor.key), box = text !== undefined && !locked && boxOf(editor.key);
+    if (!box) return;
+    ahead.delete(editor.key);
     box.editor.replaceChildren(...(box.mode === "rich" ? rich.made(text) : merge.chipped(text)));
     box.changed();
-  });
-  on("left", async ({ id }) => {
+  };
+  editor.ahead = () => ahead.size;
+  editor.follow = async (id) => {
+    if (id === editor.key || await select(id)) return;
+    ahead.clear();
+    emit("canvas:tell", { write: null });
+  };
+  document.addEventListener("htmx:after:swap", put);
+  on("wrote", ({ id, text }) => { ahead.set(id, text); put(); });
+  on("left", async ({ id, changed }) => {
+    if (ahead.has(id)) await editor.chosen();
     boxOf(id)?.done();
     await flush();
-    emit("section", { id });
+    if (changed) emit("section", { id });
   });
 
   // Two wrote the same: ours is kept after all, or theirs takes the place of that one field.

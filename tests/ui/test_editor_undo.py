@@ -147,7 +147,7 @@ def open_editor(page: Page, api: Client) -> tuple[int, FrameLocator]:
 def test_undo_while_writing_in_the_canvas(page: Page, api: Client, undo: str, redo: str) -> None:
     """The undo keys revert typed text and keep the focus; redo brings it back."""
     template_id, frame = open_editor(page, api)
-    frame.get_by_role("heading", name="Hello").dblclick()
+    frame.get_by_role("heading", name="Hello").click()
     writing = frame.locator("h1[data-writing]")
     expect(writing).to_be_focused()
     page.keyboard.type(" there")
@@ -177,7 +177,7 @@ def test_undo_while_writing_in_the_canvas(page: Page, api: Client, undo: str, re
 def test_undo_of_rich_text_in_the_canvas(page: Page, api: Client) -> None:
     """Ctrl Z reverts what was typed in a rich text."""
     template_id, frame = open_editor(page, api)
-    frame.get_by_text("Words", exact=True).dblclick()
+    frame.get_by_text("Words", exact=True).click()
     writing = frame.locator("[data-writing]")
     expect(writing).to_be_focused()
     page.keyboard.type(" and more")

@@ -29,6 +29,8 @@ PALETTE = (
     ("Advanced", ("html",)),
 )
 _MAX_EXCERPT_CHARACTERS = 60
+# The property of a section that is written in the canvas, by its kind.
+_CANVAS_TEXT_PROPS = {"heading": "text", "button": "text", "text": "content"}
 # Properties whose text can be the excerpt of a section, in order of preference.
 _EXCERPT_PROPS = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")
 
@@ -37,7 +39,8 @@ class OutlineRow(Struct):
     """A section as a line of the outline; `columns` holds the sections nested in the section, column by column.
 
     `position` is counted from 1 among `sibling_count` siblings. If the section is hidden on a kind of device, `hidden`
-    is a text that says so, else it is empty.
+    is a text that says so, else it is empty. `text` is the stored text of a section that is written in the canvas, with
+    its merge tags; of other sections it is None.
     """
 
     key: str
@@ -50,6 +53,7 @@ class OutlineRow(Struct):
     columns: list[list["OutlineRow"]] = []
     is_columns: bool = False
     hidden: str = ""
+    text: str | None = None
 
 
 class PaletteTile(Struct):
@@ -84,7 +88,14 @@ def _build_row(entry: Entry) -> OutlineRow:
         sibling_count,
         [[] for _ in document.get_columns(entry.raw)] if is_columns else [], is_columns,
         {"phone": "not on phones", "desktop": "not on computers"}.get(str(entry.section.props.get("hide_on")), ""),
+        _canvas_text(entry),
     )  # fmt: skip
+
+
+def _canvas_text(entry: Entry) -> str | None:
+    kind = entry.section.kind
+    text = entry.section.props.get(_CANVAS_TEXT_PROPS.get(kind.name, "")) if kind is not None else None
+    return text if isinstance(text, str) else None
 
 
 def kind_icon(kind: Kind | None) -> str:
