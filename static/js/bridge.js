@@ -94,8 +94,39 @@
     shown.as = id;
     mark();
     for (const one of document.querySelectorAll("[data-as-name]")) one.textContent = words;
+    // A test shows whom the preview shows, unless its dialog is told otherwise
+    for (const one of document.querySelectorAll("[data-test-as]")) {
+      const [mine, nobody] = one.parentElement.querySelectorAll("[name=as]");
+      one.hidden = mine.disabled = !id;
+      mine.value = id;
+      (id ? mine : nobody).checked = true;
+    }
     sync();
   };
+  // The search for a person starts anew each time; Enter takes the first match, as soon as it is here.
+  const menu = document.getElementById("as-menu"), word = document.getElementById("as-search");
+  let isWanted = false;
+  const take = () => {
+    const people = document.getElementById("as-people"), asked = word.value.trim();
+    if (!isWanted || !asked || people.dataset.search !== asked) return;
+    isWanted = false;
+    people.querySelector("button[data-as]")?.click();
+  };
+  menu?.addEventListener("toggle", ({ newState }) => {
+    isWanted = false;
+    word.value = "";
+    if (newState !== "open") return;
+    document.getElementById("as-people").replaceChildren();
+    htmx.trigger(word, "opened");
+  });
+  word?.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    isWanted = true;
+    take();
+  });
+  word?.addEventListener("input", () => { isWanted = false; });
+  if (word) document.addEventListener("htmx:after:swap", take);
   document.addEventListener("canvas:as", ({ detail }) => see(detail.id || "", detail.name || ""));
   document.addEventListener("click", ({ target }) => {
     const button = target.closest?.("button[data-view], button[data-as]");

@@ -93,9 +93,15 @@
     if (!button) return;
     const { tag, text, fallback, name, remove } = button.dataset;
     if (tag) return take(write(name, fallback), text);
-    if (remove !== undefined) at.chip.remove();
+    const { field, chip } = at;
     box.hidePopover();
-    at.field.editor.focus();
-    at.field.changed();
+    field.editor.focus();
+    // One goes on behind the tag, or where it was
+    if (chip.nextSibling?.nodeType !== 3) chip.after(merge.gap);
+    const after = chip.nextSibling;
+    getSelection().collapse(after, after.data.startsWith(merge.gap) ? 1 : 0);
+    if (remove !== undefined) chip.remove();
+    field.keep();
+    field.changed();
   });
 })();

@@ -84,7 +84,8 @@
     const field = event.target;
     if (field.type === "color") { const text = document.getElementById(field.dataset.text); if (text) text.value = field.value; }
     const well = field.dataset?.well && document.getElementById(field.dataset.well);
-    if (well && /^#[0-9a-f]{6}$/i.test(field.value)) well.value = field.value;
+    const colour = well && `#${field.value.trim().replace(/^#/, "")}`;
+    if (well && /^#[0-9a-f]{6}$/i.test(colour)) well.value = colour;
   });
 
   // A form marked data-guard asks before it loses what was typed.

@@ -66,11 +66,16 @@ def build_form(row: Brand) -> Form:
     return form
 
 
-def read_form(form: Form) -> brand.BrandWrite:
-    """Return the changes in a posted form; a colour may lack its #. Raises Invalid for invalid values."""
+def _complete_colours(form: Form) -> None:
+    """Add the # that typed colours lack."""
     for name in COLOURS:
         if form[name] and not form[name].startswith("#"):
             form.values[name] = f"#{form[name]}"
+
+
+def read_form(form: Form) -> brand.BrandWrite:
+    """Return the changes in a posted form; a colour may lack its #. Raises Invalid for invalid values."""
+    _complete_colours(form)
     raw: dict[str, Any] = {name: form.text(name) for name in TEXT_FIELDS if name in form.values}
     if "links" in form.values:
         lines = [line.split(None, 1) for line in form["links"].splitlines() if line.strip()]
@@ -236,6 +241,7 @@ async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
 async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
     """Show the brand page with the unsaved values of the query, so that the sample and the contrasts show them."""
     form = Form({name: values[0][:2000] for name, values in request.args.items() if values})
+    _complete_colours(form)
     return await _render_page(request, visit, form)
 
 

@@ -213,7 +213,10 @@ def _read_design(request: Request) -> Any:
 @pages.post("/<template_id:int>/test")
 @signed_in("templates:write")
 async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Send a test of a template to the addresses of the form; without an address, a test email goes to the user."""
+    """Send a test of a template to the addresses of the form; without an address, a test email goes to the user.
+
+    `as` is the id of the contact whose values the test shows.
+    """
     typed = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)
     is_sms = row.channel == "sms"
@@ -222,10 +225,14 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     parts = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
     emails = [part.strip() for part in parts if part.strip()] or ([] if is_sms else [visit.user.email])
     to = [lookups.complete_phone(visit, address) for address in emails] if is_sms else emails
+    raw: dict[str, Any] = {"phones" if is_sms else "emails": to}
+    if contact_id := parse_int(typed["as"], 0):
+        raw["contact_id"] = contact_id
     try:
-        body = validation.read(test_sends.TestRequest, {"phones" if is_sms else "emails": to})
+        body = validation.read(test_sends.TestRequest, raw)
         prepared = await render_send(test_sends.prepare, visit.account_id, template_id)
-        tests = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared)
+        may_read = visit.can("contacts:read")
+        tests = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared, may_read)
     except errors.Invalid as error:
         form = _build_form(row)
         form.values["emails"] = typed["emails"]
@@ -244,6 +251,8 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
 def _address_error(error: errors.Invalid, emails: list[str]) -> str:
     if {"emails", "phones"} & error.fields.keys():
         return f"Write at most {test_sends.MAX_RECIPIENTS} addresses."
+    if "contact_id" in error.fields:
+        return "The contact whose data it would show was deleted. Preview another."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
     invalid_addresses = [emails[int(match[1])] for match in paths if match]
     if invalid_addresses:
