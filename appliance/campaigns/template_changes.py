@@ -73,19 +73,34 @@ def apply_template(account_id: int, campaign_id: int, source: int | str, user_id
     and NotAllowed if the campaign is scheduled and the user may not send.
     """
     require_write_transaction()
-    campaign = store.get(account_id, campaign_id)
-    name, content = _read_starter(account_id, source) if isinstance(source, str) else _read_template(account_id, source)
-    values: dict[str, Any] = {key: validation.normalize_field(key, content.get(key)) for key in _CONTENT_FIELDS}
-    if not isinstance(source, str) and content["channel"] != campaign.channel:
-        raise Invalid({"template": ["is for the other channel"]})
-    if campaign.channel == "email":
-        values |= {
-            key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(campaign.template, key)
-        }
-    templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
+    _copy_content(store.get(account_id, campaign_id).template, source, user_id)
     # The write withdrew the approval, so the campaign is read again before it is saved.
     store.mark_changed(store.get(account_id, campaign_id))
     return store.get(account_id, campaign_id)
+
+
+def apply_template_to_step(
+    account_id: int, flow_id: int, step_id: int, source: int | str, user_id: int | None = None
+) -> Template:
+    """Copy the content of a template (by its id) or a starter (by its key) into a step of a flow, as `apply_template`.
+
+    Raises NotFound for an unknown step, template or starter, and Invalid if the template is for the other channel.
+    """
+    require_write_transaction()
+    template = templates.get_step_template(account_id, flow_id, step_id)
+    _copy_content(template, source, user_id)
+    return template
+
+
+def _copy_content(template: Template, source: int | str, user_id: int | None) -> None:
+    account_id = template.account_id
+    name, content = _read_starter(account_id, source) if isinstance(source, str) else _read_template(account_id, source)
+    values: dict[str, Any] = {key: validation.normalize_field(key, content.get(key)) for key in _CONTENT_FIELDS}
+    if not isinstance(source, str) and content["channel"] != template.channel:
+        raise Invalid({"template": ["is for the other channel"]})
+    if template.channel == "email":
+        values |= {key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(template, key)}
+    templates.write(template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
 
 
 def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:

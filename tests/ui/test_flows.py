@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -316,3 +316,20 @@ def test_a_viewer_cannot_change_a_flow(browser: Browser, server: Server, live: i
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     expect(page.locator(".plus, #step-form")).to_have_count(0)
     context.close()
+
+
+def test_an_email_of_a_flow_begins_from_a_starter(page: Page, api: Client) -> None:
+    """A new email of a flow offers the starters and templates that a campaign does, and gets a copy of its own."""
+    flow_id = api.post("/flows", {"name": "Starters"}).expect(201)["id"]
+    page.goto(f"/flows/{flow_id}")
+    page.locator(".plus").first.click()
+    page.get_by_role("button", name="Email", exact=True).click()
+    page.get_by_role("link", name="Choose a template").click()
+    expect(page.locator("#dialog")).to_contain_text("The flow gets a copy of its own.")
+    save_screenshot(page, "flow-starters")
+    page.locator("#dialog").get_by_role("button", name="Newsletter", exact=True).click()
+    expect(page.locator(".toast")).to_contain_text("It has its own copy now.")
+    expect(page).to_have_url(re.compile(rf"/flows/{flow_id}\?step=\d+$"))
+    page.get_by_role("link", name="Edit content").click()
+    expect(page.locator("#list li[data-kind=heading]").first).to_be_visible()
+    assert page.locator("#list li").count() > 3

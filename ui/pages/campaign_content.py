@@ -10,12 +10,13 @@ from appliance.accounts import users
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, preview, store, template_changes
 from appliance.content import brand as brands
+from appliance.content.designs import document as designs
 from appliance.content.templates import starters
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
 from appliance.sending.messages import test_sends
-from appliance.storage.models import Campaign
+from appliance.storage.models import Campaign, Template
 from appliance.storage.transactions import commit, fetch, render, render_for, render_send
 from ui import formats, view
 from ui.forms import Form, audience_form, list_params, lookups, parse_int
@@ -35,23 +36,38 @@ _PREFERENCE_KEYS = {"email": "test_emails", "sms": "test_phones"}
 @signed_in("campaigns:write")
 async def choose_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the templates and starters that the campaign's content can be copied from."""
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    here = f"/campaigns/{campaign_id}"
+    return await render_template_choice(
+        request, visit, campaign.template, campaign.name, here, f"{here}?open=content",
+        (("Campaigns", "/campaigns"), (campaign.name, here)), "campaign",
+    )  # fmt: skip
+
+
+async def render_template_choice(
+    request: Request, visit: Visit, template: Template, name: str, here: str, back: str,
+    crumbs: tuple[tuple[str, str], ...], noun: str,
+) -> HTTPResponse:  # fmt: skip
+    """Show the templates and starters whose content can replace that of a campaign's or flow step's template.
+
+    The choice is posted to `/template` below the URL `here`; `back` is the URL to which the user returns without one.
+    """
     raw, search = list_params(request, _MAX_TEMPLATES)
 
     def read() -> dict[str, Any]:
-        campaign = store.get(visit.account_id, campaign_id)
-        query = TemplateQuery(**raw, standalone=True, channel="sms" if campaign.channel == "sms" else "email")
+        query = TemplateQuery(**raw, standalone=True, channel="sms" if template.channel == "sms" else "email")
         offered_starters = (
             starters.build_starters(brands.build_look(brands.get(visit.account_id)))
-            if campaign.channel == "email"
+            if template.channel == "email"
             else ()
         )
-        return {
-            "campaign": campaign,
-            "page": templates.fetch_page(visit.account_id, query),
-            "starters": offered_starters,
-        }
+        return {"page": templates.fetch_page(visit.account_id, query), "starters": offered_starters}
 
-    return view.render(request, "campaigns/template.html", search=search, **await fetch(read))
+    is_written = bool(template.body or designs.get_sections(template.design))
+    return view.render(
+        request, "campaigns/template.html", search=search, name=name, here=here, back=back, crumbs=crumbs, noun=noun,
+        channel=template.channel, is_written=is_written, **await fetch(read),
+    )  # fmt: skip
 
 
 @pages.post("/<campaign_id:int>/template")

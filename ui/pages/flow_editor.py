@@ -9,6 +9,8 @@ from sanic.response import HTTPResponse
 
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
+from appliance.campaigns import template_changes
+from appliance.content.templates import store as templates
 from appliance.core import errors, validation
 from appliance.core.errors import Invalid
 from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
@@ -19,12 +21,12 @@ from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
 from appliance.storage.transactions import commit, fetch
 from ui import formats, view
-from ui.forms import Form, edit_conflicts, flow_forms, lookups
+from ui.forms import Form, edit_conflicts, flow_forms, lookups, parse_int
 from ui.forms.edit_conflicts import FormParts
 from ui.forms.filter_rows import FilterRows
 from ui.forms.flow_forms import StepForm
 from ui.guard import signed_in
-from ui.pages import approvals
+from ui.pages import approvals, campaign_content
 from ui.session import Pages, Visit
 from ui.widgets import filter_builder, flow_tree
 from ui.widgets.filter_builder import BRANCH
@@ -379,6 +381,34 @@ async def _render_new_step(
         _add_step_errors(form, error)
     page = await fetch(load_page, visit, flow_id, query, form, "")
     return view.render(request, "flows/show.html", 422 if error else 200, **page)
+
+
+@pages.get("/<flow_id:int>/steps/<step_id:int>/template")
+@signed_in("flows:write")
+async def choose_template(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Show the templates and starters that the content of a step can be copied from."""
+    flow = await fetch(store.get, visit.account_id, flow_id)
+    template = await fetch(templates.get_step_template, visit.account_id, flow_id, step_id)
+    crumbs = (("Flows", "/flows"), (flow.name, f"/flows/{flow_id}"))
+    return await campaign_content.render_template_choice(
+        request, visit, template, flow.name, f"/flows/{flow_id}/steps/{step_id}", step_url(flow_id, step_id), crumbs,
+        "flow",
+    )  # fmt: skip
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/template")
+@signed_in("flows:write")
+async def apply_template(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Copy a template or starter into a step of a flow."""
+    form = Form.from_request(request)
+    source: int | str = form["starter"] or parse_int(form["template"], 0)
+    args = (visit.account_id, flow_id, step_id, source, visit.user.id)
+    try:
+        await commit(template_changes.apply_template_to_step, *args)
+        view.flash(request, "It has its own copy now. What it said before is in the history of its content.")
+    except errors.Invalid as error:
+        view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
+    return view.redirect(request, step_url(flow_id, step_id))
 
 
 @pages.post("/<flow_id:int>/steps/<step_id:int>")
