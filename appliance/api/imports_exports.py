@@ -68,6 +68,9 @@ class ImportColumn(Struct):
         ]
         | None
     ) = None
+    unstated: Annotated[
+        int, Meta(description="in a column of consent: rows that say neither yes nor no in any such column")
+    ] = 0
 
 
 class ImportArriving(Struct):

@@ -422,7 +422,8 @@ class RowAddress(Struct, array_like=True):
     """An address of a row, with its consent state in the file.
 
     `key` is the normalized address. `suppression` is the reason or None. `consent` is `out` (the recipient opted out),
-    `off` (not subscribed), `in` (subscribed) or None (not in the row). Times are Unix milliseconds in the past.
+    `off` (not subscribed), `in` (subscribed), `unstated` (the row says neither yes nor no, and such rows are not opted
+    in) or None (not in the row). Times are Unix milliseconds in the past.
     """
 
     kind: str

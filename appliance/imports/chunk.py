@@ -14,6 +14,7 @@ from appliance.imports import contact_rows
 from appliance.imports.cells import RowAddress
 from appliance.imports.contact_rows import (
     ChannelState,
+    ConsentState,
     ContactFields,
     DryRunState,
     ExistingContacts,
@@ -127,15 +128,21 @@ class Chunk:
     def _state(self, contact_id: int) -> str:
         addresses = self.known.addresses_of(contact_id)
         (kind, _), identifying = next((entry for entry in addresses if entry[0][0] == "email"), addresses[0])
-        standing = identifying.standing
+        state = self._state_of(contact_id, kind, identifying.standing)
+        gets_sms = kind == "email" and any(
+            other_kind == "phone" and channel.standing.subscribed and channel.standing.suppression is None
+            for (other_kind, _), channel in addresses
+        )
+        return f"{state}+sms" if gets_sms else state
+
+    def _state_of(self, contact_id: int, kind: str, standing: ConsentState) -> str:
         if standing.suppression is not None:
             return f"suppressed:{standing.suppression}"
         if standing.subscribed:
             return "subscribed" if kind == "email" else "subscribed:phone"
         if self._file_consents.get(contact_id) is not None:
             return "unsubscribed:file"
-        has_left = self.plan.opt_in or standing.opted_out_by is not None
-        return "unsubscribed:before" if has_left else "unsubscribed:not_opted_in"
+        return "unsubscribed:before" if standing.opted_out_by is not None else "unsubscribed:not_opted_in"
 
     def _row(self, person: Person, named_lists: NamedLists) -> None:
         outcome = self._person(person)
@@ -237,8 +244,9 @@ class Chunk:
         standing = channel.standing._replace(
             suppression=contact_rows.gravest_reason(self.known.reasons(key[0], hashed))
         )
+        opt_in = self.plan.opt_in if address.kind == "email" else self.plan.opt_in_phone
         decision = contact_rows.decide_consent(
-            self.now, standing, address.state, self.plan.opt_in, (address.opt_in_at, address.opt_out_at)
+            self.now, standing, address.state, opt_in, (address.opt_in_at, address.opt_out_at)
         )
         if decision.act is not None:
             self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._note)
@@ -399,13 +407,19 @@ class SuppressionChunk:
 
 
 # The values of `Outcome.state`. `StateCounter` stores the index of a state in this tuple in one byte for each contact.
-CONTACT_STATES = (
-    "", "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
+_EMAIL_STATES = (
+    "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
     "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
     "suppressed:manual", "suppressed:stop_keyword",
+)  # fmt: skip
+CONTACT_STATES = (
+    "",
+    *_EMAIL_STATES,
     # Subscribed, but without an email address
     "subscribed:phone",
-)  # fmt: skip
+    # With an email address in that state, and also with a phone number that is subscribed
+    *(f"{state}+sms" for state in _EMAIL_STATES),
+)
 _STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
 _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 

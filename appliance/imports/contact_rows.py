@@ -61,16 +61,16 @@ def decide_consent(
 ) -> ConsentChange:
     """Return the consent change of an address.
 
-    `standing` is its stored state. `state` is its state in the file: `out`, `off`, a suppression reason, or None for
-    subscribed or not given. `opt_in` is the option of the import. `times` are the times of the opt-in and the opt-out
-    in the file (Unix milliseconds), `now` if None.
+    `standing` is its stored state. `state` is its state in the file: `out`, `off`, `unstated` (neither yes nor no, and
+    such rows are not opted in), a suppression reason, or None for subscribed or not given. `opt_in` is the option of
+    the import. `times` are the times of the opt-in and the opt-out in the file (Unix milliseconds), `now` if None.
     """
     joined_at, left_at = (at or now for at in times)
     if state in ("out", "complaint"):
         return _opt_out(left_at, standing, "recipient")
     if state == "off":
         return _opt_out(left_at, standing, "operator") if standing.subscribed else ConsentChange(standing)
-    if state in SUPPRESSING or not opt_in:
+    if state in SUPPRESSING or state == "unstated" or not opt_in:
         return ConsentChange(standing)
     if standing.suppression in _BLOCKING_REASONS or standing.opted_out_by == "recipient":
         return ConsentChange(standing, kept=True)
@@ -373,7 +373,8 @@ _PLAIN_JOINED = _PLAIN_EVENT.format("'list_add', :data, 'list:' || :list, :name"
 class ImportPlan(NamedTuple):
     """The options of an import that each chunk needs.
 
-    `words` is the text of the consent for the evidence. `skip` leaves existing contacts unchanged.
+    `words` is the text of the consent for the evidence. `opt_in` is for email addresses. `skip` leaves existing
+    contacts unchanged.
     """
 
     import_id: int
@@ -382,6 +383,7 @@ class ImportPlan(NamedTuple):
     words: str | None
     list_ids: tuple[int, ...]
     opt_in: bool
+    opt_in_phone: bool
     skip: bool
     trigger_flows: bool
 

@@ -301,6 +301,8 @@ class StagingTask(Struct):
     decimal_mark: DecimalMark | None = None
     # `text` or `number` by column name, for columns whose type is not detected
     column_types: dict[str, str] = {}
+    # Whether rows that say neither yes nor no to consent are opted in like others
+    opt_in_unstated: bool = True
 
 
 class FilePreview(NamedTuple):
@@ -463,7 +465,8 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     `report` is called with the number of rows so far, every `_REPORT_SECONDS` while the file is read. The keys of the
     totals are `total` and `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `columns`
     (what was found in each column, by name: the formats `dates` and `numbers`, a `number_example`, and the number of
-    `number_exceptions`, which keep a column of amounts from being one of numbers).
+    `number_exceptions`, which keep a column of amounts from being one of numbers; for a column of consent, the number
+    of `unstated` rows, which say neither yes nor no in any such column).
     """
     path = Path(task.path)
     preview = preview_file(path)
@@ -485,8 +488,9 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     )
     texts = {index for index, name in enumerate(preview.names) if task.column_types.get(name) == "text"}
     reader = staging.PersonReader(
-        preview.names, targets, task.country, formats.dates, is_own, numbers=formats.numbers, texts=texts
-    )
+        preview.names, targets, task.country, formats.dates, is_own, numbers=formats.numbers, texts=texts,
+        opt_in_unstated=task.opt_in_unstated,
+    )  # fmt: skip
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
     is_truncated = False
     for row in _read_rows(path, preview, report_progress):
@@ -511,6 +515,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
             "numbers": formats.numbers.get(index),
             "number_example": formats.number_examples.get(index),
             "number_exceptions": formats.number_exceptions.get(index, 0),
+            "unstated": reader.unstated_counts.get(targets[index], 0),
         }
         for index, name in enumerate(preview.names)
     }

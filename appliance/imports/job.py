@@ -57,7 +57,8 @@ def build_plan(job: Import) -> ImportPlan:
     options = store.get_options(job)
     return ImportPlan(
         job.id, job.account_id, job.actor, options.consent_source, tuple(dict.fromkeys(options.list_ids)),
-        options.opt_in, options.on_conflict == "skip", options.trigger_flows,
+        options.opt_in, options.opt_in if options.opt_in_phone is None else options.opt_in_phone,
+        options.on_conflict == "skip", options.trigger_flows,
     )  # fmt: skip
 
 
@@ -360,6 +361,7 @@ class Importer:
         task = StagingTask(
             str(home / "upload"), str(home / "staging.db"), job.resource, {**targets, **options.map},
             crypto.loaded_key(), country, options.date_order, options.decimal_mark, options.column_types,
+            options.opt_in_unstated,
         )  # fmt: skip
         if job.bytes <= _MAX_IN_PROCESS_BYTES:
             totals = file_reader.stage_file(task, lambda count: None)

@@ -98,8 +98,8 @@ class _OutcomesByLine:
             return ""
         contact_id = self.contacts[line]
         last_state = self._last_states[contact_id] if 0 < contact_id < len(self._last_states) else 0
-        # That a subscribed contact has no email address is only counted for the pages.
-        return CONTACT_STATES[last_state or self.states[line]].removesuffix(":phone")
+        # Whether a contact is subscribed to SMS is only counted for the pages.
+        return store.strip_sms(CONTACT_STATES[last_state or self.states[line]]).removesuffix(":phone")
 
 
 class ResultLine(NamedTuple):
@@ -358,7 +358,7 @@ class OutcomeReviewer:
                     self._skipped.add(line)
                     _note_first(self._examples["skipped"], line, reason or "")
                 elif (group := store.page_state(state or "")) in self._examples:
-                    _note_first(self._examples[group], line, (state or "").partition(":")[2])
+                    _note_first(self._examples[group], line, store.strip_sms(state or "").partition(":")[2])
                 if warnings:
                     self._left_out.add(line)
                     _note_first(self._left_out_values, line, [tuple(warning) for warning in warnings])

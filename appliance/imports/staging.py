@@ -110,13 +110,18 @@ class PersonReader:
     `written` has the date formats by column index, `numbers` the number formats, and `texts` the indexes of columns
     whose values stay text. `is_own` says that the file is our own export, which has no placeholders for empty values: a
     dash is a name there.
+
+    `unstated_counts` has the number of rows that say neither yes nor no, by the target of the column of consent. Unless
+    `opt_in_unstated`, they are not opted in.
     """
 
     def __init__(
         self, names: list[str], targets: list[str], country: str | None = None,
         written: dict[int, DateFormat] | None = None, is_own: bool = False, *,
-        numbers: dict[int, NumberFormat] | None = None, texts: Set[int] = frozenset(),
+        numbers: dict[int, NumberFormat] | None = None, texts: Set[int] = frozenset(), opt_in_unstated: bool = True,
     ) -> None:  # fmt: skip
+        self._opt_in_unstated = opt_in_unstated
+        self.unstated_counts = dict.fromkeys(("status", "subscribed_email", "subscribed_phone"), 0)
         self._numbers, self._texts = numbers or {}, texts
         self._address_reader = AddressReader(country, is_own)
         self._written, self._is_own = written or {}, is_own
@@ -125,6 +130,7 @@ class PersonReader:
         self._columns = [
             (index, name, target) for index, (name, target) in enumerate(zip(names, targets, strict=True)) if target
         ]
+        self._consent_targets = self.unstated_counts.keys() & set(targets)
         self._names = set(names)
 
     def person(self, line: int, record: Any) -> Person:
@@ -206,6 +212,7 @@ class PersonReader:
             target = columns.guess_targets([name])[0]
             if target:
                 self._columns.append((0, name, target))
+                self._consent_targets |= self.unstated_counts.keys() & {target}
 
     def _state(self, name: str, target: str, cell: Any, states: list[str], row: dict[str, Any]) -> None:
         word = normalize_word(cell)
@@ -213,7 +220,9 @@ class PersonReader:
             return
         if target == "status":
             state = STATES.get(word)
-            if state is None and word not in SUBSCRIBED and word not in YES:
+            if state is not None or word in SUBSCRIBED or word in YES:
+                row["stated"] = True
+            else:
                 add_warning(row, target, cell, "is not a known status")
         elif target == "bounced":
             state = None if word in NO else "hard_bounce"
@@ -232,6 +241,7 @@ class PersonReader:
             if target == "subscribed_phone":
                 row["phone_consent"] = "out" if state in REASONS_BY_SEVERITY else state
                 return
+            row["stated"] = row.get("stated") or state is not None
         if state:
             states.append(state)
 
@@ -247,6 +257,8 @@ class PersonReader:
         consent = (
             next((candidate for candidate in ("out", "off", "in") if candidate in states), None) if states else None
         )
+        if self._consent_targets and "channels" not in row:
+            consent = self._add_unstated(row, phone is not None, email is not None, consent, bool(states))
         own_state = (suppression, consent, row.get("verified", 0), row.get("opt_in_at"), row.get("opt_out_at"))
         more = None
         if (email is not None and phone is not None) or "channels" in row:
@@ -259,6 +271,30 @@ class PersonReader:
             row.get("tracking"), text, *own_state, more, row.get("lists"),
             _encode(row["warnings"]).decode() if "warnings" in row else None,
         )  # fmt: skip
+
+    def _add_unstated(
+        self, row: dict[str, Any], has_phone: bool, has_email: bool, consent: str | None, has_states: bool
+    ) -> str | None:
+        """Count a row that says neither yes nor no, and return the consent of its identifying address.
+
+        The consent of a further phone number is set in `row["phone_consent"]`.
+        """
+        unstated = None if self._opt_in_unstated else "unstated"
+        has_phone_column = has_phone and "subscribed_phone" in self._consent_targets
+        if has_phone_column and not has_email:
+            # The phone number is the identifying address.
+            consent = row.get("phone_consent") or consent
+            asked = {"subscribed_phone"}
+        else:
+            asked = self._consent_targets - {"subscribed_phone"}
+        if asked and consent is None and not has_states and not row.get("stated"):
+            consent = unstated
+            for target in asked:
+                self.unstated_counts[target] += 1
+        if has_phone_column and has_email and consent not in ("out", "off") and not row.get("phone_consent"):
+            self.unstated_counts["subscribed_phone"] += 1
+            row["phone_consent"] = unstated
+        return consent
 
     def _data(self, row: dict[str, Any], data: dict[str, Any]) -> str | None:
         """Return custom data as JSON, or add a warning and return None if it is too long, too deep or has a NUL."""
@@ -322,7 +358,7 @@ def _further_addresses(
     others: dict[tuple[str, str], RowAddress] = {}
     if phone is not None:
         # A consent state without an address applies to both addresses.
-        consent = row.get("phone_consent") or (own_state[1] if own_state[1] in ("out", "off") else None)
+        consent = row.get("phone_consent") or (own_state[1] if own_state[1] in ("out", "off", "unstated") else None)
         others[("phone", phone.key)] = RowAddress(phone.kind, phone.key, phone.value, None, consent)
     for channel in row.get("channels", ()):
         if (channel.kind, channel.key) == (identifying.kind, identifying.key):

@@ -58,6 +58,20 @@ class ImportOptions(Struct):
     opt_in: Annotated[
         bool, Meta(description="whether the addresses are opted in; never lifts an opt-out made by the contact")
     ] = True
+    opt_in_phone: (
+        Annotated[
+            bool,
+            Meta(description="whether phone numbers are opted in to SMS; default: as `opt_in`"),
+        ]
+        | None
+    ) = None
+    opt_in_unstated: Annotated[
+        bool,
+        Meta(
+            description="whether `opt_in` includes rows that say neither yes nor no: their cells in the columns of "
+            "consent are empty or unreadable"
+        ),
+    ] = True
     consent_source: (
         Annotated[
             str,
@@ -436,11 +450,16 @@ def get_options(job: Import) -> ImportOptions:
     return msgspec.convert(job.options, ImportOptions)
 
 
+def strip_sms(state: str) -> str:
+    """Return an `Outcome.state` without the mark that the contact is also subscribed to SMS."""
+    return state.removesuffix("+sms")
+
+
 def count_arriving(job: Import) -> dict[str, int]:
     """Return the number of contacts of an import by state: `subscribed`, `unsubscribed` and `suppressed`."""
     counts = dict.fromkeys(("subscribed", "unsubscribed", "suppressed"), 0)
     for state, number in job.arriving.items():
-        counts[state.partition(":")[0]] += number
+        counts[strip_sms(state).partition(":")[0]] += number
     return counts
 
 
@@ -449,18 +468,22 @@ def page_state(state: str) -> str:
 
     It is `subscribed`, `not_subscribed` (by this import, which opts in nobody), `unsubscribed` or `suppressed`.
     """
+    state = strip_sms(state)
     return "not_subscribed" if state == "unsubscribed:not_opted_in" else state.partition(":")[0]
 
 
 def count_page_states(job: Import) -> dict[str, int]:
     """Return the number of contacts of an import by `page_state`.
 
-    The key `sms_only` has the number of subscribed contacts without an email address.
+    The key `sms_only` has the number of subscribed contacts without an email address, and `sms` the number of all
+    contacts who are subscribed to SMS.
     """
+    sms_only = job.arriving.get("subscribed:phone", 0)
+    sms = sms_only + sum(number for state, number in job.arriving.items() if state != strip_sms(state))
     counts = dict.fromkeys(("subscribed", "not_subscribed", "unsubscribed", "suppressed"), 0)
     for state, number in job.arriving.items():
         counts[page_state(state)] += number
-    return {**counts, "sms_only": job.arriving.get("subscribed:phone", 0)}
+    return {**counts, "sms_only": sms_only, "sms": sms}
 
 
 def count_repeated(job: Import) -> int:
@@ -475,7 +498,7 @@ def count_reasons(job: Import) -> dict[str, int]:
     """Return the number of unsubscribed or suppressed contacts of an import by reason, such as `file` or `manual`."""
     counts: dict[str, int] = {}
     for state, number in job.arriving.items():
-        kind, _, reason = state.partition(":")
+        kind, _, reason = strip_sms(state).partition(":")
         if reason and number and kind != "subscribed":
             counts[reason] = counts.get(reason, 0) + number
     return counts

@@ -230,6 +230,57 @@ def test_consent_columns_in_several_languages(api: Client, header: str, no: str,
     assert get_contact(api, f"yes.{name}@said.example")["subscribed_email"]
 
 
+def subscriptions(api: Client, name: str) -> tuple[bool, bool]:
+    """Return whether a contact is subscribed to email and to SMS."""
+    contact = get_contact(api, name)
+    return contact["subscribed_email"], contact["subscribed_phone"]
+
+
+def test_phone_numbers_are_opted_in_only_if_the_import_says_so(api: Client) -> None:
+    """With `opt_in_phone` false, no phone number is subscribed, and what was subscribed before stays so."""
+    api.post("/contacts", {"email": "old@sms.example", "phone": "+14155557171"}).expect(201)
+    file = "email,phone,newsletter\nold@sms.example,+14155557171,yes\nnew@sms.example,+14155557172,yes\n"
+    file += ",+14155557173,\n"
+    job = wait_for_import(api, upload(api, file, opt_in_phone=False))
+    assert job["options"]["opt_in_phone"] is False
+    assert (subscriptions(api, "old@sms.example"), subscriptions(api, "new@sms.example")) == (
+        (True, True),
+        (True, False),
+    )
+    [only_phone] = api.get("/contacts", search="14155557173").json
+    assert not only_phone["subscribed_phone"]
+    assert job["arriving"]["reasons"] == {"not_opted_in": 1}
+    wait_for_import(api, upload(api, file))  # Without the option, `opt_in` is for both, as documented.
+    assert subscriptions(api, "new@sms.example") == (True, True)
+
+
+def test_rows_that_say_neither_yes_nor_no(api: Client) -> None:
+    """With `opt_in_unstated` false, empty and unreadable cells subscribe nobody, and unsubscribe nobody either."""
+    api.post("/contacts", {"email": "was@unstated.example"}).expect(201)
+    cells = {"yes": "ja", "no": "nein", "blank": "", "was": "", "odd": "vielleicht", "status": ""}
+    file = "email;phone;Newsletter;Status\n" + "".join(
+        f"{name}@unstated.example;+1415556{number:04};{cell};{'active' if name == 'status' else ''}\n"
+        for number, (name, cell) in enumerate(cells.items())
+    )
+    job = wait_for_import(api, upload(api, file, opt_in_unstated=False))
+    assert {name: subscriptions(api, f"{name}@unstated.example") for name in cells} == {
+        "yes": (True, True), "no": (False, False), "blank": (False, False), "was": (True, False),
+        "odd": (False, False), "status": (True, True),
+    }  # fmt: skip
+    assert job["arriving"]["reasons"] == {"file": 1, "not_opted_in": 2}
+    assert [column["unstated"] for column in job["columns"]] == [0, 0, 3, 3]
+    wait_for_import(api, upload(api, file))  # Without the option, only a no keeps somebody out, as documented.
+    assert subscriptions(api, "blank@unstated.example") == (True, True)
+
+
+def test_a_no_to_sms_is_kept_for_contacts_with_only_a_phone_number(api: Client) -> None:
+    """The column of consent to SMS also counts in rows without an email address."""
+    file = "email,phone,SMS opt in\n,+14155557181,no\n,+14155557182,yes\n,+14155557183,\n"
+    wait_for_import(api, upload(api, file, opt_in_unstated=False))
+    people = [api.get("/contacts", search=f"1415555718{number}").json[0] for number in (1, 2, 3)]
+    assert [person["subscribed_phone"] for person in people] == [False, True, False]
+
+
 def create_messy_file(api: Client) -> str:
     """Return a file with many kinds of rows, and create the contacts that it repeats."""
     for name in ("known", "left", "bounced"):

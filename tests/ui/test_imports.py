@@ -196,7 +196,11 @@ def test_the_check_of_a_messy_file(
     expect(country).to_have_value("GB")
     country.select_option("")
     page.get_by_label("Where they come from").fill("The shop")
-    page.get_by_role("radio", name="Subscribe them").check()
+    expect(page.get_by_role("radio", name="Save them without SMS")).to_be_hidden()
+    page.get_by_role("radio", name="Subscribe them: they agreed to receive messages").check()
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_text("Choose whether the phone numbers are subscribed to SMS.")).to_be_visible()
+    page.get_by_role("radio", name="Save them without SMS").check()
     assert axe.find_violations_in_light_and_dark(page) == []
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_text("2 rows will be imported without some of their values")).to_be_visible()
@@ -206,6 +210,8 @@ def test_the_check_of_a_messy_file(
     assert "Kosovo" in names and [name for name in names if len(name) == 2] == []
     country.select_option("GB")
     page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_text("2 rows say neither yes nor no in status.")).to_be_visible()
+    page.get_by_role("button", name="Subscribe them: they agreed").click()
     stats = page.get_by_label("Contacts by status after the import")
     for status, number in (("Subscribed", 2), ("Unsubscribed", 1), ("Suppressed", 1)):
         expect(stats.locator("div").filter(has=page.get_by_text(status, exact=True))).to_contain_text(str(number))
@@ -240,7 +246,8 @@ def test_lost_email_addresses_are_listed_first(
     path.write_text("email,phone,country\n" + "\n".join(rows) + "\nann@@example.org,+441632960011,Mars\n")
     upload_file(page, path)
     page.get_by_label("Where they come from").fill("The shop")
-    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_role("radio", name="Subscribe them: they agreed to receive messages").check()
+    page.get_by_role("radio", name="Subscribe them to SMS").check()
     page.get_by_role("button", name="Check the file").click()
     lost, others = page.get_by_text("1 row loses its email address"), page.get_by_text("12 rows will be imported")
     expect(lost).to_be_visible()
@@ -277,7 +284,8 @@ def test_rows_that_lose_other_values(
     )
     upload_file(page, path)
     page.get_by_label("Where they come from").fill("The shop")
-    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_role("radio", name="Subscribe them: they agreed to receive messages").check()
+    page.get_by_role("radio", name="Subscribe them to SMS").check()
     page.get_by_role("button", name="Check the file").click()
     for lost, others in (
         ("1 row loses its email address", "1 row will be imported without some of its values"),
@@ -380,11 +388,15 @@ def test_the_columns_show_how_full_names_are_split_before_the_import(
     assert people["n4"]["data"] == {"town": "Bath", "name_title": "Dr."} and people["n3"]["data"] == {"town": "Bath"}
 
 
-def checked(page: Page, file: Path, *, subscribe: bool = True) -> None:
-    """Hand in a file, answer the two questions, and come to its check."""
+def checked(page: Page, file: Path, *, subscribe: bool = True, sms: bool = True) -> None:
+    """Hand in a file, answer its questions, and come to its check."""
     upload_file(page, file)
     page.get_by_label("Where they come from").fill("The shop")
-    page.get_by_role("radio", name="Subscribe them" if subscribe else "Add without subscribing").check()
+    subscribed = "Subscribe them: they agreed to receive messages"
+    page.get_by_role("radio", name=subscribed if subscribe else "Add without subscribing").check()
+    if page.get_by_role("group", name="Phone numbers").is_visible():
+        answer = "Subscribe them to SMS" if sms else "Save them without SMS"
+        page.get_by_role("radio", name=answer).check()
     page.get_by_role("button", name="Check the file").click()
     expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
     page.goto(page.url)  # what followed the check is not there to draw anything anew
@@ -411,6 +423,44 @@ def downloaded(page: Page, title: str) -> list[str]:
     with page.expect_download() as coming:
         found.get_by_role("link").click()
     return Path(coming.value.path()).read_text().splitlines()[1:]
+
+
+CONSENTS = (
+    "E-Mail;Tel.;Newsletter?\nc1@consent.example;+49 30 1234567;ja\nc2@consent.example;+49 30 1234568;nein\n"
+    "c3@consent.example;+49 30 1234569;\nc4@consent.example;;weiß nicht\n"
+)  # fmt: skip
+
+
+def test_consent_to_email_subscribes_no_phone_number_and_an_empty_cell_nobody(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """The page asks about SMS, the check counts who gets SMS, and asks about rows that say neither yes nor no."""
+    page, path = browser_page, tmp_path / "consents.csv"
+    path.write_text(CONSENTS)
+    upload_file(page, path)
+    expect(page.get_by_role("combobox", name="Newsletter?")).to_have_value("subscribed_email")
+    page.get_by_role("button", name="Discard").click()
+    checked(page, path, sms=True)
+    expect(page.get_by_text("1 contact is subscribed to SMS.")).to_be_visible()
+    page.get_by_role("button", name="Discard").click()
+    checked(page, path, sms=False)
+    expect(page.get_by_text("Phone numbers are saved, but not subscribed to SMS.")).to_be_visible()
+    silent = page.get_by_role("status").filter(has_text="2 rows say neither yes nor no in Newsletter?.")
+    expect(silent).to_contain_text("These people are added without subscribing them.")
+    assert axe.find_violations_in_light_and_dark(page) == []
+    subscribed = page.get_by_label("Contacts by status after the import").locator("div").first
+    expect(subscribed).to_contain_text("1")
+    silent.get_by_role("button", name="Subscribe them: they agreed").click()
+    expect(silent).to_contain_text("These people are subscribed, as you chose.")
+    expect(subscribed).to_contain_text("3")
+    silent.get_by_role("button", name="Do not subscribe them").click()
+    expect(silent).to_contain_text("These people are added without subscribing them.")
+    page.goto(page.url)
+    imported(page)
+    people = {row["channels"][0]["value"][:2]: row for row in api.all("/contacts", search="consent.example")}
+    assert {name: (row["subscribed_email"], row["subscribed_phone"]) for name, row in people.items()} == {
+        "c1": (True, False), "c2": (False, False), "c3": (False, False), "c4": (False, False),
+    }  # fmt: skip
 
 
 AMOUNTS = (
