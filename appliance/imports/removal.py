@@ -145,6 +145,8 @@ _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 _decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
 # The number of contacts in one transaction of an undo, small because a deletion takes longer than an insertion
 _UNDO_BATCH = 50
+# Up to this number of contacts, the page of an import counts what an undo would do.
+_MAX_FORECAST = 20_000
 
 
 def undo_in_batches(job: Import) -> Iterator[None]:
@@ -211,7 +213,64 @@ def undo_batch(import_id: int, updated: "dict[int, array[int]]") -> bool:
 def _count_existing(account_id: int, contact_ids: "array[int]") -> int:
     """Return how many of some contacts still exist."""
     sql = "SELECT count(*) FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))"
-    return int(scalar(sql, (account_id, msgspec.json.encode(list(contact_ids)).decode())))
+    return int(scalar(sql, (account_id, _to_json(contact_ids))))
+
+
+def _find_untouched(
+    account_id: int, times: Iterable[int], list_ids: Iterable[int], contact_ids: list[int]
+) -> tuple[list[int], Counter[str]]:
+    """Return those of some new contacts that an undo deletes, and the numbers of the others by `store.KEEP_REASONS`.
+
+    `times` are the times at which the import wrote, and `list_ids` the lists that its contacts joined.
+    """
+    removable_ids = []
+    stayed: Counter[str] = Counter()
+    for contact_id, messaged, listed, changed in rows(
+        "SELECT c.id, EXISTS (SELECT 1 FROM message m WHERE m.contact_id = c.id AND m.status NOT IN "
+        "('skipped', 'cancelled')), EXISTS (SELECT 1 FROM membership b JOIN contact_list l "
+        "ON l.id = b.contact_list_id WHERE b.contact_id = c.id AND l.segment_id IS NULL "
+        "AND l.id NOT IN (SELECT value FROM json_each(?1))), "
+        "c.updated_at NOT IN (SELECT value FROM json_each(?2)) OR EXISTS (SELECT 1 FROM channel h "
+        "WHERE h.contact_id = c.id AND h.updated_at NOT IN (SELECT value FROM json_each(?2))) "
+        "FROM contact c WHERE c.account_id = ?3 AND c.id IN (SELECT value FROM json_each(?4))",
+        (_to_json(list_ids), _to_json(times), account_id, _to_json(contact_ids)),
+    ):
+        reason = "messaged" if messaged else "in_another_list" if listed else "changed" if changed else None
+        if reason is None:
+            removable_ids.append(contact_id)
+        else:
+            stayed[reason] += 1
+    return removable_ids, stayed
+
+
+def _to_json(numbers: Iterable[int]) -> str:
+    return msgspec.json.encode(list(numbers)).decode()
+
+
+class UndoForecast(NamedTuple):
+    """What an undo would do now: the contacts that it removes and restores, and those that stay, by reason."""
+
+    removed: int
+    restored: int
+    left_in_place: dict[str, int]
+
+
+def forecast_undo(job: Import) -> UndoForecast | None:
+    """Return what an undo of an import of contacts would do now, or None if there are too many contacts to count."""
+    if job.created + job.updated > _MAX_FORECAST:
+        return None
+    snapshots = [
+        _decode_snapshot(packed)
+        for (packed,) in rows("SELECT before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL",
+                              (job.id,))
+    ]  # fmt: skip
+    # Later rows of the file may have changed a contact that an earlier one created.
+    times = {snapshot.at for snapshot in snapshots}
+    list_ids = {list_id for snapshot in snapshots for list_id in snapshot.joined}
+    created = [contact_id for snapshot in snapshots for contact_id in from_ranges(snapshot.created)]
+    removable_ids, stayed = _find_untouched(job.account_id, times, list_ids, created)
+    restored = sum(_count_existing(job.account_id, contact_ids) for contact_ids in _first_updates(job.id).values())
+    return UndoForecast(len(removable_ids), restored, dict(stayed))
 
 
 class _ChunkUndo:
@@ -272,7 +331,8 @@ class _ChunkUndo:
         self.notes.suppressions, self.notes.opt_outs, self.notes.channels, self.notes.added = [], [], [], []
 
     def _remove(self, contact_ids: list[int]) -> int:
-        removed_ids = self._untouched(contact_ids)
+        removed_ids, stayed = _find_untouched(self.account_id, [self.notes.at], self._joined, contact_ids)
+        self.stayed += stayed
         placeholders = ",".join("?" * len(removed_ids))
         members: dict[int, list[int]] = {}
         for list_id, contact_id in rows(
@@ -292,25 +352,6 @@ class _ChunkUndo:
         )  # fmt: skip
         db.executemany("DELETE FROM contact WHERE id = ?", [(removed_id,) for removed_id in removed_ids])
         return len(removed_ids)
-
-    def _untouched(self, contact_ids: list[int]) -> list[int]:
-        """Return those of some new contacts that may be deleted, and count the others by reason in `stayed`."""
-        ids, own = ",".join("?" * len(contact_ids)), ",".join(map(str, self._joined)) or "0"
-        removable_ids = []
-        for contact_id, messaged, listed, changed in rows(
-            "SELECT c.id, EXISTS (SELECT 1 FROM message m WHERE m.contact_id = c.id AND m.status NOT IN "
-            "('skipped', 'cancelled')), EXISTS (SELECT 1 FROM membership b JOIN contact_list l "
-            f"ON l.id = b.contact_list_id WHERE b.contact_id = c.id AND l.segment_id IS NULL AND l.id NOT IN ({own})), "
-            "c.updated_at <> ? OR EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id "
-            f"AND h.updated_at <> c.updated_at) FROM contact c WHERE c.account_id = ? AND c.id IN ({ids})",
-            (self.notes.at, self.account_id, *contact_ids),
-        ):
-            reason = "messaged" if messaged else "in_another_list" if listed else "changed" if changed else None
-            if reason is None:
-                removable_ids.append(contact_id)
-            else:
-                self.stayed[reason] += 1
-        return removable_ids
 
     def _leave(self, contact_ids: list[int]) -> None:
         selected = set(contact_ids)

@@ -14,6 +14,7 @@ from appliance.audience.segments.store import SegmentCreate
 from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound
 from appliance.imports import job as job_module
+from appliance.imports import removal as import_removal
 from appliance.imports import results, store
 from appliance.imports.job import Importer
 from appliance.imports.store import ImportOptions, Upload
@@ -97,12 +98,14 @@ def test_undo_keeps_contacts_used_since(home: Home) -> None:
     home.advance(1)
     home.patch(contact_ids["changed"], first_name="Anna")
     home.opt_out("moved@example.org")
+    forecast = import_removal.forecast_undo(store.get(home.account_id, job.id))
     transactions.write(store.undo, home.account_id, job.id)
 
     undone_job = run_importer(job.id)
     assert undone_job.phase == "undone"
     assert {row.id for row in Contact.select()} == set(contact_ids.values()) - {contact_ids["plain"]}
     assert undone_job.left_in_place == {"messaged": 1, "in_another_list": 1, "changed": 2}
+    assert forecast == (undone_job.removed, 0, undone_job.left_in_place)
 
 
 def test_undo_ignores_mirrors_and_skipped_messages(home: Home) -> None:

@@ -425,6 +425,24 @@ def downloaded(page: Page, title: str) -> list[str]:
     return Path(coming.value.path()).read_text().splitlines()[1:]
 
 
+def test_the_undo_dialog_counts_what_will_be_removed(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """A contact that was changed since the import is not in the number to be removed, and named as staying."""
+    page, path = browser_page, tmp_path / "undo.csv"
+    path.write_text("email,town\nu1@undone.example,Bath\nu2@undone.example,Bath\nu2@undone.example,York\n")
+    checked(page, path)
+    imported(page)
+    [changed] = api.get("/contacts", search="u1@undone.example").json
+    api.patch(f"/contacts/{changed['id']}", {"first_name": "Ann"}).expect(200)
+    page.goto(page.url)
+    page.get_by_role("button", name="Undo this import").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 new contact will be removed. 1 contact stays: 1 changed since. Lists stay")
+    page.get_by_role("button", name="Undo import").click()
+    expect(page.get_by_role("status")).to_contain_text("1 new contact removed. 1 contact was left in place: 1 changed")
+
+
 CONSENTS = (
     "E-Mail;Tel.;Newsletter?\nc1@consent.example;+49 30 1234567;ja\nc2@consent.example;+49 30 1234568;nein\n"
     "c3@consent.example;+49 30 1234569;\nc4@consent.example;;weiß nicht\n"

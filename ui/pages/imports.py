@@ -12,7 +12,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.core import errors, uploads, validation
-from appliance.imports import columns, names, numbers, results, store
+from appliance.imports import columns, names, numbers, removal, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.sms import numbers as sms_numbers
 from appliance.settings import config
@@ -445,6 +445,7 @@ async def _render_import(
     state = _page_state(row, form is not None or request.args.get("columns") == "yes")
     stored = await asyncio.to_thread(store.has_file, import_id)
     context: dict[str, Any] = {"lists": [], "file_review": None, "outcome_review": None, "countries": []}
+    context["undo"] = await fetch(removal.forecast_undo, row) if state == "done" and _can_be_undone(row) else None
     form = form or build_options_form(
         row, visit.account.country_code or sms_numbers.country_of_time_zone(visit.account.time_zone) or ""
     )
@@ -463,6 +464,11 @@ async def _render_import(
         number_readings=build_number_readings(row), arriving=store.count_page_states(row),
         repeats=store.count_repeated(row), why=store.count_reasons(row), **context,
     )  # fmt: skip
+
+
+def _can_be_undone(job: Import) -> bool:
+    """Return whether the page of a finished import of contacts offers to undo it."""
+    return bool(job.resource == "contacts" and job.undo_until and job.created + job.updated)
 
 
 def _is_suppression_import(job: Import) -> bool:
