@@ -144,8 +144,9 @@ def _list_setup_steps(
         ("Choose the name and address people see", "They know at a glance that it is you.", "/settings", "mail",
          "account:write", bool(account.email_from_email)),
         *_domain_step(account.id),
-        (*(("Make a list", "Put your contacts into a list, such as your newsletter.", "/lists/new") if contact_count
-           else ("Import your contacts", "Upload a CSV file, or add one contact by hand.", "/contacts/imports/new")),
+        (*(("Make a list", "Put your contacts into a list, such as your newsletter.", "/lists/new")
+           if contact_count and not list_count
+           else ("Import your contacts", "Upload a CSV file, or add one by hand.", "/contacts/imports/new")),
          "users", "contacts:write", contact_count > 0 and list_count > 0),
         ("Send a first email", first, "/campaigns/new", "send", "campaigns:write", has_sent),
     )  # fmt: skip
