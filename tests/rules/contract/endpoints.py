@@ -156,19 +156,19 @@ D GET /forms/{id} 200 contacts:read
 D PATCH /forms/{id} 200 contacts:write
 D DELETE /forms/{id} 200 contacts:write
 = people
-D GET /users 200 rule paged
-D POST /users 201 rule
-D GET /users/{id} 200 rule
-D PATCH /users/{id} 200 rule
-D DELETE /users/{id} 200 rule
+D GET /users 200 admin paged
+D POST /users 201 admin
+D GET /users/{id} 200 admin
+D PATCH /users/{id} 200 admin
+D DELETE /users/{id} 200 admin
 D GET /user 200 self
 D PATCH /user 200 self
 O GET /user/sessions 200 self paged -- people see where they are signed in
 O DELETE /user/sessions/{id} 200 self -- and end what is not theirs any more
-D GET /api_keys 200 rule paged
-D POST /api_keys 201 rule
-D DELETE /api_keys/{id} 200 rule
-D GET /audit 200 rule paged
+D GET /api_keys 200 admin paged
+D POST /api_keys 201 admin
+D DELETE /api_keys/{id} 200 admin
+D GET /audit 200 admin paged
 = uploads
 D POST /uploads 201 templates:write
 = capture
