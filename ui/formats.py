@@ -196,6 +196,15 @@ def number(value: int | float | None) -> str:
     return "—" if value is None else f"{value:,}".replace(",", THIN_SPACE)
 
 
+def data_label(path: str, headings: Mapping[str, str]) -> str:
+    """Return the label of a path of custom data: the heading of the imported file, else the path with a capital."""
+    heading = headings.get(path, path)
+    if heading != path:
+        return heading
+    words = path.replace("_", " ")
+    return words if words != words.lower() else words[:1].upper() + words[1:]
+
+
 def plain_number(value: int | float) -> str:
     """Format a number of custom data as people write it, without separators: `2010` also for 2010.0."""
     return str(int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value)

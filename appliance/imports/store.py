@@ -182,6 +182,7 @@ ACTIONS = {
 }  # fmt: skip
 # The reasons why an undo keeps a contact that the import created
 KEEP_REASONS = ("changed", "messaged", "in_another_list")
+_MAX_LABELLED_IMPORTS = 20
 # The phase of an import whose columns the user has not confirmed yet
 MAPPING = "mapping"
 
@@ -295,6 +296,20 @@ def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[st
         if column["target"] == "name":
             column["full_names"] = names.choose_examples(_sample(row, index) for row in file_preview.rows)
     return described
+
+
+def list_data_labels(account_id: int) -> dict[str, str]:
+    """Return the headings that the newest imports of contacts had for paths of custom data, by path."""
+    labels: dict[str, str] = {}
+    query = Import.select(Import.columns).where(
+        Import.account == account_id, Import.resource == "contacts", Import.status == "complete", ~Import.dry_run
+    )
+    for job in query.order_by(Import.id.desc()).limit(_MAX_LABELLED_IMPORTS):
+        for column in job.columns:
+            target = column.get("target") or ""
+            if target.startswith("data."):
+                labels.setdefault(target.removeprefix("data."), column["name"])
+    return labels
 
 
 def _sample(row: list[str], index: int) -> str:

@@ -24,7 +24,7 @@
     list.replaceChildren();
     for (const option of select.options) {
       const under = option.parentElement.label || "";
-      if (!option.value || !words.every((word) => `${option.text} ${under}`.toLowerCase().includes(word))) continue;
+      if (!option.value || !words.every((word) => `${option.text} ${under} ${option.value.replace(/^[^.]*\.?/, "")}`.toLowerCase().includes(word))) continue;
       if (under !== group && under) list.append(Object.assign(document.createElement("div"), { className: "group", textContent: under, role: "presentation" }));
       group = under;
       const made = Object.assign(document.createElement("div"), { id: `finder-${option.index}`, role: "option", textContent: option.text });

@@ -4,7 +4,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.kit import axe
+from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
+from tests.kit.uploads import upload, wait_for_import
 
 DATA = {"city": "Bath", "vip": True, "visits": 14, "sizes": ["S", "M"], "home": {"zip": "BA1", "geo": {"lat": 51.4}}}
 
@@ -101,6 +103,21 @@ def test_numbers_with_a_decimal_comma(browser_page: Page, api: Client) -> None:
     expect(page.locator(".toast")).to_contain_text("Saved.")
     stored = api.get(f"/contacts/{person}").json["data"]
     assert stored == {"revenue": 89.9, "german": 1234.5, "english": 1.234, "unclear": 1234}
+
+
+def test_data_keeps_the_headings_of_its_file(browser_page: Page, api: Client) -> None:
+    """Imported data is labelled with the heading of the file, other data with its key, which is found in the picker."""
+    page = browser_page
+    wait_for_import(api, upload(api, "E-Mail;Kd.-Nr.;umsatz\r\nheading@example.org;1000;5\r\n"))
+    (person,) = api.get("/contacts", search="heading@example.org").json
+    page.goto(f"/contacts/{person['id']}")
+    expect(page.get_by_role("region", name="Data").locator("dt")).to_have_text(["Kd.-Nr.", "Umsatz"])
+    save_screenshot(page, "person-headings")
+    page.goto("/segments/new")
+    page.locator(".find").first.click()
+    page.get_by_role("combobox", name="Search what to choose").fill("kd_nr")
+    page.keyboard.press("Enter")
+    expect(page.locator(".find").first).to_have_text("Kd.-Nr.")
 
 
 def test_a_phone_number_of_the_chosen_country(browser_page: Page, api: Client) -> None:

@@ -75,7 +75,7 @@ def test_building_a_segment(page: Page, api: Client) -> None:
     expect(first.locator(".tail")).to_contain_text("20")
     expect(second.locator(".tail")).to_contain_text("20")
     expect(page.locator("#sample tbody tr")).to_have_count(8)
-    expect(page.locator("#sample tbody td[data-l=city]").first).to_have_text("Berlin")
+    expect(page.locator("#sample tbody td[data-l=City]").first).to_have_text("Berlin")
     page.get_by_role("button", name="Create segment").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Regulars in Berlin")
     segment = api.get("/segments").expect(200)[0]

@@ -11,6 +11,7 @@ from appliance.audience.contacts import removal, store, timeline, write
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import errors, validation
 from appliance.events import log
+from appliance.imports import store as imports
 from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import ConversationLine, Review
 from appliance.sending.messages import ledger
@@ -205,6 +206,7 @@ def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dic
         "flows": timeline.fetch_live_runs(account_id, contact_id),
         "alike": timeline.find_similar_contacts(account_id, contact_id),
         "tags": write.tags_of(contact.data),
+        "headings": imports.list_data_labels(account_id),
         "conversation": load_conversation(account_id, contact),
     }
 

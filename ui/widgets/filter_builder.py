@@ -13,6 +13,7 @@ from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.audience.segments import explain, members, suggestions
 from appliance.audience.segments.members import BackgroundCount
 from appliance.core.errors import Invalid, NotFound
+from appliance.imports import store as imports
 from appliance.storage.transactions import fetch
 from ui import formats
 from ui.forms import filter_values, parse_number
@@ -196,7 +197,11 @@ def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, li
     for field in FIELDS:
         if field.listed and field.type not in ("group", "history"):
             groups[_field_group(field)].append((field.name, _capitalize(field.label)))
-    groups["Data"] = [(f"contact_data.{key.path}", key.path) for key in suggestions.suggest_data_keys(account_id)]
+    headings = imports.list_data_labels(account_id)
+    groups["Data"] = [
+        (f"contact_data.{key.path}", formats.data_label(key.path, headings))
+        for key in suggestions.suggest_data_keys(account_id)
+    ]
     groups["Data"].append((ANY_DATA, "Something else in their data…"))
     ours = [name for name in formats._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
     names = [
@@ -423,7 +428,8 @@ def load_sample(account_id: int, filter_view: FilterView) -> Sample:
     nodes = members.parse_filters(account_id, filter_view.running_count.filters)
     scope = members.build_scope(account_id)
     params = _sample_columns(nodes)
-    names = [_column_label(node) for node in params]
+    headings = imports.list_data_labels(account_id)
+    names = [_column_label(node, headings) for node in params]
     rows = [
         (
             contact,
@@ -470,10 +476,11 @@ def _sample_columns(nodes: list[Node]) -> list[FieldCondition | EventCondition]:
     return list(conditions.values())[:_MAX_COLUMNS]
 
 
-def _column_label(node: FieldCondition | EventCondition) -> str:
-    label = node.query.event.replace("_", " ") if isinstance(node, EventCondition) else node.field.label
+def _column_label(node: FieldCondition | EventCondition, headings: dict[str, str]) -> str:
+    if isinstance(node, EventCondition):
+        return _capitalize(node.query.event.replace("_", " "))
     return (
-        label if not isinstance(node, EventCondition) and node.field.type == "json" else label[:1].upper() + label[1:]
+        formats.data_label(node.field.label, headings) if node.field.type == "json" else _capitalize(node.field.label)
     )
 
 
