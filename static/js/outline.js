@@ -50,7 +50,7 @@
     isWord = event.timeStamp - last < WORD_MS;
     last = event.timeStamp;
   }, true);
-  document.addEventListener("focusin", () => { tile = null; });
+  document.addEventListener("focusin", () => { tile = null; last = -Infinity; });
 
   // Keys; in a field they are the browser's own, but for saving, and for undo and redo (steps.js).
   const lines = () => [...root.querySelectorAll("#list [data-select]")];
