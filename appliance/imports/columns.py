@@ -31,10 +31,18 @@ _NAMES = {
              "mobile_no phone_no tel_no cell_phone contact_number primary_phone phone_1_value whatsapp sms_number "
              "telefonnummer telefon_nr telefonnr rufnummer mobil mobilnummer mobiltelefon handynummer portable "
              "telephone_portable tel_portable numero_de_telephone movil celular telefono_movil numero_de_telefono",
-    "name": "name full_name fullname nom_complet nombre_completo nombre_y_apellidos",
-    "first_name": "first_name firstname fname given_name vorname prenom nombre forename",
+    # Headings with the last name first, such as `Nom et prénom`, are no full names: their values rarely have a comma.
+    "name": "name full_name fullname complete_name contact_name customer_name your_name name_surname "
+            "name_and_surname first_and_last_name vor_und_nachname vor_u_nachname vor_nachname vorname_und_nachname "
+            "vorname_u_nachname vorname_nachname vor_und_zuname vor_zuname vorname_und_name vorname_name "
+            "vollstandiger_name vollstaendiger_name voller_name ganzer_name kundenname kontaktname ansprechpartner "
+            "nom_complet prenom_et_nom prenom_nom prenom_et_nom_de_famille nombre_completo nombre_y_apellidos "
+            "nombre_y_apellido nombre_apellidos nombre_apellido nome_completo nome_e_cognome nome_cognome "
+            "nome_e_sobrenome nome_sobrenome nome_e_apelido nome_apelido naam volledige_naam voor_en_achternaam "
+            "voornaam_en_achternaam voornaam_achternaam imie_i_nazwisko imie_nazwisko",
+    "first_name": "first_name firstname fname given_name vorname prenom nombre forename voornaam imie",
     "last_name": "last_name lastname lname surname family_name nachname familienname nom nom_de_famille apellido "
-                 "apellidos",
+                 "apellidos cognome sobrenome achternaam nazwisko",
     "source": "source",
     "country_code": "country_code country country_iso country_name land landercode pays pais paese kraj code_pays "
                     "codigo_de_pais",

@@ -244,11 +244,39 @@ def create(account_id: int, upload: Upload, file_preview: FilePreview, actor: st
 def create_unmapped(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
     """Create an import whose columns the user confirms later, with `check` or `apply`. Raises Invalid as `create` does.
 
-    Until then it is a completed dry run without outcomes, in the phase `mapping`.
+    Until then it is a completed dry run without outcomes, in the phase `mapping`. The columns go where those of the
+    account's last import with the same columns went, which also proposes its `consent_source`.
     """
     require_write_transaction()
     state = {"status": "complete", "phase": MAPPING, "dry_run": True}
+    if (previous := _find_last_with_columns(account_id, upload.resource, file_preview.names)) is not None:
+        options = get_options(previous)
+        upload.options = msgspec.structs.replace(
+            upload.options,
+            map={column["name"]: column["target"] for column in previous.columns},
+            column_types=options.column_types,
+            consent_source=options.consent_source,
+        )
     return get(account_id, _create(account_id, upload, file_preview, actor, state).id)
+
+
+# In how many of the last imports of an account the same columns are searched
+_MAX_SEARCHED_IMPORTS = 50
+
+
+def _find_last_with_columns(account_id: int, resource: str, column_names: list[str]) -> Import | None:
+    """Return the account's last import whose file had the same columns and whose mapping was confirmed, or None."""
+    imports = (
+        Import.select()
+        .where(
+            Import.account == account_id,
+            Import.resource == resource,
+            Import.phase.is_null() | (Import.phase != MAPPING),
+        )
+        .order_by(Import.created_at.desc(), Import.id.desc())
+        .limit(_MAX_SEARCHED_IMPORTS)
+    )
+    return next((job for job in imports if [column["name"] for column in job.columns] == column_names), None)
 
 
 def _create(account_id: int, upload: Upload, file_preview: FilePreview, actor: str, state: dict[str, Any]) -> Import:

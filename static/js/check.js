@@ -5,8 +5,26 @@
     email: [/^[^\s@]+@[^\s@]+\.[^\s@]+$/, "Write an address like name@example.com."],
     tel: [/^\+[1-9][\d\s().-]{6,}$/, "Write the number with its country, like +44 20 7946 0018."],
   };
+  // What the server found wrong is no longer said once the field has another value.
+  const answer = (field, box) => {
+    const error = box.querySelector(".err");
+    if (!error || !field.value.trim() || field.closest("[data-autosave]")) return;
+    for (const one of [box, ...box.querySelectorAll("[aria-describedby]")]) {
+      const told = (one.getAttribute("aria-describedby") || "").split(" ");
+      if (!told.includes(error.id)) continue;
+      const rest = told.filter((id) => id && id !== error.id).join(" ");
+      rest ? one.setAttribute("aria-describedby", rest) : one.removeAttribute("aria-describedby");
+      one.removeAttribute("aria-invalid");
+    }
+    const line = document.querySelector(`.banner li:has(> a[href="#${CSS.escape(error.id.replace(/-err$/, ""))}"])`);
+    const banner = line?.closest(".banner");
+    line?.remove();
+    if (banner && !banner.querySelector("li")) banner.remove();
+    error.remove();
+  };
   const check = (field) => {
     const box = field.closest?.(".field"), [form, words] = forms[field.type] || [];
+    if (!form && box) return answer(field, box);
     if (!form || !box || !field.id || field.closest("[data-autosave]")) return;
     const wrong = field.value.trim() && !form.test(field.value.trim()), id = `${field.id}-err`;
     box.querySelector(".err")?.remove();

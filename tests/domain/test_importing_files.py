@@ -155,6 +155,16 @@ def test_a_file_without_header_is_read(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "heading",
+    ["Vor- und Nachname", "Vor-/Nachname", "Vorname, Nachname", "Vollständiger Name", "Prénom et nom", "Nom complet",
+     "Nombre y apellidos", "Nome e cognome", "Voor- en achternaam", "Naam", "Nome completo", "Imię i nazwisko"],
+)  # fmt: skip
+def test_usual_headings_of_full_names(heading: str) -> None:
+    """Columns of full names are recognized in seven languages."""
+    assert columns.guess_targets(["email", heading]) == ["email", "name"]
+
+
 def test_guess_targets_of_columns() -> None:
     """Column names in other words and languages find their field; read-only fields are left out."""
     names = ["E-Mail", "Vorname", "Last Name", "Mobile", "Favourite colour", "data.x", "id", "Email 2", "created_at"]

@@ -443,6 +443,45 @@ def test_the_undo_dialog_counts_what_will_be_removed(
     expect(page.get_by_role("status")).to_contain_text("1 new contact removed. 1 contact was left in place: 1 changed")
 
 
+def test_an_error_of_the_columns_page_goes_when_its_field_is_filled(browser_page: Page, file: Path) -> None:
+    """The red text beside a field, and the mark for screen readers, stay no longer than the field is empty."""
+    page = browser_page
+    upload_file(page, file)
+    page.get_by_role("button", name="Check the file").click()
+    source, choice = page.get_by_label("Where they come from"), page.get_by_text("Choose whether these contacts")
+    expect(choice).to_be_visible()
+    expect(source).to_have_attribute("aria-invalid", "true")
+    source.fill("The fair")
+    page.get_by_role("radio", name="Add without subscribing").check()
+    expect(page.locator(".err")).to_have_count(0)
+    expect(source).not_to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("group", name="Subscription status")).not_to_have_attribute(
+        "aria-describedby", re.compile(".")
+    )
+    assert axe.find_violations_in_light_and_dark(page) == []
+
+
+def test_the_last_mapping_of_the_same_columns_is_proposed(browser_page: Page, api: Client, tmp_path: Path) -> None:
+    """A second file with the same columns is mapped as the first was, with its source; consent is asked again."""
+    page, path = browser_page, tmp_path / "again.csv"
+    path.write_text("E-Mail;Vor- und Nachname;Tel;Ort\nd1@again2.example;Käthe Kollwitz;0171 5556677;Bonn\n")
+    upload_file(page, path)
+    expect(page.get_by_role("combobox", name="Vor- und Nachname")).to_have_value("name")
+    expect(page.get_by_text("Numbers such as 0171 5556677 get the country code of this country.")).to_be_visible()
+    page.get_by_label("Name of the field for Ort").fill("City")
+    page.get_by_role("combobox", name="Tel").select_option("own-text")
+    page.get_by_label("Where they come from").fill("The shop in Bonn")
+    page.get_by_role("radio", name="Add without subscribing").check()
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
+    upload_file(page, path)
+    expect(page.get_by_text("As in your last import of these columns.")).to_be_visible()
+    expect(page.get_by_label("Name of the field for Ort")).to_have_value("City")
+    expect(page.get_by_role("combobox", name="Tel")).to_have_value("own-text")
+    expect(page.get_by_label("Where they come from")).to_have_value("The shop in Bonn")
+    expect(page.get_by_role("radio", name="Add without subscribing")).not_to_be_checked()
+
+
 CONSENTS = (
     "E-Mail;Tel.;Newsletter?\nc1@consent.example;+49 30 1234567;ja\nc2@consent.example;+49 30 1234568;nein\n"
     "c3@consent.example;+49 30 1234569;\nc4@consent.example;;weiß nicht\n"

@@ -179,6 +179,16 @@ def has_ambiguous_dates(job: Import) -> bool:
     )
 
 
+# Shown where the file has no phone number without a country code
+_EXAMPLE_PHONE = "030 1234567"
+
+
+def _find_local_phone(columns_shown: list[ImportColumn]) -> str:
+    """Return a phone number of the file without a country code, or an example of one."""
+    samples = (sample for column in columns_shown if column.to == "phone" for sample in column.samples)
+    return next((sample for sample in samples if sample[0].isdecimal() and sample[:2] != "00"), _EXAMPLE_PHONE)
+
+
 class NumberReading(NamedTuple):
     """How a column of numbers is read: its position and name, a value of it, and the number that it becomes."""
 
@@ -455,10 +465,11 @@ async def _render_import(
         context["lists"] = await fetch(lookups.list_contact_lists, visit.account_id)
     if state in ("checked", "done"):
         context["file_review"], context["outcome_review"] = await _load_review(row)
+    shown_columns = build_columns(row, form)
     return view.render(
         request, "imports/show.html", status, job=row, state=state, has_file=stored, form=form,
         options=store.get_options(row),
-        columns=build_columns(row, form),
+        columns=shown_columns, local_phone=_find_local_phone(shown_columns),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
         may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row),
         number_readings=build_number_readings(row), arriving=store.count_page_states(row),
