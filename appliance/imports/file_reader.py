@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -299,8 +299,8 @@ class StagingTask(Struct):
     date_order: DateOrder | None = None
     # The decimal mark of numbers in columns whose values do not show it
     decimal_mark: DecimalMark | None = None
-    # `text` or `number` by column name, for columns whose type is not detected
-    column_types: dict[str, str] = {}
+    # Types by column name, for columns whose type is not detected
+    column_types: dict[str, Literal["text", "number"]] = {}
     # Whether rows that say neither yes nor no to consent are opted in like others
     opt_in_unstated: bool = True
 

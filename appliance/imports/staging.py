@@ -254,7 +254,7 @@ class PersonReader:
         suppression = (
             next((candidate for candidate in REASONS_BY_SEVERITY if candidate in states), None) if states else None
         )
-        consent = (
+        consent: str | None = (
             next((candidate for candidate in ("out", "off", "in") if candidate in states), None) if states else None
         )
         if self._consent_targets and "channels" not in row:

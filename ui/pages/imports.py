@@ -192,7 +192,7 @@ def _find_local_phone(columns_shown: list[ImportColumn]) -> str:
 class NumberReading(NamedTuple):
     """How a column of numbers is read: its position and name, a value of it, and the number that it becomes."""
 
-    index: int
+    position: int
     name: str
     text: str
     number: int | float
@@ -307,7 +307,8 @@ async def set_column_type(request: Request, visit: Visit, import_id: int, column
     row = await fetch(store.get, visit.account_id, import_id)
     if column >= len(row.columns):
         raise errors.NotFound
-    name, types = row.columns[column]["name"], dict(store.get_options(row).column_types)
+    name = row.columns[column]["name"]
+    types: dict[str, str] = {**store.get_options(row).column_types}
     types.pop(name, None)
     if type_ := Form.from_request(request).text("type"):
         types[name] = type_
