@@ -16,7 +16,7 @@ from appliance.core import crypto
 from appliance.inbound import bounce_mail
 from appliance.sending.messages import links
 from appliance.settings import config
-from tests.journeys.test_returned import verified
+from tests.journeys.test_returned_mail import verified
 from tests.kit.bounces import EXPECTED_CLASSES, Placeholders, sample
 from tests.kit.dns import DnsServer
 from tests.kit.recipients import NO_RATE_LIMITS, create_list, send_campaign, wait_until_completed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.domain.test_gsm import VECTORS
+from tests.domain.test_sms_segments import VECTORS
 from tests.kit.client import Client
 from tests.kit.timeouts import extend_timeout
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from appliance.content.designs import document
 from appliance.content.designs.render import render_design
 from tests.designs.samples import LOOK, MAIL
-from tests.designs.test_robust import _documents
+from tests.designs.test_hostile_documents import _documents
 
 _QUIET = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 

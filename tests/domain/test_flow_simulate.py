@@ -27,7 +27,7 @@ from tests.domain.flows_rehearsed import (
     update_flow,
 )
 from tests.domain.home import Home, record_and_claim
-from tests.domain.test_shadow import dump_database
+from tests.domain.test_sandbox import dump_database
 
 EMAIL = {"subject": "Welcome {{ contact.first_name }}", "body": '<p>Hi, <a href="https://example.com/a">look</a></p>'}
 REMINDER = {"subject": "Still there?", "body": "<p>Hm</p>"}

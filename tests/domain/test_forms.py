@@ -20,7 +20,7 @@ from appliance.storage.database import rows, run
 from appliance.storage.models import Confirmation, Form, Message
 from appliance.tracking import erasing
 from tests.domain.home import Home
-from tests.domain.test_feedback import send_campaign
+from tests.domain.test_delivery_reports import send_campaign
 
 ANA = "ana@example.org"
 _clients = count(1)

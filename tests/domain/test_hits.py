@@ -13,7 +13,7 @@ from appliance.storage.database import fetch_one, rows, run
 from appliance.tracking import hits
 from appliance.tracking.hits import MAX_HITS_PER_MESSAGE, Hit, HitJudge, HitLimiter, HitRequest
 from tests.domain.home import BY_API, Home, record_and_claim
-from tests.domain.test_robots import CHROME, GMAIL, PHONE
+from tests.domain.test_bot_detection import CHROME, GMAIL, PHONE
 
 BODY = "".join(f'<a href="https://example.org/{n}?utm_source=mail&amp;utm_campaign=c{n}">{n}</a> ' for n in range(1, 7))
 

@@ -10,7 +10,7 @@ from appliance.sending.messages.queue_reader import QueueReader
 from appliance.storage import transactions
 from appliance.storage.database import connection, run
 from tests.domain.home import Home
-from tests.domain.test_line import send_campaign
+from tests.domain.test_queue_reader import send_campaign
 
 
 def _claim(row: Claim) -> bool:

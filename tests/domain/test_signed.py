@@ -20,7 +20,7 @@ from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import DomainKey, SendingDomain
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import PAIRS, create_domain
-from tests.domain.test_feeder import run_sender, use_relay
+from tests.domain.test_render_ahead import run_sender, use_relay
 from tests.kit import dkim as kit
 from tests.kit.smtp import SmtpServer
 

@@ -16,7 +16,14 @@ from appliance.storage.database import close_database, connection, run
 from appliance.storage.disk_guard import StorageError
 from appliance.storage.transactions import Writer
 from tests.domain.home import Home
-from tests.domain.test_work import PATIENCE, VerbFailed, get_result, insert_note, list_notes, submit_together
+from tests.domain.test_write_transactions import (
+    PATIENCE,
+    VerbFailed,
+    get_result,
+    insert_note,
+    list_notes,
+    submit_together,
+)
 from tests.kit.timeouts import extend_timeout
 
 _MUCH = 12_000_000  # more bytes than the write-ahead log may have before a checkpoint

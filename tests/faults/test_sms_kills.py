@@ -4,7 +4,7 @@ import random
 import time
 
 from tests.faults.conftest import Figures, StartSms
-from tests.faults.test_f01_kills import Watch
+from tests.faults.test_kills_in_a_send import Watch
 from tests.kit import sms_recipients
 from tests.kit.client import Client
 from tests.kit.clock import TestClock

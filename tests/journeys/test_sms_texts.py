@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.domain.test_gsm import VECTORS
+from tests.domain.test_sms_segments import VECTORS
 from tests.kit.client import Client
 from tests.kit.fake_sms import NUMBER, FakeSms
 from tests.kit.readers import Reader

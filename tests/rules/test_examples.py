@@ -18,7 +18,7 @@ BASE = "/v1/my"
 PICTURES = {"POST /v1/my/uploads"}
 # Operations that need a password; tests/api/test_login.py tests them
 SIGN_IN = {"POST /v1/login", "POST /v1/my/login"}
-# Operations with a signature; tests/api/test_hooks.py and test_sms_receipts.py test them
+# Operations with a signature; tests/api/test_provider_webhooks.py and test_sms_receipts.py test them
 SIGNED = {"POST /hooks/email", "POST /hooks/sms"}
 
 

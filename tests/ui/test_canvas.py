@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server
-from tests.ui.test_canvas_hand import TEXT, open_editor
+from tests.ui.test_canvas_mouse_and_keyboard import TEXT, open_editor
 from tests.ui.test_roles import request_page, session_cookie
 
 MARK = re.compile(r"<!--cn:(.*?)-->")

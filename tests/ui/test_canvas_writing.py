@@ -8,7 +8,7 @@ from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
-from tests.ui.test_canvas_hand import TEXT, get_sections, heading, make, open_editor, wait_for_property
+from tests.ui.test_canvas_mouse_and_keyboard import TEXT, get_sections, heading, make, open_editor, wait_for_property
 
 # The point in the middle of some words of the canvas, or behind so many of their letters, in the pixels of its frame.
 POINT = """(root, [word, letters]) => {

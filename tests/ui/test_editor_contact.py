@@ -10,7 +10,7 @@ from tests.kit.clock import TestClock
 from tests.kit.editor import wait_until_saved
 from tests.kit.smtp import SmtpServer
 from tests.ui.composer_world import clock, draft, page, server, smtp
-from tests.ui.test_canvas_hand import heading, make, open_editor
+from tests.ui.test_canvas_mouse_and_keyboard import heading, make, open_editor
 
 __all__ = ["clock", "page", "server", "smtp"]
 

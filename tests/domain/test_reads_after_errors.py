@@ -5,7 +5,7 @@ import asyncio
 from appliance.storage import transactions
 from appliance.storage.database import connection
 from tests.domain.home import Home
-from tests.domain.test_work import VerbFailed, insert_note, list_notes, writer
+from tests.domain.test_write_transactions import VerbFailed, insert_note, list_notes, writer
 
 __all__ = ["writer"]
 

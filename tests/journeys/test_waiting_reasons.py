@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import FreshServer
-from tests.journeys.test_pace import create_address_list, start_limited
 from tests.journeys.test_sending import completed, create_list, send
+from tests.journeys.test_sending_rates import create_address_list, start_limited
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer

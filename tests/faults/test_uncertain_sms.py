@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.faults.test_f32_sms import Bakery, open_bakery, send_sms, wait_until_settled
+from tests.faults.test_sms_provider_faults import Bakery, open_bakery, send_sms, wait_until_settled
 from tests.kit import sms_recipients
 from tests.kit.clock import TestClock
 from tests.kit.fake_sms import post

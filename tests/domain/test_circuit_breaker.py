@@ -11,7 +11,7 @@ from appliance.sending.workers.circuit_breaker import MAX_REFUSALS
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from tests.domain.home import Home
-from tests.domain.test_line import send_campaign
+from tests.domain.test_queue_reader import send_campaign
 
 
 @pytest.mark.parametrize("scope", ["campaign", "provider"])

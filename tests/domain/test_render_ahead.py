@@ -22,7 +22,7 @@ from appliance.settings import config
 from appliance.storage import transactions
 from appliance.storage.database import run
 from tests.domain.home import Home
-from tests.domain.test_line import send_campaign
+from tests.domain.test_queue_reader import send_campaign
 from tests.kit.server import free_port
 from tests.kit.smtp import SmtpServer
 

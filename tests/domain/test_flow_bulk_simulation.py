@@ -9,7 +9,7 @@ from appliance.flows import simulation_bulk
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, clicked_filter, create_flow, simulate, simulate_bulk, step_outcomes
 from tests.domain.home import Home
-from tests.domain.test_shadow import dump_database
+from tests.domain.test_sandbox import dump_database
 
 EMAIL = {"subject": "Hello", "body": "<p>Hi</p>"}
 

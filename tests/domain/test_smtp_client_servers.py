@@ -11,7 +11,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message
 
 from appliance.sending.delivery.smtp_client import Reply
-from tests.domain.test_dialogue import send, talk
+from tests.domain.test_smtp_client import send, talk
 from tests.kit.server import free_port
 
 DOTS = b"Subject: x\r\n\r\n.\r\n..\r\n.dot at the start\r\n\r\nend"

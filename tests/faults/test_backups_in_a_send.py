@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.faults.conftest import Figures, StartRelayed
-from tests.faults.test_f21_changes import FORM, contact_ids, unsubscribe_paths
+from tests.faults.test_changes_in_a_send import FORM, contact_ids, unsubscribe_paths
 from tests.faults.trouble import count_late_messages, start_sending
 from tests.kit.recipients import create_list, wait_until_completed
 from tests.kit.reconciliation import check_sum_of_stats, reconcile

@@ -11,7 +11,7 @@ from appliance.content.designs import merge
 from appliance.content.designs.merge_limits import Context, MergeError
 from appliance.sending.delivery import mime
 from appliance.sending.messages.shared_content import EncodedBody
-from tests.domain.test_merge_pieces import VALUES, templates
+from tests.domain.test_precompiled_templates import VALUES, templates
 
 WORDS = st.lists(
     st.one_of(
