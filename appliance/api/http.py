@@ -256,14 +256,17 @@ def parse_body(request: Request, route: Route) -> Any:
 def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
     """Return the content of a request as a JSON object.
 
-    Raises ApiError for a wrong content type, a Content-Encoding, invalid JSON, another value than an object, or too
-    deep nesting.
+    Raises ApiError for a wrong content type, a Content-Encoding, too many values, invalid JSON, another value than an
+    object, or too deep nesting.
     """
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(415, "unsupported_media_type", "Send the body as application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError(415, "unsupported_media_type", "Send the body without a Content-Encoding.")
+    if validation.has_too_many_values(content):
+        message = f"The request body has too many values (maximum is {validation.MAX_JSON_VALUES})."
+        raise ApiError(413, "payload_too_large", message)
     try:
         raw = _decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """Endpoints of messages and SMS conversations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ from appliance.storage.transactions import commit, fetch, render, render_send
 ROUTES = Routes()
 
 
-async def serialize_readable(request: ApiRequest, messages: list[Message]) -> list[schemas.Message]:
+async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -> list[schemas.Message]:
     """Return the API representation of messages; without `contacts:read`, their subjects are those submitted."""
     if not request.credential.has_scope("contacts:read"):
         messages = await fetch(ledger.restore_submitted_subjects, messages)

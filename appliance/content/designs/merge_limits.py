@@ -32,7 +32,7 @@ MAX_TAG_CODE_CHARACTERS = 32_768
 MAX_BRACKETS, MAX_OPERATORS = 20, 100
 MAX_OUTPUT_BYTES = 1_048_576
 # The limit of lines in a template: each line takes mail servers and mail programs time to parse, also an empty one.
-MAX_LINES = 40_000
+MAX_LINES = 100_000
 MAX_FILTERS = 20
 # The limit of a rendered subject or sender name.
 MAX_HEADER_CHARACTERS = 10_000

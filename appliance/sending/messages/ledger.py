@@ -2,7 +2,7 @@
 
 import collections
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
 import msgspec
@@ -275,7 +275,7 @@ def get_content(message: Message) -> MessageContent | None:
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
-def restore_submitted_subjects(messages: list[Message]) -> list[Message]:
+def restore_submitted_subjects(messages: Sequence[Message]) -> Sequence[Message]:
     """Set `subject` of each message to the one that was submitted, with its merge tags, and return the messages.
 
     It is None for a message of a campaign or flow. A caller who may not read contacts sees subjects in this form,

@@ -58,7 +58,7 @@ def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, s
 log = logging.getLogger("campanero.sender")
 # The maximum number of lines of an email. An email of the largest text and HTML has fewer, because its lines are folded
 # at 76 characters; one with more consists of empty lines, which take servers and mail programs seconds to parse.
-MAX_MAIL_LINES = 100_000
+MAX_MAIL_LINES = 250_000
 # The number of compiled campaigns and steps that a `MessagePreparer` caches.
 _MAX_CACHED_SOURCES = 64
 
