@@ -180,6 +180,8 @@ _BLANK_MESSAGE = "can't be blank"
 Check = Callable[[int, Any, Any], Any]
 Run = Callable[..., Awaitable[Any]]
 _INDEX_PATTERN = re.compile(r"\[(\d+)\]")
+# The end of a part of a path, such as both ends in `steps[1].subject`. Longer paths have a key of the client's choice.
+_PART_END_PATTERN, _MAX_PATH_CHARACTERS = re.compile(r"[.\[]"), 1_000
 
 
 def validator(
@@ -227,9 +229,9 @@ def keep_faults_of_readable_fields(
     errors = {}
     for path, messages in error.fields.items():
         sent_path = _path_in_request(path, read.kept_indexes)
-        is_invalid = any(
-            sent_path == invalid_path or sent_path.startswith((f"{invalid_path}.", f"{invalid_path}["))
-            for invalid_path in invalid_paths
+        is_invalid = sent_path in invalid_paths or any(
+            sent_path[: end.start()] in invalid_paths
+            for end in _PART_END_PATTERN.finditer(sent_path, 0, _MAX_PATH_CHARACTERS)
         )
         if not is_invalid and not (is_alternative_sent and path in either and messages == [_BLANK_MESSAGE]):
             errors[sent_path] = messages

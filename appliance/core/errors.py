@@ -199,14 +199,20 @@ class ConfigError(Exception):
     """The configuration cannot be used; the text names each invalid setting."""
 
 
+# The longest list of a request has as many entries. A request with more errors is reported with the first ones.
+MAX_FAULTY_FIELDS = 10_000
+
+
 class Faults:
-    """The field errors of a request, collected so that all are reported at once."""
+    """The errors of up to `MAX_FAULTY_FIELDS` fields of a request, collected so that all are reported at once."""
 
     def __init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
 
     def add(self, path: str, message: str) -> None:
-        """Add an error to the field at a path, unless the field has the same error already."""
+        """Add an error to the field at a path, unless the field has the same error already, or too many have errors."""
+        if len(self.fields) >= MAX_FAULTY_FIELDS and path not in self.fields:
+            return
         messages = self.fields.setdefault(path, [])
         if message not in messages:
             messages.append(message)

@@ -331,7 +331,7 @@ class StructReader:
         if extra.get("read") == "day":
             return self._parse_day(raw, path)
         value = self._convert(kind, raw, path)
-        if path in self.faults.fields:
+        if value is UNSET:
             return UNSET
         fault = find_text_error(value, extra) if isinstance(value, str) else find_data_error(value, extra)
         if fault:
@@ -439,8 +439,8 @@ def declared_fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
 
 MAX_DATA_DEPTH = 64
 MAX_DATA_BYTES = 32 * 1024
-# The largest requests, such as 1,000 events with 100 values each, or 10,000 ids, have fewer.
-MAX_JSON_VALUES = 150_000
+# The largest requests, such as 1,000 events with 50 values each, or 10,000 ids, have fewer.
+MAX_JSON_VALUES = 100_000
 
 
 def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:

@@ -18,6 +18,7 @@ from appliance.flows.runs import RunQuery
 from appliance.sending.messages.ledger import MessageQuery
 from appliance.storage.database import rows
 from appliance.storage.models import Account, Audit
+from appliance.storage.models.message import NO_CONTACT_ID
 
 _decode_json = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -66,11 +67,12 @@ MESSAGES = ExportKind(
     ("contact_id", "campaign_id", "flow_id"),
 )
 
-# For callers who may not read contacts (docs/decisions.md#2): the subject as submitted, as in the list of messages.
-MESSAGES_AS_SUBMITTED = MESSAGES._replace(
-    columns=MESSAGES.columns
-    | {"subject": "(SELECT content.subject FROM message_content content WHERE content.message_id = message.id)"}
+# For callers who may not read contacts: subjects as in the list of messages (`ledger.restore_submitted_subjects`).
+_SUBMITTED_SUBJECT = (
+    f"(SELECT CASE WHEN c.shown_as = {NO_CONTACT_ID} OR (message.source_type = 'test' AND c.shown_as IS NULL) "
+    "THEN message.subject ELSE c.subject END FROM message_content c WHERE c.message_id = message.id)"
 )
+MESSAGES_AS_SUBMITTED = MESSAGES._replace(columns=MESSAGES.columns | {"subject": _SUBMITTED_SUBJECT})
 
 
 def write_csv(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[str]:

@@ -4,7 +4,7 @@ from sanic import HTTPResponse, Request
 from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
 from sanic.response import json
 
-from appliance.core import crypto
+from appliance.core import crypto, validation
 from appliance.core.errors import NotFound
 from appliance.inbound import delivery_reports, incoming_sms, providers
 from appliance.inbound.delivery_reports import MessageInFlight
@@ -31,13 +31,15 @@ async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     """Receive reports from an email provider, or from an SMS provider that has only one webhook.
 
     Raises NotFound if the webhook is not enabled, MethodNotAllowed for other methods than POST, NotAllowed for a forged
-    request, Invalid for a malformed body, Unavailable if the reports cannot be stored now, or MessageInFlight if a
-    report arrived before its message was recorded as sent.
+    request, Invalid for a malformed body, PayloadTooLarge for too many values, Unavailable if the reports cannot be
+    stored now, or MessageInFlight if a report arrived before its message was recorded as sent.
     """
     if providers.find_sms_provider(name) is not None:
         return await _receive_sms_webhook(request, name)
     _require_open_post(request, providers.is_enabled(name))
     body = request.body
+    if validation.has_too_many_values(body):
+        raise PayloadTooLarge("the request has too many values")
     payload = await providers.read_request(
         name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
     )

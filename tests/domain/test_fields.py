@@ -10,7 +10,7 @@ from appliance.audience.contacts.store import ContactPatch, ContactQuery, Contac
 from appliance.campaigns.store import CampaignCreate, SendRequest
 from appliance.content.brand import BrandWrite
 from appliance.core import validation
-from appliance.core.errors import Invalid
+from appliance.core.errors import Faults, Invalid
 from appliance.core.validation import PageQuery
 
 JSON = st.recursive(
@@ -228,3 +228,13 @@ def test_errors_of_entries_name_the_entry(entries: list[dict[str, Any]]) -> None
     """Any nested entries are accepted or give errors whose paths name an entry."""
     errors = field_errors(ContactWrite, {"channels_attributes": entries})
     assert all(path.startswith("channels_attributes[") for path in errors)
+
+
+def test_the_errors_of_very_many_fields_are_cut() -> None:
+    """Every error of the longest list is reported; of more fields, those of the first 10,000 are."""
+    faults = Faults()
+    for index in range(10_001):
+        faults.add(f"ids[{index}]", "is invalid")
+    faults.add("ids[0]", "must exist")
+    assert len(faults.fields) == 10_000
+    assert (faults.fields["ids[0]"], faults.fields["ids[9999]"]) == (["is invalid", "must exist"], ["is invalid"])

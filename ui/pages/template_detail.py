@@ -195,7 +195,7 @@ def _read_design(request: Request) -> Any:
     file = request.files.get("file") if request.files else None
     if file is None or not file.body:
         raise errors.Invalid({"the file": ["is empty"]})
-    if len(file.body) > 2 * MAX_DESIGN_BYTES:
+    if len(file.body) > 2 * MAX_DESIGN_BYTES or validation.has_too_many_values(file.body):
         raise errors.Invalid({"the file": ["is too large"]})
     try:
         data = msgspec.json.decode(file.body)

@@ -129,7 +129,7 @@ def _read_file(request: Request) -> dict[str, Any]:
     file = request.files.get("file") if request.files else None
     if file is None or not file.body.strip():
         raise errors.Invalid({"it": ["is empty"]})
-    if len(file.body) > 2 * MAX_DESIGN_BYTES:
+    if len(file.body) > 2 * MAX_DESIGN_BYTES or validation.has_too_many_values(file.body):
         raise errors.Invalid({"it": ["is too large"]})
     name = PurePath(str(file.name or "")).stem.strip()[:255] or store.UNTITLED
     try:

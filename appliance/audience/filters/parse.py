@@ -1,5 +1,6 @@
 """Parse filters from JSON into nodes, and collect every error at its path."""
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 from appliance.audience.filters import fields, predicates
@@ -94,6 +95,8 @@ def is_judged(event: str) -> bool:
 MAX_FILTERS = 100
 MAX_IN_GROUP = 25
 MAX_DEPTH = 5
+# The number of unknown keys of one filter that are reported
+MAX_UNKNOWN_KEYS = 100
 FILTER_KEYS = ("name", "predicate", "value")
 GROUP_MODES = ("any", "all", "none")
 
@@ -170,9 +173,9 @@ class _Parser:
         if not isinstance(raw, dict):
             self.faults.add(path, "is invalid")
             return None
-        for key in raw:
-            if key not in FILTER_KEYS:
-                self.faults.add(f"{path}.{_printable(key)}", "is not a known field")
+        unknown_keys = (key for key in raw if key not in FILTER_KEYS)
+        for key in islice(unknown_keys, MAX_UNKNOWN_KEYS):
+            self.faults.add(f"{path}.{_printable(key)}", "is not a known field")
         field = self._parse_field(raw, path)
         if field is None:
             return None

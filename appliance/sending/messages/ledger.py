@@ -18,6 +18,7 @@ from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.storage.database import Page, connection, fetch_one, paginate, rows, scalar
 from appliance.storage.models import Account, Campaign, Flow, Message, MessageContent
+from appliance.storage.models.message import NO_CONTACT_ID
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 # `due_at` of messages without a delay. It is in the past, so that a clock that steps back delays no message.
@@ -279,14 +280,27 @@ def restore_submitted_subjects(messages: Sequence[Message]) -> Sequence[Message]
     """Set `subject` of each message to the one that was submitted, with its merge tags, and return the messages.
 
     It is None for a message of a campaign or flow. A caller who may not read contacts sees subjects in this form,
-    because the subject as sent shows values of the contact (docs/decisions.md#2).
+    because the subject as sent shows values of the contact (docs/decisions.md#2). The subject of a test stays if the
+    test was rendered without a contact.
     """
     ids = [message.id for message in messages]
-    query = MessageContent.select(MessageContent.message, MessageContent.subject).where(MessageContent.message.in_(ids))
-    subjects = {content.message_id: content.subject for content in query} if ids else {}
+    contents = MessageContent.select(MessageContent.message, MessageContent.subject, MessageContent.shown_as)
+    by_id = {content.message_id: content for content in contents.where(MessageContent.message.in_(ids))} if ids else {}
     for message in messages:
-        message.subject = subjects.get(message.id)
+        content = by_id.get(message.id)
+        if content is None:
+            message.subject = None
+        elif not is_test_without_contact(message, content):
+            message.subject = content.subject
     return messages
+
+
+def is_test_without_contact(message: Message, content: MessageContent) -> bool:
+    """Return whether a message is a test that was rendered without the values of a contact.
+
+    Of any other message this is unknown later, because a deleted contact is no longer linked to it.
+    """
+    return content.shown_as == NO_CONTACT_ID or (message.source_type == "test" and content.shown_as is None)
 
 
 def may_show_contact(message: Message, content: MessageContent | None) -> bool:
