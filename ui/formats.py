@@ -398,12 +398,21 @@ def readable(text: str | None) -> str:
     return merge_tags.make_readable(text or "")
 
 
+_DOMAIN_LETTERS = re.compile(r"[a-z0-9.-]+", re.IGNORECASE)
 _ASCII_DOMAIN = re.compile(r"(?:[a-z0-9-]+\.)*xn--[a-z0-9.-]+", re.IGNORECASE)
+# RFC 1035, section 2.3.4. `_ASCII_DOMAIN`, which takes quadratic time, is not used for longer words.
+_MAX_DOMAIN_CHARACTERS = 255
 
 
 def unicode_domains(text: str | None) -> str:
     """Return a text, such as an address or a From header, with its internationalized domains in Unicode."""
-    return _ASCII_DOMAIN.sub(lambda match: records.display_domain(match[0].lower()), text or "")
+    return _DOMAIN_LETTERS.sub(lambda match: _unicode_domain(match[0]), text or "")
+
+
+def _unicode_domain(word: str) -> str:
+    if "xn--" not in word.lower() or len(word) > _MAX_DOMAIN_CHARACTERS:
+        return word
+    return _ASCII_DOMAIN.sub(lambda match: records.display_domain(match[0].lower()), word)
 
 
 def contact_name(contact: Any) -> str:

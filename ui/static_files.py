@@ -15,7 +15,7 @@ from sanic.response import HTTPResponse
 from appliance.core import executable
 
 # Replacements that shorten a style sheet: comments, indentation, and spaces around punctuation are removed.
-_CSS_REPLACEMENTS = ((re.compile(r"/\*.*?\*/", re.DOTALL), ""), (re.compile(r"\s+"), " "),
+_CSS_REPLACEMENTS = ((re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL), ""), (re.compile(r"\s+"), " "),
     (re.compile(r" ?([{};,]) ?"), r"\1"),
           (re.compile(r"(?<=[\w-]): (?=[^{}]*[;}])"), ":"), (re.compile(r";}"), "}"))  # fmt: skip
 _CONTENT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}

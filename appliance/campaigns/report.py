@@ -28,11 +28,15 @@ _RECIPIENT_DETAILS = re.compile(
     r"\b(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{9,}\b"
 )
 _SPACES = re.compile(r"\s+")
+# The ledger keeps this many characters of a reply. `_RECIPIENT_DETAILS` takes quadratic time.
+_MAX_REPLY_CHARACTERS = 1_000
 
 
 def normalize_reply(text: str | None) -> str | None:
     """Return a server's reply (None: no reply) with the details of one recipient replaced with `…`."""
-    return None if text is None else _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text)).strip()
+    if text is None:
+        return None
+    return _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text[:_MAX_REPLY_CHARACTERS])).strip()
 
 
 _FAILED_STATUSES = ("failed", "bounced", "skipped", "uncertain", "complained")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from email.utils import parseaddr
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import idna
 
@@ -24,6 +24,11 @@ _NEEDLESS_QUOTES = re.compile(r"\"([\w!#$%&'*+/=?^`{|}~.-]{1,64})\"@")
 _LOCAL = re.compile(r"[+]?[\d .\-\u2010-\u2015\u2212()/]+")
 _SCIENTIFIC = re.compile(r"\d(?:[.,]\d+)?e\+?\d{1,2}")
 _WHOLE_FLOAT = re.compile(r"(\d{6,15})[.,]0+")
+# The maximum length of a phone number in a file or form with the words beside it. `_WORDS` and `_EXTENSION` take
+# quadratic time, so that a longer text is refused before they are used.
+MAX_WRITTEN_PHONE_CHARACTERS = 255
+# `unicodedata.normalize` needs less than 10 ms for this number of characters, whatever they are.
+_MAX_INSERTION_SORTED = 1_000
 NO_COUNTRY, NOT_A_PHONE = "has no country code", "is not a phone number"
 SHORTENED = "was shortened by a spreadsheet: export the column as text"
 _SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
@@ -87,7 +92,29 @@ def lowercase(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
+    return normalize_unicode("NFC", normalize_unicode("NFC", text).lower())
+
+
+def normalize_unicode(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """Return `unicodedata.normalize(form, text)`, in linear time also for thousands of combining marks in a row.
+
+    The standard library sorts the marks of a letter by insertion, which takes seconds for 30,000 marks.
+    """
+    if text.isascii() or len(text) <= _MAX_INSERTION_SORTED:
+        return unicodedata.normalize(form, text)
+    decomposition: Literal["NFD", "NFKD"] = "NFKD" if form.startswith("NFK") else "NFD"
+    ordered: list[str] = []
+    marks: list[str] = []
+    for character in "".join(unicodedata.normalize(decomposition, character) for character in text):
+        if unicodedata.combining(character):
+            marks.append(character)
+            continue
+        # The sort is stable, as canonical ordering must be (Unicode 15, section 3.11, D109).
+        ordered += sorted(marks, key=unicodedata.combining)
+        marks = []
+        ordered.append(character)
+    ordered += sorted(marks, key=unicodedata.combining)
+    return unicodedata.normalize(form, "".join(ordered))
 
 
 def parse_phone(text: str) -> Address:
@@ -103,9 +130,14 @@ def parse_written_phone(text: str, country: str | None = None) -> Address:
 
     A number without a country code belongs to `country` (two letters); without `country` it is rejected. `00` is read
     as `+`, and a trunk zero is dropped: `+44 (0)20 …`. A number that a spreadsheet shortened to 4.47701E+11 has lost
-    its last digits and is rejected.
+    its last digits and is rejected, and so is a text of more than `MAX_WRITTEN_PHONE_CHARACTERS`.
     """
-    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).strip(" \t\r\n'\"").casefold()
+    text = text.strip()
+    if len(text) <= MAX_WRITTEN_PHONE_CHARACTERS:
+        text = unicodedata.normalize("NFKC", text)  # which may be longer
+    if len(text) > MAX_WRITTEN_PHONE_CHARACTERS:
+        raise ValueError(NOT_A_PHONE)
+    text = _INVISIBLE.sub("", text).strip(" \t\r\n'\"").casefold()
     text = _WORDS.sub("", _LABEL.sub("", text.removeprefix("tel:"), count=1))
     text = _EXTENSION.sub("", text).strip(" ,;.")
     if _SCIENTIFIC.fullmatch(text):

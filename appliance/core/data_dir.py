@@ -218,7 +218,7 @@ def find_service_pid(directory: Path) -> int | None:
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     # Some file systems report another device number for locks than for files, so for the recorded process the inode is
     # enough.
-    for pid, lock_device in re.findall(rf" FLOCK .* WRITE (\d+) ([0-9a-f]+:[0-9a-f]+):{status.st_ino} ", locks):
+    for pid, lock_device in re.findall(rf" FLOCK +[A-Z]+ +WRITE (\d+) ([0-9a-f]+:[0-9a-f]+):{status.st_ino} ", locks):
         if int(pid) == recorded or (lock_device == device and int(pid) > 0):
             return int(pid)
     return None

@@ -8,7 +8,7 @@ HOUR = 3600.0
 # A message that is late by up to this many seconds does not delay the next one. A longer delay is not made up for, to
 # avoid bursts.
 _SLACK = 0.1
-_WORD = re.compile(r"([0-9.]+)(/s|/h| connections?)")
+_WORD = re.compile(r"(?<![0-9.])([0-9.]+)(/s|/h| connections?)")
 NEVER = float("inf")
 
 

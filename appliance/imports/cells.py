@@ -28,6 +28,9 @@ _ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED_STARTS = frozenset("-0123456789tf")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = re.compile(r"[,;|]")
+# The maximum lengths of a cell with addresses and other words, and of a full name. Longer cells, of which a row of a
+# file may have one with 65,536 characters, are not parsed.
+_MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
 # These words are written as `normalize_word` returns them, without accents.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
@@ -92,7 +95,7 @@ def clean_cell(cell: str) -> str:
 def fold_accents(text: str) -> str:
     """Return a text in lower case and without accents, for comparison."""
     if not text.isascii():
-        text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+        text = "".join(c for c in addresses.normalize_unicode("NFKD", text) if not unicodedata.combining(c))
     return text.lower()
 
 
@@ -155,10 +158,14 @@ def _read_address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: 
 
 def _read_name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     """Read a full name into the first and the last name of the row, and its titles into the custom field of titles."""
-    parts = split_name(str(cell))
-    for name, text in (("first_name", parts.first), ("last_name", parts.last)):
-        if text and name not in row:
-            _read_line(row, data, text, name)
+    name = str(cell)
+    if len(name) > _MAX_NAME_CHARACTERS:
+        add_warning(row, target, name, f"is too long (maximum is {_MAX_NAME_CHARACTERS} characters)")
+        return
+    parts = split_name(name)
+    for field, text in (("first_name", parts.first), ("last_name", parts.last)):
+        if text and field not in row:
+            _read_line(row, data, text, field)
     if parts.title:
         data.setdefault(TITLE_KEY, parts.title)
 
@@ -268,16 +275,29 @@ CELL_READERS: dict[str, CellReader] = {
 # If the local part of an address matches, only its domain must be validated.
 _PLAIN_EMAIL = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
 
-# Matches each address in a cell with other words, such as `Ann <ann@example.org>; bob@example.org`.
-_EMAIL_IN_WORDS = re.compile(r"""[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
+# Matches each address in a cell with other words, such as `Ann <ann@example.org>; bob@example.org`. A match begins at
+# the start of a word, because trying each character of a long word would take quadratic time.
+_EMAIL_IN_WORDS = re.compile(r"""(?<![^\s<>,;:"()|\[\]])[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
 
-_NAME_BEFORE_EMAIL = re.compile(r"""\s*["']?([^<>@"]{1,255}?)["']?\s*<[^<>]+>[\s,;.]*""")
+_QUOTED_NAME = re.compile(r"""["']?([^<>@"]{1,255}?)["']?""")
+_MAX_QUOTED_NAME_CHARACTERS = 257
 
 # Such a cell has no valid address: in `a b@example.org` the space may be a typing error within the address.
-_EMAIL_WITH_SPACE = re.compile(r"""\s*[^\s<>,;:"()|\[\]@]+\s+[^<>,;:"()|\[\]]*@[^\s@]+\s*""")
+_EMAIL_WITH_SPACE = re.compile(r"""\s*+[^\s<>,;:"()|\[\]@]++\s[^<>,;:"()|\[\]]*@[^\s@]++\s*+""")
 
 # Matches a separator between two phone numbers in one cell.
 _PHONE_SEPARATOR = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
+
+
+def _find_name_before_email(cell: str) -> str | None:
+    """Return the name in a cell like `"Ann" <ann@example.org>`, or None if the cell has another form."""
+    written, _, rest = cell.partition("<")
+    address, bracket, end = rest.partition(">")
+    if not address or "<" in address or not bracket or not all(part.isspace() or part in ",;." for part in end):
+        return None
+    written = written.strip()
+    match = _QUOTED_NAME.fullmatch(written) if len(written) <= _MAX_QUOTED_NAME_CHARACTERS else None
+    return match[1].strip() if match and match[1] != "'" else None
 
 
 class AddressReader:
@@ -321,6 +341,8 @@ class AddressReader:
         A name before the first address is stored in the row if the row has no name.
         """
         found_addresses: list[Address] = []
+        if len(cell) > _MAX_ADDRESS_CELL_CHARACTERS:
+            return None, []
         if _EMAIL_WITH_SPACE.fullmatch(cell):
             return None, []
         for text in _EMAIL_IN_WORDS.findall(cell):
@@ -332,9 +354,9 @@ class AddressReader:
             found_addresses
             and "first_name" not in row
             and "last_name" not in row
-            and (name_match := _NAME_BEFORE_EMAIL.fullmatch(cell))
+            and (name := _find_name_before_email(cell))
         ):
-            CELL_READERS["name"](row, data, name_match[1].strip(), "name")
+            CELL_READERS["name"](row, data, name, "name")
         return (found_addresses[0], list(dict.fromkeys(found_addresses[1:]))) if found_addresses else (None, [])
 
     def phone_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
@@ -357,6 +379,8 @@ class AddressReader:
 
     def phone(self, cell: str) -> tuple[Address, list[str]]:
         """Return the first valid phone number of a cell and the other parts of the cell; raises ValueError."""
+        if len(cell) > _MAX_ADDRESS_CELL_CHARACTERS:
+            raise ValueError(addresses.NOT_A_PHONE)
         try:
             return addresses.parse_written_phone(cell, self._country_code), []
         except ValueError:

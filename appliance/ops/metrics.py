@@ -223,7 +223,7 @@ _REQUEST_SECONDS = Histogram(
     ("method", "route", "status"),
 )
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_PATH_PARAMETER = re.compile(r"<(\w+)(?::[^>]*)?>")
+_PATH_PARAMETER = re.compile(r"<(\w+)(?::[^<>]*)?>")
 
 
 def record_request(method: str, route: str | None, status: int, seconds: float) -> None:

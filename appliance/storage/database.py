@@ -2,7 +2,6 @@
 
 import os
 import threading
-import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,8 @@ import msgspec
 from peewee import BigIntegerField, Model, TextField
 from playhouse.apsw_ext import APSWDatabase
 from playhouse.sqlite_ext import AutoIncrementField
+
+from appliance.core.addresses import normalize_unicode
 
 
 @lru_cache(maxsize=4096)
@@ -37,7 +38,7 @@ def fold_case(text: str) -> str:
 
 def normalize_name(text: str) -> str:
     """Return the form of a name for comparing names: case-folded, in composed form (NFC), without surrounding space."""
-    return fold_case(unicodedata.normalize("NFC", text.strip()))
+    return fold_case(normalize_unicode("NFC", text.strip()))
 
 
 def _sql_folded(value: object) -> str | None:

@@ -38,7 +38,7 @@ TRIGGER_GROUPS = (
 TRIGGER_LABELS = {name: label for _, group in TRIGGER_GROUPS for name, label in group}
 _KNOWN_TRIGGERS = {name for _, group in TRIGGER_GROUPS for name, _ in group} | {"manual"}
 LISTS, SEGMENT_EVENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
-_PAIR = re.compile(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
+_MAX_KEY_CHARACTERS = 100
 
 
 class StepForm(Form):
@@ -134,10 +134,11 @@ def parse_lines(text: str, name: str) -> dict[str, Any]:
     """Parse lines of `name: value` to a dict, decoding JSON values. Raises Invalid with an error at the path `name`."""
     values: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
-        match = _PAIR.fullmatch(line)
-        if match is None:
+        separator = min(filter(None, (line.find(":") + 1, line.find("=") + 1)), default=0)
+        key = line[: separator - 1].strip() if separator else ""
+        if not 1 <= len(key) <= _MAX_KEY_CHARACTERS:
             raise errors.Invalid({name: [f"write each line as name: value, also “{line.strip()[:40]}”"]})
-        values[match[1]] = _parse_value(match[2].strip())
+        values[key] = _parse_value(line[separator:].strip())
     return values
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from appliance.audience import lists
 from appliance.audience.contacts import store, write
 from appliance.core import addresses
+from appliance.sending.messages.test_sends import MAX_RECIPIENTS
 from appliance.sending.sms import numbers
 from ui.session import Visit
 
@@ -21,6 +22,11 @@ def complete_phone(visit: Visit, text: str, country: str = "") -> str:
         return addresses.parse_written_phone(text, country or visit.account.country_code).value
     except ValueError:
         return text
+
+
+def complete_test_phones(visit: Visit, texts: list[str]) -> list[str]:
+    """Return the phone numbers of a test SMS in E.164; more numbers than a test may have are unchanged."""
+    return [complete_phone(visit, text) for text in texts] if len(texts) <= MAX_RECIPIENTS else texts
 
 
 def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:

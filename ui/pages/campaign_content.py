@@ -160,7 +160,7 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         text.strip() for text in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if text.strip()
     ]
     form.require("addresses", "Say where it goes.")
-    to = [lookups.complete_phone(visit, number) for number in addresses] if sms else addresses
+    to = lookups.complete_test_phones(visit, addresses) if sms else addresses
     raw: dict[str, Any] = {"phones" if sms else "emails": to}
     if contact_id := parse_int(form["as"], 0):
         raw["contact_id"] = contact_id

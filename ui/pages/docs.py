@@ -85,7 +85,7 @@ def slug(words: str) -> str:
 
 
 def _strip_tags(words: str) -> str:
-    return unescape(re.sub(r"<[^>]+>", "", words))
+    return unescape(re.sub(r"<[^<>]+>", "", words))
 
 
 @cache

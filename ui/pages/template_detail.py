@@ -224,7 +224,7 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     # Phone numbers may contain spaces.
     parts = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
     emails = [part.strip() for part in parts if part.strip()] or ([] if is_sms else [visit.user.email])
-    to = [lookups.complete_phone(visit, address) for address in emails] if is_sms else emails
+    to = lookups.complete_test_phones(visit, emails) if is_sms else emails
     raw: dict[str, Any] = {"phones" if is_sms else "emails": to}
     if contact_id := parse_int(typed["as"], 0):
         raw["contact_id"] = contact_id

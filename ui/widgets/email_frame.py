@@ -9,7 +9,8 @@ from appliance.content.designs import links
 from appliance.settings import config
 from ui.guard import email_policy
 
-_HEAD_TAG = re.compile(r"<head(\s[^>]*)?>", re.IGNORECASE)
+# Without a ">" the pattern matches up to the end, so that a text with many "<head " is read only once.
+_HEAD_TAG = re.compile(r"<head(?:\s[^>]*)?(>|\Z)", re.IGNORECASE)
 _BASE_TAG = '<base target="_blank">'
 _NOTE = (
     '<!doctype html><html lang="en"><head><title>Note</title><style>body{{font:15px system-ui,sans-serif;color:#5c6068;'
@@ -25,8 +26,9 @@ def render_html(html: str) -> HTTPResponse:
     if not html.strip():
         return _build_response(_NOTE.format("Nothing written yet."))
     html = links.remove_pixel(html, config.base_url(config.current()))
-    if _HEAD_TAG.search(html):
-        return _build_response(_HEAD_TAG.sub(lambda match: match[0] + _BASE_TAG, html, count=1))
+    head = _HEAD_TAG.search(html)
+    if head and head[1]:
+        return _build_response(html[: head.end()] + _BASE_TAG + html[head.end() :])
     if "<" not in html:
         html = "".join(f"<p>{escape(part)}</p>" for part in html.split("\n\n"))
     return _build_response(

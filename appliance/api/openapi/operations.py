@@ -1,6 +1,5 @@
 """Operations of the OpenAPI document: declared endpoints, forms, provider webhooks, and the service itself."""
 
-import re
 from typing import Any
 
 import msgspec
@@ -140,7 +139,8 @@ def tag_of(route: Route) -> str:
 
 def _describe(route: Route) -> str:
     """Return the description of an endpoint: the handler's docstring after its first line, and the required scope."""
-    promise = re.sub(r"\s*\n\s*", " ", (route.handler.__doc__ or "").strip().partition("\n")[2]).strip()
+    lines = (route.handler.__doc__ or "").strip().split("\n")[1:]
+    promise = " ".join(line.strip() for line in lines if line.strip())
     scope = _SIGN_IN_ONLY.get(route.scope, f"Scope: `{route.scope}`.")
     return " ".join(filter(None, (promise, scope)))
 

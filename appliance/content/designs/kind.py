@@ -34,7 +34,7 @@ PropKind = Literal[
     "filters",
 ]  # fmt: skip
 _MAX_CHARACTERS = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
-_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
+_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*+(?:(?:px|%)\s*+)?\Z")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
 # The allowed schemes of links. Addresses of pictures may only have the first two.
 SCHEMES = ("http", "https", "mailto", "tel", "sms")
@@ -331,7 +331,8 @@ STYLES = (
 
 
 _PIXEL_SIZES = re.compile(r"\d{1,3}(?:\.\d+)?(?:px)?(?:\s+\d{1,3}(?:\.\d+)?(?:px)?){0,3}\Z")
-_RICH_TAG = re.compile(r"<(p|ul|ol|li|a)\b((?:\s[^>]*)?)>")
+# The last match is a tag that is not closed, so that its text is read only once.
+_RICH_TAG = re.compile(r"<(p|ul|ol|li|a)\b((?:\s[^>]*)?)(>|\Z)")
 _RICH_STYLES = {
     "p": "margin:0 0 14px", "ul": "margin:0 0 14px;padding:0 0 0 22px", "ol": "margin:0 0 14px;padding:0 0 0 24px",
     "li": "margin:0 0 6px", "a": "text-decoration:underline",
@@ -467,6 +468,8 @@ class View:
 
     def _styled(self, match: "re.Match[str]") -> str:
         tag, attributes = match[1], match[2]
+        if not match[3]:
+            return match[0]
         style = _RICH_STYLES[tag] + (f";color:{self.link_colour}" if tag == "a" else "")
         if ' style="' in attributes:
             styled = attributes.replace(' style="', f' style="{style};', 1)

@@ -239,7 +239,8 @@ _ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
 _ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
 # A start tag without merge tags. A tag that does not match may or may not contain one.
 _UNMARKED = re.compile(rf"<[^<>\"'{MASK}]*(?:\"[^\"<>{MASK}]*\"[^<>\"'{MASK}]*|'[^'<>{MASK}]*'[^<>\"'{MASK}]*)*>")
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+# The last match is a comment that is not closed, so that its text is read only once.
+_COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 
 
 class Attribute(NamedTuple):
@@ -334,7 +335,7 @@ _MAX_TAG_CHARACTERS = 4_000
 PREVIEW_FILLER = "&#847;&zwnj;&nbsp;"
 # The maximum length of the HTML that is read for a preview text, and of the preview text.
 MAX_PREVIEW_SOURCE_CHARACTERS, MAX_PREVIEW_CHARACTERS = 100_000, 140
-_HTML_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
+_HTML_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*+)([^<>]*+)>")
 _TAG_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
 
@@ -466,6 +467,16 @@ def html_template_to_text(html: str) -> str:
         return html_to_text(remove_control_characters(html))
     tokens = Tokens()
     return tokens.restore_text(html_to_text(tokens.protect(html)))
+
+
+def find_comments(html: str) -> list[str]:
+    """Return the comments of an HTML document, also conditional ones for Outlook; not one that is not closed."""
+    return [match[0] for match in _COMMENT.finditer(html) if match[1]]
+
+
+def remove_comments(html: str) -> str:
+    """Return HTML without its comments; one that is not closed stays."""
+    return _COMMENT.sub(lambda match: "" if match[1] else match[0], html)
 
 
 def is_html(body: str) -> bool:

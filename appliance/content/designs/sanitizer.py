@@ -132,8 +132,8 @@ def clean_css(text: str) -> str:
 
 _SYNONYMS = {"b": "strong", "i": "em"}
 _SYNONYM_TAG = re.compile(r"<(/?)(b|i)(?=[\s>])")
-_EMPTY_ELEMENT = re.compile(r"<(strong|em|u|s|span|sub|sup|code)[^<>]*></\1>")
-_TRAILING_EMPTY_PARAGRAPHS = re.compile(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
+_INLINE_TAG = re.compile(r"</(strong|em|u|s|span|sub|sup|code)>|<(strong|em|u|s|span|sub|sup|code)(?:\s[^<>]*)?>")
+_EMPTY_PARAGRAPH = re.compile(r"<p>(?:\s|&nbsp;|<br>)*+</p>\s*+")
 
 
 def normalize_rich_text(html: str) -> str:
@@ -147,10 +147,33 @@ def normalize_rich_text(html: str) -> str:
     if not markup.is_html(text):
         return html
     normalized = _SYNONYM_TAG.sub(lambda match: f"<{match[1]}{_SYNONYMS[match[2]]}", clean_text(text))
-    previous = ""
-    while previous != normalized:
-        previous, normalized = normalized, _EMPTY_ELEMENT.sub("", normalized)
-    return tokens.restore(tokens.escape_braces(_TRAILING_EMPTY_PARAGRAPHS.sub("", normalized)))
+    normalized = _strip_trailing_paragraphs(_remove_empty_elements(normalized))
+    return tokens.restore(tokens.escape_braces(normalized))
+
+
+def _remove_empty_elements(html: str) -> str:
+    """Return sanitized HTML without inline elements that are empty or only have empty elements in them."""
+    pieces: list[tuple[str, str | None]] = []  # HTML, and the tag name if it is a start tag
+    position = 0
+    for match in _INLINE_TAG.finditer(html):
+        if position < match.start():
+            pieces.append((html[position : match.start()], None))
+        position = match.end()
+        if match[1] and pieces and pieces[-1][1] == match[1]:
+            pieces.pop()
+        else:
+            pieces.append((match[0], match[2]))
+    return "".join(piece for piece, _ in pieces) + html[position:]
+
+
+def _strip_trailing_paragraphs(html: str) -> str:
+    """Return HTML without the empty paragraphs at its end."""
+    start = end = 0
+    for match in _EMPTY_PARAGRAPH.finditer(html):
+        if match.start() != end:
+            start = match.start()
+        end = match.end()
+    return html[:start] if end == len(html) else html
 
 
 # Pasted documents: sanitized, with their style rules inlined and their merge tags unchanged.
@@ -162,7 +185,8 @@ def normalize_rich_text(html: str) -> str:
 # Style sheets: separating rules that can be inlined from rules that only work in the head.
 
 _CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
-_STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*(?:;|\Z)", re.IGNORECASE)
+# A statement that a brace interrupts is none. The pattern matches up to the brace, so that the text is read only once.
+_STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*+(;|\Z)?", re.IGNORECASE)
 # Selectors that cannot be inlined: pseudo-classes, attributes, and hacks for certain mail clients.
 _ONLY_IN_HEAD = re.compile(r":|\[|\.ExternalClass|^\s*u\s*\+")
 _KEPT_AT_RULES = ("@media", "@supports")
@@ -187,7 +211,9 @@ def read_style_sheet(css: str) -> StyleSheet:
     write: list[str] = []
     keep: list[str] = []
     selectors = 0
-    for selector, block in _iterate_rules(_STATEMENT.sub("", _CSS_COMMENT.sub(" ", css[:_MAX_CHARACTERS]))):
+    css = _CSS_COMMENT.sub(" ", css[:_MAX_CHARACTERS])
+    css = _STATEMENT.sub(lambda match: match[0] if match[1] is None else "", css)
+    for selector, block in _iterate_rules(css):
         rule = clean_css(selector + block).strip()
         if not rule or len(selector) > _MAX_SELECTOR_CHARACTERS * 20:
             continue
@@ -233,7 +259,7 @@ _CONDITION_HALF = re.compile(r"\[if !mso[a-zA-Z0-9 .|&()!]{0,40}\]><!(?:-- ?)?|<
 _CONDITIONAL_TAG = re.compile(
     r"/?((?:[vow]:)?[a-zA-Z][a-zA-Z0-9]*)((?:\s+[a-zA-Z][a-zA-Z:-]*=(?:\"[^\"<>]*\"|'[^'<>]*'))*)\s*/?>[^<>]*"
 )
-_ATTRIBUTE = re.compile(r"([a-zA-Z][a-zA-Z:-]*)=(?:\"([^\"]*)\"|'([^']*)')")
+_ATTRIBUTE = re.compile(r"\s([a-zA-Z][a-zA-Z:-]*)=(?:\"([^\"]*)\"|'([^']*)')")
 _CONDITIONAL_NAMES = {
     "table", "tbody", "tr", "td", "center", "div", "p", "br", "span", "a", "b", "i", "strong", "font", "img", "xml",
     "v:rect", "v:roundrect", "v:fill", "v:textbox", "v:image", "v:stroke", "v:shape", "v:oval", "v:background",
@@ -296,8 +322,7 @@ _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)(?:</title\s*>)?", re.IGNORECASE)
 _HTML = re.compile(r"<html\b([^<>]*)>", re.IGNORECASE)
 _BODY = re.compile(r"<body\b([^<>]*)>", re.IGNORECASE)
 _HEAD = re.compile(r"<head\b[^<>]*>(.*?)(?:</head\s*>|(?=<body\b)|\Z)", re.IGNORECASE | re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_BODY_ELEMENT = re.compile(r"<body([^<>]*)>(.*)</body>", re.DOTALL)
+_BODY_TAG = re.compile(r"<body([^<>]*)>")
 _LANGUAGE = re.compile(r"[A-Za-z0-9\-]{1,35}")
 # The attributes of a body are sanitized as those of a table, which may have the same attributes.
 _TABLE_TAG = re.compile(r"<table([^<>]*)>")
@@ -363,7 +388,7 @@ def _split_document(html: str) -> _DocumentParts:
     content = html[body.end() :] if body else _HEAD.sub("", html)
     return _DocumentParts(
         root[1] if root else "", " ".join(markup.html_to_text(title[1]).split()) if title else "",
-        body[1] if body else "", "".join(_COMMENT.findall(head[1])) if head else "", _TITLE.sub("", content), sheet,
+        body[1] if body else "", "".join(markup.find_comments(head[1])) if head else "", _TITLE.sub("", content), sheet,
     )  # fmt: skip
 
 
@@ -392,10 +417,11 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
         inlined = inliner.inline(f"<html><head></head><body{attributes}>{content}</body></html>")
     except css_inline.InlineError:
         return _CleanBody(attributes, content, False)
-    match = _BODY_ELEMENT.search(inlined)
-    if match is None:
+    match, end = _BODY_TAG.search(inlined), inlined.rfind("</body>")
+    if match is None or end < match.end():
         return _CleanBody(attributes, content, False)
-    return _CleanBody(_clean_attributes(match[1]), clean_fragment(match[2], comments=True), True)
+    inlined_content = clean_fragment(inlined[match.end() : end], comments=True)
+    return _CleanBody(_clean_attributes(match[1]), inlined_content, True)
 
 
 def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:

@@ -275,11 +275,14 @@ class Change(Struct):
     """A new value for a path, as the text of an input field (`typed`).
 
     `seen` is the hash of the value that the editor showed; None overwrites the value without checking for a conflict.
+    `sanitized` is the value of a rich text with its declaration: the first `build_value_edit` stores it, so that the
+    write transaction does not sanitize the text again.
     """
 
     path: str
     typed: str
     seen: str | None = None
+    sanitized: tuple[Prop, str | None] | None = None
 
 
 class Edit(NamedTuple):
@@ -345,11 +348,19 @@ def build_value_edit(template: Template, key: str | None, changes: list[Change])
     return Edit({"design": _validate_design(design)}, f"{subject}: {', '.join(labels)} changed"[:255], edited_field)
 
 
+def _parse_change(value_path: ValuePath, change: Change) -> Any:
+    if value_path.prop.kind != "rich":
+        return parse_typed(value_path, change.typed)
+    if change.sanitized is None or change.sanitized[0] != value_path.prop:
+        change.sanitized = (value_path.prop, parse_typed(value_path, change.typed))
+    return change.sanitized[1]
+
+
 def _write_value(
     template: Template, entry: Entry | None, design: dict[str, Any], value_path: ValuePath, change: Change
 ) -> bool:
     holder = get_holder(entry, design, value_path)
-    current, value = get_value(value_path, holder), parse_typed(value_path, change.typed)
+    current, value = get_value(value_path, holder), _parse_change(value_path, change)
     if current == value and type(current) is type(value):
         return False
     if change.seen is not None and change.seen != hash_value(current):

@@ -49,8 +49,7 @@ _LOCAL_NETWORKS = tuple(
 )
 # Interface identifiers that contain an IPv4 address (ISATAP, RFC 5214, 6.1)
 _ISATAP_PREFIXES = (0x00005EFE, 0x02005EFE)
-# The last label of a host name has a letter and is not a hexadecimal number; anything else is an IP address
-_HOSTNAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]*", re.IGNORECASE)
 
 
 class RequestFailed(Exception):
@@ -116,7 +115,17 @@ def find_url_fault(url: str) -> str | None:
         return None
     if port not in _ALLOWED_PORTS:
         return f"port {port} is not allowed"
-    return None if _HOSTNAME.search(host) or is_public(host) else "it is not public"
+    return None if _is_hostname(host) or is_public(host) else "it is not public"
+
+
+def _is_hostname(host: str) -> bool:
+    """Return whether a host is a name: its last label has a letter and is not a hexadecimal number.
+
+    Anything else is an IP address.
+    """
+    label = host.removesuffix(".").rpartition(".")[2]
+    has_letter = any(character.isascii() and character.isalpha() for character in label)
+    return has_letter and ":" not in label and not _HEXADECIMAL.fullmatch(label)
 
 
 def preload() -> None:
@@ -275,7 +284,7 @@ def _resolve(host: str, port: int, allowed: bool) -> list[str]:
     A name that these servers do not know, such as `localhost`, is resolved by the system if the host is allowed to have
     private addresses. Raises OSError if the system cannot resolve the name.
     """
-    if dns_lookup.get_configured_servers() and _HOSTNAME.search(host):
+    if dns_lookup.get_configured_servers() and _is_hostname(host):
         end = time.monotonic() + TIMEOUT_SECONDS
         answers = [dns_lookup.lookup(host, kind, end - time.monotonic()) for kind in ("A", "AAAA")]
         records = [record for answer in answers for record in answer.records]

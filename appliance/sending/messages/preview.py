@@ -353,10 +353,8 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
 # section it is `[key, label, column, is allowed in columns, has a picture]`, for a column its number, and for all rows
 # together the hash of the HTML around them.
 
-_MARKS = re.compile(f"<!--(/?){re.escape(SECTION_MARK)}([^>]*?)-->")
+_MARKS = re.compile(f"<!--(/?){re.escape(SECTION_MARK)}([^<>]*?)-->")
 _COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
-# HTML comments, also conditional ones for Outlook; a section with nothing else is invisible.
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 _NOTE_STYLE = (
     "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
@@ -467,7 +465,8 @@ class _RowSplitter:
             path, start = opened.pop()
             if path == "rows":
                 break
-            if not _COMMENT.sub("", "".join(pieces[start + 1 :])).strip():
+            # A section with nothing but comments is invisible.
+            if not markup.remove_comments("".join(pieces[start + 1 :])).strip():
                 pieces.append(self._write_placeholder(path))
             elif _is_empty_picture(self._entries.get(path)):
                 pieces[start + 1 :] = [self._write_empty_picture(path)]
