@@ -38,11 +38,11 @@ RINGS = {
     "ui": "browser", "designs/test_screens.py": "browser", "faults": "fault",
     # These need no service, but take half of the time of the unit ring: random actions, real threads, large inputs
     **dict.fromkeys((
-        "rules/test_patterns.py": "process",
-    "designs/test_hostile_documents.py", "designs/test_literal_braces.py", "domain/test_greeting.py",
+        "designs/test_hostile_documents.py", "designs/test_literal_braces.py", "domain/test_greeting.py",
         "domain/test_ledger.py", "domain/test_merge_tags.py", "domain/test_outcomes.py", "domain/test_parse_time.py",
         "domain/test_pasted_html.py", "domain/test_picture_process.py", "domain/test_pictures.py",
         "domain/test_queue_reader.py", "domain/test_render_ahead.py", "domain/test_render_time.py",
+        "rules/test_patterns.py",
     ), "process"),
 }  # fmt: skip
 
