@@ -16,7 +16,10 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from appliance.core import clock, crypto
 from appliance.core.data_dir import create_file, sync_to_disk
@@ -24,6 +27,64 @@ from appliance.storage.database import write_state
 
 log = logging.getLogger("campanero.storage")
 JOURNAL_FILE = "optouts.jsonl"
+
+_Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+# Milliseconds since 1970, up to the end of 9999, the last year that Python can show.
+_Time = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
+
+
+class JournalLine(msgspec.Struct, tag_field="act"):
+    """A line of the journal: an act of a subclass in an account, and its time."""
+
+    at: _Time
+    account: _Id
+
+
+class Erasure(JournalLine, tag="erased"):
+    """A contact was erased."""
+
+    contact: _Id
+
+
+class AddressLine(JournalLine):
+    """An act about an address, by its hash in hexadecimal digits (`crypto.hash_address`)."""
+
+    kind: Literal["email", "phone"]
+    hash: Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z")]
+    by: Literal["recipient", "operator", "service"]
+
+
+class OptOut(AddressLine, tag="opt_out"):
+    """An address opted out."""
+
+
+class Suppression(AddressLine, tag="suppressed"):
+    """An address was suppressed, until `expires_at` if that is given."""
+
+    reason: Literal["erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce"]
+    expires_at: _Time | None = None
+
+
+class ListLeft(AddressLine, tag="list_left"):
+    """The recipient left a list."""
+
+    list: _Id
+
+
+class TrackingChoice(AddressLine, tag="tracking"):
+    """The recipient chose how opens and clicks are recorded."""
+
+    tracking: Literal["full", "aggregate", "none"]
+
+
+class _FirstLine(msgspec.Struct):
+    journal: Annotated[str, Meta(min_length=1)]
+
+
+_decode_line = msgspec.json.Decoder(Erasure | OptOut | Suppression | ListLeft | TrackingChoice).decode
+_decode_first_line = msgspec.json.Decoder(_FirstLine).decode
+# RecursionError: a line may be nested deeply.
+_DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class JournalPosition(NamedTuple):
@@ -137,17 +198,16 @@ def find_end(path: Path) -> JournalPosition | None:
     """Return the position of the end of a journal, or None if the file does not exist or its first line has no id."""
     try:
         with path.open("rb") as file:
-            name = _parse_line(file.readline()).get("journal")
-            return JournalPosition(str(name), file.seek(0, os.SEEK_END)) if name else None
+            first_line = _parse_first_line(file.readline())
+            return JournalPosition(first_line.journal, file.seek(0, os.SEEK_END)) if first_line is not None else None
     except FileNotFoundError:
         return None
 
 
-def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[dict[str, Any]]:
+def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[JournalLine | None]:
     """Yield the opt-outs of a journal after a position, or, if the position is not of this journal, since a time in ms.
 
-    Lines that cannot be parsed, such as a line that a power cut has truncated, are skipped. A missing file has no
-    opt-outs.
+    Yield None for a damaged line, such as a line that a power cut has truncated. A missing file has no opt-outs.
     """
     if not path.exists():
         return
@@ -159,8 +219,11 @@ def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> I
         if is_same_journal and position is not None:
             file.seek(position.size)
         for raw in file:
+            # A truncated line is followed by an empty one if the position is between its end and its line break.
+            if not raw.strip() or (not is_same_journal and _parse_first_line(raw) is not None):
+                continue
             line = _parse_line(raw)
-            if "act" in line and (is_same_journal or line.get("at", 0) >= since_ms):
+            if line is None or is_same_journal or line.at >= since_ms:
                 yield line
 
 
@@ -168,9 +231,15 @@ def _encode_line(record: dict[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _parse_line(raw: bytes) -> dict[str, Any]:
+def _parse_line(raw: bytes) -> JournalLine | None:
     try:
-        record = json.loads(raw)
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+        return _decode_line(raw)
+    except _DECODE_ERRORS:
+        return None
+
+
+def _parse_first_line(raw: bytes) -> _FirstLine | None:
+    try:
+        return _decode_first_line(raw)
+    except _DECODE_ERRORS:
+        return None

@@ -95,6 +95,13 @@ def _more_than_the_disk(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     tar.fileobj.write(bytes(1 << 20))  # type: ignore[union-attr]
 
 
+def _sparse_header(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
+    add_file(tar, MANIFEST, files[MANIFEST])
+    info = tarfile.TarInfo("imports/x")
+    info.size, info.pax_headers = 1, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "10"}
+    tar.addfile(info, io.BytesIO(b"x"))
+
+
 def _many_headers(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     add_file(tar, MANIFEST, files[MANIFEST])
     for _ in range(1_000):
@@ -152,7 +159,8 @@ ARCHIVES: dict[str, Callable[[tarfile.TarFile, dict[str, bytes]], None]] = {
     "in the way": _file_as_folder, "other manifest": _other_manifest,
     "symlink": _special("imports/link", tarfile.SYMTYPE), "hard link": _special("imports/link", tarfile.LNKTYPE),
     "pipe": _special("imports/pipe", tarfile.FIFOTYPE), "device": _special("imports/null", tarfile.CHRTYPE),
-    "sparse": _special("imports/sparse", tarfile.GNUTYPE_SPARSE), "folder": _special("imports/x", tarfile.DIRTYPE),
+    "sparse": _special("imports/sparse", tarfile.GNUTYPE_SPARSE), "sparse by header": _sparse_header,
+    "folder": _special("imports/x", tarfile.DIRTYPE),
     "step up": _member("imports/../../up"), "here": _member("imports/./x"), "absolute": _member("/imports/x"),
     "empty step": _member("imports//x"), "other folder": _member("backups/x"), "own file": _member("campanero.toml"),
 }  # fmt: skip

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -251,7 +252,65 @@ def test_a_torn_journal_line_loses_no_other(fresh_server: FreshServer, tmp_path:
     server.start()
     api.patch(f"/contacts/{ids[1]}", {"subscribed_email": False}).expect(200)
     server.stop()
-    assert "2 opt outs" in server.cli("restore", str(copy), "--force").stdout
+    output = server.cli("restore", str(copy), "--force").stdout
+    assert "2 opt outs" in output and f"warning: damaged lines in {server.data / 'optouts.jsonl'}" in output
+
+
+def _journal_line(**changes: Any) -> bytes:
+    """Return a valid journal line with changes; None removes a key."""
+    line = {"at": int(time.time() * 1000), "account": 1, "act": "opt_out", "kind": "email", "hash": "0" * 40,
+            "by": "recipient", **changes}  # fmt: skip
+    return json.dumps({key: value for key, value in line.items() if value is not None}).encode() + b"\n"
+
+
+DAMAGED_LINES = [
+    b'{"act":"opt_out"}\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"17\n", b"{}\n",
+    *(_journal_line(**changes) for changes in (
+        {"at": "x"}, {"at": -1}, {"at": 10**18}, {"account": 2**64}, {"account": "1"}, {"act": []}, {"act": "other"},
+        {"kind": 1}, {"hash": "zz"}, {"hash": "00"}, {"hash": None}, {"by": None},
+        {"act": "suppressed"}, {"act": "suppressed", "reason": "x"},
+        {"act": "suppressed", "reason": "manual", "expires_at": "never"},
+        {"act": "list_left"}, {"act": "list_left", "list": 2**63}, {"act": "tracking", "tracking": "all"},
+        {"act": "erased"}, {"act": "erased", "contact": "x"},
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_same_journal", [True, False])
+def test_damaged_journal_lines_are_skipped_and_reported(
+    fresh_server: FreshServer, tmp_path: Path, is_same_journal: bool
+) -> None:
+    """A restore skips lines of wrong types, counts them in a warning that names the file, and applies all others."""
+    server = fresh_server()
+    api = server.client(validate=False)
+    list_id = api.post("/lists", {"name": "News"}).expect(201)["id"]
+    ids = [
+        api.post("/contacts", {"email": f"p{n}@example.org", "list_ids": [list_id]}).expect(201)["id"] for n in range(3)
+    ]
+    copy, path = tmp_path / "kept.tar.gz", server.data / "optouts.jsonl"
+    server.cli("backup", str(copy))
+    api.patch(f"/contacts/{ids[0]}", {"subscribed_email": False}).expect(200)
+    api.post("/suppressions", {"address": "p1@example.org", "expires_at": "2099-01-01T00:00:00Z"}).expect(201)
+    api.delete(f"/contacts/{ids[2]}?erase=true").expect(200)
+    server.stop()
+    lines = path.read_bytes().splitlines(keepends=True)
+    if not is_same_journal:
+        lines[0] = b'{"journal":"of-another-installation"}\n'
+    hashed = json.loads(next(line for line in lines if b"opt_out" in line))["hash"]
+    choices = [
+        _journal_line(act="list_left", hash=hashed, list=list_id),
+        _journal_line(act="tracking", hash=hashed, tracking="none"), _journal_line(account=99),
+    ]  # fmt: skip
+    path.write_bytes(b"".join([lines[0], *DAMAGED_LINES, *lines[1:], b"\n", *choices]))
+    output = server.cli("restore", str(copy), "--force").stdout
+
+    assert re.findall(rf"damaged lines in {path} were skipped.*: (\d+)", output) == [str(len(DAMAGED_LINES))], output
+    server.start()
+    contacts = [api.get(f"/contacts/{contact_id}") for contact_id in ids]
+    assert contacts[0].expect(200)["subscribed_email"] is False and contacts[0].json["tracking"] == "none"
+    assert [row["id"] for row in api.all("/contacts", list_id=list_id)] == [ids[1]] and contacts[2].status == 404
+    assert {row["reason"] for row in api.all("/suppressions")} == {"manual", "erased"}
+    server.stop()
 
 
 def test_a_restore_keeps_the_damaged_database(fresh_server: FreshServer, tmp_path: Path) -> None:

@@ -219,7 +219,11 @@ class _ArchiveReader:
         """Return the next member, or None at the end. Raises DamagedArchive if the member is not a regular file."""
         # tarfile reads headers into memory without checking their declared length.
         self._bounded.allow(_MAX_HEADER_BYTES)
-        member: tarfile.TarInfo | None = self._tar.next()
+        try:
+            member: tarfile.TarInfo | None = self._tar.next()
+        except ValueError as error:
+            # tarfile does not check the numbers of a sparse file in PAX headers.
+            raise DamagedArchive(f"{self.path} cannot be read as a backup: {error}") from None
         if member is not None:
             if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
                 raise DamagedArchive(

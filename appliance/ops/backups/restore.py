@@ -3,9 +3,9 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import apsw
 import peewee
@@ -23,6 +23,7 @@ from appliance.ops.backups.archive import DATABASE, KEY, Manifest
 from appliance.storage import database as sql
 from appliance.storage import disk_guard, journal, migrations, models, transactions
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
+from appliance.storage.journal import JournalLine
 from appliance.storage.migrations import MIGRATIONS, migrate
 from appliance.storage.models import Account, Channel, Flow, Restoration
 from appliance.storage.transactions import require_write_transaction
@@ -45,19 +46,22 @@ class Replayed(NamedTuple):
     erased: int = 0
 
 
-def replay_journal(lines: Iterable[dict[str, Any]]) -> Replayed:
+def replay_journal(lines: Iterable[JournalLine]) -> Replayed:
     """Replay the lines of a journal in order, and return how many of them changed the database, by kind.
 
     Every `_CHUNK_LINES` lines are one transaction. Lines of accounts that the database lacks are ignored.
     """
-    addresses, counts, chunk = _KnownAddresses(), Counter[str](), list[dict[str, Any]]()
+    addresses, counts, chunk = _KnownAddresses(), Counter[type[JournalLine]](), list[JournalLine]()
     for line in lines:
         chunk.append(line)
         if len(chunk) == _CHUNK_LINES:
             counts += transactions.write(_replay_lines, addresses, chunk)
             chunk = []
     counts += transactions.write(_replay_lines, addresses, chunk)
-    return Replayed(counts["opt_out"], counts["suppressed"], counts["list_left"], counts["tracking"], counts["erased"])
+    return Replayed(
+        counts[journal.OptOut], counts[journal.Suppression], counts[journal.ListLeft], counts[journal.TrackingChoice],
+        counts[journal.Erasure],
+    )  # fmt: skip
 
 
 class _KnownAddresses:
@@ -76,50 +80,62 @@ class _KnownAddresses:
         return Channel.get_or_none(Channel.id == number) if number is not None else None
 
 
-def _replay_lines(addresses: _KnownAddresses, lines: list[dict[str, Any]]) -> Counter[str]:
+def _replay_lines(addresses: _KnownAddresses, lines: list[JournalLine]) -> Counter[type[JournalLine]]:
     require_write_transaction()
-    counts = Counter[str]()
+    counts = Counter[type[JournalLine]]()
     for line in lines:
-        account = line["account"]
-        if fetch_one("SELECT 1 FROM account WHERE id = ?", (account,)) is None:
+        if fetch_one("SELECT 1 FROM account WHERE id = ?", (line.account,)) is None:
             continue  # The account was created after the backup.
-        if line["act"] == "erased":
-            counts["erased"] += _replay_erasure(account, line["contact"])
-        elif replay := _REPLAYERS.get(line["act"]):
-            address_hash = bytes.fromhex(line["hash"])
-            counts[line["act"]] += replay(
-                line, address_hash, addresses.find_channel(account, line["kind"], address_hash)
-            )
+        counts[type(line)] += _replay_line(addresses, line)
     return counts
 
 
-def _replay_erasure(account_id: int, contact_id: int) -> bool:
+def _replay_line(addresses: _KnownAddresses, line: JournalLine) -> bool:
+    """Replay a line, and return whether it changed the database."""
+    if isinstance(line, journal.Erasure):
+        return _replay_erasure(line)
+    assert isinstance(line, journal.AddressLine), line
+    address_hash = bytes.fromhex(line.hash)
+    channel = addresses.find_channel(line.account, line.kind, address_hash)
+    if isinstance(line, journal.OptOut):
+        return _replay_opt_out(line, address_hash, channel)
+    if isinstance(line, journal.Suppression):
+        return _replay_suppression(line, address_hash, channel)
+    if channel is None:
+        return False
+    if isinstance(line, journal.ListLeft):
+        is_refused = consent.has_left_list(channel.contact_id, [line.list])
+        return not is_refused and consent.leave_list(channel, line.list, _EVIDENCE)
+    assert isinstance(line, journal.TrackingChoice), line
+    return consent.set_tracking(channel, line.tracking, _EVIDENCE)
+
+
+def _replay_erasure(line: journal.Erasure) -> bool:
     try:
-        removal.erase(account_id, contact_id, _EVIDENCE)
+        removal.erase(line.account, line.contact, _EVIDENCE)
     except NotFound:
         return False
     return True
 
 
-def _replay_opt_out(line: dict[str, Any], hashed: bytes, channel: Channel | None) -> bool:
-    by: Literal["recipient", "operator"] = "operator" if line["by"] == "operator" else "recipient"
+def _replay_opt_out(line: journal.OptOut, hashed: bytes, channel: Channel | None) -> bool:
+    by: consent.By = "operator" if line.by == "operator" else "recipient"
     if channel is not None:
         return consent.opt_out(channel, by, _EVIDENCE)
-    if consent.find_remembered_opt_out(line["account"], line["kind"], hashed) is not None:
+    if consent.find_remembered_opt_out(line.account, line.kind, hashed) is not None:
         return False
-    consent.remember_opt_out_hash(line["account"], line["kind"], hashed, by, line["at"])
+    consent.remember_opt_out_hash(line.account, line.kind, hashed, by, line.at)
     return True
 
 
-def _replay_suppression(line: dict[str, Any], hashed: bytes, channel: Channel | None) -> bool:
-    account, kind, reason = line["account"], line["kind"], line["reason"]
-    expires = line.get("expires_at")
-    if expires is not None and expires <= clock.now_ms():
+def _replay_suppression(line: journal.Suppression, hashed: bytes, channel: Channel | None) -> bool:
+    if line.expires_at is not None and line.expires_at <= clock.now_ms():
         return False
+    address = channel.value if channel is not None and line.reason != "erased" else None
     is_new = run(
         "INSERT INTO suppression (account_id, kind, address_hash, address, reason, source, created_at, expires_at) "
         "VALUES (?, ?, ?, ?, ?, 'restore', ?, ?) ON CONFLICT DO NOTHING",
-        (account, kind, hashed, channel.value if channel and reason != "erased" else None, reason, line["at"], expires),
+        (line.account, line.kind, hashed, address, line.reason, line.at, line.expires_at),
     )
     if channel is not None:
         channel.suppression = consent.find_channel_suppression(channel)
@@ -127,29 +143,9 @@ def _replay_suppression(line: dict[str, Any], hashed: bytes, channel: Channel | 
     if is_new:
         contact = channel.contact_id if channel is not None else None
         consent.record_evidence(
-            account, (kind, hashed), "suppressed", line["by"], _EVIDENCE, contact, {"reason": reason}
+            line.account, (line.kind, hashed), "suppressed", line.by, _EVIDENCE, contact, {"reason": line.reason}
         )
     return bool(is_new)
-
-
-def _replay_list_left(line: dict[str, Any], hashed: bytes, channel: Channel | None) -> bool:
-    list_id = line.get("list")
-    if channel is None or list_id is None:
-        return False
-    is_refused = consent.has_left_list(channel.contact_id, [list_id])
-    return not is_refused and consent.leave_list(channel, list_id, _EVIDENCE)
-
-
-def _replay_tracking(line: dict[str, Any], hashed: bytes, channel: Channel | None) -> bool:
-    return channel is not None and consent.set_tracking(channel, line["tracking"], _EVIDENCE)
-
-
-_REPLAYERS = {
-    "opt_out": _replay_opt_out,
-    "suppressed": _replay_suppression,
-    "list_left": _replay_list_left,
-    "tracking": _replay_tracking,
-}
 
 
 # A message that is open in the backup may have been sent after the backup was created. A restore therefore stops the
@@ -292,7 +288,7 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
         saved_path = _preserve_current_data(directory, manifest, report) if exists else None
         report("checking the database")
         try:
-            replayed = _prepare_database(directory, staging, manifest)
+            replayed = _prepare_database(directory, staging, manifest, report)
         except (apsw.Error, peewee.PeeweeException) as error:
             if disk_guard.to_storage_error(error) is not None and not disk_guard.is_damage_error(error):
                 raise
@@ -359,7 +355,7 @@ def _find_free_name(folder: Path) -> str:
     return next(name for name in names if not any((folder / f"{name}{end}").exists() for end in ("", ".tar.gz")))
 
 
-def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Replayed:
+def _prepare_database(directory: Path, staging: Path, manifest: Manifest, report: Callable[[str], None]) -> Replayed:
     """Check and migrate the unpacked database, stop all sending, and replay the journal.
 
     Return how many lines of the journal changed the database, by kind. Only the journal of the data directory is
@@ -378,7 +374,7 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Rep
     journal_path = directory / journal.JOURNAL_FILE
     if journal_path.exists():
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
-    lines = journal.read_since(journal_path, manifest.journal, manifest.taken_at - _JOURNAL_MARGIN_MS)
+    lines = _read_journal(journal_path, manifest, report)
     paused = transactions.write(_hold_sending)
     replayed = replay_journal(lines)
     transactions.write(_record_restoration, manifest, replayed, paused)
@@ -386,6 +382,18 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Rep
     close_database()
     data_dir.sync_to_disk(staging / DATABASE)
     return replayed
+
+
+def _read_journal(path: Path, manifest: Manifest, report: Callable[[str], None]) -> Iterator[JournalLine]:
+    """Yield the lines of the journal that are newer than the backup, and report at the end how many are damaged."""
+    damaged_count = 0
+    for line in journal.read_since(path, manifest.journal, manifest.taken_at - _JOURNAL_MARGIN_MS):
+        if line is None:
+            damaged_count += 1
+        else:
+            yield line
+    if damaged_count:
+        report(f"warning: damaged lines in {path} were skipped, and opt-outs in them are lost: {damaged_count}")
 
 
 def _require_tables() -> None:
