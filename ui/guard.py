@@ -184,6 +184,7 @@ def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
             request.ctx.visit = await session.load_visit(request)
             if request.ctx.visit is None:
                 return _redirect_to_login(request)
+            request.ctx.needs = needs  # read by `session.has_access`
             if needs is not None and not request.ctx.visit.can(needs):
                 return render_problem(request, 403, "not_allowed", detail="")
             if any(type(value) is int and value >> 63 for value in kwargs.values()):

@@ -102,6 +102,17 @@ def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.Sending
     return session, delivery_status.get_summary(session.user.account_id) if whole and session is not None else None
 
 
+def has_access(request: Request) -> bool:
+    """Return whether the session of a request with a visit still exists, and the user's role may still open the page.
+
+    It reads the database.
+    """
+    token = request.cookies.get(cookie_name(request))
+    session = sessions.find_by_cookie(token) if token else None
+    needs = request.ctx.needs
+    return session is not None and (needs is None or needs in access.role_scopes(session.user.role))
+
+
 async def sign_in(request: Request, response: HTTPResponse, user_id: int) -> None:
     """Start a session for a user and set its cookie; the browser's previous session is ended."""
     old = request.cookies.get(cookie_name(request))

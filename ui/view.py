@@ -11,6 +11,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.core import clock, data_dir, executable
+from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.storage.transactions import fetch
 from ui import formats, session, static_files
 from ui.widgets import charts
@@ -283,9 +284,10 @@ log = logging.getLogger("campanero.pages")
 async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
     """Stream a download; raises an error that occurs before the first chunk.
 
-    A later error is logged and closes the connection, which tells the browser that the file is incomplete.
+    A later error is logged and closes the connection, which tells the browser that the file is incomplete. So does the
+    end of the session, or a role that may no longer open the page.
     """
-    chunks = iter(pieces)
+    chunks = end_without_access(pieces, lambda: session.has_access(request))
     piece = await fetch(next, chunks, None)
     headers = {
         "content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store",
@@ -297,8 +299,9 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
             if piece:
                 await response.send(piece)
             piece = await fetch(next, chunks, None)
-    except Exception:
-        log.exception("pages: sending file %s failed", name)
+    except Exception as error:
+        level, exc_info = (logging.INFO, False) if isinstance(error, AccessEnded) else (logging.ERROR, True)
+        log.log(level, "pages: sending file %s failed: %s", name, error, exc_info=exc_info)
         if request.transport is not None:
             request.transport.abort()  # type: ignore[attr-defined]  # the library declares less than what it passes
         return None

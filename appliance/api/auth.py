@@ -64,13 +64,12 @@ async def authenticate(request: Request) -> Credential:
     Raises 403 for the public key of a form. Any other missing or invalid credential raises the same 401 error, which
     does not say what is wrong.
     """
-    header = request.headers.getall("authorization", [])
-    scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
+    token = _read_bearer_token(request)
     credential, is_stale = None, False
-    if scheme.lower() == "bearer" and token and len(token) <= _MAX_TOKEN_CHARACTERS:
-        credential, is_stale = fetch_inline(_find_credential, token.strip())
+    if token and len(token) <= _MAX_TOKEN_CHARACTERS:
+        credential, is_stale = fetch_inline(_find_credential, token)
     if credential is None:
-        if scheme.lower() == "bearer" and token.strip().startswith(access.PUBLIC_PREFIX):
+        if token.startswith(access.PUBLIC_PREFIX):
             raise ApiError(403, "forbidden", "A public key gives access to its form only.")
         raise ApiError(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
     if is_stale and credential.session_id is not None:
@@ -78,6 +77,19 @@ async def authenticate(request: Request) -> Credential:
         with suppress(Unavailable):
             await commit(sessions.touch, credential.session_id)
     return credential
+
+
+def _read_bearer_token(request: Request) -> str:
+    """Return the token of the Authorization header, or an empty string."""
+    header = request.headers.getall("authorization", [])
+    scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def has_access(request: Request, route: Route) -> bool:
+    """Return whether the credential of an authenticated request is still valid and has the scope of its route."""
+    credential, _ = _find_credential(_read_bearer_token(request))
+    return credential is not None and credential.has_scope(route.scope)
 
 
 def _find_credential(token: str) -> tuple[Credential | None, bool]:

@@ -135,8 +135,9 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
         if route.media is not None:
             content_type = response.media or route.media
             return await http.media_response(
-                request, content_type, response.value, response.status or route.status, headers
-            )
+                request, content_type, response.value, response.status or route.status, headers,
+                lambda: auth.has_access(request, route),
+            )  # fmt: skip
         return http.json_response(response.value, response.status or route.status, headers)
 
     return handle

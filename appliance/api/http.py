@@ -3,7 +3,7 @@
 import json as stdlib_json
 import logging
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +24,7 @@ from appliance.accounts import idempotency
 from appliance.api.endpoints import ApiRequest, Route
 from appliance.core import errors, uploads, validation
 from appliance.core.errors import Invalid
+from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.database import Page
 from appliance.storage.transactions import fetch
@@ -89,17 +90,17 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 
 async def media_response(
-    request: Request, kind: str, value: Any, status: int = 200, headers: dict[str, str] | None = None
+    request: Request, kind: str, value: Any, status: int, headers: dict[str, str], has_access: Callable[[], bool]
 ) -> HTTPResponse | None:
     """Return a response of the content type `kind`, or stream it and return None if the value is an iterator of bytes.
 
     An error before the first chunk is raised. A later error is logged and aborts the connection, which tells the client
-    that the response is incomplete.
+    that the response is incomplete. So does a revoked credential, for which `has_access` returns False.
     """
     content_type = f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
     if isinstance(value, bytes | str):
         return HTTPResponse(value, status, headers, content_type=content_type)
-    chunks = iter(value)
+    chunks = end_without_access(value, has_access)
     chunk = await fetch(next, chunks, None)
     response = await request.respond(status=status, headers=headers, content_type=content_type)
     try:
@@ -107,11 +108,15 @@ async def media_response(
             if chunk:
                 await response.send(chunk)
             chunk = await fetch(next, chunks, None)
-    except Exception:
-        log.exception(
-            "api: response aborted request_id=%s path=%s",
+    except Exception as error:
+        level, exc_info = (logging.INFO, False) if isinstance(error, AccessEnded) else (logging.ERROR, True)
+        log.log(
+            level,
+            "api: response aborted request_id=%s path=%s: %s",
             get_request_id(request),
             request.path,
+            error,
+            exc_info=exc_info,
             extra=log_context(request),
         )
         if request.transport is not None:

@@ -1,14 +1,15 @@
 """Read large tables page by page, and format CSV cells that spreadsheets do not run as formulas.
 
-An import reads every cell of an exported contact back to its original value.
+An import reads every cell of an exported contact back to its original value. A download ends when its client loses
+access.
 """
 
 import re
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -76,6 +77,28 @@ def format_time(ms: int | None) -> str | None:
     if ms is None:
         return None
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+_RECHECK_SECONDS = 0.25
+Chunk = TypeVar("Chunk", bytes, str, bytes | str)
+
+
+class AccessEnded(Exception):
+    """The credential of a running download was revoked, expired, or lost its scope."""
+
+
+def end_without_access(chunks: Iterable[Chunk], has_access: Callable[[], bool]) -> Iterator[Chunk]:
+    """Yield the chunks of a download, and check before a chunk that its client still has access (T12).
+
+    The check reads the database, at most every `_RECHECK_SECONDS`. Raises AccessEnded.
+    """
+    checked_at = time.monotonic()
+    for chunk in chunks:
+        if time.monotonic() - checked_at >= _RECHECK_SECONDS:
+            if not has_access():
+                raise AccessEnded("the credential of the download is no longer valid")
+            checked_at = time.monotonic()
+        yield chunk
 
 
 _PAGE_SIZE = 400
