@@ -1,5 +1,6 @@
 """Browser sessions: the signed-in user of a request, cookies, and secrets that are shown once."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -156,15 +157,26 @@ def set_choice(request: Request, response: HTTPResponse, name: str, chosen: str)
 
 
 class Pages(Blueprint):
-    """The blueprint of a page module, which sets the error format of all its routes.
+    """The blueprint of a page module, which sets the error format of all its routes and adds HEAD to GET.
 
+    A server must support both methods (RFC 9110, section 9.1). Sanic leaves out the content of a response to HEAD.
     Without an error format, Sanic parses the source of every handler to find the format, which takes a fifth of a
     second at each start. `guard` renders errors anyway.
     """
 
-    def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:
-        """Add a route as `Blueprint.route` does, but with the error format `html` by default."""
-        return super().route(uri, *args, error_format=error_format or "html", **options)
+    def route(
+        self,
+        uri: str,
+        methods: Iterable[str] | None = None,
+        *args: Any,
+        error_format: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Add a route as `Blueprint.route` does, but with HEAD besides GET, and the error format `html` by default."""
+        methods = frozenset(methods or {"GET"})
+        if "GET" in methods:
+            methods |= {"HEAD"}
+        return super().route(uri, methods, *args, error_format=error_format or "html", **options)
 
 
 # Secrets that are shown once, such as a new API key. They are kept in memory until the next page shows them.
@@ -173,12 +185,13 @@ _secrets: dict[tuple[int, str], Any] = {}
 
 
 def store_secret(session_id: int, kind: str, value: Any) -> None:
-    """Keep a secret in memory until `pop_secret` returns it; `kind` tells secrets of one session apart."""
+    """Keep a secret in memory until a page shows it (`pop_secret`); `kind` tells secrets of one session apart."""
     if len(_secrets) > 1000:
         _secrets.clear()
     _secrets[session_id, kind] = value
 
 
-def pop_secret(session_id: int, kind: str) -> Any:
-    """Return a kept secret and remove it, or return None."""
-    return _secrets.pop((session_id, kind), None)
+def pop_secret(visit: Visit, kind: str) -> Any:
+    """Return a kept secret and remove it, or return None. A HEAD request shows nothing and so removes nothing."""
+    key = visit.session.id, kind
+    return _secrets.get(key) if visit.request.method == "HEAD" else _secrets.pop(key, None)

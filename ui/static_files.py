@@ -100,7 +100,7 @@ def is_static_path(path: str) -> bool:
 
 def mount(app: Sanic[Any, Any]) -> None:
     """Add the route of the static files to an app."""
-    app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files", error_format="text")
+    app.add_route(_serve, "/static/<digest:str>/<name:path>", ["GET", "HEAD"], name="static_files", error_format="text")
 
 
 async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:

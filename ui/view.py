@@ -200,7 +200,7 @@ def render_whole(request: Request, template: str, status: int = 200, /, **contex
     """Render a whole page, with the session's notice."""
     values = _build_context(request, context)
     visit = values["visit"]
-    values["notice"] = _pop_notice(visit.session.id) if visit else None
+    values["notice"] = _pop_notice(request, visit.session.id) if visit else None
     return _html_response(template_environment().get_template(template).render(values), status)
 
 
@@ -238,9 +238,9 @@ def clear_flash(request: Request) -> None:
     _notices.pop(request.ctx.visit.session.id, None)
 
 
-def _pop_notice(session_id: int) -> dict[str, Any] | None:
+def _pop_notice(request: Request, session_id: int) -> dict[str, Any] | None:
     row = _notices.get(session_id)
-    if row and not row["follow"]:
+    if row and not row["follow"] and request.method != "HEAD":
         del _notices[session_id]
     return row
 
@@ -298,6 +298,8 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
         while piece is not None:
             if piece:
                 await response.send(piece)
+            if request.method == "HEAD":
+                break
             piece = await fetch(next, chunks, None)
     except Exception as error:
         level, exc_info = (logging.INFO, False) if isinstance(error, AccessEnded) else (logging.ERROR, True)

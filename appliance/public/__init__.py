@@ -86,8 +86,8 @@ def mount(app: "Sanic[Any, Any]") -> None:
     submission_path = FORM_SUBMISSION_PATH.replace("{public_key}", "<public_key:str>")
     blueprint.add_route(forms.submit_form_as_api, submission_path, ["POST"], error_format="json")
     blueprint.add_route(forms.allow_form_submission, submission_path, ["OPTIONS"], error_format="json")
-    blueprint.add_route(_serve_css, "/public.css", ["GET"], error_format="text")
-    blueprint.add_route(_serve_robots, "/robots.txt", ["GET"], error_format="text")
+    blueprint.add_route(_serve_css, "/public.css", _READ_METHODS, error_format="text")
+    blueprint.add_route(_serve_robots, "/robots.txt", _READ_METHODS, error_format="text")
     app.blueprint(blueprint)
     app.after_server_stop(_close_recorder)
 

@@ -1,5 +1,6 @@
 """Checks before every page: the session cookie, and the rejection of cross-site writes."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -76,6 +77,21 @@ def test_cross_site_uploads_are_rejected(api: Client) -> None:
         assert gallery.count('class="card tile"') == (1 if status == 303 else 0)
     signed_out = api.request("POST", "/templates/pictures", body, {"Content-Type": content_type, "Origin": api.url})
     assert (signed_out.status, signed_out.headers["location"]) == (303, "/login")
+
+
+def test_head_uses_up_no_secret(api: Client) -> None:
+    """A new key and a notice are shown to the next GET although a HEAD came before it."""
+    headers = {"Cookie": _cookie(api).partition(";")[0], "Origin": api.url}
+    response = _post(api, "/settings/keys", b"name=Shop&scope=full", headers)
+    assert response.status == 303
+    head = api.request("HEAD", "/settings/keys", headers=headers)
+    first, second = (api.request("GET", "/settings/keys", headers=headers).text for _ in range(2))
+    assert (head.status, head.body) == (200, b"")
+    assert [len(re.findall(r"camp_live_\w{36}", text)) > 0 for text in (first, second)] == [True, False]
+    assert _post(api, "/lists", b"name=Notice", headers).status == 303
+    api.request("HEAD", "/lists", headers=headers)
+    shown = [api.request("GET", "/lists", headers=headers).text.count("Notice") for _ in range(2)]
+    assert shown[0] > shown[1]
 
 
 def test_a_double_click_submits_once(api: Client) -> None:

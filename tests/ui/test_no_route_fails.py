@@ -175,6 +175,23 @@ def readable_routes() -> list[str]:
     return [path for path, methods in list_routes() if "GET" in methods and not _SLOW.search(path)]
 
 
+def test_head_is_answered_like_get(walker: Walker) -> None:
+    """Every GET route also has HEAD, with the same status and headers and without content (RFC 9110, section 9.3.2)."""
+    routes = readable_routes()
+    assert len([route for route in routes if not route.startswith("/v1")]) > 100
+    for route in routes:
+        path = fill_existing(route, walker.object_ids)
+        credentials = walker.credentials(path)
+        for headers in {credentials, ""}:
+            get, head = walker.send("GET", path, headers), walker.send("HEAD", path, headers)
+            assert get is not None and head is not None, path
+            assert (head.status, head.body) == (get.status, b""), path
+            for name in ("content-type", "location", "cache-control"):
+                assert head.headers[name] == get.headers[name], (path, name)
+            assert ("content-length" in head.headers) == ("content-length" in get.headers), path
+    check_failures(walker)
+
+
 def test_malformed_reads(walker: Walker) -> None:
     """Malformed GET requests to each route, with and without credentials, cause no 5xx."""
     for route in readable_routes():

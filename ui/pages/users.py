@@ -153,7 +153,7 @@ async def _render_team(
         conflict=conflict,
         roles=ROLES,
         keys=await fetch(_keys_by_user, visit.account_id),
-        made=session.pop_secret(visit.session.id, "password"),
+        made=session.pop_secret(visit, "password"),
     )
 
 
@@ -247,7 +247,7 @@ async def _render_keys(request: Request, visit: Visit, form: Form, status: int) 
     return view.render(
         request, "settings/keys.html", status, form=form, api_keys=rows, names=names, describe_scope=describe_scope,
         scopes=list_scopes(),
-        reaches=SCOPE_PRESETS, made=session.pop_secret(visit.session.id, "key"), base=config.base_url(config.current()),
+        reaches=SCOPE_PRESETS, made=session.pop_secret(visit, "key"), base=config.base_url(config.current()),
         last_used=access.last_used_at,
     )  # fmt: skip
 
@@ -399,6 +399,6 @@ async def _render_profile(request: Request, visit: Visit, form: Form, status: in
     page = await fetch(sessions.list_by_user, visit.user.id)
     return view.render(
         request, "settings/you.html", status, form=form, sessions=page, has_otp=login.has_second_factor(visit.user),
-        recovery_code_count=len(visit.user.otp_codes), codes=session.pop_secret(visit.session.id, "codes"),
+        recovery_code_count=len(visit.user.otp_codes), codes=session.pop_secret(visit, "codes"),
         look=_describe_device,
     )  # fmt: skip

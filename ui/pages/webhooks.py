@@ -197,7 +197,7 @@ def _can_edit(visit: Visit) -> bool:
 
 def _pop_new_secret(visit: Visit, webhook_id: int) -> str | None:
     """Return the secret that the user has just created for this webhook, once; otherwise None."""
-    stored = session.pop_secret(visit.session.id, "webhook")
+    stored = session.pop_secret(visit, "webhook")
     return str(stored[1]) if isinstance(stored, tuple) and stored[0] == webhook_id else None
 
 
