@@ -91,7 +91,13 @@ class ImportArriving(Struct):
 class ImportLeftInPlace(Struct):
     """How many contacts that the import created were kept when it was undone, by reason."""
 
-    changed: Annotated[int, Meta(description="contacts that were changed since")]
+    changed: Annotated[
+        int,
+        Meta(
+            description="contacts that were changed, named by another import or used for events since; for "
+            "suppressions: addresses that were suppressed again since"
+        ),
+    ]
     messaged: Annotated[int, Meta(description="contacts that were sent a message since")]
     in_another_list: Annotated[int, Meta(description="contacts that were added to another list since")]
 

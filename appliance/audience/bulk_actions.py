@@ -152,8 +152,9 @@ def _unsubscribe(task: BulkTask) -> BulkOutcome:
     changed_ids, skipped = [], Counter[str]()
     for contact in _fetch_contacts(task, skipped):
         subscribed_channels = [channel for channel in contact.channels if channel.subscribed]
-        for channel in subscribed_channels:
-            consent.opt_out(channel, "operator", task.evidence)
+        for channel in contact.channels:
+            if channel.subscribed or channel.opt_out_at is not None:
+                consent.opt_out(channel, "operator", task.evidence)
         if subscribed_channels:
             run("UPDATE contact SET updated_at = ? WHERE id = ?", (clock.now_ms(), contact.id))
             changed_ids.append(contact.id)

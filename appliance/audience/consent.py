@@ -95,7 +95,7 @@ def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: E
     """
     require_write_transaction()
     if subscribed is False:
-        if channel.subscribed:
+        if channel.subscribed or channel.opt_out_at is not None:
             opt_out(channel, "operator", evidence)
         return False
     if channel.suppression in BLOCKING_REASONS:
@@ -133,12 +133,13 @@ def opt_in(channel: Channel, by: By, evidence: Evidence) -> None:
 def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
     """Opt a channel out and record the evidence; return False, without a change, if it is already opted out.
 
-    A recipient's opt-out replaces an operator's opt-out.
+    A recipient's opt-out replaces an operator's opt-out. An opt-out that changes nothing is recorded too (see
+    `repeat_opt_out`).
     """
     require_write_transaction()
-    if not channel.subscribed and channel.opted_out_by == "recipient":
-        return False
-    if not channel.subscribed and channel.opt_out_at is not None and by == "operator":
+    is_opted_out = not channel.subscribed and channel.opt_out_at is not None
+    if is_opted_out and (by == "operator" or channel.opted_out_by == "recipient"):
+        repeat_opt_out(channel, by, evidence)
         return False
     now = clock.now_ms()
     channel.subscribed, channel.opt_out_at, channel.opted_out_by = False, now, by
@@ -146,6 +147,27 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
     CHANNELS.save(channel)
     _record_change(channel, "opt_out", by, evidence)
     return True
+
+
+def repeat_opt_out(channel: Channel, by: By, evidence: Evidence) -> None:
+    """Record that an opt-out that an import stored was asked for again, so that the undo of the import keeps it.
+
+    Nothing is recorded without an opt-out, or if somebody has asked for it since the last import that did, so that a
+    request that is sent again and again does not fill the tables and the journal.
+    """
+    require_write_transaction()
+    if channel.subscribed or channel.opt_out_at is None:
+        return
+    last = fetch_one(
+        "SELECT source FROM consent WHERE contact_id = ? AND kind = ? AND address_hash = ? AND act = 'opt_out' "
+        "ORDER BY id DESC LIMIT 1",
+        (channel.contact_id, channel.kind, crypto.hash_address(channel.kind, channel.key)),
+    )
+    if last is not None and last[0] != "import":
+        return
+    channel.opt_out_repeated_at = max(clock.now_ms(), channel.updated_at)
+    CHANNELS.save(channel)
+    record_evidence(channel.account_id, _address_of(channel), "opt_out", by, evidence, channel.contact_id)
 
 
 def apply_import_choice(channel: Channel, is_opt_in: bool, evidence: Evidence) -> bool:
@@ -392,10 +414,19 @@ def has_left_list(contact_id: int, list_ids: list[int]) -> bool:
 
 
 def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool:
-    """Set a contact's choice of tracking of opens and clicks; return False, without a change, if it is already set."""
+    """Set a contact's choice of tracking of opens and clicks; return False, without a change, if it is already set.
+
+    A choice that is already set is recorded as evidence unless the contact's last choice was the same, so that the undo
+    of the import that set it keeps it.
+    """
     require_write_transaction()
     contact = Contact.get_by_id(channel.contact_id)
     if contact.tracking == choice:
+        if choice != "full" and find_last_tracking_choice(contact.id) != choice:
+            record_evidence(
+                channel.account_id, (channel.kind, channel.key), "tracking", "recipient", evidence, contact.id,
+                {"tracking": choice},
+            )  # fmt: skip
         return False
     contact.tracking, contact.updated_at = choice, clock.now_ms()
     CONTACTS.save(contact)
@@ -406,6 +437,16 @@ def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool
     data = {"source": evidence.source, "fields": ["tracking"]}
     log.record(NewEvent(channel.account_id, "contact_update", contact.id, data, test=evidence.test))
     return True
+
+
+def find_last_tracking_choice(contact_id: int) -> Tracking | None:
+    """Return the tracking that a contact chose last on the preferences page, or None if it never chose."""
+    row = fetch_one(
+        "SELECT json_extract(data, '$.tracking') FROM consent WHERE contact_id = ? AND act = 'tracking' "
+        "ORDER BY id DESC LIMIT 1",
+        (contact_id,),
+    )
+    return row[0] if row else None
 
 
 def touch_last_interaction(contact_id: int) -> None:

@@ -145,30 +145,35 @@ def check(account_id: int, request: SuppressionWrite, _: int | None = None) -> N
 def suppress(account_id: int, address: Address, cause: SuppressionCause, evidence: Evidence) -> tuple[int, bool]:
     """Suppress an address, whether or not a contact has it, and return (id, is_new) of its row.
 
-    If the address is already suppressed for the same reason, that row is updated and no evidence is recorded. A
-    complaint, a STOP and an erasure also opt the address out.
+    If the address is already suppressed for the same reason, that row is updated. The first such repetition is recorded
+    as evidence and in `repeated_at`, so that the undo of the import that suppressed the address keeps the suppression.
+    A complaint, a STOP and an erasure also opt the address out.
     """
     require_write_transaction()
     now, hashed = clock.now_ms(), crypto.hash_address(address.kind, address.key)
     existing = fetch_one(
-        "SELECT id FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ? "
+        "SELECT repeated_at FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ? "
         "AND (expires_at IS NULL OR expires_at > ?)",
         (account_id, address.kind, hashed, cause.reason, now),
     )
     stored_address = None if cause.reason == "erased" else address.value
+    repetition = (
+        "repeated_at = coalesce(repeated_at, excluded.created_at)" if existing is not None
+        else "repeated_at = NULL, created_at = excluded.created_at"
+    )  # fmt: skip
     number = rows(
         "INSERT INTO suppression (account_id, kind, address_hash, address, reason, source, diagnostic, note, "
         "created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (account_id, kind, address_hash, reason) DO UPDATE SET address = excluded.address, "
         "diagnostic = coalesce(excluded.diagnostic, diagnostic), note = coalesce(excluded.note, note), "
-        f"expires_at = excluded.expires_at{'' if existing else ', created_at = excluded.created_at'} RETURNING id",
+        f"expires_at = excluded.expires_at, {repetition} RETURNING id",
         (account_id, address.kind, hashed, stored_address, cause.reason, cause.source, cause.diagnostic, cause.note,
          now, cause.expires_at),
     )[0][0]  # fmt: skip
     channel = Channel.get_or_none(
         Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
     )
-    if existing is None:
+    if existing is None or existing[0] is None:
         consent.record_evidence(
             account_id, (address.kind, hashed), "suppressed", _ACTORS.get(cause.reason, "service"), evidence,
             channel.contact_id if channel else None,

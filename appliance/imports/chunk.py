@@ -80,6 +80,45 @@ class Outcome(NamedTuple):
     state: str | None = None
 
 
+_SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
+
+
+class _Repetitions:
+    """Records opt-outs and suppressions that a chunk asks for although they are in force already.
+
+    Without this the undo of the import that stored them would lift them, although a later import asks for them too.
+    What the import itself stored, in this or an earlier chunk, is not repeated.
+    """
+
+    def __init__(self, plan: ImportPlan, known: ExistingContacts, rows: RowWriter, now: int, dry: bool) -> None:
+        self._plan, self._known, self._rows, self._now, self._dry = plan, known, rows, now, dry
+
+    def opt_out(self, channel: ChannelState, kind: str, hashed: bytes, by: str) -> None:
+        """Record an opt-out of an address that is opted out already; without an opt-out, record nothing."""
+        standing = channel.standing
+        if self._dry or channel.id is None or channel.is_repeated or standing.subscribed or standing.opt_out_at is None:
+            return
+        is_new = standing[:3] != channel.original[:3]
+        if is_new or contact_rows.has_recorded(self._plan, channel.contact_id, hashed, "opt_out"):
+            return
+        channel.is_repeated = True
+        self._rows.repeated_opt_out((self._now, channel.id))
+        note = _encode({"import_id": self._plan.import_id}).decode()
+        self._rows.consent(channel.contact_id, kind, hashed, "opt_out", by, note)
+
+    def suppression(self, contact_id: int | None, kind: str, hashed: bytes, reason: str) -> None:
+        """Record a suppression of an address that is suppressed for this reason already."""
+        if self._dry or (kind, hashed, reason) not in self._known.of_imports:
+            return
+        if contact_rows.has_recorded(self._plan, contact_id, hashed, "suppressed", reason):
+            return
+        self._known.of_imports.discard((kind, hashed, reason))
+        self._rows.repeated_suppression((self._now, self._plan.account_id, kind, hashed, reason))
+        note = _encode({"import_id": self._plan.import_id, "reason": reason}).decode()
+        actor = _SUPPRESSION_ACTORS.get(reason, "service")
+        self._rows.consent(contact_id, kind, hashed, "suppressed", actor, note)
+
+
 class Chunk:
     """A chunk of contacts, which the constructor applies; the results are in the attributes.
 
@@ -99,6 +138,7 @@ class Chunk:
         self.known = ExistingContacts(plan.account_id, people, memory)
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
+        self._repetitions = _Repetitions(plan, self.known, self.rows, self.now, memory is not None)
         self.outcomes: list[Outcome] = []
         self._joining: dict[int, list[int]] = defaultdict(list)
         self._changed: set[int] = set()
@@ -239,8 +279,11 @@ class Chunk:
         if channel is None:
             channel = self.known.fresh(contact_id, key, address.value)
             self.known.add(key, channel)
-        if address.suppression is not None and address.suppression not in self.known.reasons(key[0], hashed):
-            self._suppress(contact_id, key, hashed, address.value, address.suppression)
+        if address.suppression is not None:
+            if address.suppression in self.known.reasons(key[0], hashed):
+                self._repetitions.suppression(contact_id, key[0], hashed, address.suppression)
+            else:
+                self._suppress(contact_id, key, hashed, address.value, address.suppression)
         standing = channel.standing._replace(
             suppression=contact_rows.gravest_reason(self.known.reasons(key[0], hashed))
         )
@@ -250,6 +293,8 @@ class Chunk:
         )
         if decision.act is not None:
             self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._note)
+        elif address.state in ("out", "complaint", "off"):
+            self._repetitions.opt_out(channel, key[0], hashed, "operator" if address.state == "off" else "recipient")
         if decision.act == "opt_in" and (key[0], hashed) in self.known.opt_outs:
             by, opted_out_at = self.known.opt_outs.pop((key[0], hashed))
             self.rows.forget((self.plan.account_id, key[0], hashed))
@@ -262,8 +307,7 @@ class Chunk:
         self.known.suppress(key[0], hashed, reason)
         self.rows.suppression((self.plan.account_id, key[0], hashed, value, reason, self.plan.words, self.now))
         note = _encode({"import_id": self.plan.import_id, "reason": reason}).decode()
-        by = "recipient" if reason == "complaint" else "operator" if reason == "manual" else "service"
-        self.rows.consent(contact_id, key[0], hashed, "suppressed", by, note)
+        self.rows.consent(contact_id, key[0], hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note)
         self.before.suppressed(key[0], hashed, reason)
 
     def _contacts(self) -> None:
@@ -338,9 +382,6 @@ class Chunk:
                 self.before.joined(list_id, joining)
 
 
-_SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
-
-
 class SuppressionChunk:
     """A chunk of suppressions, which the constructor applies, with the parameters and attributes of `Chunk`."""
 
@@ -352,6 +393,7 @@ class SuppressionChunk:
         self.known = ExistingContacts(plan.account_id, people, memory)
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
+        self._repetitions = _Repetitions(plan, self.known, self.rows, self.now, memory is not None)
         self.outcomes = [self._person(person) for person in people]
         rows = zip(people, self.outcomes, strict=True)
         self.warned = sum(person.warnings is not None and outcome.result == CREATED for person, outcome in rows)
@@ -365,6 +407,9 @@ class SuppressionChunk:
         channel = self.known.channels.get(key)
         contact_id = channel.contact_id if channel else None
         if reason in self.known.reasons(person.kind, hashed):
+            if channel is not None and reason == "complaint":
+                self._repetitions.opt_out(channel, person.kind, hashed, "recipient")
+            self._repetitions.suppression(contact_id, person.kind, hashed, reason)
             return Outcome(person.line, SKIPPED, contact_id, "the address is suppressed for this reason already")
         self.known.suppress(person.kind, hashed, reason)
         self.before.suppressed(person.kind, hashed, reason)
@@ -390,6 +435,8 @@ class SuppressionChunk:
             decision = contact_rows.decide_consent(self.now, standing, reason, False)
             if decision.act is not None:
                 self.rows.consent(contact_id, person.kind, hashed, decision.act, decision.by, note)
+            elif reason == "complaint":
+                self._repetitions.opt_out(channel, person.kind, hashed, "recipient")
             channel.change(decision.standing, channel.verified_at)
         elif reason == "complaint" and (person.kind, hashed) not in self.known.opt_outs:
             self.rows.remember((self.plan.account_id, person.kind, hashed, "recipient", self.now))

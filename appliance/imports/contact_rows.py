@@ -107,21 +107,23 @@ class ContactFields(NamedTuple):
 class ChannelState:
     """An address of a contact, with its state before the chunk (`original`, `verified_before`) and after it.
 
-    `id` is None for a new address. `touched` says that the address is new or changed.
+    `id` is None for a new address. `touched` says that the address is new or changed. `is_repeated` says that an
+    opt-out was asked for again since the address was last changed.
     """
 
     __slots__ = (
-        "contact_id", "id", "original", "standing", "touched", "updated_at", "value", "verified_at", "verified_before",
+        "contact_id", "id", "is_repeated", "original", "standing", "touched", "updated_at", "value", "verified_at",
+        "verified_before",
     )  # fmt: skip
 
     def __init__(
         self, number: int | None, contact_id: int, value: str, standing: ConsentState, verified_at: int | None = None,
-        updated_at: int = 0,
+        updated_at: int = 0, is_repeated: bool = False,
     ) -> None:  # fmt: skip
         self.id, self.contact_id, self.value = number, contact_id, value
         self.standing = self.original = standing
         self.verified_at = self.verified_before = verified_at
-        self.updated_at = updated_at
+        self.updated_at, self.is_repeated = updated_at, is_repeated
         self.touched = number is None
 
     def change(self, standing: ConsentState, verified_at: int | None) -> None:
@@ -179,6 +181,8 @@ class ExistingContacts:
         self.updated_at: dict[int, int] = {}
         self.opt_outs: dict[tuple[str, bytes], tuple[str, int]] = {}
         self._reasons: dict[tuple[str, bytes], set[str]] = {}
+        # The suppressions that were stored by imports and not asked for again since, as (kind, hash, reason)
+        self.of_imports: set[tuple[str, bytes, str]] = set()
         self._of_contact: dict[int, list[tuple[tuple[str, str], ChannelState]]] = defaultdict(list)
         self._hashes: dict[tuple[str, str], bytes] = {}
         self._next: int | None = None
@@ -220,10 +224,11 @@ class ExistingContacts:
             return
         for row in _select_in(
             "SELECT kind, key, id, contact_id, value, subscribed, opted_out_by, opt_out_at, opt_in_at, suppression, "
-            "verified_at, updated_at FROM channel WHERE contact_id IN ({}) ORDER BY id", (), contact_ids,
+            "verified_at, updated_at, coalesce(opt_out_repeated_at >= updated_at, 0) FROM channel "
+            "WHERE contact_id IN ({}) ORDER BY id", (), contact_ids,
         ):  # fmt: skip
             standing = ConsentState(bool(row[5]), *row[6:10])
-            self.add((row[0], row[1]), ChannelState(row[2], row[3], row[4], standing, row[10], row[11]))
+            self.add((row[0], row[1]), ChannelState(row[2], row[3], row[4], standing, row[10], row[11], bool(row[12])))
         for row in _select_in(
             "SELECT id, first_name, last_name, source, country_code, tracking, data, updated_at FROM contact "
             "WHERE id IN ({})", (), contact_ids,
@@ -235,12 +240,14 @@ class ExistingContacts:
         """Load the suppressions in force and the remembered opt-outs of addresses, if the account has any."""
         params = (self.account_id,)
         if scalar("SELECT EXISTS (SELECT 1 FROM suppression WHERE account_id = ?)", params):
-            for kind, hashed, reason in _select_in(
-                f"SELECT kind, address_hash, reason FROM suppression WHERE account_id = ? "
-                f"AND (expires_at IS NULL OR expires_at > {clock.now_ms()}) AND kind IN ('email', 'phone') "
-                "AND address_hash IN ({})", params, [self.hash_of(key) for key in keys],
+            for kind, hashed, reason, is_of_import in _select_in(
+                "SELECT kind, address_hash, reason, source = 'import' AND repeated_at IS NULL FROM suppression "
+                f"WHERE account_id = ? AND (expires_at IS NULL OR expires_at > {clock.now_ms()}) "
+                "AND kind IN ('email', 'phone') AND address_hash IN ({})", params, [self.hash_of(key) for key in keys],
             ):  # fmt: skip
                 self._reasons.setdefault((kind, hashed), set()).add(reason)
+                if is_of_import:
+                    self.of_imports.add((kind, hashed, reason))
         if scalar("SELECT EXISTS (SELECT 1 FROM opt_out WHERE account_id = ?)", params):
             for kind, hashed, by, opted_out_at in _select_in(
                 "SELECT kind, address_hash, by, created_at FROM opt_out WHERE account_id = ? "
@@ -485,7 +492,17 @@ _CONSENT = (
 _SUPPRESSION = (
     "INSERT INTO suppression (account_id, kind, address_hash, address, reason, source, note, created_at) "
     "VALUES (?, ?, ?, ?, ?, 'import', ?, ?) ON CONFLICT (account_id, kind, address_hash, reason) DO UPDATE SET "
-    "address = excluded.address, created_at = excluded.created_at, expires_at = NULL"
+    "address = excluded.address, source = excluded.source, created_at = excluded.created_at, repeated_at = NULL, "
+    "expires_at = NULL"
+)
+_REPEATED_SUPPRESSION = (
+    "UPDATE suppression SET repeated_at = ? WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ?"
+)
+_REPEATED_OPT_OUT = "UPDATE channel SET opt_out_repeated_at = max(?, updated_at) WHERE id = ?"
+_HAS_RECORDED = (
+    "SELECT EXISTS (SELECT 1 FROM consent WHERE {} AND account_id = :account AND address_hash = :hashed "
+    "AND act = :act AND source = 'import' AND json_extract(data, '$.import_id') = :import_id "
+    "AND json_extract(data, '$.reason') IS :reason)"
 )
 _EVENT_ROW = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
@@ -500,9 +517,22 @@ _INSERT_OPT_OUT = (
 _LIST_COUNT = "UPDATE contact_list SET contacts_count = contacts_count + ?, updated_at = ? WHERE id = ?"
 # The statements are in the order in which foreign keys allow them.
 _STATEMENTS = (
-    _CONTACT, _CONTACT_UPDATE, _CHANNEL, _CHANNEL_UPDATE, _SUPPRESSION, _CONSENT, _DELETE_OPT_OUT, _INSERT_OPT_OUT,
-    search.WRITE_SQL,
+    _CONTACT, _CONTACT_UPDATE, _CHANNEL, _CHANNEL_UPDATE, _REPEATED_OPT_OUT, _SUPPRESSION, _REPEATED_SUPPRESSION,
+    _CONSENT, _DELETE_OPT_OUT, _INSERT_OPT_OUT, search.WRITE_SQL,
 )  # fmt: skip
+
+
+def has_recorded(
+    plan: "ImportPlan", contact_id: int | None, hashed: bytes, act: str, reason: str | None = None
+) -> bool:
+    """Return whether an earlier chunk of an import recorded an act about an address; `reason` is of a suppression."""
+    # The evidence of addresses with and without a contact is found by different indexes.
+    condition = "contact_id IS NULL" if contact_id is None else "contact_id = :contact"
+    values = {
+        "account": plan.account_id, "contact": contact_id, "hashed": hashed, "act": act, "reason": reason,
+        "import_id": plan.import_id,
+    }  # fmt: skip
+    return bool(scalar(_HAS_RECORDED.format(condition), values))
 
 
 def uuid7(now: int, number: int) -> str:
@@ -527,6 +557,8 @@ class RowWriter:
         self.channel = self._rows[_CHANNEL].append
         self.channel_update = self._rows[_CHANNEL_UPDATE].append
         self.suppression = self._rows[_SUPPRESSION].append
+        self.repeated_suppression = self._rows[_REPEATED_SUPPRESSION].append
+        self.repeated_opt_out = self._rows[_REPEATED_OPT_OUT].append
         self.forget = self._rows[_DELETE_OPT_OUT].append
         self.remember = self._rows[_INSERT_OPT_OUT].append
         self.words_of = self._rows[search.WRITE_SQL].append

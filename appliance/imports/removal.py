@@ -1,10 +1,12 @@
 """Undo imports, and remove erased persons from the files and results of imports.
 
 An undo deletes the contacts that the import created, except those that were changed, sent a message, or added to
-another list after it. Mirrored lists and skipped or cancelled messages are ignored. A field that the import changed
+another list after it. Contacts that a later import names, that have events from clients, or whose consent somebody
+acted on count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import changed
 gets its old value back if it still has the value of the import. The same holds for addresses, consent, suppressions and
-memberships. Chunks are undone from the last to the first, each batch in one transaction, so an undo can be interrupted
-and continued.
+memberships. An opt-out or a suppression that was asked for again after the import stays, even if asking for it again
+changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). Chunks are undone from the last to the
+first, each batch in one transaction, so an undo can be interrupted and continued.
 
 The erasure of a contact inserts a row into the table `erasure` in its own transaction, so that it is not lost when the
 process ends. The row stays until all imports created before it are finished. A contact that one of them created again
@@ -26,10 +28,10 @@ import apsw
 import msgspec
 
 from appliance.audience import lists
-from appliance.audience.consent import Evidence
+from appliance.audience.consent import Evidence, find_last_tracking_choice, find_suppression_reason
 from appliance.audience.contacts import removal, search
 from appliance.audience.contacts import store as contacts
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, crypto
 from appliance.core.errors import NotFound
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -152,8 +154,37 @@ _MAX_FORECAST = 20_000
 def undo_in_batches(job: Import) -> Iterator[None]:
     """Undo an import, and yield after each batch but the last; a later call continues an undo that was cut off."""
     updated = _first_updates(job.id)
-    while transactions.write(undo_batch, job.id, updated):
+    # Only one import of an account is applied or undone at a time, so no import names further contacts meanwhile.
+    named = _ContactsNamedLater(job)
+    while transactions.write(undo_batch, job.id, updated, named):
         yield
+
+
+class _ContactsNamedLater:
+    """The existing contacts that other imports of the account named after an import had begun.
+
+    Imports that are undone do not count. An import that is being undone counts, because it may be cut off.
+    """
+
+    def __init__(self, job: Import) -> None:
+        # One byte for each contact id
+        self._named = bytearray()
+        chunks = rows(
+            "SELECT c.outcomes FROM import_chunk c JOIN import i ON i.id = c.import_job_id WHERE i.account_id = ? "
+            "AND i.resource = 'contacts' AND i.id != ? AND NOT i.dry_run AND i.phase IS NOT 'undone' "
+            "AND c.id > (SELECT min(id) FROM import_chunk WHERE import_job_id = ?)",
+            (job.account_id, job.id, job.id),
+        )
+        for (packed,) in chunks:
+            for _, result, contact_id, *_ in _decode_outcomes(packed)[1]:
+                if result == "created" or contact_id is None:
+                    continue
+                if contact_id >= len(self._named):
+                    self._named.extend(bytes(contact_id + 1024 - len(self._named)))
+                self._named[contact_id] = 1
+
+    def __contains__(self, contact_id: int) -> bool:
+        return contact_id < len(self._named) and self._named[contact_id] == 1
 
 
 def _first_updates(import_id: int) -> "dict[int, array[int]]":
@@ -178,7 +209,7 @@ def _first_updates(import_id: int) -> "dict[int, array[int]]":
     return updated
 
 
-def undo_batch(import_id: int, updated: "dict[int, array[int]]") -> bool:
+def undo_batch(import_id: int, updated: "dict[int, array[int]]", named: _ContactsNamedLater) -> bool:
     """Undo up to `_UNDO_BATCH` contacts of the last remaining chunk, and return whether more may remain.
 
     `updated` is from `_first_updates`. If no chunk remains, set the phase `undone`.
@@ -194,10 +225,11 @@ def undo_batch(import_id: int, updated: "dict[int, array[int]]") -> bool:
     if chunk is None:
         run("UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?", (now, now, import_id))
         return False
-    undo = _ChunkUndo(job.account_id, import_id, _decode_snapshot(chunk[1]))
+    undo = _ChunkUndo(job.account_id, import_id, _decode_snapshot(chunk[1]), named)
     removed_count = undo.step()
     if job.resource == "suppressions":
         removed_count = undo.lifted_suppressions
+        undo.stayed["changed"] += undo.kept_suppressions
     remaining = undo.left()
     restored_count = 0 if remaining is not None else _count_existing(job.account_id, updated[chunk[0]])
     stayed = Counter(job.left_in_place) + undo.stayed
@@ -217,7 +249,7 @@ def _count_existing(account_id: int, contact_ids: "array[int]") -> int:
 
 
 def _find_untouched(
-    account_id: int, times: Iterable[int], list_ids: Iterable[int], contact_ids: list[int]
+    account_id: int, times: Iterable[int], list_ids: Iterable[int], contact_ids: list[int], named: _ContactsNamedLater
 ) -> tuple[list[int], Counter[str]]:
     """Return those of some new contacts that an undo deletes, and the numbers of the others by `store.KEEP_REASONS`.
 
@@ -231,11 +263,15 @@ def _find_untouched(
         "ON l.id = b.contact_list_id WHERE b.contact_id = c.id AND l.segment_id IS NULL "
         "AND l.id NOT IN (SELECT value FROM json_each(?1))), "
         "c.updated_at NOT IN (SELECT value FROM json_each(?2)) OR EXISTS (SELECT 1 FROM channel h "
-        "WHERE h.contact_id = c.id AND h.updated_at NOT IN (SELECT value FROM json_each(?2))) "
+        "WHERE h.contact_id = c.id AND (h.updated_at NOT IN (SELECT value FROM json_each(?2)) "
+        "OR h.opt_out_repeated_at >= h.updated_at)) "
+        "OR EXISTS (SELECT 1 FROM consent k WHERE k.contact_id = c.id AND k.source != 'import') "
+        "OR EXISTS (SELECT 1 FROM event e WHERE e.contact_id = c.id AND NOT e.generated) "
         "FROM contact c WHERE c.account_id = ?3 AND c.id IN (SELECT value FROM json_each(?4))",
         (_to_json(list_ids), _to_json(times), account_id, _to_json(contact_ids)),
     ):
-        reason = "messaged" if messaged else "in_another_list" if listed else "changed" if changed else None
+        is_changed = changed or contact_id in named
+        reason = "messaged" if messaged else "in_another_list" if listed else "changed" if is_changed else None
         if reason is None:
             removable_ids.append(contact_id)
         else:
@@ -248,7 +284,11 @@ def _to_json(numbers: Iterable[int]) -> str:
 
 
 class UndoForecast(NamedTuple):
-    """What an undo would do now: the contacts that it removes and restores, and those that stay, by reason."""
+    """What an undo would do now: the contacts that it removes and restores, and those that stay, by reason.
+
+    For suppressions, it is the addresses that would no longer be suppressed, and those that stay because they were
+    suppressed again.
+    """
 
     removed: int
     restored: int
@@ -256,7 +296,7 @@ class UndoForecast(NamedTuple):
 
 
 def forecast_undo(job: Import) -> UndoForecast | None:
-    """Return what an undo of an import of contacts would do now, or None if there are too many contacts to count."""
+    """Return what an undo of an import would do now, or None if there are too many contacts or addresses to count."""
     if job.created + job.updated > _MAX_FORECAST:
         return None
     snapshots = [
@@ -264,21 +304,41 @@ def forecast_undo(job: Import) -> UndoForecast | None:
         for (packed,) in rows("SELECT before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL",
                               (job.id,))
     ]  # fmt: skip
+    if job.resource == "suppressions":
+        lifted = sum(
+            bool(fetch_one(f"SELECT 1 FROM suppression WHERE {_LIFTED}", (job.account_id, *suppression, snapshot.at)))
+            for snapshot in snapshots
+            for suppression in snapshot.suppressions
+        )
+        repeated = sum(
+            bool(fetch_one(f"SELECT 1 FROM suppression WHERE {_REPEATED}", (job.account_id, *suppression)))
+            for snapshot in snapshots
+            for suppression in snapshot.suppressions
+        )
+        return UndoForecast(lifted, 0, {"changed": repeated} if repeated else {})
     # Later rows of the file may have changed a contact that an earlier one created.
     times = {snapshot.at for snapshot in snapshots}
     list_ids = {list_id for snapshot in snapshots for list_id in snapshot.joined}
     created = [contact_id for snapshot in snapshots for contact_id in from_ranges(snapshot.created)]
-    removable_ids, stayed = _find_untouched(job.account_id, times, list_ids, created)
+    removable_ids, stayed = _find_untouched(job.account_id, times, list_ids, created, _ContactsNamedLater(job))
     restored = sum(_count_existing(job.account_id, contact_ids) for contact_ids in _first_updates(job.id).values())
     return UndoForecast(len(removable_ids), restored, dict(stayed))
 
 
+# The suppressions that an undo lifts, and those that it keeps because they were asked for again
+_SUPPRESSION = "account_id = ? AND kind = ? AND address_hash = ? AND reason = ?"
+_LIFTED = f"{_SUPPRESSION} AND source = 'import' AND created_at = ? AND repeated_at IS NULL"
+_REPEATED = f"{_SUPPRESSION} AND repeated_at NOT NULL"
+# A channel that nobody changed or opted out again since the import
+_UNCHANGED = "updated_at = ? AND coalesce(opt_out_repeated_at, 0) < updated_at"
+
+
 class _ChunkUndo:
-    def __init__(self, account_id: int, import_id: int, notes: ChunkSnapshot) -> None:
-        self.account_id, self.import_id, self.notes = account_id, import_id, notes
+    def __init__(self, account_id: int, import_id: int, notes: ChunkSnapshot, named: _ContactsNamedLater) -> None:
+        self.account_id, self.import_id, self.notes, self._named = account_id, import_id, notes, named
         # The number of new contacts that are not deleted, by reason (`store.KEEP_REASONS`)
         self.stayed: Counter[str] = Counter()
-        self.lifted_suppressions = 0
+        self.lifted_suppressions = self.kept_suppressions = 0
         self._created = from_ranges(notes.created)
         self._joined = {list_id: from_ranges(members) for list_id, members in notes.joined.items()}
 
@@ -310,28 +370,55 @@ class _ChunkUndo:
     def _addresses(self) -> None:
         """Restore all suppressions, opt-outs and channels of the chunk that are unchanged since the import."""
         account, at = self.account_id, self.notes.at
-        for kind, hashed, reason in self.notes.suppressions:
-            self.lifted_suppressions += run(
-                "DELETE FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ? "
-                "AND source = 'import' AND created_at = ?",
-                (account, kind, hashed, reason, at),
+        lifted_addresses = []
+        for suppression in self.notes.suppressions:
+            lifted = rows(
+                f"DELETE FROM suppression WHERE {_LIFTED} RETURNING kind, address", (account, *suppression, at)
             )
+            lifted_addresses += lifted
+            self.kept_suppressions += not lifted and bool(
+                fetch_one(f"SELECT 1 FROM suppression WHERE {_REPEATED}", (account, *suppression))
+            )
+        self.lifted_suppressions += len(lifted_addresses)
         for kind, hashed, by, opted_out_at in self.notes.opt_outs:
             run("INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) "
                 "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", (account, kind, hashed, by, opted_out_at))  # fmt: skip
         for number, standing, verified_at, updated_at in self.notes.channels:
             run(
                 "UPDATE channel SET subscribed = ?, opted_out_by = ?, opt_out_at = ?, opt_in_at = ?, suppression = ?, "
-                "verified_at = ?, updated_at = ? WHERE id = ? AND account_id = ? AND updated_at = ?",
+                f"verified_at = ?, updated_at = ? WHERE id = ? AND account_id = ? AND {_UNCHANGED}",
                 (*standing, verified_at, updated_at, number, account, at),
             )
         for kind, key in self.notes.added:
-            run("DELETE FROM channel WHERE account_id = ? AND kind = ? AND key = ? AND updated_at = ? "
+            run(f"DELETE FROM channel WHERE account_id = ? AND kind = ? AND key = ? AND {_UNCHANGED} "
                     "AND sent_count = 0", (account, kind, key, at))  # fmt: skip
+        self._refresh_suppressions(lifted_addresses)
         self.notes.suppressions, self.notes.opt_outs, self.notes.channels, self.notes.added = [], [], [], []
 
+    def _refresh_suppressions(self, lifted_addresses: list[tuple[str, str]]) -> None:
+        """Set the suppression of the channels of the chunk, and of those with a lifted suppression, to that in force.
+
+        The reason in the snapshot may be out of date, and a lifted suppression may belong to a contact that was added
+        after the import.
+        """
+        ids = _to_json(number for number, *_ in self.notes.channels)
+        channels = rows(
+            "SELECT id, kind, key, suppression FROM channel WHERE account_id = ? "
+            "AND id IN (SELECT value FROM json_each(?))",
+            (self.account_id, ids),
+        )
+        for kind, value in lifted_addresses:
+            channels += rows(
+                "SELECT id, kind, key, suppression FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
+                (self.account_id, kind, addresses.parse(kind, value).key),
+            )
+        for number, kind, key, suppression in channels:
+            reason = find_suppression_reason(self.account_id, kind, crypto.hash_address(kind, key))
+            if reason != suppression:
+                run("UPDATE channel SET suppression = ? WHERE id = ?", (reason, number))
+
     def _remove(self, contact_ids: list[int]) -> int:
-        removed_ids, stayed = _find_untouched(self.account_id, [self.notes.at], self._joined, contact_ids)
+        removed_ids, stayed = _find_untouched(self.account_id, [self.notes.at], self._joined, contact_ids, self._named)
         self.stayed += stayed
         placeholders = ",".join("?" * len(removed_ids))
         members: dict[int, list[int]] = {}
@@ -372,7 +459,8 @@ class _ChunkUndo:
         names = ("first_name", "last_name", "source", "country_code", "tracking")
         values: dict[str, Any] = dict(zip(names, stored[0], strict=False))
         for name, (old_field, new_field) in change.fields.items():
-            if values[name] == new_field:
+            is_chosen = name == "tracking" and find_last_tracking_choice(change.contact_id) == new_field
+            if values[name] == new_field and not is_chosen:
                 values[name] = old_field
         data = msgspec.json.decode(stored[0][5])
         for key, (old_value, new_value) in change.data.items():

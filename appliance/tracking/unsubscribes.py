@@ -68,7 +68,7 @@ def opt_out(
     if channel is not None:
         consent.opt_out(channel, "recipient", evidence)
     elif message.recipient_key is not None:
-        _remember_opt_out(message)
+        _remember_opt_out(message, evidence)
     return True
 
 
@@ -91,12 +91,16 @@ def channel_kind(message: Message) -> str:
     return "phone" if message.channel == "sms" else "email"
 
 
-def _remember_opt_out(message: Message) -> None:
+def _remember_opt_out(message: Message, evidence: Evidence) -> None:
     """Store the opt-out of an address without a contact, in case the address is added again."""
     assert message.recipient_key is not None
     kind = channel_kind(message)
+    hashed = crypto.hash_address(kind, message.recipient_key)
+    remembered = consent.find_remembered_opt_out(message.account_id, kind, hashed)
+    if remembered is None or remembered[0] != "recipient":
+        consent.record_evidence(message.account_id, (kind, hashed), "opt_out", "recipient", evidence)
     OptOut.insert(
-        account=message.account_id, kind=kind, address_hash=crypto.hash_address(kind, message.recipient_key),
+        account=message.account_id, kind=kind, address_hash=hashed,
         by="recipient", created_at=clock.now_ms(),
     ).on_conflict_replace().execute()  # fmt: skip
 
@@ -239,6 +243,8 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
 def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence: Evidence) -> PreferenceChange | None:
     current = _channel_choice(channel)
     is_wanted = choices.channels.get(channel.id, current.subscribed)
+    if choices.channels.get(channel.id) is False and not current.subscribed:
+        consent.repeat_opt_out(channel, "recipient", evidence)
     if is_wanted == current.subscribed or current.blocked:
         return None
     if is_wanted:

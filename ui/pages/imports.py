@@ -479,8 +479,8 @@ async def _render_import(
 
 
 def _can_be_undone(job: Import) -> bool:
-    """Return whether the page of a finished import of contacts offers to undo it."""
-    return bool(job.resource == "contacts" and job.undo_until and job.created + job.updated)
+    """Return whether the page of a finished import offers to undo it."""
+    return bool(job.undo_until and job.created + job.updated)
 
 
 def _is_suppression_import(job: Import) -> bool:

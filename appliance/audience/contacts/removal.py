@@ -302,6 +302,8 @@ def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | 
         by = opt_outs[channel.kind]
         if by is not None and channel.subscribed:
             consent.opt_out(channel, by, merge_evidence)
+        elif by is not None:
+            consent.repeat_opt_out(channel, by, merge_evidence)
 
 
 def _move_rows(contact_id: int, other_id: int) -> None:

@@ -137,6 +137,12 @@ def _replay_suppression(line: journal.Suppression, hashed: bytes, channel: Chann
         "VALUES (?, ?, ?, ?, ?, 'restore', ?, ?) ON CONFLICT DO NOTHING",
         (line.account, line.kind, hashed, address, line.reason, line.at, line.expires_at),
     )
+    if not is_new:
+        run(
+            "UPDATE suppression SET repeated_at = coalesce(repeated_at, ?) WHERE account_id = ? AND kind = ? "
+            "AND address_hash = ? AND reason = ?",
+            (line["at"], account, kind, hashed, reason),
+        )
     if channel is not None:
         channel.suppression = consent.find_channel_suppression(channel)
         run("UPDATE channel SET suppression = ? WHERE id = ?", (channel.suppression, channel.id))

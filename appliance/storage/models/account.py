@@ -228,6 +228,9 @@ class Channel(Table):
     opt_in_at = Time(null=True)
     opt_out_at = Time(null=True)
     opted_out_by = TextField(null=True)  # recipient, operator
+    # When an opt-out was asked for again, although the address was opted out already. It counts as long as it is not
+    # older than `updated_at`; then the undo of an import keeps the opt-out.
+    opt_out_repeated_at = Time(null=True)
     suppression = TextField(null=True)  # the most severe reason that applies, updated by audience/suppressions.py
     sent_count = IntegerField(default=0)
     fail_count = IntegerField(default=0)
@@ -292,6 +295,8 @@ class Suppression(Table):
     diagnostic = TextField(null=True)
     note = TextField(null=True)
     created_at = Time()
+    # When it was first asked for again; then the undo of an import keeps it
+    repeated_at = Time(null=True)
     expires_at = Time(null=True)
 
     class Meta:
