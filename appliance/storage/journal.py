@@ -233,9 +233,10 @@ def _encode_line(record: dict[str, Any]) -> bytes:
 
 def _parse_line(raw: bytes) -> JournalLine | None:
     try:
-        return _decode_line(raw)
+        line: JournalLine = _decode_line(raw)
     except _DECODE_ERRORS:
         return None
+    return line
 
 
 def _parse_first_line(raw: bytes) -> _FirstLine | None:

@@ -118,8 +118,8 @@ def test_an_opt_out_after_the_import_survives_its_undo(api: Client, server: Serv
 
     channel = api.get(f"/contacts/{contact['id']}").expect(200)["channels"][0]
     assert channel["subscribed"] is False
-    # Before the merge, the other contact has opted out. The second import replaces the opt-out of an operator by that of
-    # the recipient, which the third repeats.
+    # Before the merge, the other contact has opted out. The second import replaces the opt-out of an operator by that
+    # of the recipient, which the third repeats.
     assert acts.count("opt_out") == (2 if way == "merge" or (kind, way) == ("no", "import") else 1)
     assert not is_mailed(api, address)
 

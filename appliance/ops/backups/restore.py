@@ -141,7 +141,7 @@ def _replay_suppression(line: journal.Suppression, hashed: bytes, channel: Chann
         run(
             "UPDATE suppression SET repeated_at = coalesce(repeated_at, ?) WHERE account_id = ? AND kind = ? "
             "AND address_hash = ? AND reason = ?",
-            (line["at"], account, kind, hashed, reason),
+            (line.at, line.account, line.kind, hashed, line.reason),
         )
     if channel is not None:
         channel.suppression = consent.find_channel_suppression(channel)
