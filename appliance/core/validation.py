@@ -441,6 +441,8 @@ MAX_DATA_DEPTH = 64
 MAX_DATA_BYTES = 32 * 1024
 # The largest requests, such as 1,000 events with 50 values each, or 10,000 ids, have fewer.
 MAX_JSON_VALUES = 100_000
+# A string (RFC 8259, section 7); one without an end reaches to the end of the content.
+_JSON_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:
@@ -537,12 +539,16 @@ def read_partial(kind: type[Struct], raw: Any, path: str = "", loose: bool = Fal
 
 
 def has_too_many_values(content: bytes) -> bool:
-    """Return whether JSON has more than `MAX_JSON_VALUES` values, judged in a millisecond before it is parsed.
+    """Return whether JSON has more than `MAX_JSON_VALUES` values, judged in milliseconds before it is parsed.
 
-    Each value but the first of a list or object follows a comma, so commas and opening brackets are counted, those
-    within texts too.
+    Each value but the first of a list or object follows a comma, so commas and opening brackets are counted. Texts are
+    left out only if there are too many with them.
     """
-    return content.count(b",") + content.count(b"[") + content.count(b"{") > MAX_JSON_VALUES
+    return _count_values(content) > MAX_JSON_VALUES and _count_values(_JSON_TEXT.sub(b"", content)) > MAX_JSON_VALUES
+
+
+def _count_values(content: bytes) -> int:
+    return content.count(b",") + content.count(b"[") + content.count(b"{")
 
 
 def is_too_deep(value: Any) -> bool:

@@ -509,7 +509,15 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if not writer.good and writer.bad >= MAX_UNREADABLE_ROWS:
             raise UnreadableFile(_NO_READABLE_ROW)
     writer.close()
-    by_name = {
+    found = _describe_columns(preview.names, targets, formats, reader)
+    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "columns": found}
+
+
+def _describe_columns(
+    names: list[str], targets: list[str], formats: "ColumnFormats", reader: staging.PersonReader
+) -> dict[str, dict[str, Any]]:
+    """Return what was found in each column, by name (see `stage_file`)."""
+    return {
         name: {
             "dates": formats.dates.get(index),
             "numbers": formats.numbers.get(index),
@@ -517,9 +525,8 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
             "number_exceptions": formats.number_exceptions.get(index, 0),
             "unstated": reader.unstated_counts.get(targets[index], 0),
         }
-        for index, name in enumerate(preview.names)
+        for index, name in enumerate(names)
     }
-    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "columns": by_name}
 
 
 _NO_READABLE_ROW = (

@@ -5,10 +5,10 @@
     email: [/^[^\s@]+@[^\s@]+\.[^\s@]+$/, "Write an address like name@example.com."],
     tel: [/^\+[1-9][\d\s().-]{6,}$/, "Write the number with its country, like +44 20 7946 0018."],
   };
-  // What the server found wrong is no longer said once the field has another value.
+  // In a form that asks for this, what the server found missing is no longer said once the field has a value.
   const answer = (field, box) => {
     const error = box.querySelector(".err");
-    if (!error || !field.value.trim() || field.closest("[data-autosave]")) return;
+    if (!error || !field.value.trim() || !field.closest("[data-answers]")) return;
     for (const one of [box, ...box.querySelectorAll("[aria-describedby]")]) {
       const told = (one.getAttribute("aria-describedby") || "").split(" ");
       if (!told.includes(error.id)) continue;

@@ -74,7 +74,7 @@ def both(server: Server) -> tuple[Tenant, Visitor, Visitor, Tenant]:
 
 def with_id(path: str, things: dict[str, int] | None) -> str:
     """Return a path with the id of an object, or with an unknown id."""
-    path = path.replace("<key:str>", "title").replace("<side:int>", "480")
+    path = path.replace("<key:str>", "title").replace("<side:int>", "480").replace("<column:int>", "1")
     return _ID.sub(lambda found: str(things[KINDS[found[1]]] if things else MISSING_ID), path)
 
 

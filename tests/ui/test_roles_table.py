@@ -24,11 +24,12 @@ FORMS = {
         /contacts/*/conversation/parts
         /contacts/*/conversation/seen /contacts/*/delete /contacts/*/erase /contacts/*/merge /contacts/acts
         /contacts/acts/*/undo /contacts/filter /contacts/imports /contacts/imports/* /contacts/imports/*/apply
+        /contacts/imports/*/columns/*/type /contacts/imports/*/numbers /contacts/imports/*/unstated
         /contacts/imports/*/dates /contacts/imports/*/discard /contacts/imports/*/stop /contacts/imports/*/undo
         /contacts/suppressions
         /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
         /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
-        /flows/*/steps/*/remove /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms
+        /flows/*/steps/*/remove /flows/*/steps/*/template /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms
         /forms/* /forms/*/delete /inbox/*/simulate /lists /lists/* /lists/*/delete /lists/*/people
         /lists/*/people/remove /lists/acts /segments /segments/* /segments/*/copy /segments/acts /segments/restore
         /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
@@ -38,7 +39,8 @@ FORMS = {
         /templates/*/theme /templates/*/undo /templates/*/unstyle /templates/acts /templates/begin
         /templates/bring-back /templates/import /templates/media /templates/pictures /templates/pictures/*/delete""",
     "editor": """
-        /campaigns/*/assume /campaigns/*/cancel /campaigns/*/pause /campaigns/*/resume /campaigns/*/retry
+        /campaigns/*/assume /campaigns/*/cancel /campaigns/*/pause /campaigns/*/reschedule /campaigns/*/resume
+        /campaigns/*/retry
         /campaigns/*/schedule /campaigns/*/send /campaigns/*/undo /contacts/*/conversation /flows/*/activate
         /flows/*/archive /flows/*/pause /flows/*/people/move_on /flows/*/people/take_out /flows/*/publish
         /flows/*/revive /flows/put-back /outbox/*/assume /outbox/*/cancel /outbox/*/retry /outbox/retry""",

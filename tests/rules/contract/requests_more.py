@@ -129,7 +129,7 @@ O default_country string? -- of phone numbers that are written without one
 O date_order enum(dmy,mdy)? -- of dates that may be read in two ways
 O opt_in_phone boolean? -- whether phone numbers are opted in, too
 O opt_in_unstated boolean -- whether those are who say neither yes nor no
-O decimal_mark string? -- of numbers that may be read in two ways
+O decimal_mark enum(,,.)? -- of numbers that may be read in two ways
 O column_types object -- which columns are text or numbers
 = POST /uploads
 D file any!
