@@ -77,6 +77,26 @@ def test_an_author_cannot_change_a_scheduled_campaign(
     api.delete(campaign_path(campaign)).expect(200)
 
 
+def test_a_changed_role_applies_to_running_sessions(server: Server, api: Client) -> None:
+    """A lower or higher role applies to the next request of a cookie and a token, without a new sign-in (T15)."""
+    program = add_user(server, "editor", name="turning")
+    page, owner = Visitor(server, "turning@example.org"), user_client(server, EMAIL)
+    number = next(user["id"] for user in owner.all("/users") if user["email"] == "turning@example.org")
+
+    def try_writes(name: str) -> tuple[int, int]:
+        response = page.send("POST", "/lists", {"name": f"{name} by cookie"})
+        return response.status, program.post("/lists", {"name": f"{name} by token"}).status
+
+    assert try_writes("As editor") == (303, 201)
+    owner.patch(f"/users/{number}", {"role": "viewer"}).expect(200)
+    assert try_writes("As viewer") == (403, 403)
+    assert (page.send("GET", "/lists").status, page.send("GET", "/settings/keys").status) == (200, 403)
+    owner.patch(f"/users/{number}", {"role": "admin"}).expect(200)
+    assert try_writes("As admin") == (303, 201) and page.send("GET", "/settings/keys").status == 200
+    names = {row["name"] for row in api.all("/lists") if row["name"].startswith("As ")}
+    assert names == {f"As {role} by {way}" for role in ("editor", "admin") for way in ("cookie", "token")}
+
+
 def test_a_key_without_send_scope_cannot_change_the_time(server: Server, api: Client, list_id: int) -> None:
     """A past time or null would send at once, so it needs the scope to send."""
     campaign = schedule_campaign(api, list_id)

@@ -205,6 +205,30 @@ def test_the_inbound_server_is_no_open_relay(world: World) -> None:
     assert len(world.relay.messages) == COUNT
 
 
+def test_signed_addresses_outlive_their_domain(world: World) -> None:
+    """A return path and an unsubscribe address need a valid signature, at `bounce.` of any domain (T32).
+
+    Mail of a deleted domain can thus still bounce and be unsubscribed; feedback addresses are known domains only.
+    """
+    mail = world.mail[recipient_address(len(SAMPLES) + 11)]
+    (unsubscribe,) = re.findall(r"<mailto:([^>?]+)", mail.header("List-Unsubscribe") or "")
+    signed = [address.partition("@")[0] for address in (world.marks(len(SAMPLES) + 11).return_path, unsubscribe)]
+    with world.post.connect() as smtp:
+        smtp.ehlo()
+        smtp.docmd("MAIL", "FROM:<reader@example.org>")
+        for local in signed:
+            kind, _, token = local.partition("+")
+            forged = f"{kind}+{'0' if token[0] != '0' else '1'}{token[1:]}"
+            addresses = (
+                f"{local}@bounce.deleted.example",
+                f"{forged}@bounce.deleted.example",
+                f"{local}@deleted.example",
+            )
+            assert [smtp.docmd("RCPT", f"TO:<{address}>")[0] for address in addresses] == [250, 550, 550]
+        codes = [smtp.docmd("RCPT", f"TO:<fbl@bounce.{domain}>")[0] for domain in (DOMAIN, "deleted.example")]
+        assert codes == [250, 550]
+
+
 @pytest.mark.parametrize(
     "end", [b"\n.\r\n", b"\n.\n", b"\r.\r", b"\r\n.\r", b"\r\n.\n", b"\r.\r\n", b"\nX-Evil: 1\r\n"]
 )

@@ -25,8 +25,9 @@ def _post(client: Client, path: str, form: bytes, headers: dict[str, str]) -> An
 
 
 def test_the_session_cookie(api: Client) -> None:
-    """The cookie is HttpOnly and SameSite, and worthless after signing out."""
+    """The cookie is HttpOnly, SameSite and bound to the host that set it (T16), and worthless after signing out."""
     cookie = _cookie(api)
+    assert "domain=" not in cookie.lower()
     assert "HttpOnly" in cookie and "SameSite=Lax" in cookie and "Path=/" in cookie
     pair = cookie.partition(";")[0]
     assert api.request("GET", "/contacts", headers={"Cookie": pair}).status == 200
@@ -40,6 +41,9 @@ def test_the_session_cookie(api: Client) -> None:
     [
         ({"Sec-Fetch-Site": "same-origin"}, 303),
         ({"Origin": "http://{host}"}, 303),
+        # Another name of the service, for which a browser has no cookie of the name that set it
+        ({"Origin": "http://other.example", "Host": "other.example"}, 303),
+        ({"Origin": "http://other.example", "Host": "third.example"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Origin": "http://{host}"}, 403),
