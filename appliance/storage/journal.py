@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -81,7 +81,8 @@ class _FirstLine(msgspec.Struct):
     journal: Annotated[str, Meta(min_length=1)]
 
 
-_decode_line = msgspec.json.Decoder(Erasure | OptOut | Suppression | ListLeft | TrackingChoice).decode
+_AnyLine = Erasure | OptOut | Suppression | ListLeft | TrackingChoice
+_decode_line: Callable[[bytes], _AnyLine] = msgspec.json.Decoder(_AnyLine).decode
 _decode_first_line = msgspec.json.Decoder(_FirstLine).decode
 # RecursionError: a line may be nested deeply.
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
