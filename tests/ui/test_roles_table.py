@@ -29,7 +29,8 @@ FORMS = {
         /contacts/suppressions
         /contacts/suppressions/*/lift /flows /flows/* /flows/*/ask /flows/*/conditions /flows/*/delete
         /flows/*/discard /flows/*/steps /flows/*/steps/* /flows/*/steps/*/duplicate /flows/*/steps/*/move
-        /flows/*/steps/*/remove /flows/*/steps/*/template /flows/*/trigger /flows/*/try /flows/*/try/forget /flows/*/undo /flows/acts /forms
+        /flows/*/steps/*/remove /flows/*/steps/*/template /flows/*/trigger /flows/*/try /flows/*/try/forget
+        /flows/*/undo /flows/acts /forms
         /forms/* /forms/*/delete /inbox/*/simulate /lists /lists/* /lists/*/delete /lists/*/people
         /lists/*/people/remove /lists/acts /segments /segments/* /segments/*/copy /segments/acts /segments/restore
         /templates /templates/* /templates/*/delete /templates/*/design /templates/*/details /templates/*/duplicate
