@@ -27,10 +27,10 @@
     while (all.at(-1) !== one.end) all.push(all.at(-1).nextSibling);
     return all;
   };
+  // Rows that are being swapped are nowhere for a moment: what has the focus among them loses it, and asks.
   email.box = (one) => {
     const range = new Range();
-    range.setStartAfter(one.start);
-    range.setEndBefore(one.end);
+    if (one.start.isConnected && one.end.isConnected) range.setStartAfter(one.start), range.setEndBefore(one.end);
     return range.getBoundingClientRect();
   };
   email.holds = (one, node) => one.start.compareDocumentPosition(node) & 4 && one.end.compareDocumentPosition(node) & 2;

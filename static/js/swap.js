@@ -8,8 +8,7 @@
     for (const { name, value } of from.attributes) if (to.getAttribute(name) !== value) to.setAttribute(name, value);
   };
   // What stands around the rows is dressed anew; the rows stay.
-  const dress = (text) => {
-    const told = new DOMParser().parseFromString(text, "text/html"), start = scan(told.body).root.start;
+  const dress = (told, { start }) => {
     const rows = nodes(email.root), place = email.root.start.parentNode, around = [...start.parentNode.childNodes];
     document.querySelectorAll("head > style:not([data-canvas])").forEach((one) => one.remove());
     document.head.prepend(...told.head.querySelectorAll("style"));
@@ -19,8 +18,10 @@
   };
   const apply = ({ frame: [digest, text], rows }) => {
     const { have } = email, tops = email.sections.filter((one) => !one.inside), old = new Map(tops.map((one, at) => [have[at + 1], one]));
-    if (!email.root || !rows || rows.some(([name, row]) => row === null && !old.has(name))) return email.say("reload");
-    if (digest !== have[0]) dress(text);
+    const told = digest !== have[0] && new DOMParser().parseFromString(text, "text/html"), root = told && scan(told.body).root;
+    const fits = email.root && rows && (!told || root) && !rows.some(([name, row]) => row === null && !old.has(name));
+    if (!fits) return email.say("reload");
+    if (told) dress(told, root);
     // Nothing takes the row away in which somebody writes; what it is by now is asked for once they leave it.
     const caret = email.writing && tops.find((one) => one.id && email.holds(one, email.writing));
     const key = (row) => JSON.parse(row.slice(row.indexOf("cn:") + 3, row.indexOf("-->")))[0];

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.content.designs import document
@@ -22,6 +22,7 @@ _SECTIONS = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(_SECTIONS, max_size=6))
 def test_section_keys_are_unique_and_safe(sections: list[dict[str, Any]]) -> None:
     """Keys are unique and safe, and listing them does not change the document."""
