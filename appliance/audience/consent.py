@@ -152,8 +152,8 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
 def repeat_opt_out(channel: Channel, by: By, evidence: Evidence) -> None:
     """Record that an opt-out that an import stored was asked for again, so that the undo of the import keeps it.
 
-    Nothing is recorded without an opt-out, or if somebody has asked for it since the last import that did, so that a
-    request that is sent again and again does not fill the tables and the journal.
+    Only the first repetition after an import is recorded, so that repeated requests do not fill the tables and the
+    journal. Nothing is recorded for a channel without an opt-out.
     """
     require_write_transaction()
     if channel.subscribed or channel.opt_out_at is None:

@@ -509,8 +509,8 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if not writer.good and writer.bad >= MAX_UNREADABLE_ROWS:
             raise UnreadableFile(_NO_READABLE_ROW)
     writer.close()
-    found = _describe_columns(preview.names, targets, formats, reader)
-    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "columns": found}
+    described = _describe_columns(preview.names, targets, formats, reader)
+    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "columns": described}
 
 
 def _describe_columns(

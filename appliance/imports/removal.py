@@ -1,12 +1,12 @@
 """Undo imports, and remove erased persons from the files and results of imports.
 
 An undo deletes the contacts that the import created, except those that were changed, sent a message, or added to
-another list after it. Contacts that a later import names, that have events from clients, or whose consent somebody
-acted on count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import changed
-gets its old value back if it still has the value of the import. The same holds for addresses, consent, suppressions and
-memberships. An opt-out or a suppression that was asked for again after the import stays, even if asking for it again
-changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). Chunks are undone from the last to the
-first, each batch in one transaction, so an undo can be interrupted and continued.
+another list after it. Contacts that a later import names, that have events from clients, or whose consent was changed
+by another act count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import
+changed gets its old value back if it still has the value of the import. The same holds for addresses, consent,
+suppressions and memberships. An opt-out or a suppression that was asked for again after the import stays, even if
+asking for it again changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). Chunks are undone from
+the last to the first, each batch in one transaction, so an undo can be interrupted and continued.
 
 The erasure of a contact inserts a row into the table `erasure` in its own transaction, so that it is not lost when the
 process ends. The row stays until all imports created before it are finished. A contact that one of them created again
@@ -329,7 +329,7 @@ def forecast_undo(job: Import) -> UndoForecast | None:
 _SUPPRESSION = "account_id = ? AND kind = ? AND address_hash = ? AND reason = ?"
 _LIFTED = f"{_SUPPRESSION} AND source = 'import' AND created_at = ? AND repeated_at IS NULL"
 _REPEATED = f"{_SUPPRESSION} AND repeated_at NOT NULL"
-# A channel that nobody changed or opted out again since the import
+# A channel without a change or a repeated opt-out since the import
 _UNCHANGED = "updated_at = ? AND coalesce(opt_out_repeated_at, 0) < updated_at"
 
 

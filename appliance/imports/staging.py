@@ -284,12 +284,12 @@ class PersonReader:
         if has_phone_column and not has_email:
             # The phone number is the identifying address.
             consent = row.get("phone_consent") or consent
-            asked = {"subscribed_phone"}
+            targets = {"subscribed_phone"}
         else:
-            asked = self._consent_targets - {"subscribed_phone"}
-        if asked and consent is None and not has_states and not row.get("stated"):
+            targets = self._consent_targets - {"subscribed_phone"}
+        if targets and consent is None and not has_states and not row.get("stated"):
             consent = unstated
-            for target in asked:
+            for target in targets:
                 self.unstated_counts[target] += 1
         if has_phone_column and has_email and consent not in ("out", "off") and not row.get("phone_consent"):
             self.unstated_counts["subscribed_phone"] += 1

@@ -96,7 +96,7 @@ class _ThreadedServer:
             self._ready.set()
 
     async def _serve(self) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each subclass says with which sessions it calls `_accept`
 
     async def _accept(self, create_session: Callable[[], SMTP]) -> None:
         """Accept connections until `stop` is called."""
