@@ -23,7 +23,7 @@ from appliance.audience import bulk_actions
 from appliance.content import media
 from appliance.core.errors import Unavailable
 from appliance.forms import submissions
-from appliance.imports import removal
+from appliance.imports import erasing
 from appliance.sending.messages import capture_inbox, retries
 from appliance.storage import transactions
 from appliance.webhooks import queue
@@ -106,7 +106,7 @@ def _remove_leftover_uploads() -> None:
 
 def prune_erased_and_finished() -> None:
     """Remove erased contacts from stored imports, then unneeded message payloads and webhook deliveries, in batches."""
-    removal.run_erasures()
+    erasing.run_erasures()
     for delete_batch in (retries.prune_payloads, queue.prune_deliveries):
         while transactions.write(delete_batch):
             pass

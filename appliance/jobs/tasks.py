@@ -29,7 +29,7 @@ from appliance.core.metrics import Counter, Gauge, Labels
 from appliance.events import log as retention
 from appliance.flows import date_events, engine, enrollment, lifecycle, segment_events, triggers
 from appliance.flows.engine import FlowWorker
-from appliance.imports import removal
+from appliance.imports import erasing
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
@@ -405,7 +405,7 @@ class Jobs:
             signals.wake("audiences")
         if imports.is_due() or self._wake_cleanup_if_due():
             signals.wake("imports")
-        if removal.has_pending_erasures() or capture_inbox.has_cleared():
+        if erasing.has_pending_erasures() or capture_inbox.has_cleared():
             signals.wake("cleanup")
         if store.has_due_checks():
             signals.wake("domains")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appliance.imports.removal import ErasedPerson
+from appliance.imports.erasing import ErasedPerson
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
