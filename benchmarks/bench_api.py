@@ -23,7 +23,10 @@ from tests.kit.http_load import build_request, format_percentiles, send_requests
 from tests.kit.server import EMAIL, PASSWORD, RATES, Server
 from tests.kit.timeouts import cpu_seconds, report_stolen_cpu_at_exit, wait_until_idle
 
-GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 800/s"}
+GOALS = {
+    **dict.fromkeys(("GET /contacts/{id}", "GET /account", "GET /contacts, page of 25"), "goal 1,500/s, p99 25 ms"),
+    "POST /events": "goal 2,000/s",
+}
 
 
 class Case(NamedTuple):
@@ -53,7 +56,7 @@ def cases(key: str, jwt: str, people: int) -> list[Case]:
         Case("422 of a query", lambda _: build_request(key, "GET", "/contacts/1?x=1"), 422),
         Case("422 of a body", lambda _: build_request(key, "POST", "/contacts", {"email": "x", "tracking": 1}), 422),
         Case("GET /account", lambda _: build_request(key, "GET", "/account"), 200),
-        Case("GET /contacts", lambda _: build_request(key, "GET", "/contacts"), 200),
+        Case("GET /contacts, page of 25", lambda _: build_request(key, "GET", "/contacts?limit=25"), 200),
         Case("GET /healthz", lambda _: b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 200),
         Case("POST /events", event, 201),
     ]

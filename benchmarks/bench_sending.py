@@ -23,7 +23,7 @@ from jinja2 import Environment
 from appliance.sending.delivery import mime
 from appliance.sending.messages import compose, links
 from appliance.sending.messages.compose import MessageSource, Sender
-from appliance.sending.messages.shared_content import EncodedMessage
+from appliance.sending.messages.encoded_email import EncodedMessage
 from benchmarks.bench_import import memory
 from benchmarks.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
@@ -198,7 +198,7 @@ def making(size: int) -> None:
 
         def mail(number: int, parts: EncodedMessage = tracked) -> None:
             stop = links.build_unsubscribe_url(number)
-            said = people[number] | links.get_link_values(number, stop)
+            said = people[number] | links.get_link_values(number)
             if parts is tracked:
                 said["track"] = links.build_tracking_tokens(number)
             mime.write(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.kit import axe, sampling
 from tests.kit.browser import Problems, find_browser, new_page, running_browser, sign_in
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -36,10 +37,11 @@ RINGS = {
     "api": "process", "built": "process", "direct": "process", "journeys": "process", "model": "process",
     "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "designs/test_screens.py": "browser", "faults": "fault",
-    # These need no service, but take half of the time of the unit ring: random actions, real threads, large inputs
+    # These need no service, but would take half of the time of the unit ring: random actions, threads, large inputs
     **dict.fromkeys((
-        "designs/test_hostile_documents.py", "designs/test_literal_braces.py", "domain/test_greeting.py",
-        "domain/test_ledger.py", "domain/test_merge_tags.py", "domain/test_outcomes.py", "domain/test_parse_time.py",
+        "designs/test_hostile_documents.py", "designs/test_literal_braces.py", "domain/test_child_processes.py",
+        "domain/test_connection_causes.py", "domain/test_greeting.py", "domain/test_ledger.py",
+        "domain/test_merge_tags.py", "domain/test_outcomes.py", "domain/test_parse_time.py",
         "domain/test_pasted_html.py", "domain/test_picture_process.py", "domain/test_pictures.py",
         "domain/test_queue_reader.py", "domain/test_render_ahead.py", "domain/test_render_time.py",
         "rules/test_patterns.py",
@@ -47,8 +49,27 @@ RINGS = {
 }  # fmt: skip
 
 
+# The longest files of the last directory come first in it: one of them at the end would leave a process without work
+LONG_FILES = {"test_imports.py", "test_no_route_fails.py", "test_pages.py", "test_threats_xss.py"}
+
+# Its first test builds the executable, for which the other files of the directory would wait if they began beside it
+BUILDING_FILE = "test_bill_of_materials.py"
+
 # The modules with a test that uses the fixture `browser`
 BROWSER_MODULES = pytest.StashKey[set[Path]]()
+
+
+def _ring_of(path: Path) -> str:
+    """Return the ring of a test file, given its path below this directory. Raises KeyError for an unknown directory."""
+    return RINGS.get(path.as_posix()) or RINGS[path.parts[0]]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the test files of other rings with `-m unit`: all of them take each process twice as long."""
+    ring = config.getoption("markexpr")
+    if ring not in RINGS.values() or not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    return _ring_of(collection_path.relative_to(Path(__file__).parent)) != ring or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,7 +78,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[BROWSER_MODULES] = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
     for item in items:
         path = item.path.relative_to(root)
-        item.add_marker(RINGS.get(path.as_posix()) or RINGS[path.parts[0]])
+        item.add_marker(_ring_of(path))
+    items.sort(key=lambda item: _turn_of_file(item.path))
+    if not config.getoption("--full"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def _turn_of_file(path: Path) -> int:
+    """Return when the tests of a file run; files with the same number keep their order."""
+    if path.name == BUILDING_FILE:
+        return -1
+    return 0 if path.parent.name != "ui" else 1 if path.name in LONG_FILES else 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the kit whether tests check a sample or everything, before it imports test modules."""
+    axe.check_dark_everywhere = sampling.is_full = bool(config.getoption("--full"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -228,9 +265,8 @@ def owner_cookies(browser: Browser, server: Server) -> list[Any]:
 def browser_page(anonymous_page: Page, owner_cookies: list[Any]) -> Page:
     """Return a page on the shared server, signed in as its owner.
 
-    The session is that of the module's other tests, because signing in takes longer than most of them; a test that
-    ended the session costs the next one the form.
+    The session is that of the module's other tests, unless one of them ended it.
     """
     anonymous_page.context.add_cookies(owner_cookies)
-    anonymous_page.goto("/")
-    return sign_in(anonymous_page) if "/login" in anonymous_page.url else anonymous_page
+    is_signed_in = anonymous_page.context.request.get("/settings/you", max_redirects=0).status == 200
+    return anonymous_page if is_signed_in else sign_in(anonymous_page)

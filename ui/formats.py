@@ -187,6 +187,7 @@ CONSENT_LABELS = {
     "confirmed": ("circle-check", "Confirmed"),
     "suppressed": ("ban", "Put on this list"),
     "lifted": ("circle-check", "Taken off this list"),
+    "import_undone": ("undo-2", "Import undone"),
 }
 CONSENT_ACTOR_LABELS = {"recipient": "by their own act", "operator": "by your team", "service": "by the service"}
 
@@ -441,6 +442,11 @@ def initials(text: str) -> str:
 def join_names(names: list[str]) -> str:
     """Join names as `a, b and c`."""
     return " and ".join(name for name in (", ".join(names[:-1]), names[-1] if names else "") if name)
+
+
+def join_quoted(texts: list[str]) -> str:
+    """Join texts in quotation marks, as `join_names` joins names."""
+    return join_names([f"“{text}”" for text in texts])
 
 
 def greeting(ms: int) -> str:

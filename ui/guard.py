@@ -13,7 +13,6 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.content import media
 from appliance.core import errors
 from appliance.settings import config
 from ui import session, static_files, view
@@ -52,10 +51,6 @@ PAGE_POLICY = (
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # The policy of an email in a frame: styles and images work, scripts do not run, and links open in a new window.
-_EMAIL_POLICY = (
-    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
-    "img-src https: data: {}; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
-)
 _PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
@@ -65,12 +60,6 @@ _PAGE_HEADERS = {
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # A handler returns None if it has streamed its response itself.
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
-
-
-def email_policy() -> str:
-    """Return the content security policy of an email in a frame; it allows images over https and uploaded pictures."""
-    place = urlsplit(config.base_url(config.current()))
-    return _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
 
 
 def is_cross_origin(request: Request) -> bool:
@@ -123,11 +112,13 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 def render_problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Return an error page; `kind` selects its text in `problem.html`, `words` are further values of the template.
 
-    A write by a partial request gets a dialog, so that the page keeps what the user typed.
+    A write by a partial request gets a dialog, so that the page keeps what the user typed, and so does a read that can
+    be repeated at once.
     """
     again = safe_path(_request_path(request)) if status == 503 and request.method in SAFE_METHODS else ""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
-    if context["visit"] and view.is_partial(request) and (request.method not in SAFE_METHODS or kind == "stopping"):
+    keeps_page = request.method not in SAFE_METHODS or kind in ("stopping", "too_many")
+    if context["visit"] and view.is_partial(request) and keeps_page:
         return view.render_dialog(request, "trouble.html", status, **context)
     response = view.render_whole(request, "problem.html", status, **context)
     if view.is_partial(request):

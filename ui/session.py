@@ -8,12 +8,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import access, sessions
+from appliance.accounts import access, login, sessions
 from appliance.accounts.audit import Actor
 from appliance.audience.consent import Evidence
 from appliance.core.errors import Unavailable
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
+from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch
 from ui import formats
 
@@ -37,7 +38,7 @@ class Visit:
         role = self.user.role
         self.actor = Actor(
             self.actor_id, request.ctx.client, self.user.id, access.role_can_approve(role),
-            can_send=access.role_can_send(role)
+            can_send=access.role_can_send(role), can_read_contacts=self.can("contacts:read"),
         )  # fmt: skip
         self.zone = find_time_zone(self.account.time_zone)
         self.queue_summary = delivery_status.SendingSummary("idle")
@@ -114,14 +115,15 @@ def has_access(request: Request) -> bool:
     return session is not None and (needs is None or needs in access.role_scopes(session.user.role))
 
 
-async def sign_in(request: Request, response: HTTPResponse, user_id: int) -> None:
-    """Start a session for a user and set its cookie; the browser's previous session is ended."""
+async def sign_in(request: Request, response: HTTPResponse, user: User) -> None:
+    """Start a session for a user and set its cookie; the browser's previous session is ended.
+
+    Raises login.InvalidCredentials if the user was changed since the credentials were verified.
+    """
+    token = await commit(login.create_browser_session, user, request.ctx.client, request.headers.get("user-agent"))
     old = request.cookies.get(cookie_name(request))
     if old:
         await commit(sessions.end_by_cookie, old)
-    token = await commit(
-        sessions.create_browser_session, user_id, request.ctx.client, request.headers.get("user-agent")
-    )
     response.add_cookie(
         cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
     )

@@ -1,18 +1,23 @@
-"""Render pages and their blocks with Jinja, redirect, store notices for the next page, and stream files."""
+"""Render pages, their blocks and framed emails; redirect, store notices for the next page, and stream files."""
 
 import logging
+import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
+from appliance.content import media
+from appliance.content.designs import links
 from appliance.core import clock, data_dir, executable
 from appliance.exports.streaming import AccessEnded, end_without_access
-from appliance.storage.transactions import fetch
+from appliance.settings import config
+from appliance.storage.transactions import scan_chunk
 from ui import formats, session, static_files
 from ui.widgets import charts
 
@@ -288,7 +293,7 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
     end of the session, or a role that may no longer open the page.
     """
     chunks = end_without_access(pieces, lambda: session.has_access(request))
-    piece = await fetch(next, chunks, None)
+    piece = await scan_chunk(request.ctx.visit.account_id, next, chunks, None)
     headers = {
         "content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store",
         "x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'",
@@ -300,7 +305,7 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
                 await response.send(piece)
             if request.method == "HEAD":
                 break
-            piece = await fetch(next, chunks, None)
+            piece = await scan_chunk(request.ctx.visit.account_id, next, chunks, None)
     except Exception as error:
         level, exc_info = (logging.INFO, False) if isinstance(error, AccessEnded) else (logging.ERROR, True)
         log.log(level, "pages: sending file %s failed: %s", name, error, exc_info=exc_info)
@@ -309,3 +314,59 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
         return None
     await response.eof()
     return None
+
+
+# Emails inside a page are separate documents for a frame, with their own content security policy.
+
+# Without a ">" the pattern matches up to the end, so that a text with many "<head " is read only once.
+_HEAD_TAG = re.compile(r"<head(?:\s[^>]*)?(>|\Z)", re.IGNORECASE)
+_BASE_TAG = '<base target="_blank">'
+_NOTE = (
+    '<!doctype html><html lang="en"><head><title>Note</title><style>body{{font:15px system-ui,sans-serif;color:#5c6068;'
+    "display:grid;place-items:center;min-height:80vh;text-align:center}}</style></head><body><p>{}</p></body></html>"
+)
+_EMAIL_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
+    "img-src https: data: {}; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+
+
+def email_policy() -> str:
+    """Return the content security policy of an email in a frame; it allows images over https and uploaded pictures."""
+    place = urlsplit(config.base_url(config.current()))
+    return _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
+
+
+def render_email(html: str) -> HTTPResponse:
+    """Return the HTML of an email as a document whose links open in a new window; for an empty email return a note.
+
+    The tracking pixel is removed, so that displaying the email is not counted as an open.
+    """
+    if not html.strip():
+        return _email_response(_NOTE.format("Nothing written yet."))
+    html = links.remove_pixel(html, config.base_url(config.current()))
+    head = _HEAD_TAG.search(html)
+    if head and head[1]:
+        return _email_response(html[: head.end()] + _BASE_TAG + html[head.end() :])
+    if "<" not in html:
+        html = "".join(f"<p>{escape(part)}</p>" for part in html.split("\n\n"))
+    return _email_response(
+        f'<!doctype html><html><head><meta charset="utf-8">{_BASE_TAG}</head><body>{html}</body></html>'
+    )
+
+
+def sms_html(body: str) -> str:
+    """Return the text of an SMS as HTML, or an empty string if it is blank."""
+    style = "white-space:pre-wrap;overflow-wrap:anywhere;margin:16px;font:16px/1.5 sans-serif"
+    html = f'<p dir="auto" style="{style}">{escape(body)}</p>'
+    return html if body.strip() else ""
+
+
+def render_email_error(why: str) -> HTTPResponse:
+    """Return a document with the reason why an email cannot be shown."""
+    return _email_response(_NOTE.format(f"This cannot be shown yet: {escape(why)}."))
+
+
+def _email_response(html: str) -> HTTPResponse:
+    headers = {"content-security-policy": email_policy(), "referrer-policy": "no-referrer"}
+    return HTTPResponse(html, 200, headers, "text/html; charset=utf-8")

@@ -10,8 +10,10 @@ from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
 from appliance.core.validation import Country, EmailText, Line, Name, sent_fields
+from appliance.settings import config
 from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Brand
+from appliance.storage.models.account import ACCOUNTS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 _audience_counts: CostAwareCache[tuple[int, int]] = CostAwareCache()
@@ -98,7 +100,14 @@ class AccountWrite(Struct):
         | UnsetType
     ) = UNSET
     sending_stopped: (
-        Annotated[bool, Meta(description="whether all sending is stopped; new sends are accepted and wait")] | UnsetType
+        Annotated[
+            bool,
+            Meta(
+                description="whether all sending is stopped; new sends are accepted and wait. The restore of a backup "
+                "stops it, too; false lets everything go out that waits"
+            ),
+        ]
+        | UnsetType
     ) = UNSET
     stop_reason: Annotated[Line, Meta(description="reason; null if none was given")] | None | UnsetType = UNSET
     frequency_cap: (
@@ -169,10 +178,22 @@ def create(name: str) -> Account:
 
 def get(account_id: int) -> Account:
     """Return the account; raises NotFound."""
-    account = Account.get_or_none(Account.id == account_id)
-    if account is None:
+    accounts = ACCOUNTS.find("id = ?", (account_id,))
+    if not accounts:
         raise NotFound
-    return account
+    return accounts[0]
+
+
+# The `stop_reason` of accounts whose sending the restore of a backup stopped, until a user resumes it
+RESTORED = "restored"
+
+
+def describe_restore_stop() -> str:
+    """Return why a restore stopped the sending of an account, and how to start it again."""
+    return (
+        "a backup was restored, and what waits may have gone out since it was made: decide about it at "
+        f"{config.base_url(config.current())}/restored, then resume sending there or with `sending_stopped: false`"
+    )
 
 
 def update(account_id: int, changes: AccountWrite) -> Account:

@@ -58,10 +58,13 @@ def can_approve(row: Any, by: Actor) -> bool:
     return not other_approvers.exists()
 
 
-def mark_changed(row: Any, user_id: int | None) -> None:
-    """Record a change of a campaign or flow, so that a new approval is needed; the caller saves the row."""
+def mark_changed(row: Any, person_id: int | None) -> None:
+    """Record a change of a campaign or flow, so that a new approval is needed; the caller saves the row.
+
+    `person_id` is that of the actor (`Actor.person_id`), so that users cannot approve what a key of theirs changed.
+    """
     require_write_transaction()
-    row.approval_state, row.edited_by = "pending_review", user_id
+    row.approval_state, row.edited_by = "pending_review", person_id
 
 
 def request_approval(row: Any, by: Actor) -> None:
@@ -73,7 +76,7 @@ def request_approval(row: Any, by: Actor) -> None:
     if row.approval_state == "rejected":
         raise Invalid({"base": [REJECTED]}, reason="approval_required")
     if row.approval_state != "approved" and row.asked_at is None:
-        row.asked_at, row.asked_by, row.approval_note = clock.now_ms(), by.user_id, None
+        row.asked_at, row.asked_by, row.approval_note = clock.now_ms(), by.person_id, None
 
 
 def approve(row: Any, by: Actor) -> None:

@@ -31,6 +31,7 @@ class Actor(NamedTuple):
     is_test: bool = False  # whether the actor works in test mode
     can_send: bool = False  # whether the actor may send campaigns and flows
     key_creator_id: int | None = None  # the user who created the API key
+    can_read_contacts: bool = False  # whether the actor may read contacts
 
     @property
     def person_id(self) -> int | None:

@@ -261,6 +261,31 @@ async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str
     return wrong
 
 
+def require_unchanged(user: User) -> None:
+    """Raise InvalidCredentials if password, second factor or access of a user changed after `user` was read.
+
+    Call it in the transaction that acts on a verified password or code. The verification takes time, and a change in
+    the meantime ends only the sessions that exist by then.
+    """
+    require_write_transaction()
+    current = User.get_by_id(user.id)
+    verified_secrets = user.password_hash, user.otp_secret
+    if current.disabled_at is not None or (current.password_hash, current.otp_secret) != verified_secrets:
+        raise InvalidCredentials("Email address or password is wrong.")
+
+
+def create_browser_session(user: User, ip: str | None, user_agent: str | None) -> str:
+    """Create a browser session for a user who has signed in, and return its cookie; raises as `require_unchanged`."""
+    require_unchanged(user)
+    return sessions.create_browser_session(user.id, ip, user_agent)
+
+
+def issue_token(user: User, ip: str | None, user_agent: str | None) -> sessions.IssuedToken:
+    """Create a session for a program that has signed in, and return its token; raises as `require_unchanged`."""
+    require_unchanged(user)
+    return sessions.issue_token(user, ip, user_agent)
+
+
 async def _require_code(attempt: rate_limits.Attempt, user: User, code: str, ip: str) -> None:
     if not await commit(use_code, user.id, code):
         attempt.fail()

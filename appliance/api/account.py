@@ -137,9 +137,13 @@ class Account(Struct):
         bool, Meta(description="whether messages that need no consent, such as receipts, may be sent")
     ]
     sending_stopped: Annotated[
-        bool, Meta(description="whether all sending is stopped; new sends are accepted and wait")
+        bool,
+        Meta(
+            description="whether a user, or the restore of a backup, has stopped all sending; new sends are accepted "
+            "and wait"
+        ),
     ]
-    stop_reason: Annotated[str, Meta(description="reason; null if none was given")] | None
+    stop_reason: Annotated[str, Meta(description="reason; `restored` after a restore; null if none was given")] | None
     frequency_cap: (
         Annotated[
             accounts.FrequencyCap,
@@ -224,6 +228,8 @@ def _find_blockers(row: AccountRow, is_sandbox: bool, is_verified: bool, has_add
     blockers = []
     if row.sending_stopped:
         message = f"Sending is stopped: {row.stop_reason}" if row.stop_reason else "Sending is stopped."
+        if row.stop_reason == accounts.RESTORED:
+            message = f"Sending is stopped: {accounts.describe_restore_stop()}."
         blockers.append(Blocker("sending_stopped", "error", message))
     if data_dir.has_stop_file(config.current().data_dir):
         message = "A file named STOP in the data directory stops all sending of this installation; remove it to resume."

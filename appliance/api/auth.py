@@ -129,6 +129,16 @@ def require_contacts_scope(request: ApiRequest) -> None:
     require_scope(request.credential, "contacts:read")
 
 
+def require_contacts_scope_of_test_key(request: ApiRequest) -> None:
+    """Raise a 403 error for a test key without the scope `contacts:read`, for a request that sends to contacts.
+
+    Nobody gets what a test key sends. Its outcome (sent or skipped, and the parts of an SMS) depends on the contact's
+    values, so that each test would be an unseen guess (T45 in docs/threats.md).
+    """
+    if request.credential.is_test:
+        require_contacts_scope(request)
+
+
 def require_access_to_named_contact(request: ApiRequest) -> None:
     """Raise a 403 error if the body has a `contact_id` and the credential lacks the scope `contacts:read`.
 
@@ -200,10 +210,10 @@ async def log_in(request: Request) -> HTTPResponse:
     credentials = _parse_login(http.parse_json_object(request, request.body))
     try:
         user = await login.sign_in(credentials.email, credentials.password, credentials.otp, request.ctx.client)
+        agent = request.headers.get("user-agent")
+        issued = await commit(login.issue_token, user, request.ctx.client, agent)
     except (login.InvalidCredentials, login.CodeRequired) as error:
         raise ApiError(401, error.code, error.message, {"WWW-Authenticate": "Bearer"}) from None
-    agent = request.headers.get("user-agent")
-    issued = await commit(sessions.issue_token, user, request.ctx.client, agent)
     signed_in_user = SignedInUser(user.id, user.email, user.name, user.role)
     response = SignedIn(issued.token, iso(issued.expires_at) or "", signed_in_user)
     return http.json_response(response, 200, {"Authorization": f"Bearer {issued.token}", "Cache-Control": "no-store"})

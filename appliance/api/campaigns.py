@@ -1,6 +1,7 @@
 """Endpoints of campaigns and their reports."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.accounts import audit, idempotency
 from appliance.accounts.approvals import Reject
 from appliance.api import schemas
-from appliance.api.auth import require_scope
+from appliance.api.auth import require_contacts_scope_of_test_key, require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.api.messages import serialize_readable
@@ -25,7 +26,7 @@ from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatc
 from appliance.content.templates import store as templates
 from appliance.core.validation import ContactId
 from appliance.storage.models import Campaign
-from appliance.storage.transactions import commit, fetch, render, render_preview, render_send
+from appliance.storage.transactions import commit, fetch, render, render_preview, render_send, scan
 
 
 class CheckedLink(Struct):
@@ -153,7 +154,7 @@ async def create_campaign(request: ApiRequest) -> ApiResponse:
     """Create a campaign as a draft."""
     attributes, channel = request.body.template_attributes, request.body.channel or "email"
     content = await render(templates.prepare, request.account_id, attributes, None, channel) if attributes else None
-    args = (request.account_id, request.body, request.credential.user_id, content)
+    args = (request.account_id, request.body, request.caller.person_id, content)
     return ApiResponse(schemas.serialize_campaign(await commit(store.create, *args)))
 
 
@@ -202,6 +203,7 @@ async def _campaign_response(row: Campaign) -> ApiResponse:
 def require_send_scope(request: ApiRequest) -> None:
     """Raise a 403 error unless the credential has the scope `campaigns:send`; `campaigns:write` is not enough."""
     require_scope(request.credential, "campaigns:send")
+    require_contacts_scope_of_test_key(request)
 
 
 @ROUTES.add(
@@ -209,7 +211,11 @@ def require_send_scope(request: ApiRequest) -> None:
     response_type=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, run=render),
 )  # fmt: skip
 async def send_campaign(request: ApiRequest) -> ApiResponse:
-    """Send a campaign: apply the attributes, create the audience snapshot and start delivery."""
+    """Send a campaign: apply the attributes, create the audience snapshot and start delivery.
+
+    A test key also needs `contacts:read`.
+    """
+    require_contacts_scope_of_test_key(request)
     content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)
     prepared = await _prepare_send(request)
     key = get_idempotency_key(request.http)
@@ -239,6 +245,7 @@ def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> N
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
         args: tuple[Any, ...] = (request.account_id, request.id, request.caller)
         if name == "resume":
+            require_contacts_scope_of_test_key(request)
             # A scheduled campaign that was paused before its start is sent when it is resumed, which needs a preflight.
             args = (*args, await render_send(preflight.prepare_send, request.account_id, request.id))
         return await _campaign_response(
@@ -281,14 +288,18 @@ _add_review_action("reject", send.reject_campaign, "campaigns:approve", "Reject 
 async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
     """Create a draft with the content and audience of a campaign."""
     name = request.body.name if isinstance(request.body.name, str) else None
-    args = (request.account_id, request.id, request.caller.user_id, name)
-    return ApiResponse(schemas.serialize_campaign(await commit(store.duplicate, *args)))
+    copy = await commit(store.duplicate, request.account_id, request.id, request.caller, name)
+    return ApiResponse(schemas.serialize_campaign(copy))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", response_type=Preflight, rate="renders")
 async def run_preflight(request: ApiRequest) -> ApiResponse:
-    """Check a draft for blockers and warnings before it is sent."""
-    findings = await render_preview(preflight.run_preflight, request.account_id, request.id, request.caller)
+    """Check a draft for blockers and warnings before it is sent.
+
+    Rendering for all recipients requires `contacts:read` too; without it, `rehearsal` is left out.
+    """
+    check = partial(preflight.run_preflight, can_read_contacts=request.credential.has_scope("contacts:read"))
+    findings = await render_preview(check, request.account_id, request.id, request.caller)
     return ApiResponse(serialize_preflight(findings))
 
 
@@ -317,7 +328,7 @@ async def get_report(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def list_recipients(request: ApiRequest) -> ApiResponse:
     """List recipients of a campaign with the state of their messages, newest first."""
-    page = await fetch(recipients.list_recipients, request.account_id, request.id, request.query)
+    page = await scan(recipients.list_recipients, request.account_id, request.id, request.query)
     return ApiResponse(await serialize_readable(request, page.rows), headers=page_headers(page))
 
 
@@ -327,5 +338,5 @@ async def list_recipients(request: ApiRequest) -> ApiResponse:
 async def explain_recipient(request: ApiRequest) -> ApiResponse:
     """Explain why a contact receives a campaign, received it or did not."""
     return ApiResponse(
-        await fetch(campaign_audience.explain_contact, request.account_id, request.id, request.query.contact_id)
+        await scan(campaign_audience.explain_contact, request.account_id, request.id, request.query.contact_id)
     )

@@ -36,7 +36,7 @@ from appliance.sending.messages import ledger
 from appliance.storage import models
 from appliance.storage.database import rows
 from appliance.storage.models import ContactList
-from appliance.storage.transactions import commit, fetch, fetch_inline
+from appliance.storage.transactions import commit, fetch, fetch_inline, scan
 
 
 class Suppression(Struct):
@@ -64,7 +64,7 @@ class ConsentRow(Struct):
     address: Annotated[str, Meta(description="address; null once the contact is erased")] | None
     act: Annotated[Literal[
         "opt_in", "opt_out", "requested", "confirmed", "suppressed", "lifted", "list_joined", "list_left", "tracking",
-        "erase_requested",
+        "erase_requested", "import_undone",
     ], Meta(description="what changed")]  # fmt: skip
     by: Annotated[Literal["recipient", "operator", "service"], Meta(description="who made the change")]
     source: Annotated[str, Meta(description="how the change was made, such as `api`, `form`, `import` or `link`")]
@@ -280,7 +280,7 @@ def build_evidence(request: ApiRequest) -> Evidence:
 )
 async def list_contacts(request: ApiRequest) -> ApiResponse:
     """List contacts, newest first."""
-    page = await fetch(store.fetch_page, request.account_id, request.query)
+    page = await scan(store.fetch_page, request.account_id, request.query)
     return ApiResponse([schemas.serialize_contact(row) for row in page.rows], headers=page_headers(page))
 
 
@@ -295,7 +295,7 @@ async def list_contacts(request: ApiRequest) -> ApiResponse:
 async def search_contacts(request: ApiRequest) -> ApiResponse:
     """Search contacts, best match first."""
     query: SearchQuery = request.query
-    page = await fetch(store.find_by_words, request.account_id, query.q, query.page, query.size())
+    page = await scan(store.find_by_words, request.account_id, query.q, query.page, query.size())
     return ApiResponse([schemas.serialize_contact(row) for row in page.rows], headers=page_headers(page))
 
 

@@ -126,8 +126,15 @@ class DeliveryStatus(Struct):
     transport: Annotated[str, Meta(description="transport for email")]
     open: Annotated[bool, Meta(description="whether email is being sent")]
     obstacles: Annotated[list[Obstacle], Meta(description="reasons why no email is sent")]
-    sending_stopped: Annotated[bool, Meta(description="whether a user has stopped all sending of the account")]
-    stop_reason: Annotated[str, Meta(description="reason; null if none was given")] | None
+    sending_stopped: Annotated[
+        bool,
+        Meta(
+            description="whether a user, or the restore of a backup, has stopped all sending of the account. "
+            "`PATCH /account` with `sending_stopped: false` resumes it; after a restore, first decide at `/restored` "
+            "about what waits, because it may have gone out since the backup"
+        ),
+    ]
+    stop_reason: Annotated[str, Meta(description="reason; `restored` after a restore; null if none was given")] | None
     stop_file: Annotated[
         bool, Meta(description="whether a STOP file in the data directory stops the whole installation")
     ]

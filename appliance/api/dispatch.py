@@ -12,9 +12,9 @@ from sanic.exceptions import PayloadTooLarge
 
 from appliance.accounts.access import Credential
 from appliance.accounts.rate_limits import TokenBuckets
-from appliance.api import auth, endpoints, http, openapi, service
+from appliance.api import auth, endpoints, http, openapi
 from appliance.api.endpoints import ApiRequest, Route
-from appliance.api.routes import ROUTES
+from appliance.api.routes import METRICS_PATH, ROUTES, SERVICE_ROUTES, add_health_routes
 from appliance.core import validation
 from appliance.core.errors import Faults, RateLimitExceeded, Refused
 from appliance.settings import config
@@ -70,15 +70,15 @@ def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints of the API to the server. HEAD is supported wherever GET is (RFC 9110, section 9.3.2)."""
     app.ctx.published = openapi.build_document
     blueprint = Blueprint("api")
-    for base, routes in ((BASE_PATH, ROUTES), ("", service.ROUTES)):
-        for route in routes:
+    for base, base_routes in ((BASE_PATH, ROUTES), ("", SERVICE_ROUTES)):
+        for route in base_routes:
             _add_route(blueprint, base, route)
     for path in endpoints.LOGIN_PATHS:
         blueprint.add_route(auth.log_in, path, ["POST"], name=f"enter{_route_name(path)}", error_format="json")
     for path in endpoints.LOGOUT_PATHS:
         blueprint.add_route(auth.log_out, path, ["DELETE"], name=f"leave{_route_name(path)}", error_format="json")
     blueprint.add_route(_get_openapi, "/openapi.yaml", ["GET", "HEAD"], error_format="text")
-    service.add_health_routes(blueprint)
+    add_health_routes(blueprint)
     app.blueprint(blueprint)
 
 
@@ -135,7 +135,7 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
         if route.media is not None:
             content_type = response.media or route.media
             return await http.media_response(
-                request, content_type, response.value, response.status or route.status, headers,
+                request, credential.account_id, content_type, response.value, response.status or route.status, headers,
                 lambda: auth.has_access(request, route),
             )  # fmt: skip
         return http.json_response(response.value, response.status or route.status, headers)
@@ -158,7 +158,7 @@ async def _admit(request: Request, route: Route) -> Credential:
     The responses to an authenticated request have the rate limit headers, errors included. Raises ApiError 401 or 403,
     or RateLimitExceeded (docs/decisions.md#3).
     """
-    authenticate = auth.authenticate_scraper if route.path == service.METRICS_PATH else auth.authenticate
+    authenticate = auth.authenticate_scraper if route.path == METRICS_PATH else auth.authenticate
     credential = await authenticate(request)
     rate_level = _buckets.take(credential.actor, route.rate, config.current().limits)
     if rate_level is not None:

@@ -54,6 +54,7 @@ class ApiRequest(NamedTuple):
             credential.is_test,
             sends,
             credential.key_creator_id,
+            credential.has_scope("contacts:read"),
         )
 
 

@@ -16,7 +16,7 @@ from appliance.events import log, submit
 from appliance.events.log import EventQuery
 from appliance.events.submit import EventBatch, EventWrite, PreparedEvent, Submitted, prepare, prepare_batch
 from appliance.storage.models import Event
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 
 ROUTES = Routes()
 # The body of an event must have one of these keys, which name its contact.
@@ -47,7 +47,7 @@ class EventsDone(Struct):
 )
 async def list_events(request: ApiRequest) -> ApiResponse:
     """List events, newest first."""
-    page = await fetch(log.list_events, request.account_id, request.query)
+    page = await scan(log.list_events, request.account_id, request.query)
     return ApiResponse([schemas.serialize_event(row) for row in page.rows], headers=page_headers(page))
 
 

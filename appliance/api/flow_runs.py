@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from appliance.accounts import audit
+from appliance.api.auth import require_contacts_scope_of_test_key
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import page_headers
 from appliance.api.schemas import Json, Moment
@@ -22,7 +23,7 @@ from appliance.flows.runs import (
     VisitedStep,
 )
 from appliance.storage.models import Run
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 
 
 class FlowRun(Struct):
@@ -217,8 +218,12 @@ _add_run_action(
     rate="sends", validate=validator(enrollment.check_enrollment, either=("contact_ids", "segment_id")),
 )  # fmt: skip
 async def enroll_contacts(request: ApiRequest) -> ApiResponse:
-    """Enroll contacts in an active flow: by id, or all current members of a segment."""
-    contact_ids = await fetch(enrollment.resolve_contacts, request.account_id, request.id, request.body)
+    """Enroll contacts in an active flow: by id, or all current members of a segment.
+
+    A test key also needs `contacts:read`.
+    """
+    require_contacts_scope_of_test_key(request)
+    contact_ids = await scan(enrollment.resolve_contacts, request.account_id, request.id, request.body)
     summary, test = EnrollmentResult(), request.credential.is_test
     # Many small transactions let other writes proceed in between. If one of them fails, the request can be repeated,
     # because a contact in the flow is not enrolled again.

@@ -1,6 +1,6 @@
 """Endpoints of flows and their simulations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,15 +10,21 @@ from appliance.accounts import access, audit
 from appliance.accounts.approvals import Reject
 from appliance.accounts.rate_limits import RequestClass
 from appliance.api import schemas
-from appliance.api.auth import require_access_to_named_contact, require_contacts_scope, require_scope
+from appliance.api.auth import (
+    require_access_to_named_contact,
+    require_contacts_scope,
+    require_contacts_scope_of_test_key,
+    require_scope,
+)
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, page_headers
 from appliance.api.schemas import Design, Json, Moment, Template
+from appliance.audience.filters import parse
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
 from appliance.core.validation import PageQuery, schema_name
-from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, versions
+from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, triggers, versions
 from appliance.flows.report import FlowStats
 from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, ScriptResult, run_in_turn
 from appliance.flows.simulation_events import SCRIPTS, SimulateRequest
@@ -249,6 +255,7 @@ async def _flow_response(row: models.Flow) -> ApiResponse:
 def _require_send_scope(request: ApiRequest) -> None:
     """Raise a 403 error unless the credential has the scope `campaigns:send`; `flows:write` is not enough."""
     require_scope(request.credential, "campaigns:send")
+    require_contacts_scope_of_test_key(request)
 
 
 def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
@@ -275,16 +282,51 @@ async def list_flows(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(_serialize_flows, page.rows), headers=page_headers(page))
 
 
+def _require_conditions_access(request: ApiRequest, draft: store.FlowInput, stored: models.Flow | None = None) -> None:
+    """Raise a 403 error for new conditions without the scope of what they ask about.
+
+    The runs of a flow show which contacts its trigger matched, and which branch each took: a key that chooses the
+    conditions could read any value of any contact or event (T45 in docs/threats.md). A branch and a condition on the
+    contact need `contacts:read`, and a condition on the data of events needs `events:read`. The conditions of a
+    starter, and those that the flow has already, are not new.
+    """
+    known_filters = [] if stored is None else _list_filters(stored.steps)
+    steps = draft.steps.steps if draft.steps is not None and request.body.steps is not UNSET else ()
+    new_filters = [filters for filters in _list_filters(steps) if filters not in known_filters]
+    asked_filters = new_filters
+    trigger = draft.trigger if request.body.trigger is not UNSET else None
+    if trigger is not None and stored is not None:
+        previous = triggers.get_spec(stored.loaded_trigger)
+        if previous.event != trigger.event:
+            # The branches on event data now ask about another event.
+            asked_filters = [*new_filters, *known_filters]
+        if triggers.has_same_conditions(previous, trigger):
+            trigger = None
+    if new_filters or (trigger is not None and triggers.asks_about_contact(trigger)):
+        require_contacts_scope(request)
+    if parse.asks_about_event_data(asked_filters) or (trigger is not None and triggers.asks_about_event_data(trigger)):
+        require_scope(request.credential, "events:read")
+
+
+def _list_filters(steps: Sequence[document.Step]) -> list[Any]:
+    return [step["filters"] for _, step in document.walk(steps) if step.get("filters")]
+
+
 @ROUTES.add(
     "POST", "/flows", scope="flows:write", body_type=FlowCreate, response_type=Flow, status=201,
     validate=validator(store.check_request, run=render),
 )  # fmt: skip
 async def create_flow(request: ApiRequest) -> ApiResponse:
-    """Create a flow, as a draft unless `status` is given."""
+    """Create a flow, as a draft unless `status` is given.
+
+    A branch, and a trigger with conditions on the contact, require `contacts:read` too, and conditions on the data of
+    events `events:read`.
+    """
     is_live = request.body.status in ("active", "live")
     if is_live:
         _require_send_scope(request)
     body, draft = await render(store.prepare_create, request.account_id, request.body, is_live)
+    _require_conditions_access(request, draft)
     return await _flow_response(await commit(store.create, request.account_id, body, draft, request.caller))
 
 
@@ -312,7 +354,11 @@ async def get_flow(request: ApiRequest) -> ApiResponse:
     validate=validator(store.check_request, run=render),
 )  # fmt: skip
 async def update_flow(request: ApiRequest) -> ApiResponse:
-    """Update a flow; `steps` replaces all steps, `status` changes its state."""
+    """Update a flow; `steps` replaces all steps, `status` changes its state.
+
+    A new branch, and new conditions of the trigger on the contact, require `contacts:read` too, and new conditions on
+    the data of events `events:read`.
+    """
     before = await fetch(store.get, request.account_id, request.id)
     new_status = store.STATUS_ALIASES.get(str(request.body.status), request.body.status)
     changes_status = isinstance(new_status, str) and new_status != before.status
@@ -322,6 +368,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
         _require_send_scope(request)
     is_live = "active" in (new_status, before.status)
     draft = await render(store.prepare_update, request.account_id, request.body, request.id, is_live)
+    _require_conditions_access(request, draft, before)
     args = (store.update, request.account_id, request.id, request.body, draft, request.caller)
     if changes_status or before.status == "active":
         row = await commit(
@@ -364,6 +411,7 @@ def _add_transition(
         _require_can_change(request, await fetch(store.get, request.account_id, request.id))
         args = (request.caller, f"flow_{name}", store.apply_action, request.account_id, request.id, *verb(request))
         if name == "activate":
+            require_contacts_scope_of_test_key(request)
             args = (*args, await render(store.prepare_messages, request.account_id, request.id))
         return await _flow_response(await commit(audit.run_and_record, *args))
 
@@ -404,8 +452,32 @@ _add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its cur
       lambda request: (lifecycle.reject, request.body.note or None))  # fmt: skip
 
 
-_validate_simulation = validator(simulation.check_simulation, run=render, access=require_access_to_named_contact)
-_validate_bulk_simulation = validator(simulation_bulk.check_bulk_simulation, run=render, access=require_contacts_scope)
+def _require_simulation_access(request: ApiRequest) -> None:
+    """Raise a 403 error if a simulation would show more of a real contact than the credential may read.
+
+    Branches of the request that compare the data of the contact's events need `events:read` (T45 in docs/threats.md).
+    """
+    require_access_to_named_contact(request)
+    if request.body is not None and request.body.contact_id and _compares_event_data(request.body.steps):
+        require_scope(request.credential, "events:read")
+
+
+def _compares_event_data(raw_steps: Any) -> bool:
+    """Return whether any branch in the steps of a request, which may be invalid, compares the data of events."""
+    steps = parse.walk(raw_steps, document.BRANCHES)
+    return any(parse.asks_about_event_data(step.get("filters")) for step in steps)
+
+
+def _require_bulk_simulation_access(request: ApiRequest) -> None:
+    """Raise a 403 error unless the credential may read contacts and events, with which a flow is simulated."""
+    require_contacts_scope(request)
+    require_scope(request.credential, "events:read")
+
+
+_validate_simulation = validator(simulation.check_simulation, run=render, access=_require_simulation_access)
+_validate_bulk_simulation = validator(
+    simulation_bulk.check_bulk_simulation, run=render, access=_require_bulk_simulation_access
+)
 
 
 @ROUTES.add(
@@ -415,9 +487,9 @@ _validate_bulk_simulation = validator(simulation_bulk.check_bulk_simulation, run
 async def simulate_flow(request: ApiRequest) -> ApiResponse:
     """Simulate a flow for one real or invented contact; nothing is sent or stored.
 
-    A real contact (`contact_id`) requires `contacts:read` too.
+    A real contact (`contact_id`) requires `contacts:read` too, and with branches on the data of events `events:read`.
     """
-    require_access_to_named_contact(request)
+    _require_simulation_access(request)
     can_read_contacts = request.credential.has_scope("contacts:read")
     return ApiResponse(
         await run_in_turn(simulation.simulate, request.account_id, request.id, request.body, can_read_contacts)
@@ -431,9 +503,9 @@ async def simulate_flow(request: ApiRequest) -> ApiResponse:
 async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
     """Simulate a flow for all contacts that recently met its trigger, counting the paths taken.
 
-    Also requires `contacts:read`.
+    Also requires `contacts:read` and `events:read`.
     """
-    require_contacts_scope(request)
+    _require_bulk_simulation_access(request)
     return ApiResponse(await run_in_turn(simulation_bulk.simulate_bulk, request.account_id, request.id, request.body))
 
 

@@ -27,7 +27,7 @@ from appliance.core.errors import Invalid
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.database import Page
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import scan_chunk
 
 log = logging.getLogger("campanero.api")
 _encoder = msgspec.json.Encoder()
@@ -90,7 +90,13 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 
 async def media_response(
-    request: Request, kind: str, value: Any, status: int, headers: dict[str, str], has_access: Callable[[], bool]
+    request: Request,
+    account_id: int,
+    kind: str,
+    value: Any,
+    status: int,
+    headers: dict[str, str],
+    has_access: Callable[[], bool],
 ) -> HTTPResponse | None:
     """Return a response of the content type `kind`, or stream it and return None if the value is an iterator of bytes.
 
@@ -101,13 +107,13 @@ async def media_response(
     if isinstance(value, bytes | str):
         return HTTPResponse(value, status, headers, content_type=content_type)
     chunks = end_without_access(value, has_access)
-    chunk = await fetch(next, chunks, None)
+    chunk = await scan_chunk(account_id, next, chunks, None)
     response = await request.respond(status=status, headers=headers, content_type=content_type)
     try:
         while chunk is not None:
             if chunk:
                 await response.send(chunk)
-            chunk = await fetch(next, chunks, None)
+            chunk = await scan_chunk(account_id, next, chunks, None)
     except Exception as error:
         level, exc_info = (logging.INFO, False) if isinstance(error, AccessEnded) else (logging.ERROR, True)
         log.log(

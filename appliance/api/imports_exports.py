@@ -24,8 +24,7 @@ from appliance.core.validation import PageQuery
 from appliance.events import log
 from appliance.events.listing import Moment
 from appliance.events.log import EventQuery
-from appliance.exports import contacts as export_contacts
-from appliance.exports import progress, records
+from appliance.exports import records, streaming
 from appliance.flows import runs
 from appliance.flows.runs import RunQuery
 from appliance.imports import results, store
@@ -36,7 +35,7 @@ from appliance.sending.messages.ledger import MessageQuery
 from appliance.settings import config
 from appliance.storage import models
 from appliance.storage.database import Page
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 
 ROUTES = Routes()
 
@@ -82,8 +81,10 @@ class ImportArriving(Struct):
     reasons: Annotated[
         dict[str, int],
         Meta(
-            description="why contacts are not subscribed: `file` says so, they opted out `before`, the import "
-            "opts in nobody (`not_opted_in`), or the reason of the suppression"
+            description="why contacts are not subscribed: the `file` opts them out, they opted out `before`, the file "
+            "only says that they are not subscribed (`inactive`), it says neither yes nor no (`unstated`), the import "
+            "opts in nobody (`not_opted_in`) or no phone numbers (`sms_not_opted_in`, contacts without an email "
+            "address), or the reason of the suppression"
         ),
     ]
 
@@ -315,11 +316,11 @@ async def _export_response(
 ) -> ApiResponse:
     filters = {field_name: value for field_name in request.query.__struct_fields__
              if field_name != "bom" and (value := getattr(request.query, field_name)) is not UNSET}  # fmt: skip
-    total = (await fetch(page, request.account_id, kind(**filters, limit=1))).total
+    total = (await scan(page, request.account_id, kind(**filters, limit=1))).total
     await audit.record_export(request.caller, request.account_id, name, filters, total)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     pieces = _encode_chunks(lines, _BOM if request.query.bom else b"")
-    body = progress.track_progress(request.account_id, name, total, pieces, lines=name.endswith(".jsonl"))
+    body = streaming.track_progress(request.account_id, name, total, pieces, lines=name.endswith(".jsonl"))
     return ApiResponse(body, headers=headers)
 
 
@@ -341,7 +342,7 @@ async def export_contacts_csv(request: ApiRequest) -> ApiResponse:
         "contacts.csv",
         ContactQuery,
         contacts.fetch_page,
-        export_contacts.write_contacts_csv(request.account_id, request.query),
+        records.write_contacts_csv(request.account_id, request.query),
     )
 
 
@@ -353,7 +354,7 @@ async def export_contacts_jsonl(request: ApiRequest) -> ApiResponse:
         "contacts.jsonl",
         ContactQuery,
         contacts.fetch_page,
-        export_contacts.write_contacts_jsonl(request.account_id, request.query),
+        records.write_contacts_jsonl(request.account_id, request.query),
     )
 
 

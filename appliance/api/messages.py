@@ -24,7 +24,7 @@ from appliance.sending.messages.prepare import MessagePreparer
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import models
 from appliance.storage.models import Message
-from appliance.storage.transactions import commit, fetch, render, render_send
+from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
 
 ROUTES = Routes()
 
@@ -41,7 +41,7 @@ async def serialize_readable(request: ApiRequest, messages: Sequence[Message]) -
 )
 async def list_messages(request: ApiRequest) -> ApiResponse:
     """List messages of every kind and status, newest first."""
-    page = await fetch(ledger.list_messages, request.account_id, request.query)
+    page = await scan(ledger.list_messages, request.account_id, request.query)
     return ApiResponse(await serialize_readable(request, page.rows), headers=page_headers(page))
 
 
@@ -126,7 +126,7 @@ async def get_message(request: ApiRequest) -> ApiResponse:
                 raise
         return schemas.serialize_message_detail(row, rendered, events)
 
-    return ApiResponse(await fetch(read))
+    return ApiResponse(await render_for(request.account_id, read))
 
 
 def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: str) -> None:
@@ -258,7 +258,7 @@ def serialize_conversation_line(line: ConversationLine) -> ConversationMessage:
 )  # fmt: skip
 async def list_conversation(request: ApiRequest) -> ApiResponse:
     """List SMS exchanged with a contact, newest first."""
-    page = await fetch(
+    page = await render(
         sms_conversations.list_conversation, request.account_id, request.id, request.query.page, request.query.size()
     )
     return ApiResponse([serialize_conversation_line(line) for line in page.rows], headers=page_headers(page))

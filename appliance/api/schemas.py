@@ -452,30 +452,44 @@ def _build_from_row(kind: type[S], row: Any, **values: Any) -> S:
 
 def serialize_channel(row: models.Channel) -> Channel:
     """Return the API representation of a channel."""
-    return _build_from_row(Channel, row, verified=row.verified_at is not None, suppression_reason=row.suppression)
+    stored = row.__data__.get
+    return Channel(
+        id=row.id, contact_id=row.contact_id, kind=stored("kind"), value=stored("value"),
+        subscribed=stored("subscribed"), verified=stored("verified_at") is not None,
+        opt_in_at=iso(stored("opt_in_at")), opt_out_at=iso(stored("opt_out_at")), opted_out_by=stored("opted_out_by"),
+        suppression_reason=stored("suppression"), sent_count=stored("sent_count"), fail_count=stored("fail_count"),
+        data=stored("data"), created_at=iso(stored("created_at")) or "", updated_at=iso(stored("updated_at")) or "",
+    )  # fmt: skip
 
 
 def _contact_values(row: models.Contact) -> dict[str, Any]:
-    by_kind = {kind: [channel for channel in row.channels if channel.kind == kind] for kind in ("email", "phone")}
-    first = (by_kind["email"] or by_kind["phone"] or [None])[0]
+    emails = [channel for channel in row.channels if channel.kind == "email"]
+    phones = [channel for channel in row.channels if channel.kind == "phone"]
+    first = (emails or phones or [None])[0]
     status = "unverified"
     if first is not None:
         status = "suppressed" if first.suppression else "verified" if first.verified_at else "unverified"
-    enrichment = (row.data or {}).get("enrichment")
+    stored = row.__data__.get
+    data = stored("data")
+    enrichment = (data or {}).get("enrichment")
     return {
-        "subscribed_email": any(channel.subscribed for channel in by_kind["email"]),
-        "subscribed_phone": any(channel.subscribed for channel in by_kind["phone"]),
-        "sendable_email": any(is_sendable(channel) for channel in by_kind["email"]),
-        "sendable_phone": any(is_sendable(channel) for channel in by_kind["phone"]),
+        "id": row.id, "uuid": stored("uuid"), "first_name": stored("first_name"), "last_name": stored("last_name"),
+        "source": stored("source"), "country_code": stored("country_code"), "data": data,
+        "subscribed_email": any(channel.subscribed for channel in emails),
+        "subscribed_phone": any(channel.subscribed for channel in phones),
+        "sendable_email": any(is_sendable(channel) for channel in emails),
+        "sendable_phone": any(is_sendable(channel) for channel in phones),
         "verification_status": status,
         "enrichment_status": "enriched" if isinstance(enrichment, dict) and enrichment else "not_enriched",
-        "channels": [serialize_channel(channel) for channel in row.channels],
-    }
+        "tracking": stored("tracking"), "list_ids": row.list_ids,
+        "last_interacted_at": iso(stored("last_interacted_at")), "created_at": iso(stored("created_at")),
+        "updated_at": iso(stored("updated_at")), "channels": [serialize_channel(channel) for channel in row.channels],
+    }  # fmt: skip
 
 
 def serialize_contact(row: models.Contact) -> Contact:
     """Return the API representation of a contact, which must be loaded with its channels and lists."""
-    return _build_from_row(Contact, row, **_contact_values(row))
+    return Contact(**_contact_values(row))
 
 
 def serialize_written_contact(row: models.Contact, kept_opt_out: list[str]) -> ContactWritten:
@@ -483,7 +497,7 @@ def serialize_written_contact(row: models.Contact, kept_opt_out: list[str]) -> C
 
     `kept_opt_out` are the addresses and lists (`list:5`) whose opt-outs the request did not lift.
     """
-    return _build_from_row(ContactWritten, row, kept_opt_out=kept_opt_out, **_contact_values(row))
+    return ContactWritten(**_contact_values(row), kept_opt_out=kept_opt_out)
 
 
 def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> ContactList:

@@ -7,10 +7,12 @@ from msgspec import UNSET, Meta, Struct
 
 from appliance.accounts import audit
 from appliance.api import schemas
+from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import page_headers
 from appliance.api.schemas import Contact, Json, Moment
 from appliance.audience.contacts import store as contacts
+from appliance.audience.filters import parse
 from appliance.audience.segments import explain, members, store, suggestions
 from appliance.audience.segments.explain import Explained
 from appliance.audience.segments.members import Share
@@ -18,7 +20,7 @@ from appliance.audience.segments.store import CountWrite, ExplainQuery, SegmentC
 from appliance.core.clock import iso
 from appliance.core.validation import schema_name
 from appliance.storage import models
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan, scan_for
 
 
 class Segment(Struct):
@@ -114,7 +116,7 @@ def _serialize_segments(account_id: int, rows: list[models.Segment]) -> list[Seg
 
 
 async def _segment_response(account_id: int, row: models.Segment) -> ApiResponse:
-    return ApiResponse((await fetch(_serialize_segments, account_id, [row]))[0])
+    return ApiResponse((await scan(_serialize_segments, account_id, [row]))[0])
 
 
 @ROUTES.add(
@@ -123,7 +125,7 @@ async def _segment_response(account_id: int, row: models.Segment) -> ApiResponse
 async def list_segments(request: ApiRequest) -> ApiResponse:
     """List segments, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
-    return ApiResponse(await fetch(_serialize_segments, request.account_id, page.rows), headers=page_headers(page))
+    return ApiResponse(await scan(_serialize_segments, request.account_id, page.rows), headers=page_headers(page))
 
 
 def _validate_filters(account_id: int, request: SegmentCreate | SegmentPatch | CountWrite, number: int | None) -> None:
@@ -131,10 +133,24 @@ def _validate_filters(account_id: int, request: SegmentCreate | SegmentPatch | C
         store.check(account_id, number, request.filters)
 
 
+def _require_filters_access(request: ApiRequest, stored: models.Segment | None = None) -> None:
+    """Raise a 403 error for new filters on the data of events, without the scope `events:read`.
+
+    The contacts of a segment would tell the data of their events (T45 in docs/threats.md).
+    """
+    filters = request.body.filters
+    if (stored is None or filters != stored.filters) and parse.asks_about_event_data(filters):
+        require_scope(request.credential, "events:read")
+
+
 @ROUTES.add("POST", "/segments", scope="contacts:write", body_type=SegmentCreate, response_type=Segment,
             status=201, validate=validator(_validate_filters))  # fmt: skip
 async def create_segment(request: ApiRequest) -> ApiResponse:
-    """Create a segment; without filters it contains all contacts."""
+    """Create a segment; without filters it contains all contacts.
+
+    Filters on the data of events require `events:read` too.
+    """
+    _require_filters_access(request)
     return await _segment_response(request.account_id, await commit(store.create, request.account_id, request.body))
 
 
@@ -147,7 +163,11 @@ async def describe_filters(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("POST", "/segments/count", scope="contacts:read", body_type=CountWrite, response_type=ContactCount,
             rate="renders", validate=validator(_validate_filters))  # fmt: skip
 async def count(request: ApiRequest) -> ApiResponse:
-    """Count the contacts that match filters without saving the filters."""
+    """Count the contacts that match filters without saving the filters.
+
+    Filters on the data of events require `events:read` too.
+    """
+    _require_filters_access(request)
 
     def read() -> ContactCount:
         account_id = request.account_id
@@ -161,7 +181,7 @@ async def count(request: ApiRequest) -> ApiResponse:
             explain.describe_filters(account_id, nodes, scope),
         )
 
-    return ApiResponse(await fetch(read))
+    return ApiResponse(await scan_for(request.account_id, read))
 
 
 @ROUTES.add("GET", "/segments/{id}", scope="contacts:read", response_type=Segment)
@@ -175,7 +195,11 @@ async def get_segment(request: ApiRequest) -> ApiResponse:
     validate=validator(_validate_filters),
 )  # fmt: skip
 async def update_segment(request: ApiRequest) -> ApiResponse:
-    """Update a segment; `filters` replaces all filters."""
+    """Update a segment; `filters` replaces all filters.
+
+    New filters on the data of events require `events:read` too.
+    """
+    _require_filters_access(request, await fetch(store.get, request.account_id, request.id))
     segment = await commit(store.update, request.account_id, request.id, request.body, request.caller)
     return await _segment_response(request.account_id, segment)
 
@@ -191,4 +215,4 @@ async def delete_segment(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("GET", "/segments/{id}/explain", scope="contacts:read", query_type=ExplainQuery, response_type=Explained)
 async def explain_segment(request: ApiRequest) -> ApiResponse:
     """Explain filter by filter whether a contact is in a segment."""
-    return ApiResponse(await fetch(explain.explain, request.account_id, request.id, request.query.contact_id))
+    return ApiResponse(await scan(explain.explain, request.account_id, request.id, request.query.contact_id))

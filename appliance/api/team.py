@@ -311,10 +311,15 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
         if isinstance(changes.name, str):
             updated = users.rename(user.id, changes.name, request.caller.ip)
         if password_hash is not None:
+            login.require_unchanged(user)
             updated = users.change_password(user.id, password_hash, 0, request.caller.ip)
         return updated
 
-    return ApiResponse(serialize_user(await commit(write)))
+    try:
+        return ApiResponse(serialize_user(await commit(write)))
+    except login.InvalidCredentials:
+        # The password was changed by another request after it was verified.
+        raise Invalid({"current_password": ["is incorrect"]}) from None
 
 
 async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None:

@@ -13,7 +13,7 @@ from appliance.api import http, schemas
 from appliance.api.auth import require_access_to_named_contact
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import page_headers
-from appliance.campaigns import template_changes
+from appliance.campaigns import content
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.designs import document, merge_limits
@@ -108,7 +108,7 @@ async def update_template(request: ApiRequest) -> ApiResponse:
     """Update a template."""
     prepared = await render(store.prepare, request.account_id, request.body, request.id)
     args = (request.account_id, request.id, request.body, request.caller, prepared)
-    template = await commit(template_changes.update_template, *args)
+    template = await commit(content.update_template, *args)
     return ApiResponse(schemas.serialize_template(template))
 
 

@@ -12,10 +12,10 @@ from appliance.core.clock import iso
 from appliance.sending.delivery import safe_http
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
-from appliance.webhooks import deliveries, subscriptions
-from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed, Status, WebhookTest
-from appliance.webhooks.queue import Outcome
+from appliance.webhooks import queue, subscriptions, worker
+from appliance.webhooks.queue import DeliveryQuery, Outcome, ReplayFailed, Status
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
+from appliance.webhooks.worker import WebhookTest
 
 
 class Webhook(Struct):
@@ -192,13 +192,13 @@ async def rotate_webhook_secret(request: ApiRequest) -> ApiResponse:
     body_type=WebhookTest,
     body_required=False,
     response_type=WebhookTested,
-    validate=validator(deliveries.validate_test),
+    validate=validator(worker.validate_test),
 )
 async def test_webhook(request: ApiRequest) -> ApiResponse:
     """Send a sample event now and return the response."""
-    webhook, event = await fetch(deliveries.prepare_test, request.account_id, request.id, request.body)
+    webhook, event = await fetch(worker.prepare_test, request.account_id, request.id, request.body)
     await asyncio.to_thread(safe_http.preload)
-    test_result = await deliveries.send_test(webhook, event)
+    test_result = await worker.send_test(webhook, event)
     return ApiResponse(serialize_test(test_result, event))
 
 
@@ -206,9 +206,9 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
             body_required=False, response_type=Replayed)  # fmt: skip
 async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     """Send all failed deliveries again."""
-    count = batch_count = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
-    while batch_count == deliveries.REPLAY_BATCH_SIZE:
-        batch_count = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
+    count = batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
+    while batch_count == queue.REPLAY_BATCH_SIZE:
+        batch_count = await commit(queue.replay_failed, request.account_id, request.id, request.body)
         count += batch_count
     return ApiResponse(Replayed(count))
 
@@ -223,7 +223,7 @@ async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
 )
 async def list_deliveries(request: ApiRequest) -> ApiResponse:
     """List deliveries of a webhook with their responses, newest events first."""
-    page = await fetch(deliveries.list_deliveries, request.account_id, request.id, request.query)
+    page = await fetch(queue.list_deliveries, request.account_id, request.id, request.query)
     return ApiResponse([serialize_delivery(row) for row in page.rows], headers=page_headers(page))
 
 
@@ -231,13 +231,11 @@ async def list_deliveries(request: ApiRequest) -> ApiResponse:
 async def get_delivery(request: ApiRequest) -> ApiResponse:
     """Get a delivery."""
     return ApiResponse(
-        serialize_delivery(await fetch(deliveries.get, request.account_id, request.id, request.inner_id))
+        serialize_delivery(await fetch(queue.get_delivery, request.account_id, request.id, request.inner_id))
     )
 
 
 @ROUTES.add("POST", f"{_DELIVERIES_PATH}/{{delivery_id}}/replay", scope="account:write", response_type=WebhookDelivery)
 async def replay_delivery(request: ApiRequest) -> ApiResponse:
     """Send a delivery again with the same `webhook-id`."""
-    return ApiResponse(
-        serialize_delivery(await commit(deliveries.replay, request.account_id, request.id, request.inner_id))
-    )
+    return ApiResponse(serialize_delivery(await commit(queue.replay, request.account_id, request.id, request.inner_id)))

@@ -298,6 +298,7 @@ def _finish(action: BulkAction, state: str) -> None:
     action.state = state
     action.ended_at = action.updated_at = clock.now_ms()
     action.save()
+    store.forget_subscribed_count(action.account_id)
 
 
 def get(account_id: int, act_id: int) -> BulkAction:

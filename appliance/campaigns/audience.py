@@ -113,7 +113,7 @@ def has_exclusions(campaign: Campaign) -> bool:
 def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audience:
     """Return the audience of a campaign: the union of its lists, intersected with its segment, minus its exclusions.
 
-    A campaign without lists and segment that does not select all contacts has an empty audience. Addresses must be
+    With neither lists nor a segment, the audience is empty unless the campaign selects all contacts. Addresses must be
     verified if any of the lists requires double opt-in.
     """
     trigger, data = campaign.trigger, campaign.trigger.data

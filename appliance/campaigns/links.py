@@ -25,6 +25,7 @@ from appliance.content import brand as brands
 from appliance.content.designs import document, merge
 from appliance.content.designs import links as numbered
 from appliance.content.designs.links import Link
+from appliance.content.designs.merge_limits import MAX_LINK_SECONDS, TOO_SLOW, MergeError, render_deadline
 from appliance.content.templates.revisions import to_document
 from appliance.core import signals
 from appliance.sending.delivery import safe_http
@@ -201,6 +202,29 @@ def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
             Finding("link_unchecked", message, find_section(case.campaign.template.design, unchecked[0].href))
         )
     return findings
+
+
+def find_slow_links(case: PreflightInput) -> list[Finding]:
+    """Return a finding for each link whose URL takes too long to fill when it is clicked, up to `_MAX_NAMED`."""
+    hrefs = {link.href for link in (case.content.links if case.content is not None else ()) if "{" in link.href}
+    values = _get_sample_values(case.campaign) if hrefs else {}
+    slow = [href for href in sorted(hrefs) if numbered.has_literal_host(href) and _is_slow(href, values)]
+    message = f"the merge tags of a link take longer than {MAX_LINK_SECONDS * 1000:.0f} ms, so clicks on it fail"
+    design = case.campaign.template.design
+    return [Finding("link_slow", f"{message}: {href[:200]}", find_section(design, href)) for href in slow[:_MAX_NAMED]]
+
+
+def _is_slow(href: str, values: dict[str, Any]) -> bool:
+    """Return whether filling a URL takes too long twice, because a pause of the process may count the first time."""
+    for _ in range(2):
+        try:
+            merge.compile_template(href, "url").render(values, render_deadline(MAX_LINK_SECONDS))
+        except MergeError as error:
+            if error.message != TOO_SLOW:
+                return False
+        else:
+            return False
+    return True
 
 
 def find_section(design: Any, href: str) -> str:

@@ -151,6 +151,7 @@ def _check_links(case: PreflightInput) -> Iterator[Finding]:
     if plain:
         others = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
         yield Finding("link_not_https", f"a link is not https: {plain[0].href[:100]}{others}", _BODY)
+    yield from link_check.find_slow_links(case)
 
 
 def _check_test_sent(case: PreflightInput) -> Iterator[Finding]:
@@ -240,14 +241,14 @@ def _check_rehearsal(rehearsal: Rehearsal) -> Iterator[Finding]:
     if rehearsal.status == "failed":
         yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
     elif rehearsal.status == "complete" and result.done < result.total and _is_incomplete(result):
-        message = f"it takes long to make: rehearsed for {result.done:,} of {result.total:,} people only"
+        message = f"it takes long to make: rehearsed for {result.done:,} of {format_people(result.total)} only"
         yield Finding("rehearsal", message, _BODY)
     if result.failed:
         message = f"cannot be made for {format_people(result.failed)}, who will be skipped: {result.failures[0].error}"
         yield Finding("render_error", message, _BODY)
     missing_values = [missing for missing in result.lacking if missing.count]
     for missing in missing_values[:_MAX_NAMED]:
-        message = f"{missing.name} is empty for {missing.count:,} of {result.done:,} people, and has no default"
+        message = f"{missing.name} is empty for {missing.count:,} of {format_people(result.done)}, and has no default"
         yield Finding("missing_value", message, _BODY)
 
 
@@ -265,10 +266,12 @@ def run_preflight(
     campaign_id: int,
     by: Actor = Actor(),
     count: Callable[[Campaign], AudienceCounts] = audience.count_audience,
+    can_read_contacts: bool = True,
 ) -> Preflight:
     """Run all checks on a draft as if `by` sent it, and start its link check and rehearsal if they are out of date.
 
-    `count` returns the size of the audience; a page may pass a cached count. Raises NotFound.
+    `count` returns the size of the audience; a page may pass a cached count. Without `can_read_contacts` there is no
+    rehearsal, because its result names contacts by what their values are. Raises NotFound.
     """
     campaign = store.get(account_id, campaign_id)
     case = load_input(campaign, False, by)
@@ -284,7 +287,7 @@ def run_preflight(
     if links is not None:
         facts["links"] = link_check.describe_check(links)
     rehearsal = None
-    if case.is_readable and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
+    if can_read_contacts and case.is_readable and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
         rehearsal = get_rehearsal(campaign)
         facts["rehearsal"] = describe_rehearsal(rehearsal)
         if not case.is_email:

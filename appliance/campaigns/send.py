@@ -44,7 +44,7 @@ def go_live(
     store.validate_write(account_id, request, campaign.channel, content)
     if campaign.status == "completed":
         raise store.content_locked(campaign)
-    store.check_change(campaign, request, by)
+    states.check_change(campaign, request, by)
     if campaign.status != "draft" and not campaign.editable and store.changes_content(campaign, request):
         raise store.content_locked(campaign)
     if campaign.status == "paused":
@@ -54,6 +54,7 @@ def go_live(
     if campaign.status == "draft":
         campaign.test = by.is_test
     elif not is_retimed or _is_in_future(campaign.scheduled_at):
+        # The campaign is scheduled or being sent already, so nothing starts here: only edits and a new time are stored.
         if is_edited:
             _refuse_unapproved(campaign, by)
             approvals.mark_approved(campaign)
@@ -182,7 +183,7 @@ def update(
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     new_status = _read_status(campaign, request)
-    store.check_change(campaign, request, by)
+    states.check_change(campaign, request, by)
     is_edited = store.edit(campaign, request, by, content)
     needs_approval = is_edited and campaign.account.approval_required
     if campaign.phase == "scheduled" and (request.scheduled_at is None or needs_approval):
@@ -268,7 +269,7 @@ def release_held_campaigns() -> int:
 _MAX_NAME = 230
 
 
-def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
+def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Create a draft with a campaign's content, and a segment of the recipients who did not open the campaign.
 
     The draft keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or
@@ -289,7 +290,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int
             ],
         ),
     )
-    draft = store.duplicate(account_id, campaign_id, user_id)
+    draft = store.duplicate(account_id, campaign_id, by)
     draft.name = f"{name} (once more)"
     draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
     draft.trigger.save()

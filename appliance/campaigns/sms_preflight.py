@@ -162,7 +162,8 @@ def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding
     if sms.parts > remaining:
         days = 1 + -(-(sms.parts - max(remaining, 0)) // daily_parts)
         limit = f"{daily_parts:,} leave a day (sms.parts_per_day)"
-        message = f"it takes {sms.parts:,} parts, and {limit}: it is done in {days} days"
+        parts = "1 part" if sms.parts == 1 else f"{sms.parts:,} parts"
+        message = f"it takes {parts}, and {limit}: it is done in {days} days"
         yield Finding("parts_per_day", message, _BASE)
 
 

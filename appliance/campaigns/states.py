@@ -1,13 +1,23 @@
-"""The states of a campaign (docs/decisions.md#6): transitions, the automatic pause, and who paused or cancelled it."""
+"""The states of a campaign (docs/decisions.md#6): transitions, who may change a campaign, and the automatic pause."""
 
 from typing import Any, NamedTuple, cast
 
 import msgspec
+from msgspec import UNSET
 
 from appliance.accounts.audit import Actor
 from appliance.campaigns import batches, links, store
+from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.core import clock
-from appliance.core.errors import CurrentState, Invalid, NotFound, Transition, possible_actions, refuse_transition
+from appliance.core.errors import (
+    CurrentState,
+    Invalid,
+    NotAllowed,
+    NotFound,
+    Transition,
+    possible_actions,
+    refuse_transition,
+)
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
@@ -203,11 +213,11 @@ def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Delete a campaign and return it as it was before.
 
     Its open messages are cancelled; its rows in the ledger and its events stay. Raises NotFound, or NotAllowed if `by`
-    may not delete the campaign (`store.check_end`).
+    may not delete the campaign (`check_end`).
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    store.check_end(campaign, by)
+    check_end(campaign, by)
     previous = store.get(account_id, campaign_id)
     batches.cancel_messages(campaign)
     campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"
@@ -389,3 +399,67 @@ def find_last_action(campaign: Campaign) -> LastAction | None:
             else None
         )
     return LastAction(row[1], name, kind == "system")
+
+
+# Who may change or delete a campaign in its state, and change its template.
+
+_TEST_KEY_ONLY = "A test key can only change campaigns that test keys sent."
+# Nobody gets what a test campaign sends. Its outcome depends on the values of contacts, so that each change of its
+# content would be an unseen guess (T45 in docs/threats.md).
+_TEST_CONTENT_REFUSED = "Changing a scheduled campaign of a test key needs the contacts:read scope."
+_SCHEDULED_LOCKED = "This campaign is scheduled; only a user who may send can change it."
+_SEND_SCOPE = "campaigns:send"
+
+
+def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
+    """Raise NotAllowed if the actor may not make this change; every actor who may edit can change a draft.
+
+    A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change the
+    content of a scheduled campaign, and neither a user nor an API key may change its time. The content and time of a
+    campaign that a test key sent can be changed only with the permission to read contacts.
+    """
+    if campaign.phase == "draft":
+        return
+    is_paused = campaign.status == "paused"
+    moves = is_paused if isinstance(request, SendRequest) else isinstance(request.status, str)
+    if by.is_test and not campaign.test and (moves or store.changes_content(campaign, request)):
+        raise NotAllowed(_TEST_KEY_ONLY)
+    if campaign.test and not by.can_read_contacts and store.changes_content(campaign, request):
+        raise NotAllowed(_TEST_CONTENT_REFUSED, required_scope="contacts:read")
+    if campaign.phase != "scheduled" or by.can_send:
+        return
+    is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
+    if is_retimed or (by.user_id is not None and store.changes_content(campaign, request)):
+        raise NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)
+
+
+def check_end(campaign: Campaign, by: Actor) -> None:
+    """Raise NotAllowed if the actor may not delete the campaign, which would stop it if it is scheduled or live."""
+    if campaign.phase in ("draft", "completed", "cancelled"):
+        return
+    if by.is_test and not campaign.test:
+        raise NotAllowed(_TEST_KEY_ONLY)
+    if by.user_id is not None and not by.can_send:
+        raise NotAllowed(
+            "This campaign is scheduled or live; only a user who may send can delete it.", required_scope=_SEND_SCOPE
+        )
+
+
+def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
+    """Raise NotAllowed if the template is that of a scheduled campaign that the actor may not change.
+
+    A user needs the permission to send; a test key may change only campaigns that test keys sent, and without the
+    permission to read contacts no actor may change these.
+    """
+    armed = Campaign.get_or_none(
+        Campaign.account == account_id, Campaign.template == template_id, Campaign.phase == "scheduled",
+        Campaign.deleted_at.is_null(),
+    )  # fmt: skip
+    if armed is None:
+        return
+    if by.is_test and not armed.test:
+        raise NotAllowed(_TEST_KEY_ONLY)
+    if not by.is_test and by.user_id is not None and not by.can_send:
+        raise NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)
+    if armed.test and not by.can_read_contacts:
+        raise NotAllowed(_TEST_CONTENT_REFUSED, required_scope="contacts:read")

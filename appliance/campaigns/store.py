@@ -14,7 +14,7 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
 from appliance.core import clock
-from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.core.errors import Conflict, Faults, Invalid, NotFound
 from appliance.core.validation import (
     MAX_GUESSED_KEYS,
     Data,
@@ -342,11 +342,12 @@ def add_sums(campaign: Campaign) -> Campaign:
 
 
 def create(
-    account_id: int, request: CampaignCreate, user_id: int | None = None, content: PreparedContent | None = None
+    account_id: int, request: CampaignCreate, person_id: int | None = None, content: PreparedContent | None = None
 ) -> Campaign:
     """Create a draft with its hidden flow, trigger and template.
 
-    `content` is the request's content if it was prepared outside of the transaction. Raises Invalid with all errors.
+    `person_id` is that of the actor (`Actor.person_id`), who may not approve the campaign alone. `content` is the
+    request's content if it was prepared outside of the transaction. Raises Invalid with all errors.
     """
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else "email"
@@ -358,7 +359,7 @@ def create(
     template = templates.create(account_id, TemplateWrite(channel=channel), flow_id=flow.id)
     campaign = Campaign.create(
         account=account_id, flow=flow, trigger=trigger, template=template, name=name,
-        channel=channel, edited_by=user_id,
+        channel=channel, edited_by=person_id,
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
@@ -408,7 +409,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
         campaign.scheduled_at = request.scheduled_at
     is_changed = _apply_changes(campaign, request, content) or is_moved
     if is_changed:
-        approvals.mark_changed(campaign, by.user_id)
+        approvals.mark_changed(campaign, by.person_id)
     mark_changed(campaign)
     return is_changed
 
@@ -452,7 +453,7 @@ def apply_send_request(
         campaign.scheduled_at = request.scheduled_at
     is_changed = _apply_changes(campaign, request, content)
     if is_changed:
-        approvals.mark_changed(campaign, by.user_id)
+        approvals.mark_changed(campaign, by.person_id)
     return is_changed
 
 
@@ -465,7 +466,7 @@ _UNCOPIED_DATA = ("pause_detail",)
 _UNCOPIED_TRIGGER_DATA = ("confirm_send_to_all",)
 
 
-def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, name: str | None = None) -> Campaign:
+def duplicate(account_id: int, campaign_id: int, by: Actor, name: str | None = None) -> Campaign:
     """Create a draft with the content, audience, channel, tracking and data of a campaign, but not its scheduled time.
 
     Raises NotFound.
@@ -477,7 +478,7 @@ def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, nam
         tracking=original.tracking,
         data={key: value for key, value in original.data.items() if key not in _UNCOPIED_DATA},
     )  # fmt: skip
-    copy = create(account_id, request, user_id)
+    copy = create(account_id, request, by.person_id)
     trigger, original_trigger = copy.trigger, original.trigger
     trigger.event, trigger.contact_list_id, trigger.segment_id = (
         original_trigger.event,
@@ -487,8 +488,9 @@ def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, nam
     trigger.data = {key: value for key, value in original_trigger.data.items() if key not in _UNCOPIED_TRIGGER_DATA}
     trigger.updated_at = clock.now_ms()
     trigger.save()
-    templates.write(copy.template, revisions.to_document(original.template), user_id,
+    templates.write(copy.template, revisions.to_document(original.template), by.user_id,
                     label=f"Copied from {original.name[:_MAX_NAME]}", begins=True)  # fmt: skip
+    Campaign.update(edited_by=by.person_id).where(Campaign.id == copy.id).execute()
     return get(account_id, copy.id)
 
 
@@ -583,54 +585,3 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
             faults.add(f"{path}data.{key}", message)
     if data.get("audience_type") not in (None, "all_contacts"):
         faults.add(f"{path}data.audience_type", "is not included in the list")
-
-
-_TEST_KEY_ONLY = "A test key can only change campaigns that test keys sent."
-_SCHEDULED_LOCKED = "This campaign is scheduled; only a user who may send can change it."
-_SEND_SCOPE = "campaigns:send"
-
-
-def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
-    """Raise NotAllowed if the actor may not make this change; every actor who may edit can change a draft.
-
-    A test key may change only campaigns that test keys sent. Without the permission to send, a user may not change the
-    content of a scheduled campaign, and neither a user nor an API key may change its time.
-    """
-    if campaign.phase == "draft":
-        return
-    is_paused = campaign.status == "paused"
-    moves = is_paused if isinstance(request, SendRequest) else isinstance(request.status, str)
-    if by.is_test and not campaign.test and (moves or changes_content(campaign, request)):
-        raise NotAllowed(_TEST_KEY_ONLY)
-    if campaign.phase != "scheduled" or by.can_send:
-        return
-    is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
-    if is_retimed or (by.user_id is not None and changes_content(campaign, request)):
-        raise NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)
-
-
-def check_end(campaign: Campaign, by: Actor) -> None:
-    """Raise NotAllowed if the actor may not delete the campaign, which would stop it if it is scheduled or live."""
-    if campaign.phase in ("draft", "completed", "cancelled"):
-        return
-    if by.is_test and not campaign.test:
-        raise NotAllowed(_TEST_KEY_ONLY)
-    if by.user_id is not None and not by.can_send:
-        raise NotAllowed(
-            "This campaign is scheduled or live; only a user who may send can delete it.", required_scope=_SEND_SCOPE
-        )
-
-
-def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
-    """Raise NotAllowed if the template is that of a scheduled campaign that the actor may not change.
-
-    A user needs the permission to send; a test key may change only campaigns that test keys sent.
-    """
-    if not by.is_test and (by.user_id is None or by.can_send):
-        return
-    armed = Campaign.get_or_none(
-        Campaign.account == account_id, Campaign.template == template_id, Campaign.phase == "scheduled",
-        Campaign.deleted_at.is_null(),
-    )  # fmt: skip
-    if armed is not None and not (by.is_test and armed.test):
-        raise NotAllowed(_TEST_KEY_ONLY) if by.is_test else NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)

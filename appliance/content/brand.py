@@ -14,6 +14,7 @@ from appliance.core import addresses, clock
 from appliance.core.errors import Faults, NotFound
 from appliance.core.validation import Colour, Data, Line, Long, check_http_url, sent_fields
 from appliance.storage.models import Brand, Media
+from appliance.storage.models.content import BRANDS
 from appliance.storage.transactions import require_write_transaction
 
 
@@ -76,10 +77,10 @@ _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {
 
 def get(account_id: int) -> Brand:
     """Return the brand of an account, which is created with the account; raises NotFound for an unknown account."""
-    brand = Brand.get_or_none(Brand.account == account_id)
-    if brand is None:
+    brands = BRANDS.find("account_id = ?", (account_id,))
+    if not brands:
         raise NotFound
-    return brand
+    return brands[0]
 
 
 def update(account_id: int, request: BrandWrite) -> Brand:
@@ -210,5 +211,5 @@ def _link_name(link: dict[str, str]) -> str:
 
 
 def is_complete(brand: Brand) -> bool:
-    """Return whether both the brand colour and the company name are set (specification, Brand)."""
+    """Return whether the brand has both a colour and a company name."""
     return bool(brand.brand_color and brand.company_name)

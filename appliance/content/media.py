@@ -56,6 +56,15 @@ def find_signed_id(account_id: int, address: str) -> str | None:
     return signed_id if signed_id != address and Media.select().where(*conditions).exists() else None
 
 
+def get_filenames(account_id: int, signed_ids: set[str]) -> dict[str, str]:
+    """Return the file names of the account's pictures with these signed ids, by signed id."""
+    if not signed_ids:
+        return {}
+    query = Media.select(Media.signed_id, Media.filename)
+    query = query.where(Media.account == account_id, Media.signed_id.in_(signed_ids))
+    return {media.signed_id: media.filename for media in query}
+
+
 async def decode(account_id: int, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function that decodes a picture of an account on the decoder thread, and return its result.
 

@@ -128,9 +128,11 @@ def parse_phone(text: str) -> Address:
 def parse_written_phone(text: str, country: str | None = None) -> Address:
     """Parse a phone number from a file or form. Raises ValueError with a reason such as `has no country code`.
 
-    A number without a country code belongs to `country` (two letters); without `country` it is rejected. `00` is read
-    as `+`, and a trunk zero is dropped: `+44 (0)20 …`. A number that a spreadsheet shortened to 4.47701E+11 has lost
-    its last digits and is rejected, and so is a text of more than `MAX_WRITTEN_PHONE_CHARACTERS`.
+    A number without a country code belongs to `country` (two letters) and must be valid there, because a part of a
+    number could be the number of another person; without `country` it is rejected. A number with a country code needs
+    only a possible length, because no list of assigned ranges is complete. `00` is read as `+`, and a trunk zero is
+    dropped: `+44 (0)20 …`. A number that a spreadsheet shortened to 4.47701E+11 has lost its last digits and is
+    rejected, and so is a text of more than `MAX_WRITTEN_PHONE_CHARACTERS`.
     """
     text = text.strip()
     if len(text) <= MAX_WRITTEN_PHONE_CHARACTERS:
@@ -155,6 +157,11 @@ def parse_written_phone(text: str, country: str | None = None) -> Address:
     return _to_phone_address(text, country)
 
 
+def not_a_phone_of(country: str | None) -> str:
+    """Return the reason why a national number is rejected."""
+    return f"is not a phone number of {country}"
+
+
 def _to_phone_address(text: str, country: str | None) -> Address:
     import phonenumbers
 
@@ -167,9 +174,11 @@ def _to_phone_address(text: str, country: str | None) -> Address:
         parsed = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException:
         raise ValueError(NOT_A_PHONE) from None
+    is_international = bare.startswith("+")
     # A number that can only be dialled locally cannot be written in E.164 form.
-    if phonenumbers.is_possible_number_with_reason(parsed) != phonenumbers.ValidationResult.IS_POSSIBLE:
-        raise ValueError(NOT_A_PHONE if bare.startswith("+") else f"is not a phone number of {country}")
+    is_possible = phonenumbers.is_possible_number_with_reason(parsed) == phonenumbers.ValidationResult.IS_POSSIBLE
+    if not is_possible or not (is_international or phonenumbers.is_valid_number(parsed)):
+        raise ValueError(NOT_A_PHONE if is_international else not_a_phone_of(country))
     return parse_phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 

@@ -73,10 +73,12 @@ def monotonic() -> float:
     return time.monotonic() + _offset()
 
 
+@lru_cache(4096)
 def iso(ms: int | None) -> str | None:
     """Format a time in milliseconds for the API, in UTC with milliseconds and `Z`; return None for None.
 
-    The format is that of docs/decisions.md#1.
+    The format is that of docs/decisions.md#1. The texts are cached, because a page shows the same times many times: a
+    contact and its channels are created, opted in and updated together.
     """
     if ms is None:
         return None

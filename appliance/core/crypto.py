@@ -110,6 +110,9 @@ def derive_key(purpose: str) -> bytes:
     return hashlib.blake2b(purpose.encode(), key=_key, digest_size=32).digest()
 
 
+_NUMBER_CHARACTERS = 8  # of base64, for the six bytes of a number in a token
+
+
 def sign_token(purpose: str, number: int, mac_bytes: int = 16) -> str:
     """Return a URL-safe token for a number below 2^48.
 
@@ -137,16 +140,12 @@ def _keyed_mac(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
 def read_token(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
     """Return the number in a token of `sign_token`; None if the token is not valid for this purpose and MAC size."""
     try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-    except (ValueError, UnicodeEncodeError):
+        number = int.from_bytes(base64.urlsafe_b64decode(token[:_NUMBER_CHARACTERS]), "big")
+        # Several base64 texts decode to the same bytes; only the one that `sign_token` returns is valid.
+        is_valid = hmac.compare_digest(sign_token(purpose, number, mac_bytes), token)
+    except (ValueError, TypeError):  # a TypeError for a text that is not ASCII
         return None
-    if len(raw) != 6 + mac_bytes:
-        return None
-    if not hmac.compare_digest(_mac(purpose, raw[:6], mac_bytes), raw[6:]):
-        return None
-    number = int.from_bytes(raw[:6], "big")
-    # Several base64 texts decode to the same bytes; only the one that `sign_token` returns is valid.
-    return number if sign_token(purpose, number, mac_bytes) == token else None
+    return number if is_valid else None
 
 
 def hash_address(kind: str, key: str) -> bytes:
@@ -215,7 +214,10 @@ def seal(key: bytes, label: str, plain: bytes) -> bytes:
 
 
 def unseal(key: bytes, label: str, sealed: bytes) -> bytes | None:
-    """Decrypt a value of `seal`; return None if the value was encrypted with another key or label, or is damaged."""
+    """Decrypt a value that `seal` returned.
+
+    Return None if the value was encrypted with another key or label, or is damaged.
+    """
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

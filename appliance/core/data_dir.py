@@ -93,7 +93,7 @@ def make_private(directory: Path) -> None:
 
 
 def irregular_kind(path: Path) -> str:
-    """Return "a directory", "a named pipe", "a socket" or "a device", or an empty text for a regular file.
+    """Return "a directory", "a named pipe", "a socket" or "a device", or an empty string for a regular file.
 
     Check the kind before opening a file, because opening a pipe can block forever and reading a device may never end.
     Raises OSError if the path does not exist or cannot be examined.

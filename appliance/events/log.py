@@ -23,13 +23,15 @@ from appliance.events import listing, user_agents
 from appliance.events.listing import EventFilters
 from appliance.settings import config
 from appliance.storage import transactions
-from appliance.storage.database import Page, connection, rows, run, scalar
+from appliance.storage.database import Page, connection, rows, run, run_set, scalar
 from appliance.storage.models import Account, Event
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
-    "generated, quiet, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
+    "quiet, chain_depth, generated, created_at, updated_at) "
+    "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, "
+    "value ->> 8, value ->> 9, 1, :now, :now FROM json_each(:items) ORDER BY key"
 )
 # The recursive query jumps in the index from one event name to the next. A GROUP BY would read all events of each name,
 # also those before `since`.
@@ -105,19 +107,16 @@ def record_many(events: list[NewEvent]) -> None:
     require_write_transaction()
     if not events:
         return
-    now = clock.now_ms()
     encode = msgspec.json.encode
-    connection().executemany(
-        _INSERT,
-        [
-            (
-                event.account_id, event.contact_id, event.event, encode(event.data).decode(),
-                event.resource_uid, event.resource_name, event.resource_url,
-                event.test or _chain.test, event.quiet, max(event.chain_depth, _chain.depth), now, now,
-            )
-            for event in events
-        ],
-    )  # fmt: skip
+    items = [
+        (
+            event.account_id, event.contact_id, event.event, encode(event.data).decode(), event.resource_uid,
+            event.resource_name, event.resource_url, event.test or _chain.test, event.quiet,
+            max(event.chain_depth, _chain.depth),
+        )
+        for event in events
+    ]  # fmt: skip
+    run_set(_INSERT, items, now=clock.now_ms())
     after_commit(lambda: signals.wake("flows"))
 
 

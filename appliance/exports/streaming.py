@@ -1,18 +1,25 @@
-"""Read large tables page by page, and format CSV cells that spreadsheets do not run as formulas.
+"""Read large tables page by page, format CSV cells that spreadsheets do not run as formulas, and count exported rows.
 
 An import reads every cell of an exported contact back to its original value. A download ends when its client loses
-access.
+access. The counts of running exports are written to a file in the data directory for other processes.
 """
 
+import contextlib
+import itertools
+import os
 import re
+import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from appliance.core import clock
+from appliance.core.metrics import Gauge
 from appliance.storage.database import connection, rows
 
 # Matches the beginning of a formula, also in full-width characters, and also after quotes that belong to the text.
@@ -218,3 +225,80 @@ class IdListRows(NamedTuple):
             for start in range(0, len(sampled_ids), _PAGE_SIZE)
             for row in self._fetch_rows(sampled_ids[start : start + _PAGE_SIZE])
         ]
+
+
+_PROGRESS_FILE = "exports.json"
+_RUNNING_GAUGE = Gauge("exports_running", "Files that are being exported.")
+
+
+class ExportProgress(msgspec.Struct):
+    """A running export.
+
+    `rows` is the number of rows exported so far, `total` the number of all rows, and `begun_at` the start in Unix
+    milliseconds.
+    """
+
+    account_id: int
+    name: str
+    rows: int
+    total: int
+    begun_at: int
+
+
+class _ProgressFile(msgspec.Struct):
+    process: int
+    exports: list[ExportProgress]
+
+
+_running: dict[int, ExportProgress] = {}
+_numbers = itertools.count()
+_lock = threading.Lock()
+_RUNNING_GAUGE.set_function(lambda: [((), len(_running))])
+_is_file_written = False
+
+
+def track_progress(
+    account_id: int, name: str, total: int, pieces: Iterator[bytes], lines: bool = False
+) -> Iterator[bytes]:
+    """Yield the pieces of an export and count their rows. They are JSON lines with `lines`, else CSV with a header."""
+    number, end = next(_numbers), b"\n" if lines else b"\r\n"
+    progress = ExportProgress(account_id, name, 0, total, clock.now_ms())
+    line_count = 0 if lines else -1
+    with _lock:
+        _running[number] = progress
+    try:
+        for piece in pieces:
+            line_count += piece.count(end)
+            progress.rows = max(0, line_count)
+            yield piece
+    finally:
+        with _lock:
+            del _running[number]
+
+
+def write_progress(directory: Path) -> None:
+    """Write the progress file, or delete it if no export is running. Ignore OSError, as from a full disk."""
+    global _is_file_written
+    with _lock:
+        running = [*_running.values()]
+    if not running and not _is_file_written:
+        return
+    with contextlib.suppress(OSError):
+        if running:
+            new = directory / f"{_PROGRESS_FILE}.new"
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.encode(_ProgressFile(os.getpid(), running)))
+            new.replace(directory / _PROGRESS_FILE)
+        else:
+            (directory / _PROGRESS_FILE).unlink(missing_ok=True)
+    _is_file_written = bool(running)
+
+
+def read_progress(directory: Path, process: int) -> list[ExportProgress]:
+    """Return the running exports of a process id, or [] if the file is missing, unreadable or of another process."""
+    try:
+        file = msgspec.json.decode((directory / _PROGRESS_FILE).read_bytes(), type=_ProgressFile)
+    except (OSError, msgspec.DecodeError):
+        return []
+    return file.exports if file.process == process else []

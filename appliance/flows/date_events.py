@@ -160,8 +160,8 @@ class _DateTrigger(NamedTuple):
 class _ScanState(msgspec.Struct):
     """How far a trigger has scanned.
 
-    `asks` is the trigger's `query` for which it scanned, and `day` the last day that was checked completely. While the
-    following day is being checked, `contact` is the id of the last contact checked.
+    `asks` is the `query` that the trigger had when it scanned, and `day` the last day that was checked completely.
+    While the following day is being checked, `contact` is the id of the last contact checked.
     """
 
     asks: list[Any]

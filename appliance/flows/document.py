@@ -230,8 +230,8 @@ def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> S
 def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """Return the values of a raw step that belong to its kind, with None for absent ones.
 
-    A duration of 0 is not absent. A stored step keeps `transactional` if the raw step does not have that key. Its own
-    template is not copied onto itself.
+    A duration of 0 is not absent. A stored step keeps `transactional` if the raw step does not have that key, and
+    `template_id` is None if the step names its own template, because nothing is to be copied then.
     """
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value

@@ -288,7 +288,7 @@ def _parse_step(account_id: int, kind: StepKind, raw: dict[str, Any]) -> dict[st
 
 def _save_steps(draft: FlowDraft, steps: list[Step], by: Actor) -> None:
     flow = draft.flow
-    flow.edited_by = by.user_id
+    flow.edited_by = by.person_id
     if not draft.is_separate:
         flow.steps = versions.save_contents(flow.account_id, flow.id, steps, by.user_id)
         lifecycle.handle_edit(flow, by)
@@ -503,7 +503,7 @@ def duplicate_flow(account_id: int, flow_id: int, by: Actor) -> Flow:
     now, name = clock.now_ms(), f"{draft.flow.name[:249]}, copy"
     copied = Flow.create(
         account=account_id, name=name, goal=draft.goal, data=draft.flow.data, last_action=draft.flow.last_action,
-        edited_by=by.user_id, created_at=now, updated_at=now,
+        edited_by=by.person_id, created_at=now, updated_at=now,
     )  # fmt: skip
     Trigger.create(account=account_id, flow=copied, created_at=now, updated_at=now)
     copied.steps = versions.save_contents(

@@ -485,9 +485,10 @@ def finish_catch_up(flow_id: int) -> int:
 
 
 def close_batch(flow_id: int) -> bool:
-    """End up to `_BATCH_SIZE` runs, and cancel as many open messages, of a flow that is deleted or has a `pending_end`.
+    """End one batch of the runs and open messages of a flow that is deleted or has a `pending_end`.
 
-    Return whether there were any; if not, and no message is being sent, clear `pending_end`. A message whose earlier
+    A batch has up to `_BATCH_SIZE` runs and as many messages, which are cancelled. Return whether there were any; if
+    not, and no message is being sent, clear `pending_end`. A message whose earlier
     attempt may have been accepted becomes uncertain.
     """
     require_write_transaction()

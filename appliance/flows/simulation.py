@@ -39,6 +39,7 @@ from appliance.flows.enrollment import MAX_CHAIN_DEPTH
 from appliance.flows.simulation_events import (
     Assumption,
     ImpossibleEvent,
+    PlannedEvent,
     RealEvent,
     SimulatedRun,
     SimulateRequest,
@@ -116,17 +117,6 @@ _MAX_ROUNDS = 50
 _MAX_SECONDS = 10.0
 
 
-class PlannedEvent(NamedTuple):
-    """An assumed event and when it happens in Unix milliseconds (None until the message that it counts from is sent).
-
-    `order` is its index in the script.
-    """
-
-    at: int | None
-    order: int
-    assumption: Assumption
-
-
 class FlowSimulator:
     """The simulation of one run: call `run` once, in the open sandbox in which the run was started.
 
@@ -160,7 +150,9 @@ class FlowSimulator:
         `script` are the assumed events. `real_events`, the oldest first, are replayed at their times.
         """
         start = clock.now_ms()
-        self._planned_events = [_plan_event(order, assumption, start) for order, assumption in enumerate(script)]
+        self._planned_events = [
+            simulation_events.plan_event(order, assumption, start) for order, assumption in enumerate(script)
+        ]
         remaining = list(real_events)
         now: int | None = start
         for _ in range(_MAX_MOMENTS):
@@ -393,17 +385,6 @@ class FlowSimulator:
     def _add_note(self, note: str | None) -> None:
         if note is not None and note not in self.notes:
             self.notes.append(note)
-
-
-def _plan_event(order: int, assumption: Assumption, start: int) -> PlannedEvent:
-    """Return an assumed event with its time, which is None if it counts from a message of a step."""
-    if isinstance(assumption.at, int):
-        return PlannedEvent(max(assumption.at, start), order, assumption)
-    if isinstance(assumption.step, int) and isinstance(assumption.after, int):
-        return PlannedEvent(None, order, assumption)
-    return PlannedEvent(
-        start + (assumption.after * 1000 if isinstance(assumption.after, int) else 0), order, assumption
-    )
 
 
 DAY_MS = 86_400_000

@@ -390,3 +390,25 @@ def is_really_inside(contact_id: int, flow_id: int) -> bool:
     """Return whether a contact is in a flow in reality, outside of the sandbox, not counting test runs."""
     sql = "SELECT 1 FROM main.run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0"
     return fetch_one(sql, (contact_id, flow_id)) is not None
+
+
+class PlannedEvent(NamedTuple):
+    """An assumed event and when it happens in Unix milliseconds (None until the message that it counts from is sent).
+
+    `order` is its index in the script.
+    """
+
+    at: int | None
+    order: int
+    assumption: Assumption
+
+
+def plan_event(order: int, assumption: Assumption, start: int) -> PlannedEvent:
+    """Return an assumed event with its time, which is None if it counts from a message of a step."""
+    if isinstance(assumption.at, int):
+        return PlannedEvent(max(assumption.at, start), order, assumption)
+    if isinstance(assumption.step, int) and isinstance(assumption.after, int):
+        return PlannedEvent(None, order, assumption)
+    return PlannedEvent(
+        start + (assumption.after * 1000 if isinstance(assumption.after, int) else 0), order, assumption
+    )

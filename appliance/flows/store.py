@@ -14,7 +14,7 @@ from appliance.content.templates import revisions
 from appliance.content.templates import starters as letters
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
-from appliance.core.errors import Conflict, Faults, Invalid, NotFound
+from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.core.validation import Data, EventName, Line, Name, PageQuery, Short, When, default, schema_name
 from appliance.flows import document, lifecycle, simulation_events, triggers, versions
 from appliance.flows.document import ParsedSteps
@@ -219,6 +219,9 @@ def _build_after_event(emails: Emails) -> Steps:
 
 
 DEFAULT_NAME = "Untitled flow"
+# Nobody gets what a test flow sends. Its outcome depends on the values of contacts, so that each change of its content
+# would be an unseen guess (T45 in docs/threats.md).
+TEST_FLOW_REFUSED = "Changing an active flow of a test key needs the contacts:read scope."
 STATUS_ALIASES = {"live": "active"}
 # The columns by which a flow list can be ordered; a minus before the name reverses the order.
 ORDERS = {"name": fn.lower(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
@@ -416,7 +419,7 @@ def create(account_id: int, request: FlowCreate, draft: FlowInput, by: Actor) ->
     require_write_transaction()
     now = clock.now_ms()
     name = request.name.strip() if isinstance(request.name, str) else DEFAULT_NAME
-    flow = Flow.create(account=account_id, name=name, edited_by=by.user_id, created_at=now, updated_at=now)
+    flow = Flow.create(account=account_id, name=name, edited_by=by.person_id, created_at=now, updated_at=now)
     Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
     _apply_request(flow, request, draft, by)
     if STATUS_ALIASES.get(str(request.status), request.status) == "active":
@@ -428,8 +431,8 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
     """Update a flow and change it to the status of the request, if it has one.
 
     `draft` is from `prepare_update`. The changes apply at once; unpublished changes of users stay unpublished. Raises
-    NotFound, Conflict if the flow was changed after `request.updated_at`, Unavailable while contacts are being removed
-    from the flow, or Invalid with all errors or blockers.
+    NotFound, Conflict if the flow was changed after `request.updated_at`, NotAllowed if `by` may not change what test
+    runs send, Unavailable while contacts are being removed from the flow, or Invalid with all errors or blockers.
     """
     require_write_transaction()
     flow = find(account_id, flow_id)
@@ -444,7 +447,9 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
         if new_status is not None and new_status != "active":
             lifecycle.change_status(flow, new_status, by)
         if _apply_request(flow, request, draft, by):
-            flow.edited_by = by.user_id
+            if flow.status == "active" and flow.test and not by.can_read_contacts:
+                raise NotAllowed(TEST_FLOW_REFUSED, required_scope="contacts:read")
+            flow.edited_by = by.person_id
             lifecycle.handle_edit(flow, by, draft.messages)
         if new_status == "active":
             lifecycle.change_status(flow, new_status, by, draft.messages)

@@ -114,6 +114,34 @@ def parse_trigger(
     return spec
 
 
+def asks_about_contact(spec: TriggerSpec) -> bool:
+    """Return whether a trigger has a condition on the contact, which the runs of its flow answer.
+
+    An event about a list, segment or tag is no condition on the contact: it only decides when the flow starts.
+    """
+    return (
+        spec.event == DATE
+        or (spec.segment_id is not None and spec.event not in SEGMENT_EVENTS)
+        or (spec.contact_list_id is not None and spec.event not in LIST_EVENTS)
+        or (bool(spec.data.get("tag")) and spec.event not in TAG_EVENTS)
+        or parse.asks_about_contact(spec.data.get("where"))
+    )
+
+
+def asks_about_event_data(spec: TriggerSpec) -> bool:
+    """Return whether a trigger has a condition on the data of events, which the runs of its flow answer."""
+    return bool(spec.data.get("keywords")) or parse.asks_about_event_data(spec.data.get("where"))
+
+
+def has_same_conditions(one: TriggerSpec, other: TriggerSpec) -> bool:
+    """Return whether two triggers differ at most in how often a contact may enter."""
+    without_frequency = [
+        spec._replace(data={key: value for key, value in spec.data.items() if key != "frequency"})
+        for spec in (one, other)
+    ]
+    return without_frequency[0] == without_frequency[1]
+
+
 def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
     """Return (key, message) for everything in a trigger that keeps its flow from being activated.
 

@@ -82,8 +82,9 @@ def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Ite
 def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
     """Write the rows of a version.
 
-    `messages` has, by the id of each sending step, its `template` (id), `content` (revision id) and `pinned` (what the
-    message is made from besides the content).
+    `messages` maps the id of each sending step to a dict with its template id (`template`), its content revision id
+    (`content`), and `pinned`: all that is fixed at publication besides the content, such as look, locale, sender and
+    links.
     """
     require_write_transaction()
     encode = msgspec.json.encode
@@ -261,9 +262,9 @@ def _save_step_contents(
 
 
 def _resolve_content(account_id: int, step: Step, own: Template | None = None) -> dict[str, Any]:
-    """Return the content of a parsed step, with missing fields from the template that it names for copying, if any.
+    """Return the content of a parsed step; if it names a template to copy, missing fields come from that template.
 
-    `own` is the template of the step itself, which is not copied from.
+    `own` is the step's own template, which is not copied.
     """
     template_id = step["template_id"]
     if template_id is None or (own is not None and template_id == own.id):
@@ -286,7 +287,7 @@ def _write_template(
 
 
 def _build_request(content: dict[str, Any], own: Template | None) -> Any:
-    """Return the content of a step as a request: to update its template `own`, or to create one if that is None."""
+    """Return a request with the content of a step: to update its template `own`, or to create one if `own` is None."""
     return convert(content, TemplateWrite if own is None else Content)
 
 
@@ -336,9 +337,9 @@ def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
 
 
 def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> StepMessages:
-    """Compile the emails that parsed or stored steps will send; call it outside of the write transaction.
+    """Compile the emails of `steps`; call it outside of the write transaction.
 
-    Errors are not raised here; `publish` reports them.
+    Content in a step overrides the stored templates of `flow`. Errors are not raised here; `publish` reports them.
     """
     brand = brands.build_look(brands.get(account_id))
     locale = Account.get_by_id(account_id).locale

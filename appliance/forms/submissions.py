@@ -15,7 +15,7 @@ from appliance.audience.consent import Evidence
 from appliance.audience.contacts import store as contacts
 from appliance.audience.contacts import write
 from appliance.audience.contacts.store import ContactPatch, ContactWrite
-from appliance.core import addresses, clock, crypto, validation
+from appliance.core import addresses, clock, crypto, recipient_texts, validation
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
 from appliance.core.validation import Line
@@ -29,7 +29,6 @@ from appliance.storage.database import fetch_one, rows, run
 from appliance.storage.models import Account, Channel, Confirmation, Form, Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import commit, fetch, require_write_transaction
-from appliance.tracking import recipient_texts
 
 # A hidden field: people do not see it, but bots that fill in every field fill it in.
 HONEYPOT_FIELD = "website"

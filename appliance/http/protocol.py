@@ -1,29 +1,45 @@
-"""Parse HTTP/1.1 requests strictly: reject ambiguous and slow ones before Sanic handles them.
+"""Parse HTTP/1.1 requests and posted forms strictly: reject ambiguous, slow and large ones before Sanic handles them.
 
 Sanic 25.12 accepts more than RFC 9112 allows: chunk sizes such as `0x0d`, any two bytes in place of the CRLF after a
 chunk, lengths in digits of other scripts, and two Host lines. If a proxy parses such a request differently, the rest of
 it may be taken for another request (request smuggling). A rejected request gets 400 and the connection is closed, so
 that nothing after it is read. A request that stalls or arrives too slowly gets 408 (RFC 9110, 15.5.9), so that a client
-cannot keep many connections open with a few bytes. Everything else is left to Sanic.
+cannot keep many connections open with a few bytes. TLS handshakes have a time limit, and few may be under way at once.
+Connections are refused while they could use up the file descriptors of the process. Everything else is left to Sanic.
 """
 
 import asyncio
+import logging
 import re
+import resource
+import time
+from asyncio.sslproto import SSLProtocol
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple, cast
+from urllib.parse import parse_qs, unquote
 
 from sanic import Request
-from sanic.exceptions import BadRequest, BadURL
+from sanic.exceptions import BadRequest, BadURL, PayloadTooLarge
+from sanic.headers import parse_content_header
 from sanic.http.constants import Stage
 from sanic.http.http1 import HTTP_CONTINUE, Http
+from sanic.request import File, RequestParameters
 from sanic.router import Router
 from sanic.server.protocols.http_protocol import HttpProtocol
 
+from appliance import public
+from appliance.api import dispatch
+from appliance.core import addresses
+from appliance.core.crypto import ServedCertificate
 from appliance.settings import config
+
+log = logging.getLogger("campanero")
 
 # Large enough that an API key that is far too long gets the response for a wrong key, not the one for a large header.
 MAX_HEAD_BYTES = 32_768
 _LINE_BYTES = 8_192
+# A browser that visited the service over https uses only https for a year.
+_HSTS = "max-age=31536000"
 
 
 async def read_as_text(request: Request) -> None:
@@ -36,6 +52,26 @@ async def read_as_text(request: Request) -> None:
     ]
     request.headers.clear()
     request.headers.extend(decoded)
+
+
+def find_client(context: Any, peer: str, forwarded: list[str]) -> str:
+    """Return the IP address of a client; X-Forwarded-For (`forwarded`: its lines) counts only from a trusted proxy.
+
+    `context` is `app.ctx`. A proxy that is not trusted is logged once.
+    """
+    trusted = context.config.network.trusted_proxies
+    if forwarded and not (context.warned or trusted) and addresses.is_private_ip(peer):
+        context.warned = True
+        log.warning(
+            "server: %s sends X-Forwarded-For and is not in network.trusted_proxies: all its visitors count as one "
+            "client, for which forms send three confirmation emails an hour", peer,
+        )  # fmt: skip
+    return addresses.find_client_ip(peer, forwarded, trusted)
+
+
+def common_headers(request_id: str, is_strict: bool) -> dict[str, str]:
+    """Return the headers of every response; with `is_strict` browsers use only https from now on."""
+    return {"X-Request-Id": request_id} | ({"Strict-Transport-Security": _HSTS} if is_strict else {})
 
 
 def is_unread(request: Request) -> bool:
@@ -81,6 +117,91 @@ _CODING_LINE = re.compile(rb"(?i)\r\ntransfer-encoding:")
 _CHUNK_LINE = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
 
 
+# Sending, the database and child processes need file descriptors, too. Without a limit, clients that open connections
+# and send nothing would use up all of them, and all sending would stop.
+_MAX_DESCRIPTORS, _RESERVED_DESCRIPTORS = 8_192, 512
+# The limit of the process is higher than that of its clients, so that they never reach it.
+_MAX_OPEN_FILES = 65_536
+# A handshake is a few kilobytes over at most three round trips.
+HANDSHAKE_TIMEOUT_SECONDS = 10
+_MAX_HANDSHAKES = 1_024
+_REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_REFUSAL_LOG_SECONDS = 60.0
+_next_refusal_log_at = _next_handshake_log_at = 0.0
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files to `_MAX_OPEN_FILES` if the hard limit allows it; often it is only 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _is_reserved(descriptor: int) -> bool:
+    """Return whether the descriptor of a new connection is one that is reserved for other parts of the service.
+
+    The system gives out the lowest free number, so a high number means that all lower ones are in use.
+    """
+    return descriptor >= _count_client_descriptors()
+
+
+def _count_client_descriptors() -> int:
+    """Return the number of descriptors up to which clients are accepted."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(_MAX_DESCRIPTORS, soft)
+    return limit - min(_RESERVED_DESCRIPTORS, limit // 2)
+
+
+def _log_refusal(connection_count: int) -> None:
+    global _next_refusal_log_at
+    if time.monotonic() >= _next_refusal_log_at:
+        _next_refusal_log_at = time.monotonic() + _REFUSAL_LOG_SECONDS
+        log.warning("server: connections are refused, because too many are open connections=%s", connection_count)
+
+
+class Handshakes:
+    """The TLS handshakes of the https listener that are under way. It belongs to the event loop of the server.
+
+    The server itself does TLS, and not the loop, because the loop tells only about finished handshakes. If too many are
+    under way, the oldest is ended: a client that means it needs less than a second, so that clients that open
+    connections and send nothing end each other's.
+    """
+
+    def __init__(self, certificate: ServedCertificate) -> None:
+        self._certificate = certificate
+        self._pending: dict[asyncio.Transport, None] = {}  # the oldest first
+
+    def start(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
+        """Start the handshake of a new TCP connection; after it, `protocol` gets the encrypted connection."""
+        if len(self._pending) >= min(_MAX_HANDSHAKES, _count_client_descriptors() // 2):
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
+            oldest.abort()
+            self._log_end()
+        self._pending[transport] = None
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        waiter.add_done_callback(lambda finished: self._finish(transport, finished))
+        tls = SSLProtocol(
+            loop, protocol, self._certificate.context, waiter, server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
+        )  # fmt: skip
+        transport.set_protocol(tls)
+        tls.connection_made(transport)
+
+    def _finish(self, transport: asyncio.Transport, waiter: "asyncio.Future[None]") -> None:
+        self._pending.pop(transport, None)
+        if not waiter.cancelled():
+            waiter.exception()  # A handshake that fails is no error of the service, and its connection is closed.
+
+    def _log_end(self) -> None:
+        global _next_handshake_log_at
+        if time.monotonic() >= _next_handshake_log_at:
+            _next_handshake_log_at = time.monotonic() + _REFUSAL_LOG_SECONDS
+            log.warning("server: the oldest TLS handshakes are ended, because too many are under way")
+
+
 class RequestTooSlow(BadRequest):
     """A request that did not arrive in time; as a BadRequest, it makes Sanic ignore the rest of the body."""
 
@@ -120,7 +241,7 @@ class StrictHttp(Http):
             searched = max(0, len(buffer) - 3)
             await self._receive_more()
         # Sanic itself rejects a head that is too long.
-        if 0 <= end < self.HEADER_MAX_SIZE and not _is_sound(buffer, end):
+        if 0 <= end < self.HEADER_MAX_SIZE and not is_sound_head(buffer, end):
             raise BadRequest("Bad Request")
         await super().http1_request_header()  # type: ignore[no-untyped-call]  # untyped in the library
 
@@ -161,34 +282,68 @@ class StrictHttp(Http):
 
 
 class StrictProtocol(HttpProtocol):
-    """A connection whose requests are parsed strictly; `timeout_seconds` is the setting `limits.request_timeout`."""
+    """A connection whose requests are parsed strictly; `timeout_seconds` is the setting `limits.request_timeout`.
+
+    With a certificate, `connection_made` is called twice: for the TCP connection, and after the TLS handshake for the
+    encrypted one.
+    """
 
     HTTP_CLASS = StrictHttp
-    __slots__ = ("received_bytes", "timeout_seconds")
+    __slots__ = ("is_refused", "received_bytes", "timeout_seconds")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Reset the byte count and read the timeout from the settings for a new connection."""
+        """Start the TLS handshake or the first request of a new connection, or refuse the connection.
+
+        The response to a refused connection is 503; without a handshake there is none.
+        """
+        handshakes: Handshakes | None = self.app.ctx.handshakes
+        is_encrypted = transport.get_extra_info("sslcontext") is not None
+        self.is_refused = not is_encrypted and _is_reserved(transport.get_extra_info("socket").fileno())
+        if self.is_refused:
+            _log_refusal(len(self.connections))
+            refused = cast(asyncio.Transport, transport)
+            if handshakes is None:
+                refused.write(_REFUSAL)
+            refused.close()
+            return
+        if handshakes is not None and not is_encrypted:
+            handshakes.start(cast(asyncio.Transport, transport), self)
+            return
         self.received_bytes = 0
         self.timeout_seconds = config.parse_seconds(self.app.ctx.config.limits.request_timeout)
         super().connection_made(transport)  # type: ignore[no-untyped-call]  # untyped in the library
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Clean up after a connection; a refused one has nothing to clean up."""
+        if not self.is_refused:
+            super().connection_lost(exc)  # type: ignore[no-untyped-call]  # untyped in the library
+
     def data_received(self, data: bytes) -> None:
-        """Count and process received bytes."""
+        """Add to `received_bytes`, from which the body's deadline is computed, and pass the bytes to Sanic.
+
+        The bytes of a refused connection are dropped.
+        """
+        if self.is_refused:
+            return
         self.received_bytes += len(data)
         super().data_received(data)
 
     async def receive_more(self) -> None:
         """Wait for more bytes of a request. Raises RequestTooSlow after its deadline."""
         http: StrictHttp = self._http
+        deadline = http.deadline(self.loop.time())
+        if deadline is None:
+            await super().receive_more()  # type: ignore[no-untyped-call]  # untyped in the library
+            return
         try:
-            async with asyncio.timeout_at(http.deadline(asyncio.get_running_loop().time())):
+            async with asyncio.timeout_at(deadline):
                 await super().receive_more()  # type: ignore[no-untyped-call]  # untyped in the library
         except TimeoutError:
             http.keep_alive = False
             raise RequestTooSlow("Request Timeout") from None
 
 
-def _is_sound(buffer: bytearray, end: int) -> bool:
+def is_sound_head(buffer: bytes | bytearray, end: int) -> bool:
     """Return whether the head in `buffer[:end]` is valid: its lines, and the number of Host lines.
 
     HTTP/1.1 requires one Host line; HTTP/1.0 allows at most one, and no chunked body.
@@ -207,3 +362,122 @@ class SlashRouter(Router):
     def resolve(self, path: str, **options: Any) -> Any:
         """Return the route, the handler and the parameters of a path, without regard to trailing slashes."""
         return super().resolve(path.rstrip("/") or "/", **options)
+
+
+# Posted HTML forms are parsed within limits, so that no form holds up the event loop (docs/threats.md#t22). Sanic 25.12
+# parses forms without limits and decodes texts in any charset that a part names.
+
+# A table of contacts with all rows selected submits a few hundred fields.
+_MAX_FIELDS = 5_000
+# Only forms with a file are sent as multipart, and they have few fields.
+_MAX_PARTS = 100
+_MAX_PART_HEAD_BYTES = 4_096
+# The longest forms of recipients: their preferences in an account with a thousand lists, and a sign-up form.
+_MAX_PUBLIC_BYTES = 65_536
+# A longer form is parsed in a thread: 2 MB of percent-encoded text take 0.2 s.
+_MAX_INLINE_BYTES = 65_536
+_URLENCODED, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+_BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")  # RFC 2046, 5.1.1
+_DISPOSITION = re.compile(r"^content-disposition:(.*)", re.IGNORECASE | re.MULTILINE)
+_TYPE = re.compile(r"^content-type:([^;\r\n]*)", re.IGNORECASE | re.MULTILINE)
+
+
+class PostedForm(NamedTuple):
+    """The fields and files of a form by name, in the order of the body."""
+
+    fields: dict[str, list[str]]
+    files: dict[str, list[File]]
+
+
+def parse_form(content_type: str, body: bytes) -> PostedForm:
+    """Return the fields and files of a body; none if it is not a complete form in UTF-8.
+
+    Raises PayloadTooLarge for too many fields or parts, and BadRequest for an invalid boundary.
+    """
+    kind, parameters = parse_content_header(content_type)
+    try:
+        if kind == _URLENCODED:
+            if body.count(b"&") >= _MAX_FIELDS:
+                raise PayloadTooLarge("the form has too many fields")
+            return PostedForm(parse_qs(body.decode("utf-8"), keep_blank_values=True), {})
+        if kind == _MULTIPART:
+            return _parse_multipart(body, str(parameters.get("boundary", "")))
+    except UnicodeDecodeError:
+        pass
+    return PostedForm({}, {})
+
+
+def _parse_multipart(body: bytes, boundary: str) -> PostedForm:
+    """Return the fields and files of a multipart form (RFC 7578). Raises UnicodeDecodeError for a text not in UTF-8."""
+    if not boundary:
+        return PostedForm({}, {})
+    if not _BOUNDARY.fullmatch(boundary):
+        raise BadRequest("the boundary of the form is invalid")
+    body, delimiter = b"\r\n" + body, b"\r\n--" + boundary.encode()
+    if body.count(delimiter) > _MAX_PARTS + 1:
+        raise PayloadTooLarge("the form has too many parts")
+    form = PostedForm({}, {})
+    for part in body.split(delimiter)[1:]:
+        if part.startswith(b"--"):
+            return form
+        head, end_of_head, content = part.partition(b"\r\n\r\n")
+        if not end_of_head or len(head) > _MAX_PART_HEAD_BYTES or head.partition(b"\r\n")[0].strip(b" \t"):
+            break
+        _add_part(form, head.decode("utf-8"), content)
+    return PostedForm({}, {})
+
+
+def _add_part(form: PostedForm, head: str, content: bytes) -> None:
+    """Add a part with the given header lines to a form; a part without a name is ignored."""
+    match = _DISPOSITION.search(head)
+    parameters = parse_content_header(match[1].strip())[1] if match else {}
+    name, filename = parameters.get("name"), parameters.get("filename")
+    if filename is None and "filename*" in parameters:
+        filename = unquote(str(parameters["filename*"]).rpartition("'")[2])
+    if not name:
+        return
+    if filename is None:
+        form.fields.setdefault(str(name), []).append(content.decode("utf-8"))
+    else:
+        media_type = _TYPE.search(head)
+        file = File(media_type[1].strip().lower() if media_type else "text/plain", content, str(filename))
+        form.files.setdefault(str(name), []).append(file)
+
+
+class FormRequest(Request):
+    """A request whose form is parsed by `parse_form`, and only once."""
+
+    __slots__ = ("_posted",)
+
+    def get_form(self, keep_blank_values: bool = False) -> RequestParameters:
+        """Return the fields of the form, without empty values unless `keep_blank_values`.
+
+        Raises the exceptions of `parse_form`.
+        """
+        posted = self.parse_posted()
+        fields = {
+            name: kept
+            for name, values in posted.fields.items()
+            if (kept := [value for value in values if value or keep_blank_values])
+        }
+        self.parsed_form, self.parsed_files = RequestParameters(fields), RequestParameters(posted.files)
+        return self.parsed_form
+
+    def parse_posted(self) -> PostedForm:
+        """Return the form, which is parsed at the first call. Raises the exceptions of `parse_form`."""
+        if not hasattr(self, "_posted"):
+            self._posted = parse_form(self.headers.get("content-type", ""), self.body)
+        return self._posted
+
+
+async def read_large_form(request: FormRequest) -> None:
+    """Parse a large form in a thread before its handler runs.
+
+    Raises PayloadTooLarge for a large form of a recipient's page, and the exceptions of `parse_form`.
+    """
+    path = path_of(request)
+    if len(request.body) <= _MAX_INLINE_BYTES or dispatch.owns_path(path):
+        return
+    if public.owns_path(path):
+        raise PayloadTooLarge("the form is too large")
+    await asyncio.to_thread(request.parse_posted)

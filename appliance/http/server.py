@@ -19,15 +19,27 @@ from appliance import public
 from appliance.accounts import users
 from appliance.api import dispatch
 from appliance.api import http as api_http
-from appliance.core import addresses, crypto, executable, validation
+from appliance.core import crypto, executable, validation
 from appliance.core.errors import Unavailable
-from appliance.http.forms import FormRequest, read_large_form
-from appliance.http.protocol import MAX_HEAD_BYTES, SlashRouter, StrictProtocol, is_unread, path_of, read_as_text
+from appliance.http.protocol import (
+    MAX_HEAD_BYTES,
+    FormRequest,
+    Handshakes,
+    SlashRouter,
+    common_headers,
+    find_client,
+    is_unread,
+    path_of,
+    raise_descriptor_limit,
+    read_as_text,
+    read_large_form,
+)
+from appliance.http.tracking_requests import TrackingProtocol
 from appliance.inbound import delivery_reports
 from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
-from appliance.jobs.consumer import BackgroundWork
+from appliance.jobs.tasks import BackgroundWork
 from appliance.ops import metrics
-from appliance.sending.messages import retries
+from appliance.sending.messages import retries, send_log
 from appliance.settings import config as settings_config
 from appliance.settings.schema import Config
 from appliance.storage import disk_guard, transactions
@@ -44,8 +56,6 @@ _SWITCH_SECONDS = 0.0005
 _MAX_STORAGE_WAIT_SECONDS = 14.0
 # Interval at which the stop is requested again until the server stops.
 _STOP_RETRY_SECONDS = 0.02
-# A browser that visited the service over https uses only https for a year.
-_HSTS = "max-age=31536000"
 _QUALITY = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 _MAX_ACCEPT_ITEMS = 100
 _MAX_DISCARDED_BYTES = 419_430_400  # twice the default size limit of an import file
@@ -70,6 +80,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
     app.ctx.inbound, app.ctx.certificate, app.ctx.works = SmtpListener(config), None, None
+    app.ctx.handshakes = None
     app.ctx.process = secrets.token_hex(8)
     # For localhost, Strict-Transport-Security would also make browsers refuse http to other programs there.
     app.ctx.strict = (
@@ -97,19 +108,9 @@ async def _set_start_time(request: Request) -> None:
 
 
 async def _set_client(request: Request) -> None:
-    """Set the IP address of the client as `request.ctx.client`; X-Forwarded-For counts only from a trusted proxy."""
-    forwarded, context = request.headers.getall("x-forwarded-for", []), request.app.ctx
-    request.ctx.client = addresses.find_client_ip(request.ip, forwarded, context.config.network.trusted_proxies)
-    if (
-        forwarded
-        and not (context.warned or context.config.network.trusted_proxies)
-        and addresses.is_private_ip(request.ip)
-    ):
-        context.warned = True
-        log.warning(
-            "server: %s sends X-Forwarded-For and is not in network.trusted_proxies: all its visitors count as one "
-            "client, for which forms send three confirmation emails an hour", request.ip,
-        )  # fmt: skip
+    """Set the IP address of the client as `request.ctx.client`."""
+    forwarded = request.headers.getall("x-forwarded-for", [])
+    request.ctx.client = find_client(request.app.ctx, request.ip, forwarded)
 
 
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
@@ -130,9 +131,7 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
 
 
 async def _add_headers(request: Request, response: HTTPResponse) -> None:
-    response.headers["X-Request-Id"] = api_http.get_request_id(request)
-    if request.app.ctx.strict:
-        response.headers["Strict-Transport-Security"] = _HSTS
+    response.headers.update(common_headers(api_http.get_request_id(request), request.app.ctx.strict))
     if started_at := getattr(request.ctx, "begun", 0.0):
         pattern = request.route.path if request.route is not None else None
         metrics.record_request(request.method, pattern, response.status, time.monotonic() - started_at)
@@ -227,7 +226,9 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     metrics.set_start_time()
     disk_guard.watch(app.ctx.config.data_dir)
     app.ctx.damage = DamageWatch()
-    transactions.start()
+    transactions.start(before_write=send_log.settle)
+    if not await transactions.fetch(send_log.is_empty):
+        await asyncio.wrap_future(transactions.submit_essential(send_log.settle))
     if await transactions.fetch(retries.has_interrupted):
         interrupted = await transactions.fetch(retries.find_interrupted)
         uncertain_count = await asyncio.wrap_future(
@@ -315,13 +316,15 @@ async def _stop(app: "Sanic[Any, Any]") -> None:
 def serve(config: Config) -> None:
     """Run the service until SIGTERM or SIGINT. Raises OSError if an address to listen on is in use."""
     host, _, port = config.listen.rpartition(":")
+    raise_descriptor_limit()
     app = build(config)
     app.ctx.inbound.bind()
     if config.tls.certificate:
         app.ctx.certificate = crypto.ServedCertificate(
             "tls.certificate", config.tls.certificate, config.tls.key, is_web=True
         )
+        app.ctx.handshakes = Handshakes(app.ctx.certificate)
     app.run(
-        host.strip("[]"), int(port), ssl=app.ctx.certificate and app.ctx.certificate.context,
-        protocol=StrictProtocol, single_process=True, access_log=False, motd=False, debug=False,
+        host.strip("[]"), int(port), protocol=TrackingProtocol, single_process=True, access_log=False, motd=False,
+        debug=False,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from appliance.core import addresses, clock
 from appliance.core.addresses import Address
-from appliance.imports.names import split_name
+from appliance.imports.detection import split_name
 
 MAX_TAGS = 100
 # The custom field of the titles in a full name
@@ -31,11 +31,12 @@ _SEPARATORS = re.compile(r"[,;|]")
 # The maximum lengths of a cell with addresses and other words, and of a full name. Longer cells, of which a row of a
 # file may have one with 65,536 characters, are not parsed.
 _MAX_ADDRESS_CELL_CHARACTERS, _MAX_NAME_CHARACTERS = 4_000, 1_000
-# These words are written as `normalize_word` returns them, without accents.
+# These words are written as `normalize_word` returns them, without accents. Placeholders are no refusal.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
      "nie", "jamais", "nunca", "✗", "✘")
 )  # fmt: skip
+REFUSALS = NO - {"", "none", "null"}
 YES = frozenset(
     ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔")
 )  # fmt: skip
@@ -446,8 +447,8 @@ class RowAddress(Struct, array_like=True):
     """An address of a row, with its consent state in the file.
 
     `key` is the normalized address. `suppression` is the reason or None. `consent` is `out` (the recipient opted out),
-    `off` (not subscribed), `in` (subscribed), `unstated` (the row says neither yes nor no, and such rows are not opted
-    in) or None (not in the row). Times are Unix milliseconds in the past.
+    `no` (the row says no to messages), `off` (not subscribed), `in` (subscribed), `unstated` (the row says neither yes
+    nor no, and such rows are not opted in) or None (not in the row). Times are Unix milliseconds in the past.
     """
 
     kind: str
@@ -519,8 +520,8 @@ def _parse_channel(channel: Any) -> RowAddress:
     reason = STATES.get(normalize_word(channel.get("suppression")))
     subscribed = channel.get("subscribed")
     consent = None if subscribed is None else "in" if subscribed else "off"
-    if channel.get("opted_out_by") == "recipient":
-        consent = "out"
+    if (opted_out_by := channel.get("opted_out_by")) in ("recipient", "operator"):
+        consent = "out" if opted_out_by == "recipient" else "no"
     return RowAddress(
         address.kind, address.key, address.value, reason if reason in KNOWN_REASONS else None, consent,
         bool(channel.get("verified_at")), parse_past_time(channel.get("opt_in_at")),

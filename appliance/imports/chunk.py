@@ -10,7 +10,7 @@ from appliance.audience import lists
 from appliance.audience.contacts import search
 from appliance.audience.lists import ListCreate
 from appliance.core import clock
-from appliance.imports import contact_rows
+from appliance.imports import contact_rows, row_writer
 from appliance.imports.cells import RowAddress
 from appliance.imports.contact_rows import (
     ChannelState,
@@ -18,12 +18,9 @@ from appliance.imports.contact_rows import (
     ContactFields,
     DryRunState,
     ExistingContacts,
-    ImportPlan,
-    InsertedRange,
-    RowWriter,
-    uuid7,
 )
 from appliance.imports.removal import SnapshotBuilder
+from appliance.imports.row_writer import ImportPlan, InsertedRange, RowWriter, uuid7
 from appliance.imports.staging import Person, decode_warnings
 from appliance.storage.database import normalize_name, rows
 
@@ -84,33 +81,41 @@ _SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
 
 
 class _Repetitions:
-    """Records opt-outs and suppressions that a chunk asks for although they are in force already.
+    """Records opt-outs and suppressions that are in force already when a chunk asks for them.
 
-    Without this the undo of the import that stored them would lift them, although a later import asks for them too.
-    What the import itself stored, in this or an earlier chunk, is not repeated.
+    Without this record, an undo of the earlier import that stored them would lift them, although this import asks for
+    them too. Those that this import stored itself, in this or an earlier chunk, are not recorded again.
     """
 
-    def __init__(self, plan: ImportPlan, known: ExistingContacts, rows: RowWriter, now: int, dry: bool) -> None:
-        self._plan, self._known, self._rows, self._now, self._dry = plan, known, rows, now, dry
+    def __init__(
+        self, plan: ImportPlan, known: ExistingContacts, rows: RowWriter, before: SnapshotBuilder, now: int, dry: bool
+    ) -> None:
+        self._plan, self._known, self._rows, self._before = plan, known, rows, before
+        self._now, self._dry = now, dry
 
-    def opt_out(self, channel: ChannelState, kind: str, hashed: bytes, by: str) -> None:
-        """Record an opt-out of an address that is opted out already; without an opt-out, record nothing."""
+    def opt_out(self, channel: ChannelState, kind: str, hashed: bytes, by: str, note: str) -> None:
+        """Record that the import repeats the opt-out of an address; do nothing if the address is not opted out.
+
+        A new address may have the remembered opt-out of a deleted contact. Its repetition is recorded only as evidence,
+        which later rows and imports need (`contact_rows.find_refused_addresses`), because an undo deletes the address.
+        """
         standing = channel.standing
-        if self._dry or channel.id is None or channel.is_repeated or standing.subscribed or standing.opt_out_at is None:
+        if self._dry or channel.is_repeated or standing.subscribed or standing.opt_out_at is None:
             return
         is_new = standing[:3] != channel.original[:3]
-        if is_new or contact_rows.has_recorded(self._plan, channel.contact_id, hashed, "opt_out"):
+        if is_new or row_writer.has_recorded(self._plan, channel.contact_id, hashed, "opt_out"):
             return
         channel.is_repeated = True
-        self._rows.repeated_opt_out((self._now, channel.id))
-        note = _encode({"import_id": self._plan.import_id}).decode()
+        if channel.id is not None:
+            self._rows.repeated_opt_out((self._now, channel.id))
+            self._before.opt_out_repeated(channel.id)
         self._rows.consent(channel.contact_id, kind, hashed, "opt_out", by, note)
 
     def suppression(self, contact_id: int | None, kind: str, hashed: bytes, reason: str) -> None:
-        """Record a suppression of an address that is suppressed for this reason already."""
+        """Record that the import repeats a suppression of an earlier import; do nothing for any other suppression."""
         if self._dry or (kind, hashed, reason) not in self._known.of_imports:
             return
-        if contact_rows.has_recorded(self._plan, contact_id, hashed, "suppressed", reason):
+        if row_writer.has_recorded(self._plan, contact_id, hashed, "suppressed", reason):
             return
         self._known.of_imports.discard((kind, hashed, reason))
         self._rows.repeated_suppression((self._now, self._plan.account_id, kind, hashed, reason))
@@ -124,7 +129,7 @@ class Chunk:
 
     `memory` is given for a dry run and has the effects of the previous chunks; a dry run writes nothing and may run on
     any thread. Without `memory`, call it in a write transaction. `people` are the rows of the chunk without the plain
-    people, who are `inserted` already (see `contact_rows.insert_plain_people`) and only join the lists here.
+    people, who are `inserted` already (see `row_writer.insert_plain_people`) and only join the lists here.
 
     Attributes: `outcomes` has one Outcome for each of `people`; `before` has the snapshot for an undo; `warned` is the
     number of created or updated lines with warnings.
@@ -138,7 +143,7 @@ class Chunk:
         self.known = ExistingContacts(plan.account_id, people, memory)
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
-        self._repetitions = _Repetitions(plan, self.known, self.rows, self.now, memory is not None)
+        self._repetitions = _Repetitions(plan, self.known, self.rows, self.before, self.now, memory is not None)
         self.outcomes: list[Outcome] = []
         self._joining: dict[int, list[int]] = defaultdict(list)
         self._changed: set[int] = set()
@@ -180,9 +185,17 @@ class Chunk:
             return f"suppressed:{standing.suppression}"
         if standing.subscribed:
             return "subscribed" if kind == "email" else "subscribed:phone"
-        if self._file_consents.get(contact_id) is not None:
-            return "unsubscribed:file"
-        return "unsubscribed:before" if standing.opted_out_by is not None else "unsubscribed:not_opted_in"
+        return f"unsubscribed:{self._unsubscribed_reason(contact_id, kind, standing)}"
+
+    def _unsubscribed_reason(self, contact_id: int, kind: str, standing: ConsentState) -> str:
+        file_consent = self._file_consents.get(contact_id)
+        if standing.opted_out_by is not None:
+            return "file" if file_consent in ("out", "no", "off") else "before"
+        if file_consent == "off":
+            return "inactive"
+        if file_consent == "unstated" and self.plan.opt_in:
+            return "unstated"
+        return "sms_not_opted_in" if kind == "phone" else "not_opted_in"
 
     def _row(self, person: Person, named_lists: NamedLists) -> None:
         outcome = self._person(person)
@@ -224,7 +237,8 @@ class Chunk:
         if self.plan.skip:
             return Outcome(person.line, SKIPPED, contact_id, _EXISTS)
         self._merge(contact_id, person)
-        return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, row_addresses), left_out)
+        stored_addresses = self._addresses(contact_id, person, row_addresses)
+        return Outcome(person.line, UPDATED, contact_id, None, stored_addresses, left_out)
 
     def _is_somebody_else(self, contact_id: int, person: Person) -> bool:
         """Return whether a row that has only a phone number is about a person other than the contact with that number.
@@ -247,7 +261,7 @@ class Chunk:
             person.tracking or "full", person.data or "{}", True,
         )  # fmt: skip
         self._changed.add(contact_id)
-        return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, row_addresses))
+        return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, person, row_addresses))
 
     def _merge(self, contact_id: int, person: Person) -> None:
         """Replace the fields and data keys of a contact for which the row has values."""
@@ -263,12 +277,14 @@ class Chunk:
             self.known.contacts[contact_id] = new_fields
             self._changed.add(contact_id)
 
-    def _addresses(self, contact_id: int, row_addresses: list[RowAddress]) -> list[str]:
+    def _addresses(self, contact_id: int, person: Person, row_addresses: list[RowAddress]) -> list[str]:
         file_consent = row_addresses[0].consent
-        self._file_consents[contact_id] = file_consent if file_consent in ("out", "off") else None
-        return [address.value for address in row_addresses if self._address(contact_id, address)]
+        # A row that says nothing leaves what an earlier row of the contact says.
+        if file_consent not in (None, "unstated") or contact_id not in self._file_consents:
+            self._file_consents[contact_id] = file_consent
+        return [address.value for address in row_addresses if self._address(contact_id, person.line, address)]
 
-    def _address(self, contact_id: int, address: RowAddress) -> bool:
+    def _address(self, contact_id: int, line: int, address: RowAddress) -> bool:
         """Apply the suppression and consent of a row to one address, which is added if it is new.
 
         Return whether the address keeps an opt-out or a suppression although the import opts in.
@@ -289,12 +305,18 @@ class Chunk:
         )
         opt_in = self.plan.opt_in if address.kind == "email" else self.plan.opt_in_phone
         decision = contact_rows.decide_consent(
-            self.now, standing, address.state, opt_in, (address.opt_in_at, address.opt_out_at)
-        )
-        if decision.act is not None:
+            self.now, standing, address.state, opt_in, (address.opt_in_at, address.opt_out_at),
+            channel.is_refused and address.consent != "in",
+        )  # fmt: skip
+        if decision.act == "opt_out":
+            self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._opt_out_note(line))
+        elif decision.act is not None:
             self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._note)
-        elif address.state in ("out", "complaint", "off"):
-            self._repetitions.opt_out(channel, key[0], hashed, "operator" if address.state == "off" else "recipient")
+        elif address.state in ("out", "complaint", "no", "off"):
+            by = "operator" if address.state in ("no", "off") else "recipient"
+            self._repetitions.opt_out(channel, key[0], hashed, by, self._opt_out_note(line))
+        if decision.act is not None or address.state in ("no", "off"):
+            channel.is_refused = decision.standing.opted_out_by == "operator"
         if decision.act == "opt_in" and (key[0], hashed) in self.known.opt_outs:
             by, opted_out_at = self.known.opt_outs.pop((key[0], hashed))
             self.rows.forget((self.plan.account_id, key[0], hashed))
@@ -302,6 +324,10 @@ class Chunk:
         verified_at = channel.verified_at or (self.now if address.verified else None)
         channel.change(decision.standing, verified_at)
         return decision.kept
+
+    def _opt_out_note(self, line: int) -> str:
+        """Return the data of the evidence of an opt-out, which names the line of the file that states it."""
+        return _encode({"import_id": self.plan.import_id, "file": self.plan.filename, "line": line}).decode()
 
     def _suppress(self, contact_id: int, key: tuple[str, str], hashed: bytes, value: str, reason: str) -> None:
         self.known.suppress(key[0], hashed, reason)
@@ -367,7 +393,7 @@ class Chunk:
             if name is None:
                 continue
             if inserted is not None and list_id in plan_list_ids:
-                contact_rows.add_plain_to_list(self.plan, list_id, name, inserted)
+                row_writer.add_plain_to_list(self.plan, list_id, name, inserted)
                 self.before.joined(list_id, range(inserted.first, inserted.first + inserted.number))
             joining: dict[int, None] = {}
             for index in indexes:
@@ -393,7 +419,7 @@ class SuppressionChunk:
         self.known = ExistingContacts(plan.account_id, people, memory)
         self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
         self.before = SnapshotBuilder(self.now, inserted)
-        self._repetitions = _Repetitions(plan, self.known, self.rows, self.now, memory is not None)
+        self._repetitions = _Repetitions(plan, self.known, self.rows, self.before, self.now, memory is not None)
         self.outcomes = [self._person(person) for person in people]
         rows = zip(people, self.outcomes, strict=True)
         self.warned = sum(person.warnings is not None and outcome.result == CREATED for person, outcome in rows)
@@ -408,7 +434,7 @@ class SuppressionChunk:
         contact_id = channel.contact_id if channel else None
         if reason in self.known.reasons(person.kind, hashed):
             if channel is not None and reason == "complaint":
-                self._repetitions.opt_out(channel, person.kind, hashed, "recipient")
+                self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             self._repetitions.suppression(contact_id, person.kind, hashed, reason)
             return Outcome(person.line, SKIPPED, contact_id, "the address is suppressed for this reason already")
         self.known.suppress(person.kind, hashed, reason)
@@ -436,11 +462,14 @@ class SuppressionChunk:
             if decision.act is not None:
                 self.rows.consent(contact_id, person.kind, hashed, decision.act, decision.by, note)
             elif reason == "complaint":
-                self._repetitions.opt_out(channel, person.kind, hashed, "recipient")
+                self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             channel.change(decision.standing, channel.verified_at)
         elif reason == "complaint" and (person.kind, hashed) not in self.known.opt_outs:
             self.rows.remember((self.plan.account_id, person.kind, hashed, "recipient", self.now))
         return Outcome(person.line, CREATED, contact_id)
+
+    def _opt_out_note(self) -> str:
+        return _encode({"import_id": self.plan.import_id}).decode()
 
     def _channels(self) -> None:
         for address in self.known.touched():
@@ -456,19 +485,39 @@ class SuppressionChunk:
 # The values of `Outcome.state`. `StateCounter` stores the index of a state in this tuple in one byte for each contact.
 _EMAIL_STATES = (
     "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
+    "unsubscribed:unstated", "unsubscribed:inactive",
     "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
     "suppressed:manual", "suppressed:stop_keyword",
 )  # fmt: skip
 CONTACT_STATES = (
     "",
     *_EMAIL_STATES,
-    # Subscribed, but without an email address
+    # Subscribed or not, but without an email address
     "subscribed:phone",
+    "unsubscribed:sms_not_opted_in",
     # With an email address in that state, and also with a phone number that is subscribed
     *(f"{state}+sms" for state in _EMAIL_STATES),
 )
 _STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
+# The reason that a line of the file gave, by the one that is left if a later chunk with the contact knows no other
+_REASONS_OF_LINES = {"before": ("file",), "not_opted_in": ("inactive", "unstated")}
 _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
+
+
+def _follow_state(previous: str, state: str) -> str:
+    """Return the state of a contact after a later chunk, which knows nothing of the lines before.
+
+    A line that says nothing leaves the reason that an earlier line of the contact gave.
+    """
+    if not previous or previous == state:
+        return state
+    kind, _, reason = state.partition(":")
+    reason, plus, sms = reason.partition("+")
+    previous_kind, _, previous_reason = previous.partition(":")
+    previous_reason = previous_reason.partition("+")[0]
+    if kind == previous_kind == "unsubscribed" and previous_reason in _REASONS_OF_LINES.get(reason, ()):
+        return f"{kind}:{previous_reason}{plus}{sms}"
+    return state
 
 
 class StateCounter:
@@ -484,6 +533,15 @@ class StateCounter:
         chunks = rows("SELECT outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
         for (packed,) in chunks:
             self._take(Outcome(*fields) for fields in _decode_outcomes(packed)[1])
+
+    def follow(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
+        """Return new outcomes with the states that follow from the chunks before (`_follow_state`)."""
+        return [
+            outcome
+            if outcome.contact_id is None or outcome.state is None or outcome.contact_id >= len(self._states)
+            else outcome._replace(state=_follow_state(CONTACT_STATES[self._states[outcome.contact_id]], outcome.state))
+            for outcome in outcomes
+        ]
 
     def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
         """Return the change in the number of contacts of each state after new outcomes; a change may be negative."""

@@ -143,8 +143,10 @@ def guess_targets(names: list[str], resource: str = "contacts") -> list[str]:
     squashed_names = {_squash(name) for name in names}
     product = next((candidate for candidate in PRODUCTS if candidate.needs <= squashed_names), None)
     targets: list[str] = []
-    for name in names:
-        target = _guess_target(name, product)
+    guesses = [_guess_target(name, product) for name in names]
+    for name, target in zip(names, guesses, strict=True):
+        if target.startswith("data.") and (loose := _guess_loosely(name)) and loose not in guesses:
+            target = loose
         if resource == "suppressions":
             target = _suppression_target(name, target)
         is_single = target and not target.startswith("data") and target not in _REPEATABLE
@@ -164,6 +166,18 @@ def _guess_target(name: str, product: Product | None) -> str:
     if target is not None:
         return target
     return f"data.{split}" if split else ""
+
+
+def _guess_loosely(name: str) -> str | None:
+    """Return the target of a name without its remark in brackets and for all its alternatives, or None.
+
+    `Newsletter (Y/N)` is read as `Newsletter`, and `Mobile / Tel` is a phone number because both words are.
+    """
+    plain = name.partition("(")[0].partition("[")[0]
+    if plain == name and "/" not in name:
+        return None
+    targets = {_TARGET_BY_NAME.get(fold_accents(normalize_name(word))) for word in plain.split("/")}
+    return targets.pop() if len(targets) == 1 else None
 
 
 def _suppression_target(name: str, target: str) -> str:

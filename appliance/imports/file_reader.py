@@ -1,15 +1,13 @@
-"""Read an uploaded file of contacts or suppressions: find its format, preview it, and write its staging file.
+"""Preview an uploaded file of contacts or suppressions, and write its staging file.
 
+`record_reader.py` reads the lines and records of the file.
 A large file is read in a child process (see `main`), because reading keeps a processor busy.
 """
 
-import codecs
 import csv
 import io
 import os
-import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -23,250 +21,20 @@ from appliance.core.executable import read_task, send_to_parent
 from appliance.imports import cells as imports_cells
 from appliance.imports import columns, staging
 from appliance.imports.columns import DateFormat, DateOrder
-from appliance.imports.numbers import DecimalMark, NumberColumn, NumberFormat, find_country_mark
+from appliance.imports.detection import DecimalMark, NumberColumn, NumberFormat, find_country_mark, has_full_names
+from appliance.imports.record_reader import (
+    MAX_COLUMNS,
+    MAX_SHOWN_CHARACTERS,
+    OverlongLine,
+    Record,
+    count_lines,
+    find_delimiter,
+    find_encoding,
+    read_csv,
+    read_jsonl,
+    read_lines,
+)
 from appliance.imports.staging import StagingWriter
-
-ROW_CHARACTERS = 65_536
-_BLOCK = 262_144
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_MAX_SHOWN_CHARACTERS = 200
-
-
-class OverlongLine(str):
-    """The first `_MAX_SHOWN_CHARACTERS` of a line that has more than `ROW_CHARACTERS`."""
-
-
-class BlankLines(str):
-    """A run of `line_count` blank lines, which is skipped at once; as text it is empty."""
-
-    line_count: int
-
-
-def find_encoding(path: Path) -> tuple[str, int]:
-    """Return the encoding of a file and the length of its byte order mark.
-
-    Without a mark, UTF-16 is recognized by its zero bytes. Any other file is UTF-8, or Windows-1252 if more of its
-    bytes are invalid in UTF-8 than it has valid characters beyond ASCII.
-    """
-    with path.open("rb") as file:
-        head = file.read(4096)
-        for bom, name in _BOMS:
-            if head.startswith(bom):
-                return name, len(bom)
-        even, odd = head[::2].count(0), head[1::2].count(0)
-        if max(even, odd) > len(head) // 8:
-            return ("utf-16-be" if even > odd else "utf-16-le"), 0
-        file.seek(0)
-        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        valid_count = invalid_count = 0
-        while block := file.read(_BLOCK):
-            text = decoder.decode(block)
-            if not text.isascii():
-                undecodable = sum("\udc80" <= char <= "\udcff" for char in text)
-                invalid_count += undecodable
-                valid_count += sum(char > "\x7f" for char in text) - undecodable
-    return ("cp1252" if invalid_count > valid_count else "utf-8"), 0
-
-
-def _do_nothing() -> None:
-    pass
-
-
-def read_lines(path: Path, name: str, skip: int, on_block: Callable[[], None] = _do_nothing) -> Iterator[str]:
-    """Yield the lines of a file without line ends, and an `OverlongLine` for a line that is too long.
-
-    More than `_MAX_QUOTED_LINES` blank lines in a row are one `BlankLines`. `name` is the encoding. `skip` is the
-    number of bytes before the first line. `on_block` is called after every `_BLOCK` bytes.
-    """
-    errors = "surrogateescape" if name == "utf-8" else "replace"
-    decoder = codecs.getincrementaldecoder(name)(errors)
-    with path.open("rb") as file:
-        file.seek(skip)
-        remainder, overlong_start, line_end = "", "", None
-        while True:
-            block = file.read(_BLOCK)
-            text = remainder + decoder.decode(block, final=not block)
-            if line_end is None:
-                # The lines of very old files end in a carriage return only.
-                line_end = "\r" if "\n" not in text and "\r" in text[:-1] else "\n"
-            *complete_lines, remainder = _split_lines(text, line_end)
-            for line in complete_lines:
-                if overlong_start:
-                    yield OverlongLine(overlong_start)
-                    overlong_start = ""
-                elif len(line) > ROW_CHARACTERS:
-                    yield OverlongLine(line[:_MAX_SHOWN_CHARACTERS])
-                else:
-                    yield line[:-1] if line.endswith("\r") else line
-            if len(remainder) > ROW_CHARACTERS:
-                overlong_start, remainder = overlong_start or remainder[:_MAX_SHOWN_CHARACTERS], ""
-            on_block()
-            if not block:
-                if overlong_start or remainder:
-                    yield OverlongLine(overlong_start) if overlong_start else remainder.removesuffix("\r")
-                return
-
-
-def _split_lines(text: str, line_end: str) -> list[str]:
-    """Return the lines of a text, the last of which may be incomplete, with long runs of blank lines as `BlankLines`.
-
-    A file of 100 MB may contain 100 million blank lines, which would take a minute to skip one by one.
-    """
-    lines: list[str] = []
-    start = 0
-    for match in _LINE_END_RUN.finditer(text):
-        run_end = text.rfind(line_end, match.start(), match.end()) + 1
-        count = text.count(line_end, match.start(), run_end)
-        if count - 1 > _MAX_QUOTED_LINES:
-            # The first line end of the run completes the line before it.
-            lines += text[start : match.start()].split(line_end)
-            blank_lines = BlankLines()
-            blank_lines.line_count = count - 1
-            lines.append(blank_lines)
-            start = run_end
-    return lines + text[start:].split(line_end)
-
-
-MAX_COLUMNS = 200
-_DELIMITERS = (",", ";", "\t", "|")
-# A quoted cell may span this many further lines. If it is longer, its quote counts as unclosed.
-_MAX_QUOTED_LINES = 1000
-# A run is only searched at its first character, because trying each of its characters would take quadratic time.
-_LINE_END_RUN = re.compile(f"(?<![\\r\\n])[\\r\\n]{{{_MAX_QUOTED_LINES},}}")
-_UNREADABLE = re.compile("[\udc80-\udcff\ufffd]")
-_json = msgspec.json.Decoder()
-
-csv.field_size_limit(ROW_CHARACTERS * 2)
-
-
-class Record(NamedTuple):
-    """A record of a file, with the number of its first line.
-
-    `cells` is a list in CSV, and a dict by column name in JSON lines. If the record is invalid, `fault` is the reason
-    and `cells` the beginning of its line as text.
-    """
-
-    line: int
-    cells: Any
-    fault: str | None = None
-
-
-def find_delimiter(line: str) -> str:
-    """Return the delimiter that splits a line of column names into the most columns."""
-    return max(_DELIMITERS, key=lambda delimiter: len(_parse_line(line, delimiter) or ()))
-
-
-def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[Record]:
-    """Yield the records of CSV lines; blank lines are skipped. `first` is the number of the first line."""
-    ahead: deque[str] = deque()
-    number = first - 1
-    while True:
-        line = ahead.popleft() if ahead else next(lines, None)
-        if line is None:
-            return
-        number += 1
-        if not line:
-            number += _count_lines(line) - 1
-            continue
-        fault = _find_line_error(line)
-        if fault is not None:
-            yield Record(number, line[:200], fault)
-        elif '"' not in line:
-            yield _check_width(number, line.split(separator))
-        else:
-            cells, further_lines = _parse_quoted(line, lines, ahead, separator)
-            if cells is None:
-                yield Record(number, line[:200], "the quotes are not closed or stand in the wrong place")
-            else:
-                yield _check_width(number, cells)
-            number += further_lines
-
-
-def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator: str) -> tuple[list[str] | None, int]:
-    """Return the cells of a line with quotes, and the number of further lines that they span.
-
-    The further lines are taken from `ahead`, which is filled from `lines`. Return (None, 0), and take no lines, if the
-    quotes are invalid or the record is too long.
-    """
-    cells = _parse_line(line, separator)
-    if cells is not None:
-        return cells, 0
-    if line.count('"') % 2 == 0:
-        return None, 0
-    quoted_lines, size = [line], len(line)
-    for line_count in range(1, _MAX_QUOTED_LINES + 1):
-        if line_count > len(ahead):
-            ahead.extend(islice(lines, 1))
-        further_line = ahead[line_count - 1] if line_count <= len(ahead) else None
-        # An `OverlongLine` or `BlankLines` is longer than a record may be.
-        if type(further_line) is not str:
-            return None, 0
-        quoted_lines.append(further_line)
-        size += len(further_line) + 1
-        if size > ROW_CHARACTERS:
-            return None, 0
-        if further_line and further_line.count('"') % 2:
-            cells = _parse_line("\n".join(quoted_lines), separator)
-            if cells is not None and "\0" not in "".join(cells):
-                for _ in range(line_count):
-                    ahead.popleft()
-                return cells, line_count
-            return None, 0
-    return None, 0
-
-
-def _count_lines(line: str) -> int:
-    """Return the number of lines that an element of `read_lines` stands for."""
-    return line.line_count if isinstance(line, BlankLines) else 1
-
-
-def _parse_line(text: str, separator: str) -> list[str] | None:
-    try:
-        parsed_rows = list(csv.reader((text,), delimiter=separator, strict=True))
-    except csv.Error:
-        return None
-    return parsed_rows[0] if len(parsed_rows) == 1 else None
-
-
-def _find_line_error(line: str) -> str | None:
-    if isinstance(line, OverlongLine):
-        return f"the row is too long (maximum is {ROW_CHARACTERS} characters)"
-    if "\0" in line:
-        return "the row holds a NUL character"
-    if not line.isascii() and _UNREADABLE.search(line):
-        return "the row holds characters that its encoding does not allow"
-    return None
-
-
-def _check_width(number: int, cells: list[str]) -> Record:
-    if len(cells) > MAX_COLUMNS:
-        return Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
-    return Record(number, cells)
-
-
-def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
-    """Yield the records of JSON lines; blank lines are skipped. `first` is the number of the first line."""
-    number = first - 1
-    for line in lines:
-        number += _count_lines(line)
-        if not line.strip():
-            continue
-        fault = _find_line_error(line)
-        if fault is not None:
-            yield Record(number, line[:200], fault)
-            continue
-        try:
-            cells = _json.decode(line)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            yield Record(number, line[:200], "the line is not JSON")
-            continue
-        if not isinstance(cells, dict):
-            yield Record(number, line[:200], "the line is not a JSON object")
-        elif len(cells) > MAX_COLUMNS:
-            yield Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
-        else:
-            yield Record(number, cells)
-
 
 MAX_ROWS = 1_000_000
 # If none of this many rows at the start of a file can be read, reading ends with an error.
@@ -442,12 +210,20 @@ def _sample_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
 
 
-def assign_targets(names: list[str], resource: str, mapping: dict[str, str | None]) -> list[str]:
-    """Return the target of each column: that in `mapping` by column name, else a guess; "" skips the column.
+def assign_targets(preview: FilePreview, resource: str, mapping: dict[str, str | None]) -> list[str]:
+    """Return the target field of each column: the one that `mapping` gives, else a guess, else "" (skip).
 
-    A guess that `mapping` gives to another column is replaced by "", except for custom data.
+    `mapping` is by column name; None or "" skips a column. A guess is dropped if `mapping` assigns the same field to
+    another column; custom data fields may repeat. A guess is by the column's name, and by its first values where the
+    name of a column of full names means the last name.
     """
+    names = preview.names
     guessed = columns.guess_targets(names, resource)
+    has_other_names = {"name", "first_name"} & {*guessed, *mapping.values()}
+    if "last_name" in guessed and not has_other_names:
+        index = guessed.index("last_name")
+        if has_full_names(row[index] for row in preview.rows if index < len(row)):
+            guessed[index] = "name"
     requested = {mapping[name] for name in names if mapping.get(name)}
     return [
         (mapping[name] or "")
@@ -463,14 +239,12 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     """Read the file of a task into its staging file, and return the totals; raises UnreadableFile.
 
     `report` is called with the number of rows so far, every `_REPORT_SECONDS` while the file is read. The keys of the
-    totals are `total` and `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `columns`
-    (what was found in each column, by name: the formats `dates` and `numbers`, a `number_example`, and the number of
-    `number_exceptions`, which keep a column of amounts from being one of numbers; for a column of consent, the number
-    of `unstated` rows, which say neither yes nor no in any such column).
+    totals are `total` and `failed` (numbers of rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and
+    `columns` (see `_describe_columns`).
     """
     path = Path(task.path)
     preview = preview_file(path)
-    targets = assign_targets(preview.names, task.resource, task.map)
+    targets = assign_targets(preview, task.resource, task.map)
     is_own = preview.product == columns.OWN_EXPORT
     writer = StagingWriter(Path(task.target))
     reported_at = time.monotonic()
@@ -482,7 +256,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
             report(writer.good + writer.bad)
 
     formats = (
-        ColumnFormats({}, {}, {}, {})
+        ColumnFormats({}, {}, {}, {}, {})
         if is_own or task.resource == "suppressions"
         else _read_formats(path, preview, targets, task, report_progress)
     )
@@ -493,7 +267,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     )  # fmt: skip
     read_person = reader.suppressed if task.resource == "suppressions" else reader.person
     is_truncated = False
-    for row in _read_rows(path, preview, report_progress):
+    for row in _read_rows(path, preview, report_progress, writer.utf8_line):
         report_progress()
         if writer.good + writer.bad >= MAX_ROWS:
             writer.fault(row.line, f"the file has more than {MAX_ROWS} rows; the rest was left out", "")
@@ -516,13 +290,23 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
 def _describe_columns(
     names: list[str], targets: list[str], formats: "ColumnFormats", reader: staging.PersonReader
 ) -> dict[str, dict[str, Any]]:
-    """Return what was found in each column, by name (see `stage_file`)."""
+    """Return a description of each column, by its name.
+
+    The keys of a description are:
+
+    - `dates` and `numbers`: the formats, or None if the column has none
+    - `number_example`: a value of a column of numbers
+    - `number_exceptions`: the number of values that are not numbers, because of which a column of amounts stays text
+    - `exception_examples`: the first of them
+    - `unstated`: in a column of consent, the number of rows that say neither yes nor no in any such column
+    """
     return {
         name: {
             "dates": formats.dates.get(index),
             "numbers": formats.numbers.get(index),
             "number_example": formats.number_examples.get(index),
             "number_exceptions": formats.number_exceptions.get(index, 0),
+            "exception_examples": formats.exception_examples.get(index, []),
             "unstated": reader.unstated_counts.get(targets[index], 0),
         }
         for index, name in enumerate(names)
@@ -534,7 +318,9 @@ _NO_READABLE_ROW = (
 )
 
 
-def _read_rows(path: Path, preview: FilePreview, on_block: Callable[[], None]) -> Iterator[Record]:
+def _read_rows(
+    path: Path, preview: FilePreview, on_block: Callable[[], None], on_utf8_line: Callable[[int], None] | None = None
+) -> Iterator[Record]:
     """Yield the records of a file without its empty rows, because spreadsheets write such rows below the last one.
 
     Raises UnreadableFile if the first `MAX_UNREADABLE_ROWS` are empty or invalid. After `MAX_EMPTY_ROWS` empty rows a
@@ -542,7 +328,7 @@ def _read_rows(path: Path, preview: FilePreview, on_block: Callable[[], None]) -
     """
     empty_count = fault_count = 0
     has_readable_row = False
-    for row in _read_records(path, preview, on_block):
+    for row in _read_records(path, preview, on_block, on_utf8_line):
         if row.fault is not None:
             fault_count += 1
             yield row
@@ -561,20 +347,24 @@ def _read_rows(path: Path, preview: FilePreview, on_block: Callable[[], None]) -
 
 
 class ColumnFormats(NamedTuple):
-    """The formats of columns of dates and numbers, by column index, with an example and the exceptions of numbers."""
+    """The formats of columns of dates and numbers, by column index.
+
+    `number_examples`, `number_exceptions` and `exception_examples` are those of `_describe_columns`.
+    """
 
     dates: dict[int, DateFormat]
     numbers: dict[int, NumberFormat]
     number_examples: dict[int, str]
     number_exceptions: dict[int, int]
+    exception_examples: dict[int, list[str]]
 
 
 def _read_formats(
     path: Path, preview: FilePreview, targets: list[str], task: StagingTask, on_block: Callable[[], None]
 ) -> ColumnFormats:
-    """Return the formats of columns, none for JSON lines. Reading ends once no column may have dates or numbers."""
+    """Return the formats of the columns; JSON lines have none. Stop once no column may have dates or numbers."""
     if preview.format != "csv":
-        return ColumnFormats({}, {}, {}, {})
+        return ColumnFormats({}, {}, {}, {}, {})
     types = [task.column_types.get(name) for name in preview.names]
     date_columns = {
         index: columns.DateColumn()
@@ -610,23 +400,26 @@ def _read_formats(
         {index: verdict for index, verdict in numbers.items() if verdict is not None and not dates.get(index)},
         {index: number_columns[index].example for index, verdict in numbers.items() if verdict is not None},
         {index: column.exceptions for index, column in number_columns.items() if not dates.get(index)},
+        {index: column.exception_examples for index, column in number_columns.items() if column.exceptions},
     )
 
 
 def _row_start(cells: Any, delimiter: str | None) -> str:
-    """Return the first `_MAX_SHOWN_CHARACTERS` of a record as the file has it."""
+    """Return the first `MAX_SHOWN_CHARACTERS` of a record as the file has it."""
     if delimiter is None:
-        return msgspec.json.encode(cells).decode()[:_MAX_SHOWN_CHARACTERS]
+        return msgspec.json.encode(cells).decode()[:MAX_SHOWN_CHARACTERS]
     text = io.StringIO()
     csv.writer(text, delimiter=delimiter, lineterminator="").writerow(cells)
-    return text.getvalue()[:_MAX_SHOWN_CHARACTERS]
+    return text.getvalue()[:MAX_SHOWN_CHARACTERS]
 
 
-def _read_records(path: Path, preview: FilePreview, on_block: Callable[[], None]) -> Iterator[Record]:
-    lines = read_lines(path, preview.encoding, preview.skip, on_block)
+def _read_records(
+    path: Path, preview: FilePreview, on_block: Callable[[], None], on_utf8_line: Callable[[int], None] | None
+) -> Iterator[Record]:
+    lines = read_lines(path, preview.encoding, preview.skip, on_block, on_utf8_line)
     if preview.format == "jsonl":
         return read_jsonl(lines)
-    skipped_count = sum(_count_lines(line) for line in islice(lines, preview.first))
+    skipped_count = sum(count_lines(line) for line in islice(lines, preview.first))
     records = read_csv(lines, preview.delimiter or ",", skipped_count + 1)
     if preview.headed:
         next(records, None)

@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.audience.contacts import store as contacts
 from appliance.core import clock, crypto
 from appliance.core.errors import Unavailable
 from appliance.core.executable import run_child
-from appliance.imports import contact_rows, file_reader, removal, staging, store
+from appliance.imports import file_reader, removal, row_writer, staging, store
 from appliance.imports.chunk import Chunk, Outcome, StateCounter, SuppressionChunk
-from appliance.imports.contact_rows import DryRunState, ImportPlan
+from appliance.imports.contact_rows import DryRunState
 from appliance.imports.file_reader import StagingTask
+from appliance.imports.row_writer import ImportPlan
 from appliance.imports.staging import Person, StagingFile
 from appliance.storage import database, transactions
 from appliance.storage.database import fetch_one, rows, run, scalar
@@ -56,7 +58,7 @@ def build_plan(job: Import) -> ImportPlan:
     """Return the plan of an import, from its options."""
     options = store.get_options(job)
     return ImportPlan(
-        job.id, job.account_id, job.actor, options.consent_source, tuple(dict.fromkeys(options.list_ids)),
+        job.id, job.filename, job.account_id, job.actor, options.consent_source, tuple(dict.fromkeys(options.list_ids)),
         options.opt_in, options.opt_in if options.opt_in_phone is None else options.opt_in_phone,
         options.on_conflict == "skip", options.trigger_flows,
     )  # fmt: skip
@@ -98,7 +100,7 @@ def record_rows_read(import_id: int, count: int) -> None:
 def record_staged(import_id: int, total: int, failed: int, formats: dict[str, dict[str, Any]]) -> Import:
     """Store the totals of staging, start the phase `applying`, and return the import; raises Cancelled.
 
-    `formats` has what was found in each column, by name (see `file_reader.stage_file`).
+    `formats` describes each column, by its name (see `file_reader._describe_columns`).
     """
     require_write_transaction()
     _raise_if_cancelled(import_id)
@@ -122,25 +124,26 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
     _raise_if_cancelled(plan.import_id)
     now = clock.now_ms()
     inserted = (
-        contact_rows.insert_plain_people(plan, after, last, now)
+        row_writer.insert_plain_people(plan, after, last, now)
         if resource == "contacts"
-        else contact_rows.clear_plain_people(now)
+        else row_writer.clear_plain_people(now)
     )
     other_people = staging.fetch_attached_people(after, last) if inserted.number < last - after else []
     chunk = _CHUNK_CLASSES[resource](plan, other_people, inserted)
-    state_changes = arriving.changes(chunk.outcomes)
+    outcomes = arriving.follow(chunk.outcomes)
+    state_changes = arriving.changes(outcomes)
     if inserted.number:
         state_changes["subscribed" if plan.opt_in else "unsubscribed:not_opted_in"] += inserted.number
     chunk_range = ChunkRange(after, last, inserted.first, inserted.number)
     _insert_chunk(
         plan.import_id,
         chunk_range,
-        chunk.outcomes,
+        outcomes,
         chunk.before.packed(),
-        chunk.warned + contact_rows.count_warned(inserted),
+        chunk.warned + row_writer.count_warned(inserted),
         state_changes,
     )
-    arriving.take(chunk.outcomes)
+    arriving.take(outcomes)
 
 
 class ChunkCheck(NamedTuple):
@@ -163,13 +166,14 @@ def record_check(import_id: int, chunk_range: ChunkRange, chunk_check: ChunkChec
     """
     require_write_transaction()
     _raise_if_cancelled(import_id)
-    state_changes = arriving.changes(chunk_check.outcomes)
+    outcomes = arriving.follow(chunk_check.outcomes)
+    state_changes = arriving.changes(outcomes)
     stored_outcomes = [
         outcome._replace(contact_id=None) if (outcome.contact_id or 0) >= chunk_range.first_id else outcome
-        for outcome in chunk_check.outcomes
+        for outcome in outcomes
     ]
     _insert_chunk(import_id, chunk_range, stored_outcomes, None, chunk_check.warned, state_changes)
-    arriving.take(chunk_check.outcomes)
+    arriving.take(outcomes)
 
 
 def _raise_if_cancelled(import_id: int) -> None:
@@ -221,12 +225,15 @@ def finish_import(import_id: int, status: str, error: str | None = None) -> None
         "WHERE id = ?",
         (status, error, now, now + store.UNDO_MS if has_written else None, now, import_id),
     )
+    contacts.forget_subscribed_count(job.account_id)
 
 
 log = logging.getLogger("campanero.imports")
 
 _MAX_CHUNK_ROWS, _MIN_CHUNK_ROWS = 1000, 25
-_CHUNK_SECONDS = 0.02
+# The processor time that a chunk should take. A chunk costs this share of its wall-clock time if that is more: on a
+# busy machine most of it is spent waiting, and smaller chunks would only write the same pages more often.
+_CHUNK_SECONDS, _MIN_SHARE_OF_CLOCK = 0.02, 1 / 4
 # The first chunk is small, because it is unknown how long its rows take.
 _FIRST_CHUNK_ROWS = 100
 # A file up to this size is read in this process, because starting a child process takes longer.
@@ -421,14 +428,15 @@ def _stage_in_child(import_id: int, task: StagingTask) -> Generator[bool, None, 
 
 
 def _next_size(seconds: float, row_count: int) -> int:
-    """Return the number of rows for the next chunk, so that its transaction takes about `_CHUNK_SECONDS`."""
+    """Return the number of rows for the next chunk, so that it costs about `_CHUNK_SECONDS` (see `_apply_timed`)."""
     return max(_MIN_CHUNK_ROWS, min(_MAX_CHUNK_ROWS, int(row_count * min(2.0, _CHUNK_SECONDS / max(seconds, 0.001)))))
 
 
 def _apply_timed(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> float:
-    started_at = time.perf_counter()
+    """Apply a chunk and return what it cost: its processor seconds, or its share of the wall-clock seconds."""
+    started_at, cpu_started_at = time.perf_counter(), time.thread_time()
     apply_chunk(plan, resource, after, last, arriving)
-    return time.perf_counter() - started_at
+    return max(time.thread_time() - cpu_started_at, (time.perf_counter() - started_at) * _MIN_SHARE_OF_CLOCK)
 
 
 def delete_expired_files() -> None:

@@ -5,8 +5,13 @@ another list after it. Contacts that a later import names, that have events from
 by another act count as changed. Mirrored lists and skipped or cancelled messages are ignored. A field that the import
 changed gets its old value back if it still has the value of the import. The same holds for addresses, consent,
 suppressions and memberships. An opt-out or a suppression that was asked for again after the import stays, even if
-asking for it again changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). Chunks are undone from
-the last to the first, each batch in one transaction, so an undo can be interrupted and continued.
+asking for it again changed nothing (`channel.opt_out_repeated_at`, `suppression.repeated_at`). What is taken back of
+the consent of an address is recorded once as evidence of the act `import_undone`. A contact that the import created and
+that stays keeps everything that the import wrote, except for suppressions.
+
+First the contacts that the import created are deleted, and then the others restored, chunk by chunk from the last to
+the first. Each batch is one transaction, so an undo can be interrupted and continued. The result does not depend on how
+the rows were cut into chunks.
 """
 
 from array import array
@@ -17,7 +22,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.audience import lists
-from appliance.audience.consent import find_last_tracking_choice, find_suppression_reason
+from appliance.audience.consent import (
+    Evidence,
+    find_last_tracking_choice,
+    find_suppression_reason,
+    record_evidence,
+)
 from appliance.audience.contacts import search
 from appliance.audience.contacts import store as contacts
 from appliance.core import addresses, clock, crypto
@@ -25,7 +35,8 @@ from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.flows import run_ends
 from appliance.imports import store
-from appliance.imports.contact_rows import ConsentState, InsertedRange
+from appliance.imports.contact_rows import ConsentState
+from appliance.imports.row_writer import InsertedRange
 from appliance.storage import transactions
 from appliance.storage.database import connection, fetch_one, rows, run, scalar
 from appliance.storage.models import Import
@@ -63,6 +74,8 @@ class ChunkSnapshot(msgspec.Struct, array_like=True):
     opt_outs: list[tuple[str, bytes, str, int]] = []
     suppressions: list[tuple[str, bytes, str]] = []
     joined: dict[int, list[tuple[int, int]]] = {}
+    # The channel ids of opt-outs that were in force already
+    repeated: list[int] = []
 
 
 def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
@@ -116,6 +129,10 @@ class SnapshotBuilder:
         """Record a remembered opt-out that was lifted."""
         self.notes.opt_outs.append((kind, hashed, by, opted_out_at))
 
+    def opt_out_repeated(self, number: int) -> None:
+        """Record that the opt-out of an address (its channel id is `number`) was in force already."""
+        self.notes.repeated.append(number)
+
     def suppressed(self, kind: str, hashed: bytes, reason: str) -> None:
         """Record a new suppression."""
         self.notes.suppressions.append((kind, hashed, reason))
@@ -141,15 +158,13 @@ _MAX_FORECAST = 20_000
 
 def undo_in_batches(job: Import) -> Iterator[None]:
     """Undo an import, and yield after each batch but the last; a later call continues an undo that was cut off."""
-    updated = _first_updates(job.id)
-    # Only one import of an account is applied or undone at a time, so no import names further contacts meanwhile.
-    named = _ContactsNamedLater(job)
-    while transactions.write(undo_batch, job.id, updated, named):
+    undo = _ImportUndo(job)
+    while transactions.write(undo.step):
         yield
 
 
 class _ContactsNamedLater:
-    """The existing contacts that other imports of the account named after an import had begun.
+    """The contacts that other imports of the account named, but did not create, after an import had begun.
 
     Imports that are undone do not count. An import that is being undone counts, because it may be cut off.
     """
@@ -175,59 +190,158 @@ class _ContactsNamedLater:
         return contact_id < len(self._named) and self._named[contact_id] == 1
 
 
-def _first_updates(import_id: int) -> "dict[int, array[int]]":
-    """Return the ids of the contacts that an import updated but did not create, by the first chunk that did so.
+_UPDATED, _CREATED = 1, 2
 
-    Each contact is in one list only, although several rows, in several chunks, may have updated it.
+
+class _ContactsOfImport:
+    """The contacts that the rows of an import created or updated: none for an import of suppressions.
+
+    `updated` has the ids of the contacts that it updated but did not create, by the first chunk that updated them. Each
+    contact is in one list only, although several rows, in several chunks, may have updated it.
     """
-    updated: dict[int, array[int]] = {}
-    # One byte for each contact id: 1 if an earlier row named the contact
-    known = bytearray()
-    chunks = rows("SELECT id, outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
-    for chunk_id, packed in chunks:
-        updated[chunk_id] = array("q")
-        for _, result, contact_id, *_ in _decode_outcomes(packed)[1]:
-            if result not in ("created", "updated") or contact_id is None:
+
+    def __init__(self, job: Import) -> None:
+        self.updated: dict[int, array[int]] = {}
+        # One byte for each contact id
+        self._results = bytearray()
+        chunks = rows("SELECT id, outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (job.id,))
+        for chunk_id, packed in chunks:
+            self.updated[chunk_id] = array("q")
+            if job.resource == "suppressions":
                 continue
-            if contact_id >= len(known):
-                known.extend(bytes(contact_id + 1024 - len(known)))
-            if result == "updated" and not known[contact_id]:
-                updated[chunk_id].append(contact_id)
-            known[contact_id] = 1
-    return updated
+            (_, _, first_id, inserted_count), outcomes = _decode_outcomes(packed)
+            for contact_id in range(first_id, first_id + inserted_count):
+                self._take(contact_id, _CREATED)
+            for _, result, contact_id, *_ in outcomes:
+                if contact_id is None or result not in ("created", "updated"):
+                    continue
+                is_first = self._take(contact_id, _CREATED if result == "created" else _UPDATED)
+                if is_first and result == "updated":
+                    self.updated[chunk_id].append(contact_id)
+
+    def _take(self, contact_id: int, result: int) -> bool:
+        """Store the result of a row, and return whether no earlier row named the contact."""
+        if contact_id >= len(self._results):
+            self._results.extend(bytes(contact_id + 1024 - len(self._results)))
+        is_first = not self._results[contact_id]
+        if is_first:
+            self._results[contact_id] = result
+        return is_first
+
+    def is_created(self, contact_id: int) -> bool:
+        """Return whether the import created a contact."""
+        return contact_id < len(self._results) and self._results[contact_id] == _CREATED
 
 
-def undo_batch(import_id: int, updated: "dict[int, array[int]]", named: _ContactsNamedLater) -> bool:
-    """Undo up to `_UNDO_BATCH` contacts of the last remaining chunk, and return whether more may remain.
+class _ImportUndo:
+    """The undo of an import, which continues where an undo that was cut off has stopped."""
 
-    `updated` is from `_first_updates`. If no chunk remains, set the phase `undone`.
-    """
-    require_write_transaction()
-    job = Import.get_by_id(import_id)
-    chunk = fetch_one(
-        "SELECT id, before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL "
-        "ORDER BY number DESC LIMIT 1",
-        (import_id,),
-    )
-    now = clock.now_ms()
-    if chunk is None:
-        run("UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?", (now, now, import_id))
-        return False
-    undo = _ChunkUndo(job.account_id, import_id, decode_snapshot(chunk[1]), named)
-    removed_count = undo.step()
-    if job.resource == "suppressions":
-        removed_count = undo.lifted_suppressions
-        undo.stayed["changed"] += undo.kept_suppressions
-    remaining = undo.left()
-    restored_count = 0 if remaining is not None else _count_existing(job.account_id, updated[chunk[0]])
-    stayed = Counter(job.left_in_place) + undo.stayed
-    run("UPDATE import_chunk SET before = ? WHERE id = ?", (remaining, chunk[0]))
-    run(
-        "UPDATE import SET restored = restored + ?, removed = removed + ?, left_in_place = ?, updated_at = ? "
-        "WHERE id = ?",
-        (removed_count + restored_count, removed_count, msgspec.json.encode(stayed).decode(), now, import_id),
-    )
-    return True
+    def __init__(self, job: Import) -> None:
+        self._import_id, self._account_id = job.id, job.account_id
+        self._is_of_suppressions = job.resource == "suppressions"
+        self._contacts = _ContactsOfImport(job)
+        # Only one import of an account is applied or undone at a time, so no import names further contacts meanwhile.
+        self._named = _ContactsNamedLater(job)
+        self._actor = _find_undoing_actor(job.account_id, job.id)
+        # The times and lists of all chunks, because later rows of the file may have changed a new contact. For this,
+        # all chunks keep their snapshots until the new contacts are deleted.
+        self._times: set[int] = set()
+        self._list_ids: set[int] = set()
+        # The chunks with new contacts, the last one at the end
+        self._creating_ids: list[int] = []
+        for chunk_id, packed in rows(
+            "SELECT id, before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL ORDER BY number",
+            (job.id,),
+        ):
+            snapshot = decode_snapshot(packed)
+            self._times.add(snapshot.at)
+            self._list_ids.update(snapshot.joined)
+            if snapshot.created:
+                self._creating_ids.append(chunk_id)
+
+    def step(self) -> bool:
+        """Undo up to `_UNDO_BATCH` contacts of the last remaining chunk, and return whether more may remain.
+
+        If no chunk remains, set the phase `undone`.
+        """
+        require_write_transaction()
+        chunk = fetch_one(
+            "SELECT id, before FROM import_chunk WHERE id = ?"
+            if self._creating_ids
+            else "SELECT id, before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL "
+            "ORDER BY number DESC LIMIT 1",
+            (self._creating_ids[-1] if self._creating_ids else self._import_id,),
+        )
+        now = clock.now_ms()
+        if chunk is None:
+            run(
+                "UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?",
+                (now, now, self._import_id),
+            )
+            contacts.forget_subscribed_count(self._account_id)
+            return False
+        notes = decode_snapshot(chunk[1])
+        removed_count, stayed = 0, Counter(Import.get_by_id(self._import_id).left_in_place)
+        is_done = False
+        if self._creating_ids:
+            removed_count = self._remove_batch(notes, stayed)
+            if not notes.created:
+                self._creating_ids.pop()
+        else:
+            chunk_undo = _ChunkUndo(self._account_id, self._import_id, self._actor, notes, self._contacts)
+            is_done = chunk_undo.undo_batch()
+            if self._is_of_suppressions:
+                removed_count = chunk_undo.lifted_suppressions
+                stayed["changed"] += chunk_undo.kept_suppressions
+        restored_count = _count_existing(self._account_id, self._contacts.updated[chunk[0]]) if is_done else 0
+        run("UPDATE import_chunk SET before = ? WHERE id = ?", (None if is_done else _encode_snapshot(notes), chunk[0]))
+        run(
+            "UPDATE import SET restored = restored + ?, removed = removed + ?, left_in_place = ?, updated_at = ? "
+            "WHERE id = ?",
+            (removed_count + restored_count, removed_count, msgspec.json.encode(+stayed).decode(), now,
+             self._import_id),
+        )  # fmt: skip
+        return True
+
+    def _remove_batch(self, notes: ChunkSnapshot, stayed: Counter[str]) -> int:
+        """Delete the last new contacts of a chunk, except those that stay, and return the number of contacts deleted.
+
+        Those that stay are counted in `stayed`, by `store.KEEP_REASONS`.
+        """
+        created = from_ranges(notes.created)
+        contact_ids = created[-_UNDO_BATCH:]
+        notes.created = to_ranges(created[:-_UNDO_BATCH])
+        removed_ids, stayed_by_reason = _find_untouched(
+            self._account_id, self._times, self._list_ids, contact_ids, self._named
+        )
+        stayed += stayed_by_reason
+        placeholders = ",".join("?" * len(removed_ids))
+        members: dict[int, list[int]] = {}
+        for list_id, contact_id in rows(
+            f"SELECT contact_list_id, contact_id FROM membership WHERE contact_id IN ({placeholders})", removed_ids
+        ):
+            members.setdefault(list_id, []).append(contact_id)
+        for list_id, leaving in members.items():
+            lists.remove_members(self._account_id, list_id, leaving)
+        db = connection()
+        db.executemany(search.DELETE_SQL, [(removed_id,) for removed_id in removed_ids])
+        run_ends.end_runs_of_deleted_contacts(removed_ids)
+        log.record_many(
+            [NewEvent(self._account_id, "contact_delete", None,
+                      {"contact_id": removed_id, "import_id": self._import_id})
+             for removed_id in removed_ids]
+        )  # fmt: skip
+        db.executemany("DELETE FROM contact WHERE id = ?", [(removed_id,) for removed_id in removed_ids])
+        return len(removed_ids)
+
+
+def _joined_by_others(notes: ChunkSnapshot, contacts_of_import: _ContactsOfImport) -> dict[int, list[int]]:
+    """Return the contacts that a chunk added to lists, by list id, without those that the import created."""
+    joined = {
+        list_id: [contact_id for contact_id in from_ranges(members) if not contacts_of_import.is_created(contact_id)]
+        for list_id, members in notes.joined.items()
+    }
+    return {list_id: contact_ids for list_id, contact_ids in joined.items() if contact_ids}
 
 
 def _count_existing(account_id: int, contact_ids: "array[int]") -> int:
@@ -252,7 +366,8 @@ def _find_untouched(
         "AND l.id NOT IN (SELECT value FROM json_each(?1))), "
         "c.updated_at NOT IN (SELECT value FROM json_each(?2)) OR EXISTS (SELECT 1 FROM channel h "
         "WHERE h.contact_id = c.id AND (h.updated_at NOT IN (SELECT value FROM json_each(?2)) "
-        "OR h.opt_out_repeated_at >= h.updated_at)) "
+        "OR (h.opt_out_repeated_at >= h.updated_at "
+        "AND h.opt_out_repeated_at NOT IN (SELECT value FROM json_each(?2))))) "
         "OR EXISTS (SELECT 1 FROM consent k WHERE k.contact_id = c.id AND k.source != 'import') "
         "OR EXISTS (SELECT 1 FROM event e WHERE e.contact_id = c.id AND NOT e.generated) "
         "FROM contact c WHERE c.account_id = ?3 AND c.id IN (SELECT value FROM json_each(?4))",
@@ -309,7 +424,9 @@ def forecast_undo(job: Import) -> UndoForecast | None:
     list_ids = {list_id for snapshot in snapshots for list_id in snapshot.joined}
     created = [contact_id for snapshot in snapshots for contact_id in from_ranges(snapshot.created)]
     removable_ids, stayed = _find_untouched(job.account_id, times, list_ids, created, _ContactsNamedLater(job))
-    restored = sum(_count_existing(job.account_id, contact_ids) for contact_ids in _first_updates(job.id).values())
+    restored = sum(
+        _count_existing(job.account_id, contact_ids) for contact_ids in _ContactsOfImport(job).updated.values()
+    )
     return UndoForecast(len(removable_ids), restored, dict(stayed))
 
 
@@ -321,39 +438,45 @@ _REPEATED = f"{_SUPPRESSION} AND repeated_at NOT NULL"
 _UNCHANGED = "updated_at = ? AND coalesce(opt_out_repeated_at, 0) < updated_at"
 
 
+def _find_undoing_actor(account_id: int, import_id: int) -> str | None:
+    """Return the actor who asked for the undo of an import, from the audit log, or None if it has no entry."""
+    row = fetch_one(
+        "SELECT actor FROM audit WHERE account_id = ? AND action = 'import_undo' AND subject = ? "
+        "ORDER BY created_at DESC, id DESC LIMIT 1",
+        (account_id, f"import:{import_id}"),
+    )
+    return None if row is None else str(row[0])
+
+
 class _ChunkUndo:
-    def __init__(self, account_id: int, import_id: int, notes: ChunkSnapshot, named: _ContactsNamedLater) -> None:
-        self.account_id, self.import_id, self.notes, self._named = account_id, import_id, notes, named
-        # The number of new contacts that are not deleted, by reason (`store.KEEP_REASONS`)
-        self.stayed: Counter[str] = Counter()
+    """The undo of what a chunk changed, apart from the contacts that the import created.
+
+    `undo_batch` removes from `notes` what it undid.
+    """
+
+    def __init__(
+        self, account_id: int, import_id: int, actor: str | None, notes: ChunkSnapshot,
+        contacts_of_import: _ContactsOfImport,
+    ) -> None:  # fmt: skip
+        self.account_id, self.import_id, self.notes = account_id, import_id, notes
         self.lifted_suppressions = self.kept_suppressions = 0
-        self._created = from_ranges(notes.created)
-        self._joined = {list_id: from_ranges(members) for list_id, members in notes.joined.items()}
+        self._actor = actor
+        self._is_created = contacts_of_import.is_created
+        self._joined = _joined_by_others(notes, contacts_of_import)
 
-    def left(self) -> bytes | None:
-        """Return the snapshot of the changes that remain, as MessagePack, or None if none remain."""
-        if not (self._created or self.notes.changes or any(self._joined.values())):
-            return None
-        self.notes.created = to_ranges(self._created)
-        self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
-        return msgspec.msgpack.encode(self.notes)
-
-    def step(self) -> int:
-        """Undo the next batch, remove it from the snapshot, and return the number of contacts deleted."""
+    def undo_batch(self) -> bool:
+        """Undo all changes of addresses and the next batch of changes of contacts; return whether no change remains."""
         self._addresses()
-        contact_ids = self._created[-_UNDO_BATCH:]
-        del self._created[-_UNDO_BATCH:]
-        if contact_ids:
-            return self._remove(contact_ids)
         changes = self.notes.changes[-_UNDO_BATCH:]
         del self.notes.changes[-_UNDO_BATCH:]
         self._leave([change.contact_id for change in changes])
         for change in changes:
-            self._restore(change)
+            if not self._is_created(change.contact_id):
+                self._restore(change)
         if not self.notes.changes:
             self._leave([member for members in self._joined.values() for member in members])
-            self._joined = {}
-        return 0
+        self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
+        return not self.notes.changes
 
     def _addresses(self) -> None:
         """Restore all suppressions, opt-outs and channels of the chunk that are unchanged since the import."""
@@ -364,6 +487,9 @@ class _ChunkUndo:
                 f"DELETE FROM suppression WHERE {_LIFTED} RETURNING kind, address", (account, *suppression, at)
             )
             lifted_addresses += lifted
+            if lifted:
+                data = {"reason": suppression[2]}
+                self._record((suppression[0], suppression[1]), self._contact_of(*lifted[0]), data)
             self.kept_suppressions += not lifted and bool(
                 fetch_one(f"SELECT 1 FROM suppression WHERE {_REPEATED}", (account, *suppression))
             )
@@ -371,17 +497,68 @@ class _ChunkUndo:
         for kind, hashed, by, opted_out_at in self.notes.opt_outs:
             run("INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) "
                 "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", (account, kind, hashed, by, opted_out_at))  # fmt: skip
+        for number in self.notes.repeated:
+            # The opt-out stays, but no longer because of this import.
+            run("UPDATE channel SET opt_out_repeated_at = NULL WHERE id = ? AND opt_out_repeated_at = ?", (number, at))
+            for kind, key, contact_id in rows("SELECT kind, key, contact_id FROM channel WHERE id = ?", (number,)):
+                self._record_consent(kind, key, contact_id)
         for number, standing, verified_at, updated_at in self.notes.channels:
+            changed = fetch_one(
+                f"SELECT kind, key, contact_id FROM channel WHERE id = ? AND account_id = ? AND {_UNCHANGED}",
+                (number, account, at),
+            )
+            if changed is None or self._is_created(changed[2]):
+                continue
             run(
                 "UPDATE channel SET subscribed = ?, opted_out_by = ?, opt_out_at = ?, opt_in_at = ?, suppression = ?, "
-                f"verified_at = ?, updated_at = ? WHERE id = ? AND account_id = ? AND {_UNCHANGED}",
-                (*standing, verified_at, updated_at, number, account, at),
+                "verified_at = ?, updated_at = ? WHERE id = ?",
+                (*standing, verified_at, updated_at, number),
             )
+            self._record_consent(*changed)
         for kind, key in self.notes.added:
-            run(f"DELETE FROM channel WHERE account_id = ? AND kind = ? AND key = ? AND {_UNCHANGED} "
-                    "AND sent_count = 0", (account, kind, key, at))  # fmt: skip
+            added = fetch_one(
+                f"SELECT id, contact_id FROM channel WHERE account_id = ? AND kind = ? AND key = ? AND {_UNCHANGED} "
+                "AND sent_count = 0",
+                (account, kind, key, at),
+            )
+            if added is None or self._is_created(added[1]):
+                continue
+            run("DELETE FROM channel WHERE id = ?", (added[0],))
+            self._record_consent(kind, key, added[1])
         self._refresh_suppressions(lifted_addresses)
         self.notes.suppressions, self.notes.opt_outs, self.notes.channels, self.notes.added = [], [], [], []
+        self.notes.repeated = []
+
+    def _contact_of(self, kind: str, value: str) -> int | None:
+        """Return the id of the contact with an address, or None."""
+        key = addresses.parse(kind, value).key
+        row = fetch_one(
+            "SELECT contact_id FROM channel WHERE account_id = ? AND kind = ? AND key = ?", (self.account_id, kind, key)
+        )
+        return None if row is None else int(row[0])
+
+    def _record_consent(self, kind: str, key: str, contact_id: int) -> None:
+        """Record the undo for an address whose consent the import changed or confirmed, if it is not recorded yet.
+
+        Several rows of the file, in several chunks, may have changed the same address.
+        """
+        acts = rows(
+            "SELECT act, json_extract(data, '$.reason') FROM consent WHERE contact_id = ? AND account_id = ? "
+            "AND kind = ? AND address_hash = ? AND source = 'import' AND json_extract(data, '$.import_id') = ?",
+            (contact_id, self.account_id, kind, crypto.hash_address(kind, key), self.import_id),
+        )
+        is_recorded = ("import_undone", None) in acts
+        if not is_recorded and any(act in ("opt_in", "opt_out") for act, _ in acts):
+            self._record((kind, key), contact_id)
+
+    def _record(
+        self, address: tuple[str, str | bytes], contact_id: int | None, data: dict[str, Any] | None = None
+    ) -> None:
+        """Record as evidence that the undo takes back what the import did to the consent of an address."""
+        note = {"import_id": self.import_id, **(data or {})}
+        # Like other acts of imports, it does not count as a change of the contact (see `_find_untouched`).
+        evidence = Evidence(source="import", actor=self._actor)
+        record_evidence(self.account_id, address, "import_undone", "operator", evidence, contact_id, note)
 
     def _refresh_suppressions(self, lifted_addresses: list[tuple[str, str]]) -> None:
         """Set the suppression of the channels of the chunk, and of those with a lifted suppression, to that in force.
@@ -404,29 +581,6 @@ class _ChunkUndo:
             reason = find_suppression_reason(self.account_id, kind, crypto.hash_address(kind, key))
             if reason != suppression:
                 run("UPDATE channel SET suppression = ? WHERE id = ?", (reason, number))
-
-    def _remove(self, contact_ids: list[int]) -> int:
-        removed_ids, stayed = _find_untouched(self.account_id, [self.notes.at], self._joined, contact_ids, self._named)
-        self.stayed += stayed
-        placeholders = ",".join("?" * len(removed_ids))
-        members: dict[int, list[int]] = {}
-        for list_id, contact_id in rows(
-            f"SELECT contact_list_id, contact_id FROM membership WHERE contact_id IN ({placeholders})", removed_ids
-        ):
-            members.setdefault(list_id, []).append(contact_id)
-        for list_id, leaving in members.items():
-            lists.remove_members(self.account_id, list_id, leaving)
-        for list_id, joined in self._joined.items():
-            self._joined[list_id] = sorted(set(joined).difference(contact_ids))
-        db = connection()
-        db.executemany(search.DELETE_SQL, [(removed_id,) for removed_id in removed_ids])
-        run_ends.end_runs_of_deleted_contacts(removed_ids)
-        log.record_many(
-            [NewEvent(self.account_id, "contact_delete", None, {"contact_id": removed_id, "import_id": self.import_id})
-             for removed_id in removed_ids]
-        )  # fmt: skip
-        db.executemany("DELETE FROM contact WHERE id = ?", [(removed_id,) for removed_id in removed_ids])
-        return len(removed_ids)
 
     def _leave(self, contact_ids: list[int]) -> None:
         selected = set(contact_ids)

@@ -265,11 +265,15 @@ class CountedLines(NamedTuple):
 
 
 class FileReview(NamedTuple):
-    """The rows of a file that are invalid, repeat an address, or have a role address."""
+    """The rows of a file that are invalid, repeat an address, or have a role address.
+
+    `other_encoding` has the lines that are UTF-8 in a file with another encoding.
+    """
 
     faults: CountedLines
     doubles: CountedLines
     roles: CountedLines
+    other_encoding: CountedLines
 
 
 def review_file(path: Path) -> FileReview | None:
@@ -286,6 +290,7 @@ def review_file(path: Path) -> FileReview | None:
             CountedLines(*staged.faults(MAX_EXAMPLES)),
             CountedLines(*staged.doubles(MAX_EXAMPLES)),
             CountedLines(*staged.named(ROLE_NAMES, MAX_EXAMPLES)),
+            CountedLines(*staged.utf8_lines(MAX_EXAMPLES)),
         )
     finally:
         staged.close()

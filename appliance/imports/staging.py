@@ -22,6 +22,7 @@ from appliance.imports.cells import (
     BLANKS,
     NO,
     REASONS_BY_SEVERITY,
+    REFUSALS,
     SPACES,
     STATES,
     SUBSCRIBED,
@@ -38,7 +39,7 @@ from appliance.imports.cells import (
     parse_typed,
 )
 from appliance.imports.columns import DateFormat
-from appliance.imports.numbers import NumberFormat, convert_number
+from appliance.imports.detection import NumberFormat, convert_number
 from appliance.storage.database import attach_file, connection, detach_file
 
 _MAX_NAMES = 2000
@@ -219,7 +220,7 @@ class PersonReader:
         if word in BLANKS and word not in NO:
             return
         if target == "status":
-            state = STATES.get(word)
+            state = STATES.get(word, "no" if word in REFUSALS else None)
             if state is not None or word in SUBSCRIBED or word in YES:
                 row["stated"] = True
             else:
@@ -232,10 +233,13 @@ class PersonReader:
             if state == "out":
                 row.setdefault("opt_out_at", cells.parse_past_time(cell))
         elif target == "opted_out_by":
-            state = "out" if word == "recipient" else "off"
+            state = "out" if word == "recipient" else "no"
         else:
             # Instead of a word, the cell may contain the time of the consent.
             state = _consent_word(word) or ("in" if cells.parse_past_time(cell) else None)
+            if state == "no" and self._is_own:
+                # Our own export has the word for every address that is not subscribed; `opted_out_by` tells opt-outs.
+                state = "off"
             if state is None:
                 add_warning(row, target, cell, "is neither yes nor no")
             if target == "subscribed_phone":
@@ -255,8 +259,11 @@ class PersonReader:
             next((candidate for candidate in REASONS_BY_SEVERITY if candidate in states), None) if states else None
         )
         consent: str | None = (
-            next((candidate for candidate in ("out", "off", "in") if candidate in states), None) if states else None
+            next((state for state in ("out", "no", "off", "in") if state in states), None) if states else None
         )
+        if consent == "no" and email is None:
+            # The columns are about email; a column about SMS has its own answer.
+            consent = "off"
         if self._consent_targets and "channels" not in row:
             consent = self._add_unstated(row, phone is not None, email is not None, consent, bool(states))
         own_state = (suppression, consent, row.get("verified", 0), row.get("opt_in_at"), row.get("opt_out_at"))
@@ -291,7 +298,7 @@ class PersonReader:
             consent = unstated
             for target in targets:
                 self.unstated_counts[target] += 1
-        if has_phone_column and has_email and consent not in ("out", "off") and not row.get("phone_consent"):
+        if has_phone_column and has_email and consent not in ("out", "no", "off") and not row.get("phone_consent"):
             self.unstated_counts["subscribed_phone"] += 1
             row["phone_consent"] = unstated
         return consent
@@ -340,7 +347,7 @@ def _consent_word(word: str) -> str | None:
     """Return the consent state or suppression reason of a word (yes, no or a status), or None if it is unknown."""
     if word in YES or word in SUBSCRIBED:
         return "in"
-    return "off" if word in NO else STATES.get(word)
+    return "no" if word in REFUSALS else "off" if word in NO else STATES.get(word)
 
 
 def _first_channel(channels: list[RowAddress] | None) -> Address | None:
@@ -357,8 +364,8 @@ def _further_addresses(
     """
     others: dict[tuple[str, str], RowAddress] = {}
     if phone is not None:
-        # A consent state without an address applies to both addresses.
-        consent = row.get("phone_consent") or (own_state[1] if own_state[1] in ("out", "off", "unstated") else None)
+        # A consent state without an address applies to both addresses; a no to email is no opt-out from SMS.
+        consent = row.get("phone_consent") or {"no": "off", "in": None}.get(own_state[1], own_state[1])
         others[("phone", phone.key)] = RowAddress(phone.kind, phone.key, phone.value, None, consent)
     for channel in row.get("channels", ()):
         if (channel.kind, channel.key) == (identifying.kind, identifying.key):
@@ -383,6 +390,7 @@ _SCHEMA = f"""
 CREATE TABLE raw.person ({_TYPES});
 CREATE TABLE raw.further (kind TEXT NOT NULL, key TEXT NOT NULL, line INTEGER NOT NULL, owner TEXT NOT NULL);
 CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
+CREATE TABLE utf8_line (line INTEGER PRIMARY KEY);
 """
 _FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?, ?)"
 _PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
@@ -434,6 +442,7 @@ class StagingWriter:
         self._people: list[Person] = []
         self._further: list[tuple[str, str, int, str]] = []
         self._faults: list[tuple[int, str, str]] = []
+        self._utf8_lines: list[tuple[int]] = []
         self.good = self.bad = 0
 
     def person(self, person: Person) -> None:
@@ -454,12 +463,17 @@ class StagingWriter:
         if len(self._faults) >= _BATCH:
             self.flush()
 
+    def utf8_line(self, line: int) -> None:
+        """Add the number of a line that is UTF-8 in a file with another encoding."""
+        self._utf8_lines.append((line,))
+
     def flush(self) -> None:
         """Write the rows that were added since the last flush."""
         self._db.executemany(_PERSON, self._people)
         self._db.executemany(_FURTHER, self._further)
         self._db.executemany("INSERT INTO fault VALUES (?, ?, ?)", self._faults)
-        self._people, self._faults, self._further = [], [], []
+        self._db.executemany("INSERT INTO utf8_line VALUES (?)", self._utf8_lines)
+        self._people, self._faults, self._further, self._utf8_lines = [], [], [], []
 
     def close(self) -> None:
         """Sort the people, sync the file to disk, and give it its final name."""
@@ -522,6 +536,18 @@ class StagingFile:
         return self._count_and_fetch(
             f"SELECT count(*) {condition}", f"SELECT line, value, CAST(first AS TEXT) {condition}", limit, {}
         )
+
+    def utf8_lines(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """Return the number of lines that are UTF-8 in a file with another encoding, and the first `limit` of them.
+
+        Each is (line, name and address, ""). A line that continues a quoted cell or is invalid has no name and address.
+        """
+        return self._count_and_fetch(
+            "SELECT count(*) FROM utf8_line",
+            "SELECT line, coalesce(nullif(concat_ws(' ', p.first_name, p.last_name), '') || ' · ', '') "
+            "|| coalesce(p.value, ''), '' FROM utf8_line LEFT JOIN person p USING (line)",
+            limit, {},
+        )  # fmt: skip
 
     def told(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
         """Return (address, warnings as JSON or None) of the valid rows at some lines, by line."""

@@ -12,7 +12,7 @@ from appliance.audience import lists
 from appliance.core import addresses, clock, data_dir, signals
 from appliance.core.errors import CurrentState, Faults, Invalid, NotFound, Transition, refuse_transition
 from appliance.core.validation import Country, Id, Line, Name, PageQuery, RefusedKeys, use_instead, use_within
-from appliance.imports import columns, file_reader, names
+from appliance.imports import columns, detection, file_reader
 from appliance.imports.file_reader import FilePreview
 from appliance.settings import config
 from appliance.storage.database import Page, fetch_one, normalize_name, paginate, rows
@@ -42,7 +42,7 @@ class ImportOptions(Struct):
         dict[str, str | None],
         Meta(
             description="fields for columns, by column name; null skips a column; columns not listed are "
-            "mapped by their name"
+            "mapped by their name; a column of last names whose values are like `Last, First` is a full name"
         ),
     ] = field(default_factory=dict)
     list_ids: Annotated[
@@ -213,7 +213,7 @@ def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
         if file_preview is not None and name not in file_preview.names and file_preview.format == "csv":
             faults.add(f"options.column_types.{name}", "must exist")
     targets = (
-        file_reader.assign_targets(file_preview.names, upload.resource, upload.options.map)
+        file_reader.assign_targets(file_preview, upload.resource, upload.options.map)
         if file_preview is not None
         else []
     )
@@ -315,19 +315,19 @@ def _resolve_options(account_id: int, options: ImportOptions, dry_run: bool) -> 
 
 
 def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[str, Any]]:
-    targets = file_reader.assign_targets(file_preview.names, upload.resource, upload.options.map)
+    targets = file_reader.assign_targets(file_preview, upload.resource, upload.options.map)
     described: list[dict[str, Any]] = [
         {"name": name, "target": target, "samples": [_sample(row, index) for row in file_preview.samples]}
         for index, (name, target) in enumerate(zip(file_preview.names, targets, strict=True))
     ]
     for index, column in enumerate(described):
         if column["target"] == "name":
-            column["full_names"] = names.choose_examples(_sample(row, index) for row in file_preview.rows)
+            column["full_names"] = detection.choose_examples(_sample(row, index) for row in file_preview.rows)
     return described
 
 
 def list_data_labels(account_id: int) -> dict[str, str]:
-    """Return the headings that the newest imports of contacts had for paths of custom data, by path."""
+    """Return the column names from which the newest imports filled custom data, by the path of the data."""
     labels: dict[str, str] = {}
     query = Import.select(Import.columns).where(
         Import.account == account_id, Import.resource == "contacts", Import.status == "complete", ~Import.dry_run
@@ -506,13 +506,17 @@ def count_arriving(job: Import) -> dict[str, int]:
     return counts
 
 
+# The reasons in an `Outcome.state` why a contact is not subscribed although there is no opt-out
+NOT_SUBSCRIBED_REASONS = ("not_opted_in", "unstated", "inactive", "sms_not_opted_in")
+
+
 def page_state(state: str) -> str:
     """Return the name under which the pages count an `Outcome.state`.
 
-    It is `subscribed`, `not_subscribed` (by this import, which opts in nobody), `unsubscribed` or `suppressed`.
+    It is `subscribed`, `not_subscribed` (without an opt-out), `unsubscribed` or `suppressed`.
     """
-    state = strip_sms(state)
-    return "not_subscribed" if state == "unsubscribed:not_opted_in" else state.partition(":")[0]
+    kind, _, reason = strip_sms(state).partition(":")
+    return "not_subscribed" if reason in NOT_SUBSCRIBED_REASONS else kind
 
 
 def count_page_states(job: Import) -> dict[str, int]:

@@ -13,7 +13,7 @@ from email.errors import MessageError
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import SMTP, Envelope, Session, TLSSetupException
 
 from appliance.core import addresses, crypto
 from appliance.core.errors import Deferred, Unavailable
@@ -155,6 +155,7 @@ def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_RECIPIENTS = 10
 IDLE_TIMEOUT_SECONDS = 60.0
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
 # The maximum number of bytes in one session, more than any client that delivers reports needs
 _MAX_SESSION_BYTES = 64 * MAX_MESSAGE_BYTES
 _MAX_UNPROCESSED_BYTES = 3 * MAX_MESSAGE_BYTES
@@ -247,6 +248,14 @@ class SmtpSession(SMTP):
             await super().smtp_DATA(arg)
         finally:
             self._unread, self._in_message = 0, False
+
+    async def smtp_STARTTLS(self, arg: str) -> None:
+        """Start TLS, or end the session if the handshake takes too long."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_SECONDS):
+                await super().smtp_STARTTLS(arg)
+        except TimeoutError as error:
+            raise TLSSetupException from error
 
     async def smtp_AUTH(self, arg: str) -> None:
         """Reject AUTH, because the listener has no accounts."""

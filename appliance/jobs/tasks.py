@@ -6,15 +6,15 @@ makes a second run of a task fail, but here a wake-up during a run must cause an
 more run of each job.
 """
 
-import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 from huey import Huey
+from huey.consumer import Consumer
 from huey.storage import MemoryStorage
 
 from appliance.accounts import access, settings
@@ -25,8 +25,8 @@ from appliance.campaigns.batches import BatchRunner
 from appliance.campaigns.ledger_check import LedgerChecker
 from appliance.core import clock, logs, signals
 from appliance.core.errors import Unavailable
-from appliance.core.metrics import Counter, Gauge, Labels
 from appliance.events import log as retention
+from appliance.exports import streaming
 from appliance.flows import date_events, engine, enrollment, lifecycle, segment_events, triggers
 from appliance.flows.engine import FlowWorker
 from appliance.imports import erasing
@@ -34,62 +34,20 @@ from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
 from appliance.ops.backups import create
+from appliance.ops.metrics import JobMetrics
 from appliance.sending.domains import store
 from appliance.sending.messages import capture_inbox, queue, queue_reader
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.sms_sender import SmsSender
+from appliance.settings import config
 from appliance.storage import disk_guard, transactions
-from appliance.storage.database import checkpoint, rows
+from appliance.storage.database import checkpoint, close_database, rows
+from appliance.storage.disk_guard import to_storage_error
 from appliance.tracking import hits
 from appliance.tracking.hits import HitJudge
 from appliance.webhooks import queue as webhook_queue
 from appliance.webhooks import worker
 from appliance.webhooks.worker import WebhookWorker
-
-_JOB_COUNTS = Gauge("jobs", "Background jobs by name and state: waiting for a thread, or running.", ("job", "state"))
-_FAILURES = Counter("job_failures_total", "Failed background jobs by name.", ("job",))
-
-
-class JobMetrics:
-    """The metrics of background jobs: how many of each name are waiting and running, and how often each failed.
-
-    `waiting` returns the names of the jobs that wait for a thread.
-    """
-
-    def __init__(self, waiting: Callable[[], Collection[str]]) -> None:
-        self._waiting = waiting
-        self._running: collections.Counter[str] = collections.Counter()
-        self._names: set[str] = set()
-        self._lock = threading.Lock()
-        _JOB_COUNTS.set_function(self._collect_states)
-
-    def register(self, name: str) -> None:
-        """Add a job to the metrics, so that the metrics contain the job even before its first run."""
-        self._names.add(name)
-
-    @contextmanager
-    def track_run(self, name: str) -> Iterator[None]:
-        """Count a job as running during the block, and count an error other than Unavailable as a failure."""
-        with self._lock:
-            self._running[name] += 1
-        try:
-            yield
-        except Unavailable:
-            raise
-        except Exception:
-            _FAILURES.increment(name)
-            raise
-        finally:
-            with self._lock:
-                self._running[name] -= 1
-
-    def _collect_states(self) -> Iterator[tuple[Labels, float]]:
-        waiting = frozenset(self._waiting())
-        with self._lock:
-            running = dict(self._running)
-        for name in self._names:
-            yield (name, "waiting"), int(name in waiting)
-            yield (name, "running"), running.get(name, 0)
 
 
 class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # Huey has no type annotations
@@ -436,3 +394,76 @@ def refresh_segments() -> None:
     segment_events.check_segments()
     lists.refresh_stale_mirrors()
     query_plan.maintain_indexes()
+
+
+_pulse_log = logging.getLogger("campanero.pulse")
+
+# Sending, imports, audience snapshots, flows, webhooks and a backup may each occupy a thread for a long time. The
+# remaining two threads run all other jobs.
+_WORKERS = 8
+
+
+# A pulse may wait for a lock on the database, but a pulse that takes longer than this counts as stuck.
+_MAX_PULSE_SECONDS = 60.0
+
+
+class _InProcess(Consumer):  # type: ignore[misc]  # Huey has no type annotations
+    def _set_signal_handlers(self) -> None:
+        """Install no signal handlers, because the server handles the signals of this process."""
+
+
+class BackgroundWork:
+    """The background jobs of this process and their threads.
+
+    `process` is an id that marks the rows that the process claims.
+    """
+
+    def __init__(self, process: str) -> None:
+        self.jobs = Jobs(process)
+        self._consumer = _InProcess(
+            self.jobs.huey, workers=_WORKERS, periodic=False, shutdown_timeout=27, check_worker_health=False
+        )
+        self._errors = logs.RepeatedErrors(_pulse_log, "pulse: run failed")
+        self._ending = threading.Event()
+        self._beaten = time.monotonic()
+        self._pulse = threading.Thread(target=self._beat, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Start the worker threads and the pulse."""
+        self._consumer.start()
+        self._pulse.start()
+
+    def _beat(self) -> None:
+        # The first pulse runs at once, because rows that an earlier process left may be due.
+        while not self._ending.is_set():
+            try:
+                self.jobs.pulse()
+                self._beaten = time.monotonic()
+                streaming.write_progress(Path(config.current().data_dir))
+            except Unavailable as error:
+                _pulse_log.debug("pulse: skipped: %s", error)  # the storage package logs the reason
+            except Exception as error:
+                self._errors.log(to_storage_error(error) or error)
+            self._ending.wait(1.0)
+        close_database()
+
+    def is_running(self) -> bool:
+        """Return whether all threads are alive and the last pulse is less than `_MAX_PULSE_SECONDS` ago."""
+        workers = [thread for _, thread in self._consumer.worker_threads]
+        is_late = time.monotonic() > self._beaten + _MAX_PULSE_SECONDS
+        return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
+
+    def renew(self) -> None:
+        """Replace the email and SMS senders with new senders, which read the current configuration; return at once."""
+        threading.Thread(target=self.jobs.renew, name="renewing").start()
+
+    def stop(self) -> None:
+        """Stop all jobs and wait for their threads; SMTP transactions in progress may finish within 30 s."""
+        signals.clear_handlers()
+        self._ending.set()
+        self.jobs.stop()
+        self._consumer.stop_flag.set()
+        self.jobs.huey.storage.wake_all()
+        self._consumer.stop(graceful=True)
+        self.jobs.sms_sender.join(27)
+        self._pulse.join(5)

@@ -4,13 +4,17 @@ We do not use prometheus_client: its registry has one set of values per process,
 the metrics of either the whole installation or one account. Writing the text format takes twenty lines.
 """
 
+import collections
 import math
 import os
 import platform
 import re
 import resource
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -19,7 +23,7 @@ from appliance import VERSION
 from appliance.core import clock, data_dir, metrics
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Unavailable
-from appliance.core.metrics import Family, Histogram, gauge_family
+from appliance.core.metrics import Counter, Family, Gauge, Histogram, Labels, gauge_family
 from appliance.sending.messages import delivery_status
 from appliance.sending.messages.delivery_status import CHANNELS
 from appliance.settings import config
@@ -231,7 +235,59 @@ def record_request(method: str, route: str | None, status: int, seconds: float) 
 
     `route` is the path pattern in Sanic's syntax, such as `v1/my/contacts/<number>`, or None if no route matched.
     """
-    pattern = (
-        "unknown" if route is None else "/" + _PATH_PARAMETER.sub(r"{\1}", route.strip("/")).replace("{number}", "{id}")
+    _REQUEST_SECONDS.observe(
+        seconds, method if method in _METHODS else "other", _label_route(route), f"{status // 100}xx"
     )
-    _REQUEST_SECONDS.observe(seconds, method if method in _METHODS else "other", pattern, f"{status // 100}xx")
+
+
+@cache
+def _label_route(route: str | None) -> str:
+    if route is None:
+        return "unknown"
+    return "/" + _PATH_PARAMETER.sub(r"{\1}", route.strip("/")).replace("{number}", "{id}")
+
+
+_JOB_COUNTS = Gauge("jobs", "Background jobs by name and state: waiting for a thread, or running.", ("job", "state"))
+_FAILURES = Counter("job_failures_total", "Failed background jobs by name.", ("job",))
+
+
+class JobMetrics:
+    """The metrics of background jobs: how many of each name are waiting and running, and how often each failed.
+
+    `waiting` returns the names of the jobs that wait for a thread.
+    """
+
+    def __init__(self, waiting: Callable[[], Collection[str]]) -> None:
+        self._waiting = waiting
+        self._running: collections.Counter[str] = collections.Counter()
+        self._names: set[str] = set()
+        self._lock = threading.Lock()
+        _JOB_COUNTS.set_function(self._collect_states)
+
+    def register(self, name: str) -> None:
+        """Add a job to the metrics, so that the metrics contain the job even before its first run."""
+        self._names.add(name)
+
+    @contextmanager
+    def track_run(self, name: str) -> Iterator[None]:
+        """Count a job as running during the block, and count an error other than Unavailable as a failure."""
+        with self._lock:
+            self._running[name] += 1
+        try:
+            yield
+        except Unavailable:
+            raise
+        except Exception:
+            _FAILURES.increment(name)
+            raise
+        finally:
+            with self._lock:
+                self._running[name] -= 1
+
+    def _collect_states(self) -> Iterator[tuple[Labels, float]]:
+        waiting = frozenset(self._waiting())
+        with self._lock:
+            running = dict(self._running)
+        for name in self._names:
+            yield (name, "waiting"), int(name in waiting)
+            yield (name, "running"), running.get(name, 0)

@@ -11,7 +11,7 @@ from appliance.api.endpoints import FORM_SUBMISSION_PATH
 from appliance.content import media
 from appliance.core import executable
 from appliance.public import clicks, forms, pages, preferences, provider_webhooks
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import fetch_public
 
 _PICTURE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -32,9 +32,9 @@ async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
     tag = f'"{signed_id}"'
     known_tags = {value.strip().removeprefix("W/") for value in request.headers.get("if-none-match", "").split(",")}
     is_cached = bool(known_tags & {tag, "*"})
-    if is_cached and await fetch(media.exists, signed_id):
+    if is_cached and await fetch_public(media.exists, signed_id):
         return HTTPResponse(b"", 304, {**_PICTURE_HEADERS, **_CACHE_FOREVER, "ETag": tag})
-    picture = await fetch(media.find_served, signed_id)
+    picture = await fetch_public(media.find_served, signed_id)
     if picture is None:
         return HTTPResponse("Not found.", 404, {**_PICTURE_HEADERS, "Cache-Control": "no-store"}, "text/plain")
     return HTTPResponse(

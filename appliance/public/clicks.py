@@ -5,8 +5,9 @@ The target of a link is stored; nothing in a request can change it.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from sanic import HTTPResponse, Request
 
@@ -14,7 +15,7 @@ from appliance.core import clock
 from appliance.core.errors import Unavailable
 from appliance.public import pages
 from appliance.sending.messages import links
-from appliance.sending.messages.links import LinkRequest, LinkResolver, TrackedMessage
+from appliance.sending.messages.links import ClickShares, LinkRequest, LinkResolver, TrackedMessage
 from appliance.storage import transactions
 from appliance.storage.database import close_database
 from appliance.storage.disk_guard import StorageError, to_storage_error
@@ -63,7 +64,7 @@ class HitRecorder:
         self._pending: list[_PendingHit] = []
         self._in_flight = 0
         self._is_scheduled = False
-        self._targets = LinkResolver()
+        self._targets = LinkResolver(ClickShares())
         self._limit = HitLimiter()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hits")
         self._logged_counts = (0, 0)
@@ -171,7 +172,7 @@ class HitRecorder:
                 if pending.target is not None and self._is_hit(pending)
             ]
             if hits_to_write:
-                transactions.submit(hits.store_hits, hits_to_write).add_done_callback(
+                transactions.submit_record(hits.store_hits, hits_to_write).add_done_callback(
                     lambda done: self._finish_write(batch, hits_to_write, done, loop)
                 )
                 return
@@ -260,55 +261,80 @@ _PIXEL_SUFFIX = ".gif"
 _MAX_AGENT_CHARACTERS, _MAX_REFERRER_CHARACTERS = 400, 500
 
 
-async def follow_link(request: Request, token: str) -> HTTPResponse:
-    """Record a click and redirect to the target of the link.
-
-    The response to an invalid link is the page "not found". If the target cannot be read, the response is the page for
-    temporary failures.
-    """
+def read_link(token: str) -> LinkRequest | None:
+    """Return the link of a path `/c/{token}`, or None if the token is invalid."""
     click = links.read_click_token(token)
-    if click is None:
-        return pages.not_found_page()
-    try:
-        target = await _record_hit(request, LinkRequest(*click))
-    except Unavailable:
-        return pages.unavailable_page()
-    if target is None or target.url is None:
-        return pages.not_found_page()
-    return HTTPResponse(None, 302, {**pages.PAGE_HEADERS, "Location": target.url}, content_type="text/plain")
+    return None if click is None else LinkRequest(*click)
 
 
-async def serve_pixel(request: Request, token: str) -> HTTPResponse:
-    """Record an open and serve the tracking pixel, even if the open cannot be stored; 404 for an invalid token."""
+def read_pixel(token: str) -> LinkRequest | None:
+    """Return the pixel of a path `/o/{token}`, or None if the token is invalid."""
     message_id = links.read_open_token(token.removesuffix(_PIXEL_SUFFIX)) if token.endswith(_PIXEL_SUFFIX) else None
-    if message_id is None:
-        return pages.not_found_page()
-    try:
-        await _record_hit(request, LinkRequest(message_id, None))
-    except Unavailable:
-        _get_recorder(request).unrecorded += 1
+    return None if message_id is None else LinkRequest(message_id, None)
+
+
+def redirect_response(url: str) -> HTTPResponse:
+    """Return the redirect to the target of a link."""
+    return HTTPResponse(None, 302, {**pages.PAGE_HEADERS, "Location": url}, content_type="text/plain")
+
+
+def pixel_response() -> HTTPResponse:
+    """Return the response with the tracking pixel."""
     return HTTPResponse(PIXEL, 200, pages.PAGE_HEADERS, content_type="image/gif")
 
 
-async def _record_hit(request: Request, link: LinkRequest) -> TrackedMessage | None:
-    headers = request.headers
+def build_hit_request(link: LinkRequest, method: str, client: str, headers: Mapping[str, str]) -> HitRequest:
+    """Return the hit of a request for a link or pixel; `client` is the IP address."""
     is_prefetch = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
     agent, referrer = headers.get("user-agent"), headers.get("referer")
-    hit_request = HitRequest(
+    return HitRequest(
         link.number,
-        "PREFETCH" if is_prefetch else request.method,
-        request.ctx.client,
+        "PREFETCH" if is_prefetch else method,
+        client,
         agent[:_MAX_AGENT_CHARACTERS] if agent else None,
         referrer[:_MAX_REFERRER_CHARACTERS] if referrer else None,
         clock.now_ms(),
     )
-    return await _get_recorder(request).record(link, hit_request)
 
 
-def _get_recorder(request: Request) -> HitRecorder:
-    """Return the hit recorder of this server process, creating it on first use."""
-    context = request.app.ctx
+def get_recorder(context: Any) -> HitRecorder:
+    """Return the hit recorder of this server process, whose `app.ctx` is `context`, creating it on first use."""
     if context.hit_recorder is None:
         context.hit_recorder = HitRecorder()
     recorder: HitRecorder = context.hit_recorder
     return recorder
+
+
+async def follow_link(request: Request, token: str) -> HTTPResponse:
+    """Record a click and redirect to the target of the link.
+
+    The response to an invalid link is the page "not found". If the target cannot be read, or is not filled in now, the
+    response is the page for temporary failures.
+    """
+    link = read_link(token)
+    if link is None:
+        return pages.not_found_page()
+    try:
+        target = await _record_hit(request, link)
+    except Unavailable:
+        return pages.unavailable_page()
+    if target is not None and target.is_postponed:
+        return pages.unavailable_page()
+    return pages.not_found_page() if target is None or target.url is None else redirect_response(target.url)
+
+
+async def serve_pixel(request: Request, token: str) -> HTTPResponse:
+    """Record an open and serve the tracking pixel, even if the open cannot be stored; 404 for an invalid token."""
+    link = read_pixel(token)
+    if link is None:
+        return pages.not_found_page()
+    try:
+        await _record_hit(request, link)
+    except Unavailable:
+        get_recorder(request.app.ctx).unrecorded += 1
+    return pixel_response()
+
+
+async def _record_hit(request: Request, link: LinkRequest) -> TrackedMessage | None:
+    hit_request = build_hit_request(link, request.method, request.ctx.client, request.headers)
+    return await get_recorder(request.app.ctx).record(link, hit_request)

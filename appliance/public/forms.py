@@ -15,7 +15,7 @@ from appliance.forms import store, submissions
 from appliance.forms.submissions import Submission
 from appliance.public import pages
 from appliance.storage.models import Form
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import fetch_public
 from appliance.tracking import page_style
 
 # A person needs at least this long to fill in a form after it was shown.
@@ -27,7 +27,7 @@ _HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 async def show_form(request: Request, token: str) -> HTTPResponse:
     """Show the empty page of a sign-up form, or an error page if the form does not exist or cannot be read."""
     try:
-        form = await fetch(store.find_by_key, token)
+        form = await fetch_public(store.find_by_key, token)
         return await _form_page(form, {}, {}, crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8))
     except NotFound:
         return pages.not_found_page(language=pages.detect_language(request))
@@ -44,8 +44,8 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
     language = pages.detect_language(request)
     raw = {name: values[0] for name, values in pages.read_form(request).items() if values}
     try:
-        form = await fetch(store.find_by_key, token)
-        submission, errors = await fetch(_parse_submission, form, raw)
+        form = await fetch_public(store.find_by_key, token)
+        submission, errors = await fetch_public(_parse_submission, form, raw)
         if errors or submission is None:
             return await _form_page(form, raw, errors, raw.get("t", ""), 422)
         if not submissions.is_honeypot_filled(raw):
@@ -66,7 +66,7 @@ async def submit_form(request: Request, token: str) -> HTTPResponse:
     phrase_prefix = "form_mailed" if form.double_opt_in else "form_done"
     return pages.render_page(
         "note.html",
-        await fetch(page_style.get_page_style, form.account_id),
+        await fetch_public(page_style.get_page_style, form.account_id),
         heading=f"{phrase_prefix}_heading",
         lead=f"{phrase_prefix}_lead",
         good=True,
@@ -100,7 +100,7 @@ def _error_phrase(name: str, message: str, either: set[str]) -> str:
 async def _form_page(
     form: Form, raw: Mapping[str, str], errors: Mapping[str, str], shown_at: str, status: int = 200
 ) -> HTTPResponse:
-    style = await fetch(page_style.get_page_style, form.account_id)
+    style = await fetch_public(page_style.get_page_style, form.account_id)
     frames = " ".join(form.origins) or "'none'"
     return pages.render_page(
         "form.html",
@@ -135,7 +135,7 @@ _MAX_FORM_BYTES = 65_536
 
 async def allow_form_submission(request: Request, public_key: str) -> HTTPResponse:
     """Respond to a CORS preflight request of a page on another origin. Raises NotFound if the form does not exist."""
-    form = await fetch(store.find_by_key, public_key)
+    form = await fetch_public(store.find_by_key, public_key)
     allowed = _build_cors_headers(request, form)
     if "Access-Control-Allow-Origin" in allowed:
         allowed |= {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "Content-Type",
@@ -155,12 +155,12 @@ async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
     A filled honeypot field gets the same response as a success. An HTML form is redirected if the form has a redirect
     URL. Raises NotFound if the form does not exist; all other errors become responses with CORS headers.
     """
-    form = await fetch(store.find_by_key, public_key)
+    form = await fetch_public(store.find_by_key, public_key)
     cors = _build_cors_headers(request, form)
     try:
         is_html_form, raw = _parse_api_body(request)
         if not submissions.is_honeypot_filled(raw):
-            submission = await fetch(submissions.parse_submission, form, raw)
+            submission = await fetch_public(submissions.parse_submission, form, raw)
             await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except Exception as error:
         # Error responses need the CORS headers too, so that scripts of allowed origins can read them.

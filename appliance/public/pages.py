@@ -14,13 +14,12 @@ from appliance.audience.consent import Evidence
 from appliance.content import media
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import SANS_STACK
-from appliance.core import crypto, executable
-from appliance.core.errors import Unavailable
+from appliance.core import crypto, executable, recipient_texts
+from appliance.core.errors import RateLimitExceeded, Unavailable
 from appliance.sending.messages import links
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage.models import Message
-from appliance.storage.transactions import fetch
-from appliance.tracking import recipient_texts
+from appliance.storage.transactions import fetch_public, render_view
 from appliance.tracking.page_style import PageStyle
 
 _PAGE_POLICY = (
@@ -150,28 +149,33 @@ async def show_message(request: Request, token: str) -> HTTPResponse:
     """Show the web version of a message.
 
     The response is the page "not found" if the link is invalid or the message cannot be rendered, and the page for
-    temporary failures if the message cannot be read.
+    temporary failures if the message cannot be read, or if many messages of the account are being rendered.
     """
     try:
-        html = await fetch(render_message, token)
+        message = await fetch_public(find_message, token)
+        if message is None:
+            return not_found_page()
+        html = await render_view(message.account_id, render_message, message)
     except MergeError:
         return not_found_page()
-    except Unavailable:
+    except (RateLimitExceeded, Unavailable):
         return unavailable_page()
-    if html is None:
-        return not_found_page()
     headers = {**PAGE_HEADERS, "Content-Security-Policy": _MESSAGE_POLICY}
     return HTTPResponse(html, 200, headers, content_type="text/html; charset=utf-8")
 
 
-def render_message(token: str) -> str | None:
-    """Return the HTML of a message as it was sent, or None for an invalid token.
+def find_message(token: str) -> Message | None:
+    """Return the message that a token shows, or None for an invalid token.
 
-    None is also returned for a message of a campaign or flow whose contact was deleted. Raises MergeError if the
-    message cannot be rendered.
+    None is also returned for a message of a campaign or flow whose contact was deleted.
     """
     message_id = crypto.read_token(links.VIEW, token)
     message = Message.get_or_none(Message.id == message_id) if message_id is not None else None
     if message is None or ((message.campaign_id or message.run_id) is not None and message.contact_id is None):
         return None
+    return message
+
+
+def render_message(message: Message) -> str:
+    """Return the HTML of a message as it was sent. Raises MergeError if the message cannot be rendered."""
     return MessagePreparer().fill_again(message).html

@@ -12,7 +12,7 @@ from appliance.forms import confirmations
 from appliance.forms.confirmations import ConfirmationPage
 from appliance.public import pages
 from appliance.sending.messages import links
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch_public
 from appliance.tracking import erasing, unsubscribes
 from appliance.tracking.unsubscribes import PreferenceChange, PreferenceChoices, PreferencesPage, UnsubscribePage
 
@@ -23,7 +23,7 @@ _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
 async def show_preferences(request: Request, token: str) -> HTTPResponse:
     """Show the preferences page, or an error page for an invalid token; nothing is changed."""
     try:
-        page = await fetch(unsubscribes.get_preferences_page, token)
+        page = await fetch_public(unsubscribes.get_preferences_page, token)
     except Unavailable:
         return pages.unavailable_page(pages.detect_language(request))
     return pages.not_found_page(language=pages.detect_language(request)) if page is None else _preferences_page(page)
@@ -37,7 +37,7 @@ async def submit_preferences(request: Request, token: str) -> HTTPResponse:
     if button not in actions:
         return pages.not_found_page(400, language)
     try:
-        page = await fetch(unsubscribes.get_preferences_page, token)
+        page = await fetch_public(unsubscribes.get_preferences_page, token)
         if page is None:
             return pages.not_found_page(language=language)
         if page.contact_id is None:
@@ -55,7 +55,7 @@ async def _save_preferences(
     )
     evidence = pages.build_evidence(request, "preferences", text)
     changes = await commit(unsubscribes.save_preferences, token, _parse_choices(form), evidence)
-    updated_page = await fetch(unsubscribes.get_preferences_page, token)
+    updated_page = await fetch_public(unsubscribes.get_preferences_page, token)
     assert updated_page is not None, "a message is never deleted"
     return _preferences_page(updated_page, changes=None if changes is None else _describe_changes(page, changes))
 
@@ -104,7 +104,7 @@ async def _undo_opt_out(
 ) -> HTTPResponse:
     text = pages.render_plain_text(page.style.language, "left_undo", "left_undo_button")
     is_restored = await commit(unsubscribes.undo_opt_out, token, pages.build_evidence(request, "preferences", text))
-    updated_page = await fetch(unsubscribes.get_preferences_page, token)
+    updated_page = await fetch_public(unsubscribes.get_preferences_page, token)
     assert updated_page is not None, "a message is never deleted"
     if not is_restored:
         return _preferences_page(updated_page)
@@ -147,7 +147,7 @@ _DONE_PREFIXES = {"opt_in": "confirmed", "erase": "erased"}
 async def show_confirmation(request: Request, token: str) -> HTTPResponse:
     """Show the page with the button that confirms a sign-up or erasure; loading it confirms nothing."""
     try:
-        page = await fetch(confirmations.load_page, token)
+        page = await fetch_public(confirmations.load_page, token)
     except Unavailable:
         return pages.unavailable_page(pages.detect_language(request))
     return pages.not_found_page(language=pages.detect_language(request)) if page is None else _confirmation_page(page)
@@ -159,7 +159,7 @@ async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
     if "1" not in pages.read_form(request).get("confirm", []):
         return pages.not_found_page(400, language)
     try:
-        page = await fetch(confirmations.load_page, token)
+        page = await fetch_public(confirmations.load_page, token)
         if page is None:
             return pages.not_found_page(language=language)
         agent = request.headers.get("user-agent")
@@ -199,7 +199,7 @@ ONE_CLICK = "List-Unsubscribe"
 async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
     """Show the unsubscribe page; loading it changes nothing, so link scanners cannot unsubscribe anyone."""
     try:
-        page = await fetch(unsubscribes.get_unsubscribe_page, token)
+        page = await fetch_public(unsubscribes.get_unsubscribe_page, token)
     except Unavailable:
         return pages.unavailable_page(pages.detect_language(request))
     return (
@@ -221,14 +221,14 @@ async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
     if not one_click and "1" not in form.get("confirm", []):
         return pages.not_found_page(400, language)
     try:
-        page = await fetch(unsubscribes.get_unsubscribe_page, token)
+        page = await fetch_public(unsubscribes.get_unsubscribe_page, token)
         if page is None:
             return pages.not_found_page(language=language)
         text = f"{ONE_CLICK}=One-Click" if one_click else _unsubscribe_text(page)
         agent = request.headers.get("user-agent")
         source = "one_click" if one_click else "link"
         await commit(unsubscribes.opt_out, token, source, request.ctx.client, agent, text)
-        page = await fetch(unsubscribes.get_unsubscribe_page, token)
+        page = await fetch_public(unsubscribes.get_unsubscribe_page, token)
     except Unavailable:
         return pages.unavailable_page(language)
     return pages.not_found_page(language=language) if page is None else _unsubscribe_page(page, is_done=True)

@@ -5,12 +5,12 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import apsw
 import msgspec
-from peewee import BigIntegerField, Model, TextField
+from peewee import BigIntegerField, BooleanField, Model, TextField
 from playhouse.apsw_ext import APSWDatabase
 from playhouse.sqlite_ext import AutoIncrementField
 
@@ -64,7 +64,7 @@ PRAGMAS = {
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,
-    # Pages; for commands and migrations. In the service `transactions.Checkpointer` does the checkpoints.
+    # Pages; for commands and migrations. In the service `writer.Checkpointer` does the checkpoints.
     "wal_autocheckpoint": 20_000,
 }
 
@@ -149,6 +149,18 @@ def run(sql: str, parameters: Any = ()) -> int:
     """Run a writing statement and return the number of rows that it changed."""
     handle = connection()
     handle.execute(sql, parameters).fetchall()
+    return int(handle.changes())
+
+
+def run_set(sql: str, items: Sequence[Any], **parameters: Any) -> int:
+    """Run one writing statement for many items, and return the number of rows that it changed.
+
+    The statement reads the items from `json_each(:items)`; each must be a value that JSON has. apsw gives up the
+    interpreter lock once for the whole statement; with `executemany` it does so for each item, and then has to wait
+    for it while other threads run.
+    """
+    handle = connection()
+    handle.execute(sql, {"items": _encode.encode(items).decode(), **parameters}).fetchall()
     return int(handle.changes())
 
 
@@ -295,6 +307,70 @@ class Json(TextField):
     def python_value(self, value: str | None) -> Any:
         """Parse a JSON text from the database; return None for NULL."""
         return None if value is None else msgspec.json.decode(value)
+
+
+M = TypeVar("M", bound=Table)
+
+
+class Records(Generic[M]):
+    """A reader and writer of the rows of one table, with SQL that is built once.
+
+    Peewee would build the SQL for each call, which takes longer than running it. The rows are ordinary Peewee models.
+    """
+
+    def __init__(self, model: type[M]) -> None:
+        self._model = model
+        self._fields = {field.name: field for field in model._meta.sorted_fields}
+        self._columns = {name: field.column_name for name, field in self._fields.items()}
+        self._read = [
+            (place, field.python_value)
+            for place, field in enumerate(self._fields.values())
+            if isinstance(field, Json | BooleanField)
+        ]
+        self._table = model._meta.table_name
+        self._select = f"SELECT {', '.join(self._columns.values())} FROM {self._table} "
+        self._updates: dict[tuple[str, ...], str] = {}
+        names = [name for name in self._fields if name != "id"]
+        self._insert = (
+            names,
+            f"INSERT INTO {self._table} ({', '.join(self._columns[name] for name in names)}) "
+            f"VALUES ({', '.join('?' * len(names))}) RETURNING id",
+        )
+
+    def find(self, condition: str, parameters: Any = ()) -> list[M]:
+        """Return the rows that match an SQL condition, which may continue with ORDER BY or LIMIT."""
+        return [self._from_row(list(row)) for row in rows(f"{self._select} WHERE {condition}", parameters)]
+
+    def _from_row(self, values: list[Any]) -> M:
+        for position, convert in self._read:
+            values[position] = convert(values[position])
+        # What `Model.__init__` sets, which takes four times as long.
+        instance = self._model.__new__(self._model)
+        instance.__data__, instance.__rel__, instance._dirty = dict(zip(self._fields, values, strict=True)), {}, set()
+        return instance
+
+    def insert(self, row: M) -> None:
+        """Insert a row and set its id."""
+        names, sql = self._insert
+        row.id = connection().execute(sql, [self._value(row, name) for name in names]).fetchall()[0][0]
+        row._dirty.clear()
+
+    def save(self, row: M) -> None:
+        """Update only the columns that were set since the row was read, so that indexes of other columns stay."""
+        names = tuple(name for name in self._fields if name in row._dirty and name != "id")
+        if not names:
+            return
+        sql = self._updates.get(names)
+        if sql is None:
+            marks = ", ".join(f"{self._columns[name]} = ?" for name in names)
+            sql = self._updates[names] = f"UPDATE {self._table} SET {marks} WHERE id = ?"
+        connection().execute(sql, [*(self._value(row, name) for name in names), row.id])
+        row._dirty.clear()
+
+    def _value(self, row: M, name: str) -> Any:
+        field = self._fields[name]
+        value = row.__data__.get(name)
+        return field.db_value(value) if isinstance(field, Json) else value
 
 
 class Page(NamedTuple):

@@ -141,7 +141,7 @@ class SchemaTooNew(Exception):
 
 
 def _create_first_schema(handle: Any) -> None:
-    later_models = (models.Restoration, models.Installation)
+    later_models = (models.Restoration, models.Installation, models.SendLog)
     database.create_tables([model for model in models.ALL if model not in later_models], safe=False)
     for statement in models.SEARCH_SQL:
         handle.execute(statement)
@@ -163,7 +163,15 @@ def _installation(handle: Any) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Any], None], ...] = (_create_first_schema, _restorations, _installation)
+def _send_log(handle: Any) -> None:
+    handle.execute(
+        "CREATE TABLE send_log (message_id INTEGER NOT NULL PRIMARY KEY, batch INTEGER, process TEXT, "
+        "first_attempt_at INTEGER, body_hash INTEGER, sent_at INTEGER, subject TEXT, sender TEXT, "
+        "internet_message_id TEXT)"
+    )
+
+
+MIGRATIONS: tuple[Callable[[Any], None], ...] = (_create_first_schema, _restorations, _installation, _send_log)
 
 
 def schema_version() -> int:

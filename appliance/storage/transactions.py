@@ -1,15 +1,10 @@
-"""Runs reads on a small pool of threads and all writes on one thread.
+"""Runs reads, the reads of public pages, rendering and scans on small pools of threads, and all writes on one thread.
 
-A write is a function that changes the database. It runs on the writer thread inside a SAVEPOINT. Queued writes share
-one COMMIT, so that `synchronous=FULL` costs one fsync for all of them. A write that fails is rolled back alone; if the
-COMMIT fails, all its writes fail and nothing is written. The writer does not wait for more writes: a batch consists of
-the writes that are in the queue while the batch runs. Writes do no rendering, parsing or network access.
+Writes do no rendering, parsing or network access: callers read and prepare first, and hand the prepared values to
+`commit`. `storage/writer.py` says how writes share a commit.
 """
 
 import asyncio
-import logging
-import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,319 +12,50 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
 import peewee
 
-from appliance.core import logs
 from appliance.core.errors import RateLimitExceeded
-from appliance.storage import disk_guard, journal
-from appliance.storage.database import checkpoint, close_database, connection, database, write_state
+from appliance.storage import journal
+from appliance.storage.database import close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
+from appliance.storage.writer import Writer
 
 T = TypeVar("T")
-log = logging.getLogger("campanero.writer")
-_MAX_WAL_PAGES = 2_000  # 8 MB
-_CHECKPOINT_RETRY_SECONDS = 1.0
-# A batch is committed after this many writes or seconds, so that no caller waits long for the writes of others.
-_MAX_WRITES = 200
-_MAX_SECONDS = 0.02
-_WRITER_CACHE_KB = 4_000  # large enough that a large transaction writes each changed page only once, at its end
-
-
-class Checkpointer:
-    """A thread that copies the write-ahead log into the database each time the log has grown to `_MAX_WAL_PAGES`.
-
-    Syncing a growing log takes several times as long as syncing a log that is overwritten, because the file system must
-    record its size. SQLite overwrites the log from its start only once the whole log has been copied and no write came
-    in between. So this thread copies most of the log while the writer works, and the writer thread copies the rest
-    between transactions: `between` runs a function on the writer thread outside of a transaction.
-    """
-
-    def __init__(self, between: Callable[[Callable[[], None]], None]) -> None:
-        self._between = between
-        self._due, self._ending = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpointer", daemon=True)
-        self._thread.start()
-
-    def watch(self, writing_connection: Any) -> None:
-        """Wake the checkpointing thread when a commit on a connection leaves a long write-ahead log.
-
-        This replaces SQLite's automatic checkpoints on the connection.
-        """
-        writing_connection.set_wal_hook(self._written)
-
-    def _written(self, connection: Any, name: str, pages: int) -> int:
-        if pages >= _MAX_WAL_PAGES:
-            self._due.set()
-        return 0
-
-    def _run(self) -> None:
-        errors = logs.RepeatedErrors(log, "storage: checkpoint failed")
-        while not self._ending.is_set():
-            self._due.wait()
-            self._due.clear()
-            if self._ending.is_set():
-                break
-            try:
-                checkpoint()
-                self._between(checkpoint)
-            except (apsw.Error, peewee.PeeweeException, StorageError) as error:
-                # A long log loses no data, and the writer reports problems of the disk.
-                log.debug("storage: checkpoint failed: %s", error)
-                self._ending.wait(_CHECKPOINT_RETRY_SECONDS)
-            except Exception as error:
-                # The thread must continue, because without it the log would grow without limit.
-                errors.log(error)
-                self._ending.wait(_CHECKPOINT_RETRY_SECONDS)
-        close_database()
-
-    def close(self) -> None:
-        """Ask the thread to end, and wait for it."""
-        self._ending.set()
-        self._due.set()
-        self._thread.join()
-
-
-class _Job:
-    __slots__ = ("after", "alone", "function", "future", "is_essential", "lines", "value")
-
-    def __init__(self, function: Callable[[], Any], alone: bool = False, is_essential: bool = False) -> None:
-        self.function, self.alone, self.is_essential = function, alone, is_essential
-        self.future: Future[Any] = Future()
-        self.after: list[Callable[[], None]] = []
-        self.lines: list[bytes] = []
-        self.value: Any = None
-
-
-class Writer:
-    """The writer thread; `before_commit` gets the journal lines of each batch just before its commit."""
-
-    def __init__(self, before_commit: Callable[[list[bytes]], None] = lambda lines: None) -> None:
-        self._before_commit = before_commit
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._ended = False
-        self._watched: Any = None
-        self._checkpointer = Checkpointer(lambda function: self.submit(function, alone=True).result())
-        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
-        self._thread.start()
-
-    def submit(self, function: Callable[[], T], alone: bool = False, is_essential: bool = False) -> "Future[T]":
-        """Queue a write and return a future, which gets the value of the write once its changes are on disk.
-
-        With `alone` the function runs outside of a transaction. With `is_essential` the write runs even if the disk is
-        full. The future gets a StorageError if the storage fails, or else the exception of the write.
-        """
-        job = _Job(function, alone, is_essential)
-        self._queue.put(job)
-        if self._ended:
-            self._refuse_late()  # The thread may have ended before the write was queued.
-        return job.future
-
-    def close(self) -> None:
-        """Run the writes that are queued so far, end the thread and its checkpointer, and wait for both."""
-        self._queue.put(None)
-        self._thread.join()
-        # Now every function that the checkpointer queued has run or failed, so the checkpointer can end.
-        self._checkpointer.close()
-
-    def _run(self) -> None:
-        try:
-            job = self._queue.get()
-            while job is not None:
-                following = None
-                try:
-                    if job.alone:
-                        self._run_alone(job)
-                    else:
-                        following = self._run_batch(job)
-                except Exception:
-                    # The thread must continue, or all later writes would wait forever.
-                    log.exception("storage: a batch of writes failed")
-                job = following or self._queue.get()
-        finally:
-            self._ended = True
-            self._refuse_late()
-            close_database()
-
-    def _refuse_late(self) -> None:
-        """Fail all writes in the queue with StorageError, because the thread that would run them has ended."""
-        while True:
-            try:
-                job = self._queue.get_nowait()
-            except Empty:
-                return
-            if job is not None and job.future.set_running_or_notify_cancel():
-                job.future.set_exception(StorageError("the service is shutting down"))
-
-    def _open_connection(self) -> Any:
-        """Return the connection of the writer thread; for a new connection set the cache size and watch the log."""
-        handle = connection()
-        if handle is not self._watched:
-            handle.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
-            self._checkpointer.watch(handle)
-            self._watched = handle
-        return handle
-
-    def _run_alone(self, job: _Job) -> None:
-        if not job.future.set_running_or_notify_cancel():
-            return
-        try:
-            self._open_connection()
-            job.future.set_result(job.function())
-        except BaseException as error:
-            job.future.set_exception(to_storage_error(error) or error)
-
-    def _run_batch(self, job: _Job | None) -> _Job | None:
-        """Run a job and the jobs queued behind it in one transaction, up to `_MAX_WRITES` or `_MAX_SECONDS`.
-
-        Returns the job that ended the batch because it must run alone, or None.
-        """
-        finished: list[_Job] = []
-        stop, following = False, None
-        try:
-            handle = self._open_connection()
-            handle.execute("BEGIN IMMEDIATE")
-        except Exception as error:
-            disk_guard.note_failure(error)
-            if to_storage_error(error) is None:
-                self._forget_connection()  # The storage did not fail, so the connection is broken.
-            self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
-            return None
-        until = time.monotonic() + _MAX_SECONDS
-        try:
-            while job is not None:
-                self._run_write(handle, job, finished)
-                if len(finished) >= _MAX_WRITES or time.monotonic() > until or self._queue.empty():
-                    break
-                job = self._queue.get()
-                stop = job is None
-                if job is not None and job.alone:
-                    following = job
-                    break
-            self._commit(handle, finished)
-        except Exception as error:
-            self._give_up(finished if job is None or job is following else [*finished, job], error)
-        if stop:
-            self._queue.put(None)
-        return following
-
-    def _give_up(self, batch: list[_Job], error: Exception) -> None:
-        """Fail the unfinished jobs of a batch with StorageError, and roll back by closing the connection."""
-        log.error("storage: a batch of writes failed", exc_info=error)
-        disk_guard.note_failure(error)
-        for job in batch:
-            if not job.future.done():
-                job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
-        self._forget_connection()
-
-    def _forget_connection(self) -> None:
-        """Close the writer's connection, which rolls back its transaction; the next batch opens a new connection."""
-        self._watched = None
-        try:
-            close_database()
-        except Exception:
-            log.exception("storage: closing the connection of the writer failed")
-
-    def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
-        """Fail a job and all queued jobs with an error; otherwise each would wait for the busy timeout and fail too."""
-        while True:
-            if job is None:
-                self._queue.put(None)
-                return
-            if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(error)
-            if self._queue.empty():
-                return
-            job = self._queue.get()
-
-    def _run_write(self, handle: Any, job: _Job, finished: list[_Job]) -> None:
-        # A write whose future was cancelled is not run; from here on it cannot be cancelled.
-        if not job.future.set_running_or_notify_cancel():
-            return
-        if not handle.in_transaction or (disk_guard.is_disk_full() and not job.is_essential):
-            # If an error has ended the transaction of this batch, a savepoint would begin and commit a new one.
-            job.future.set_exception(StorageError(disk_guard.write_blocker() or "the database cannot be written"))
-            return
-        write_state.is_writing, write_state.callbacks, write_state.journal_lines = True, job.after, job.lines
-        try:
-            handle.execute("SAVEPOINT write")
-            job.value = job.function()
-            handle.execute("RELEASE write")
-        except BaseException as error:
-            try:
-                self._roll_back(handle)
-            finally:
-                disk_guard.note_failure(error)
-                job.future.set_exception(to_storage_error(error) or error)
-        else:
-            finished.append(job)
-        finally:
-            write_state.is_writing, write_state.callbacks, write_state.journal_lines = False, None, None
-
-    @staticmethod
-    def _roll_back(handle: Any) -> None:
-        """Roll back the current write, or the whole transaction if that fails."""
-        try:
-            if handle.in_transaction:
-                handle.execute("ROLLBACK TO write")
-                handle.execute("RELEASE write")
-        except apsw.Error:
-            if handle.in_transaction:
-                handle.execute("ROLLBACK")
-
-    def _commit(self, handle: Any, finished: list[_Job]) -> None:
-        try:
-            if not handle.in_transaction:
-                raise apsw.Error("the transaction was ended by an error")
-            disk_guard.require_files_in_place()
-            self._before_commit([line for job in finished for line in job.lines])
-            handle.execute("COMMIT")
-        except (apsw.Error, OSError) as error:
-            disk_guard.note_failure(error)
-            for job in finished:
-                job.future.set_exception(
-                    StorageError(f"the database cannot be written: {getattr(error, 'strerror', None) or error}")
-                )
-            if handle.in_transaction:
-                handle.execute("ROLLBACK")
-            return
-        if finished:
-            disk_guard.note_success()
-        for job in finished:
-            job.future.set_result(job.value)
-            for function in job.after:
-                try:
-                    function()
-                except Exception:
-                    log.exception("storage: a function after a commit failed; the pulse will find the rows")
-
 
 _writer: Writer | None = None
 _readers: ThreadPoolExecutor | None = None
+_public_readers: ThreadPoolExecutor | None = None
 _renderers: ThreadPoolExecutor | None = None
-_render_queues: weakref.WeakValueDictionary[int, "_RenderQueue"] = weakref.WeakValueDictionary()
-RENDER_THREADS = 2
+_scanners: ThreadPoolExecutor | None = None
+_render_queues: weakref.WeakValueDictionary[int, "_AccountQueue"] = weakref.WeakValueDictionary()
+_scan_queues: weakref.WeakValueDictionary[int, "_AccountQueue"] = weakref.WeakValueDictionary()
+RENDER_THREADS = SCAN_THREADS = 2
 _has_ended = False  # whether the writer was stopped; after that no other thread may write
 
 
-def start(readers: int = 2) -> None:
-    """Start the writer thread, `readers` reader threads and `RENDER_THREADS` renderer threads, unless they run."""
-    global _writer, _readers, _renderers, _has_ended
+def start(readers: int = 2, before_write: Callable[[], None] = lambda: None) -> None:
+    """Start the writer thread and the pools, unless they run; `readers` is the number of threads of both reader pools.
+
+    `before_write` is called before each write that may forbid a message (see `Writer`).
+    """
+    global _writer, _readers, _public_readers, _renderers, _scanners, _has_ended
     if _writer is None:
-        _writer, _has_ended = Writer(journal.flush), False
+        _writer, _has_ended = Writer(journal.flush, before_write), False
         _readers = ThreadPoolExecutor(readers, thread_name_prefix="reader")
+        _public_readers = ThreadPoolExecutor(readers, thread_name_prefix="public-reader")
         _renderers = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="renderer")
+        _scanners = ThreadPoolExecutor(SCAN_THREADS, thread_name_prefix="scanner")
 
 
 def stop() -> None:
     """Run the queued writes and end all threads; later writes raise StorageError until `start` is called again."""
-    global _writer, _readers, _renderers, _has_ended
-    writer, pools = _writer, (_readers, _renderers)
+    global _writer, _readers, _public_readers, _renderers, _scanners, _has_ended
+    writer, pools = _writer, (_readers, _public_readers, _renderers, _scanners)
     _has_ended = _has_ended or writer is not None
-    _writer = _readers = _renderers = None
+    _writer = _readers = _public_readers = _renderers = _scanners = None
     if writer is not None:
         writer.close()
     for pool in pools:
@@ -347,7 +73,7 @@ def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future
 
     Raises StorageError if there is no writer, RuntimeError in a sandbox.
     """
-    return _current_writer().submit(lambda: function(*arguments, **named))
+    return _current_writer().submit(partial(function, *arguments, **named))
 
 
 def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]":
@@ -355,7 +81,23 @@ def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]"
 
     Raises the errors of `submit`.
     """
-    return _current_writer().submit(lambda: function(*arguments), is_essential=True)
+    return _current_writer().submit(partial(function, *arguments), is_essential=True)
+
+
+def submit_record(function: Callable[..., T], *arguments: Any, is_essential: bool = False) -> "Future[T]":
+    """Queue a write that cannot forbid a claimed message, such as the records of the sender and of clicks.
+
+    With `is_essential` it is like a write of `submit_essential`. Raises the errors of `submit`.
+    """
+    return _current_writer().submit(partial(function, *arguments), is_essential=is_essential, may_forbid=False)
+
+
+def get_permission_revision() -> int:
+    """Return a number that grows before each commit that may forbid a claimed message (see `Writer`).
+
+    Raises the errors of `submit`.
+    """
+    return _current_writer().permission_revision
 
 
 def _current_writer() -> Writer:
@@ -473,35 +215,51 @@ async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
     Raises StorageError if the storage fails, or after `stop`.
     """
-    if _readers is None:
+    return await _fetch(_readers, partial(_run_reading, function, arguments, named))
+
+
+async def fetch_public(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Run a function as `fetch` does, on a pool of its own: for pages of recipients and checks of the service.
+
+    These never wait behind what the users of an account read.
+    """
+    return await _fetch(_public_readers, partial(_run_reading, function, arguments, named))
+
+
+async def _fetch(pool: ThreadPoolExecutor | None, function: Callable[[], T]) -> T:
+    if pool is None:
         raise StorageError("the service is shutting down")
-    context = copy_context()
-    return await asyncio.get_running_loop().run_in_executor(
-        _readers, context.run, _run_reading, function, arguments, named
-    )
+    return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, function)
 
 
-# The order in which the functions of one account wait for the renderer pool.
-_SEND, _EDIT, _PREVIEW = range(3)
-MAX_WAITING_PREVIEWS = 4
-_PREVIEW_RETRY_SECONDS = 2
+# The order in which the functions of one account wait for the renderer pool, and those for the scanner pool.
+# Chunks of downloads wait in the line of the scans, so that neither delays the other for long.
+_SEND, _EDIT, _PREVIEW, _VIEW, _SCAN, _CHUNK = range(6)
+MAX_WAITING_PREVIEWS, MAX_WAITING_VIEWS, MAX_WAITING_SCANS = 4, 100, 100
+# The errors past these limits; the other kinds are not limited, because a rate limit counts their requests.
+_LIMITS = {
+    _PREVIEW: (MAX_WAITING_PREVIEWS, "Too many previews are waiting."),
+    _VIEW: (MAX_WAITING_VIEWS, "Too many messages are waiting to be shown."),
+    _SCAN: (MAX_WAITING_SCANS, "Too many searches and counts are waiting."),
+}
+_RETRY_SECONDS = 2
 
 
-class _RenderQueue:
-    """The turns of one account on the renderer pool: one function at a time, in order of priority and arrival."""
+class _AccountQueue:
+    """The turns of one account on a pool: one function at a time, in order of priority and arrival."""
 
     def __init__(self) -> None:
         self._is_taken = False
-        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque(), deque())
+        self._waiting: tuple[deque[asyncio.Future[None]], ...] = tuple(deque() for _ in range(_SCAN + 1))
 
     async def take_turn(self, priority: int) -> None:
-        """Wait for the turn; raises RateLimitExceeded if `MAX_WAITING_PREVIEWS` previews wait already."""
+        """Wait for the turn; raises RateLimitExceeded if as many functions of this kind wait as `_LIMITS` allows."""
         if not self._is_taken:
             self._is_taken = True
             return
-        waiting = self._waiting[priority]
-        if priority == _PREVIEW and len(waiting) >= MAX_WAITING_PREVIEWS:
-            raise RateLimitExceeded("Too many previews are waiting.", _PREVIEW_RETRY_SECONDS)
+        waiting = self._waiting[min(priority, _SCAN)]
+        if priority in _LIMITS and len(waiting) >= _LIMITS[priority][0]:
+            raise RateLimitExceeded(_LIMITS[priority][1], _RETRY_SECONDS)
         turn = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         try:
@@ -552,15 +310,58 @@ async def render_preview(function: Callable[..., T], account_id: int, *arguments
     return await _render(_PREVIEW, account_id, lambda: _run_reading(function, (account_id, *arguments), {}))
 
 
+async def render_view(account_id: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Run a function as `render_for` does, but after all others of the account: for a message that a recipient views.
+
+    Raises RateLimitExceeded if `MAX_WAITING_VIEWS` of them are waiting.
+    """
+    return await _render(_VIEW, account_id, lambda: _run_reading(function, arguments, {}))
+
+
+async def scan(function: Callable[..., T], account_id: int, *arguments: Any, **named: Any) -> T:
+    """Run a function as `scan_for` does, with the account id as its first argument."""
+    return await scan_for(account_id, function, account_id, *arguments, **named)
+
+
+async def scan_for(account_id: int, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Run a function that may read all contacts or events of an account on the scanner pool and return its value.
+
+    With filters of its users' choice this can take seconds. The scanner pool is separate from the reader pool, and runs
+    one function at a time for each account, so that an account delays neither other reads nor the scans of other
+    accounts. Raises RateLimitExceeded if `MAX_WAITING_SCANS` functions of the account are waiting, StorageError if the
+    storage fails, or after `stop`.
+    """
+    run = partial(_run_reading, function, arguments, named)
+    return await _run_in_turn(_scan_queues, _SCAN, account_id, run, lambda: _scanners)
+
+
+async def scan_chunk(account_id: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Run a function as `scan_for` does, without its limit: for a part of a download, which must go on once begun."""
+    run = partial(_run_reading, function, arguments, {})
+    return await _run_in_turn(_scan_queues, _CHUNK, account_id, run, lambda: _scanners)
+
+
 async def _render(priority: int, account_id: int, function: Callable[[], T]) -> T:
-    queue = _render_queues.get(account_id)
+    return await _run_in_turn(_render_queues, priority, account_id, function, lambda: _renderers)
+
+
+async def _run_in_turn(
+    queues: weakref.WeakValueDictionary[int, _AccountQueue],
+    priority: int,
+    account_id: int,
+    function: Callable[[], T],
+    get_pool: Callable[[], ThreadPoolExecutor | None],
+) -> T:
+    """Run a function on a pool when it is the turn of its account; the pool may end while the function waits."""
+    queue = queues.get(account_id)
     if queue is None:
-        queue = _render_queues[account_id] = _RenderQueue()
+        queue = queues[account_id] = _AccountQueue()
     await queue.take_turn(priority)
     try:
-        if _renderers is None:
+        pool = get_pool()
+        if pool is None:
             raise StorageError("the service is shutting down")
-        running = asyncio.get_running_loop().run_in_executor(_renderers, copy_context().run, function)
+        running = asyncio.get_running_loop().run_in_executor(pool, copy_context().run, function)
     except BaseException:
         queue.pass_turn()
         raise
@@ -569,7 +370,7 @@ async def _render(priority: int, account_id: int, function: Callable[[], T]) -> 
     return await asyncio.shield(running)
 
 
-def _end_turn(queue: _RenderQueue, done: "asyncio.Future[Any]") -> None:
+def _end_turn(queue: _AccountQueue, done: "asyncio.Future[Any]") -> None:
     queue.pass_turn()
     if not done.cancelled():
         done.exception()  # Marks the error as retrieved: if the client has disconnected, nothing else reads it.

@@ -9,7 +9,7 @@ from typing import Literal
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, recipient_texts
 from appliance.core.addresses import Address
 from appliance.core.errors import NotFound
 from appliance.events import log
@@ -19,7 +19,7 @@ from appliance.sending.messages.transactional import SystemEmail
 from appliance.storage.models import Account, Audit, Channel, Confirmation, Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import require_write_transaction
-from appliance.tracking import recipient_texts, unsubscribes
+from appliance.tracking import unsubscribes
 from appliance.tracking.unsubscribes import find_channel
 
 DAY_MS = 86_400_000

@@ -20,7 +20,7 @@ from appliance.core.errors import Unavailable
 from appliance.events import user_agents
 from appliance.sending.messages.links import LinkRequest, LinkResolver, TrackedMessage
 from appliance.storage import transactions
-from appliance.storage.database import connection, fetch_one, rows, run
+from appliance.storage.database import fetch_one, rows, run, run_set
 from appliance.storage.transactions import after_commit, require_write_transaction
 from appliance.tracking import bot_detection, engagement
 from appliance.tracking.bot_detection import MACHINE, ObservedHit, Verdict
@@ -30,15 +30,24 @@ from appliance.tracking.engagement import HitEvent, StoredHit
 # counted in memory.
 MAX_HITS_PER_MESSAGE, _MAX_COUNTED_MESSAGES = 1_000, 100_000
 _stored_ip = lru_cache(maxsize=4_096)(addresses.anonymize_ip)
-_INSERT_HIT = (
-    "INSERT INTO hit (account_id, campaign_id, message_id, kind, number, method, ip, user_agent, referrer, verdict, "
-    "reason, test, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_HIT_COLUMNS = (
+    "account_id", "campaign_id", "message_id", "kind", "number", "method", "ip", "user_agent", "referrer", "verdict",
+    "reason", "test", "at",
+)  # fmt: skip
+# For `run_set`; each item is a row of these columns.
+_INSERT_HITS = (
+    f"INSERT INTO hit ({', '.join(_HIT_COLUMNS)}) "
+    f"SELECT {', '.join(f'value ->> {place}' for place in range(len(_HIT_COLUMNS)))} FROM json_each(:items)"
 )
 _SELECT_HITS = (
     "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer FROM hit "
     "WHERE message_id IN ({ids}) AND at > ? ORDER BY at, id"
 )
-_UPDATE_VERDICT = "UPDATE hit SET verdict = ?, reason = ?, event_id = ? WHERE id = ?"
+# For `run_set`; an item is (verdict, reason, id of the event, id of the hit).
+_UPDATE_VERDICTS = (
+    "UPDATE hit SET verdict = value ->> 0, reason = value ->> 1, event_id = value ->> 2 FROM json_each(:items) "
+    "WHERE hit.id = value ->> 3"
+)
 # For hits of contacts who chose anonymous tracking after the hit was stored.
 _ANONYMIZE = (
     "UPDATE hit SET message_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL, verdict = ?, reason = ? "
@@ -100,7 +109,7 @@ def is_tracked(message: TrackedMessage) -> bool:
 def store_hits(batch: Sequence[Hit]) -> None:
     """Store hits without judging them, in the current write transaction; anonymous hits get their verdict at once."""
     require_write_transaction()
-    connection().executemany(_INSERT_HIT, [_hit_row(hit) for hit in batch])
+    run_set(_INSERT_HITS, [_hit_row(hit) for hit in batch])
 
 
 def record_hits(batch: Sequence[Hit]) -> None:
@@ -211,7 +220,7 @@ def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
         (*hit_event.verdict, None if position is None else events[position], hit_id)
         for (hit_id, hit_event), position in zip(new, positions, strict=True)
     ]
-    connection().executemany(_UPDATE_VERDICT, judged)
+    run_set(_UPDATE_VERDICTS, judged)
     engagement.count_engagement(
         [
             (hit_event.message, hit_event.hit, hit_event.verdict)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from appliance.content import brand as brands
 from appliance.content.designs import theme
 from appliance.content.designs.theme import Palette
+from appliance.core import recipient_texts
 from appliance.storage.models import Account, Brand, Media
-from appliance.tracking import recipient_texts
 
 
 class PageStyle(NamedTuple):

@@ -1,18 +1,22 @@
-"""The queue of deliveries: create and prune deliveries, record their outcomes, and disable failing webhooks."""
+"""The queue of deliveries: create, list, replay and prune deliveries, record outcomes, and disable failing webhooks."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType, json
 
 from appliance.accounts import audit
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, signals
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.validation import EventId, PageQuery, Short, When
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import transactional
 from appliance.sending.messages.transactional import SystemEmail
 from appliance.settings import config
-from appliance.storage.database import fetch_one, run, scalar
-from appliance.storage.models import User, Webhook
-from appliance.storage.transactions import require_write_transaction
+from appliance.storage.database import Page, fetch_one, paginate, rows, run, scalar
+from appliance.storage.models import Event, User, Webhook, WebhookDelivery
+from appliance.storage.transactions import after_commit, require_write_transaction
 from appliance.webhooks import subscriptions
 
 # A disabled webhook is announced by an event, an audit entry and an email to the owners.
@@ -129,11 +133,11 @@ def _next_state(outcome: Outcome, now: int) -> tuple[str, int | None]:
 
 
 def _update_webhook(outcome: Outcome, now: int) -> None:
-    """Record since when a webhook has failed, or that it no longer fails.
+    """Record when a webhook started failing, or clear that after a success.
 
     A webhook is disabled once it has failed for `_DISABLE_AFTER_MS` without a success, or at once by a response with
-    status 410; the owners are informed. A failure more than `_MAX_FAILURE_GAP_MS` after the previous one starts the
-    period anew.
+    status 410; the owners are informed. A failure more than `_MAX_FAILURE_GAP_MS` after the previous one
+    restarts the period.
     """
     webhook_id = outcome.delivery.webhook_id
     if outcome.is_delivered:
@@ -286,3 +290,109 @@ def reschedule_delayed_deliveries() -> bool:
             (now, now, now + RETRY_DELAYS_MS[-1], _PURGE_BATCH_SIZE),
         )
     )
+
+
+# The log of deliveries, and their replay.
+
+Status = Literal["pending", "delivered", "failed", "cancelled"]
+# The number of rows that one transaction changes, so few that other writers do not wait long.
+REPLAY_BATCH_SIZE = 1_000
+WEBHOOK_DISABLED = "the webhook is switched off"
+
+
+class DeliveryQuery(PageQuery):
+    """Query parameters of the list of a webhook's deliveries."""
+
+    status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
+    event: Annotated[Short, Meta(description="only deliveries of events with this name")] | UnsetType = UNSET
+    event_id: Annotated[EventId, Meta(description="only deliveries of this event")] | UnsetType = UNSET
+
+
+class ReplayFailed(Struct):
+    """A request to replay the failed deliveries of a webhook: all of them, or only those created since a time."""
+
+    since: Annotated[When, Meta(description="only deliveries created since then; default: all")] | None | UnsetType = (
+        UNSET
+    )
+
+
+def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
+    """Return a page of a webhook's deliveries that match the query, deliveries of the newest events first.
+
+    Raises NotFound if the webhook does not exist.
+    """
+    subscriptions.get(account_id, webhook_id)
+    deliveries = WebhookDelivery.select().where(WebhookDelivery.webhook == webhook_id)
+    if query.status is not UNSET:
+        deliveries = deliveries.where(WebhookDelivery.status == query.status)
+    if query.event_id is not UNSET:
+        deliveries = deliveries.where(WebhookDelivery.event_id == query.event_id)
+    if query.event is not UNSET:
+        deliveries = deliveries.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
+    # Ids of events follow the order of the event log.
+    page = paginate(deliveries.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
+    return page._replace(rows=_with_event_names(page.rows))
+
+
+def get_delivery(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
+    """Return a delivery of a webhook, with the name of its event. Raises NotFound if either does not exist."""
+    subscriptions.get(account_id, webhook_id)
+    delivery = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
+    if delivery is None:
+        raise NotFound
+    return _with_event_names([delivery])[0]
+
+
+def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
+    """Set `event` of each delivery to the name of its event, or None if the event was pruned."""
+    ids = json.encode([delivery.event_id for delivery in deliveries]).decode()
+    names = dict(rows("SELECT id, event FROM event WHERE id IN (SELECT value FROM json_each(?))", (ids,)))
+    for delivery in deliveries:
+        delivery.event = names.get(delivery.event_id)
+    return list(deliveries)
+
+
+def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
+    """Requeue a delivery, whatever its status, as due now and not attempted yet, and return the delivery.
+
+    Raises NotFound if the webhook or the delivery does not exist, and Invalid if the event was pruned or the webhook is
+    disabled.
+    """
+    require_write_transaction()
+    delivery = get_delivery(account_id, webhook_id, delivery_id)
+    if delivery.event is None:
+        raise Invalid({"base": ["the event is not kept any more"]})
+    _require_enabled(webhook_id)
+    now = clock.now_ms()
+    run(
+        "UPDATE webhook_delivery SET status = 'pending', attempts = 0, next_attempt_at = ?, updated_at = ? "
+        "WHERE id = ?",
+        (now, now, delivery_id),
+    )
+    after_commit(lambda: signals.wake("webhooks"))
+    return get_delivery(account_id, webhook_id, delivery_id)
+
+
+def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
+    """Requeue up to `REPLAY_BATCH_SIZE` failed deliveries, only those created since `request.since` if given.
+
+    Return their number. Raises NotFound if the webhook does not exist, and Invalid if the webhook is disabled.
+    """
+    require_write_transaction()
+    subscriptions.get(account_id, webhook_id)
+    _require_enabled(webhook_id)
+    since = request.since if isinstance(request.since, int) else 0
+    now = clock.now_ms()
+    count = run(
+        "UPDATE webhook_delivery SET status = 'pending', attempts = 0, next_attempt_at = ?, updated_at = ? "
+        "WHERE id IN (SELECT id FROM webhook_delivery WHERE webhook_id = ? AND status = 'failed' AND created_at >= ? "
+        "ORDER BY event_id LIMIT ?)",
+        (now, now, webhook_id, since, REPLAY_BATCH_SIZE),
+    )
+    after_commit(lambda: signals.wake("webhooks"))
+    return count
+
+
+def _require_enabled(webhook_id: int) -> None:
+    if not Webhook.get_by_id(webhook_id).enabled:
+        raise Invalid({"base": [WEBHOOK_DISABLED]})

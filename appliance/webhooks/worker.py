@@ -1,23 +1,27 @@
-"""Post due events to webhooks, several at a time, so that a slow webhook does not delay the others."""
+"""Post due events to webhooks, several at a time, so that a slow webhook does not delay the others; and send tests."""
 
 import asyncio
 import logging
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.core import clock
-from appliance.core.errors import Unavailable
+from appliance.core.errors import Invalid, Unavailable
 from appliance.events import listing
+from appliance.events import log as event_log
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import ConnectionPool, RequestFailed
 from appliance.settings import config
 from appliance.storage import disk_guard, transactions
 from appliance.storage.database import fetch_one, rows
+from appliance.storage.models import Event, Webhook
 from appliance.webhooks import queue, subscriptions
 from appliance.webhooks.queue import DueDelivery, Outcome
 from appliance.webhooks.subscriptions import EncryptedSecrets
@@ -296,3 +300,52 @@ async def _finish_in_flight(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
     await _record_outcomes(in_flight, list(finished))
+
+
+# Test events show at once how the receiver responds.
+
+_DEFAULT_EVENT = "contact_update"
+
+
+class WebhookTest(Struct):
+    """A request to send a test event to a webhook."""
+
+    event: (
+        Annotated[
+            str,
+            Meta(max_length=64),
+            Meta(description="name of the event to send; default: one to which the webhook subscribes"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+def validate_test(_: int, request: WebhookTest, __: int) -> None:
+    """Raise Invalid if the requested event name is malformed; the ids of account and webhook are not used."""
+    if isinstance(request.event, str) and event_log.find_name_error(request.event) == "is invalid":
+        raise Invalid({"event": ["is invalid"]})
+
+
+def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
+    """Return a webhook and a test event with the requested name.
+
+    Without a requested name, the test event has the name of the first event that the webhook subscribes to. Raises
+    NotFound if the webhook does not exist, and Invalid if the name is malformed.
+    """
+    webhook = subscriptions.get(account_id, webhook_id)
+    validate_test(account_id, request, webhook_id)
+    name = request.event if isinstance(request.event, str) else (webhook.events or [_DEFAULT_EVENT])[0]
+    now = clock.now_ms()
+    values: dict[str, Any] = {
+        "id": 0, "account": account_id, "event": name, "data": {"webhook_test": True}, "test": True,
+        "generated": True, "created_at": now, "updated_at": now,
+    }  # fmt: skip
+    return webhook, listing.shape_event(Event(**values))
+
+
+async def send_test(webhook: Webhook, event: listing.Event) -> Outcome:
+    """Post a test event once and return the outcome; nothing is stored, and the webhook does not count as failing."""
+    encrypted = EncryptedSecrets(webhook.account_id, webhook.secret, webhook.old_secret, webhook.old_secret_until)
+    target = Target(webhook.url, encrypted)
+    return await post_event(DueDelivery(0, webhook.id, 0, 0), target, event, f"test_{secrets.token_hex(8)}")

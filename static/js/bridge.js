@@ -51,9 +51,10 @@
   for (const name of ["section", "sections", "theme"]) document.addEventListener(name, follow);
 
   const hear = {
-    ready({ have }) { Object.assign(shown, { have, ready: true }); mark(); tell({ id: shown.id }); emit("ready"); if (again) sync(); },
+    ready({ have }) { Object.assign(shown, { have, ready: true }); mark(); tell({ id: shown.id, scroll: shown.asked ? "auto" : null }); shown.asked = false; emit("ready"); if (again) sync(); },
     shown({ have }) { shown.have = have; mark(); stage.dataset.shown = have.join(); },
     reload,
+    outdated: () => sync(),
     select({ id }) { shown.id = id; emit("select", { id }); },
     edit({ id }) { shown.id = id; emit("edit", { id }); },
     move({ id, before, into }) { emit("move", { id, before, into }); },
@@ -76,19 +77,27 @@
 
   document.addEventListener("canvas:show", ({ detail: { id } }) => {
     shown.id = id;
+    if (!shown.ready) shown.asked = true; // The frame hears nothing yet: it goes there as soon as it is ready.
     tell({ id, scroll: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   });
 
   document.addEventListener("canvas:tell", ({ detail }) => tell(detail));
 
   // How it is looked at: two widths, two ways of being dark.
-  const view = (name) => {
+  // A window that is narrower than the email on a computer shows it as a phone does, and says so.
+  const narrow = matchMedia("(max-width: 671px)");
+  let isDesktop = stage.dataset.view === "desktop";
+  const view = (wanted) => {
+    isDesktop = wanted === "desktop";
+    const name = isDesktop && narrow.matches ? "phone" : wanted;
     stage.dataset.view = name;
     const main = name === "forced" ? "dark" : name;
     for (const one of document.querySelectorAll("[data-view]:is(button)")) one.setAttribute("aria-pressed", one.dataset.view === (one.closest("[data-darks]") ? name : main));
     for (const one of document.querySelectorAll("[data-darks]")) one.hidden = main !== "dark";
     look();
   };
+  narrow.addEventListener("change", () => { if (isDesktop) view("desktop"); });
+  if (narrow.matches && isDesktop) view("desktop");
   document.addEventListener("view", ({ detail }) => view(detail.view));
   const see = (id, words) => {
     shown.as = id;

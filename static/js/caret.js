@@ -99,9 +99,10 @@
   email.enter = (one, { click, all, text } = {}) => {
     const known = email.locked ? null : email.texts[one.id], host = known && place(one, known.rich);
     if (!host || (click && host.nodeName === "A" && !host.contains(click.target))) return false;
-    email.leave();
     host.dataset.writing = ""; // may be selected in from here on
+    // Leaving the text before may move this one: where the click was is read before that
     const spot = click && caretAt(host, click), words = spot && wordsAround(host, spot);
+    email.leave();
     begin(one, host, known);
     const caret = click && (foundAgain(host, words) || caretAt(host, click));
     if (caret) getSelection().collapse(caret.node, caret.offset);

@@ -64,7 +64,9 @@
     // Let go of where no event told of it
     if (!event.buttons) return email.release();
     if (!email.held && Math.hypot(x - held.x, y - held.y) > THRESHOLD_PX) {
+      email.leave();
       email.held = held;
+      email.showArrived();
       html.setPointerCapture(event.pointerId);
       paint();
     }
@@ -73,7 +75,9 @@
   const mine = (hear) => (event) => { if (held && event.pointerId === held.pointer) hear(); };
   on("pointerup", mine(() => email.release(true)));
   for (const name of ["pointercancel", "lostpointercapture"]) on(name, mine(() => email.release()));
-  for (const name of ["blur", "pagehide"]) on(name, () => { if (held) email.release(); }, window);
+  // Of the window, not of a text in it that is left by the drag
+  on("blur", ({ target }) => { if (held && target === window) email.release(); }, window);
+  on("pagehide", () => { if (held) email.release(); }, window);
   on("dragstart", (event) => event.preventDefault());
 
   // Rows that are swapped meanwhile: what is held is found again, or is gone.

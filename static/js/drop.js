@@ -37,11 +37,18 @@ captured by the root element, which nothing replaces: every drag ends with one c
     return { before: next?.dataset.key || null, into: parent ? { id: parent, column } : null };
   };
 
+  // With a tile the outline opens in the rail once the pointer comes over its tab. Where the rail fills the window, so
+  // that no canvas is beside it, the outline opens over the rail at once.
+  const openOutline = (at) => {
+    if (!canvas.checkVisibility()) editor.$("#left").classList.add("dragging");
+    else if (at?.id === "tab-outline") editor.tab("outline"), drag.hasOpened = true;
+  };
   const aim = () => {
-    const { x, y } = drag, at = document.elementFromPoint(x, y), was = drag.over;
-    drag.over = at?.closest("#outline") ? "outline" : at?.closest("#stage") ? "canvas" : null;
-    // Over the canvas the outline makes room for it
-    editor.$("#left").classList.toggle("dragging", !!drag.kind && drag.over !== "canvas");
+    // A message that lies over the canvas for a moment takes nothing away from it
+    const { x, y } = drag, was = drag.over;
+    const at = document.elementsFromPoint(x, y).map((one) => one.closest("#outline, #stage, #tab-outline")).find((one) => one);
+    drag.over = { outline: "outline", stage: "canvas" }[at?.id] || null;
+    if (drag.kind) openOutline(at);
     line.hidden = drag.over !== "outline";
     if (drag.over === "outline") aimAtOutline(y);
     if (drag.over === "canvas") {
@@ -53,7 +60,7 @@ captured by the root element, which nothing replaces: every drag ends with one c
   const scroll = () => {
     if (!drag?.started) return;
     drag.frame = requestAnimationFrame(scroll);
-    const box = drag.kind ? byId("outline") : editor.$("#left"), { top, bottom } = box.getBoundingClientRect();
+    const left = editor.$("#left"), box = left.matches(".dragging") ? byId("outline") : left, { top, bottom } = box.getBoundingClientRect();
     const by = drag.over !== "outline" ? 0 : drag.y < top + EDGE_PX ? -SCROLL_PX : drag.y > bottom - EDGE_PX ? SCROLL_PX : 0;
     if (by) box.scrollBy(0, by), aimAtOutline(drag.y);
   };
@@ -79,6 +86,7 @@ captured by the root element, which nothing replaces: every drag ends with one c
     line.remove();
     delete root.dataset.drag;
     editor.$("#left").classList.remove("dragging");
+    if (was.hasOpened) editor.tab("palette");
     // The click that letting go makes is none
     addEventListener("click", stop, { capture: true, once: true });
     setTimeout(() => removeEventListener("click", stop, { capture: true }), 50);

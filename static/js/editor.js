@@ -155,6 +155,14 @@
 
   for (const dialog of document.querySelectorAll("dialog[data-open]")) dialog.showModal();
   if (editor.key) emit("canvas:show", { id: editor.key });
+  // Whoever comes from a checklist is where its finding is fixed. Rich text and merge fields replace the field they begin as.
+  const fix = root.dataset.focus && byId(root.dataset.focus);
+  if (fix) setTimeout(() => {
+    const field = fix.offsetParent ? fix : $("[contenteditable], input:not([type=hidden]), textarea, select", fix.closest(".field"));
+    fix.closest("details")?.setAttribute("open", "");
+    field?.focus({ preventScroll: true });
+    field?.scrollIntoView({ block: "nearest" });
+  });
   const gone = async () => {
     await select("");
     send(`${here}/presence`, beat, () => {

@@ -2,18 +2,22 @@
 (() => {
   "use strict";
   const { email, document: { documentElement: html } } = window, { box, holds, say } = email;
-  let chosen, over;
+  // The tools belong to the section that is chosen, so that they stay while the pointer comes to them over others; as long
+  // as none is, to the one under the pointer.
+  let chosen, over, handled;
   const known = (id) => email.sections.find((one) => one.id === id);
 
   // What lies over the email has a tree of its own, so that no style of the email reaches it.
   const host = html.appendChild(document.createElement("div")), shade = host.attachShadow({ mode: "closed" });
   shade.append(document.querySelector("head > template").content);
   const part = (name) => shade.querySelector(`.${name}`);
+  // A frame that is moved may shorten the document, which then scrolls: rectangle and scroll offset are of one moment, so
+  // each rectangle is measured right before it is used.
   const put = (name, rect) => {
-    const spot = part(name);
+    const spot = part(name), { scrollX: x, scrollY: y } = window;
     spot.hidden = !rect?.height;
     for (const side of spot.hidden ? [] : ["left", "top", "width", "height"])
-      spot.style[side] = `${rect[side] + (side === "left" ? scrollX : side === "top" ? scrollY : 0)}px`;
+      spot.style[side] = `${rect[side] + (side === "left" ? x : side === "top" ? y : 0)}px`;
   };
   // The words around a section, line by line, in the window's pixels.
   const NEAR_PX = 60, GAP_PX = 1, ADD_PX = 24;
@@ -28,35 +32,39 @@
   };
   const covered = (one, all) => all.reduce((sum, line) => sum
     + Math.max(0, Math.min(one.right, line.right) - Math.max(one.left, line.left) + GAP_PX) * Math.max(0, Math.min(one.bottom, line.bottom) - Math.max(one.top, line.top)), 0);
-  // The name and the tools stand above a section, on its edge or within it: where no word is under them. The tools take
-  // the best of these places; a name that would cover something is left out, the page shows it beside.
-  const label = (rect, adds) => {
-    const tools = part("tools"), tag = part("tag"), words = lines(rect), beside = adds ? ADD_PX / 2 : 0, end = html.scrollHeight - scrollY;
-    const best = (one, lefts, taken) => {
-      const { offsetWidth: width, offsetHeight: height } = one, { top, bottom } = rect;
+  // The name of a section and its tools stand above it, on its edge or within it: where no word is under them. The tools
+  // take the best of these places; a name that would cover something is left out, the page shows it beside.
+  const label = (rect, held, adds) => {
+    const tools = part("tools"), tag = part("tag"), beside = adds ? ADD_PX / 2 : 0, end = html.scrollHeight - scrollY;
+    const best = (one, { top, bottom, left: start, right }, lefts, taken) => {
+      const { offsetWidth: width, offsetHeight: height } = one;
       const tops = [top - height, top - height / 2, top, bottom - height, bottom - height / 2, bottom].filter((y) => y + scrollY >= 0 && y + height <= end);
-      const spots = (tops.length ? tops : [top]).flatMap((y) => lefts(width).map((x) => ({ left: x, right: x + width, top: y, bottom: y + height })));
+      const spots = (tops.length ? tops : [top]).flatMap((y) => lefts(start, right, width).map((x) => ({ left: x, right: x + width, top: y, bottom: y + height })));
       const rated = spots.map((spot) => [covered(spot, taken), spot]), least = Math.min(...rated.map(([area]) => area));
       const [area, spot] = rated.find(([sum]) => sum === least);
-      one.style.left = `${spot.left - rect.left}px`;
+      one.style.left = `${spot.left - start}px`;
       one.style.top = `${spot.top - top}px`;
       return [area, spot];
     };
     tag.style.visibility = "";
-    const [, spot] = best(tools, (width) => [rect.right - width, rect.left], words);
-    const [area] = best(tag, (width) => [rect.left + beside, rect.right - width], email.locked ? words : [...words, spot]);
+    const spot = held?.height && best(tools, held, (left, right, width) => [right - width, left], lines(held))[1];
+    if (!rect?.height) return;
+    const [area] = best(tag, rect, (left, right, width) => [left + beside, right - width], spot ? [...lines(rect), spot] : lines(rect));
     if (area) tag.style.visibility = "hidden";
   };
   const paint = () => {
-    const one = email.held ? null : over || chosen, rect = one && box(one), written = (other) => email.writing && holds(other, email.writing);
+    const one = email.held ? null : over || chosen, written = (other) => email.writing && holds(other, email.writing);
     // Nothing to add with lies near a text that is being written
     const adds = !!over && !email.writing && !email.locked;
     put("pick", chosen && !written(chosen) && box(chosen));
-    put("over", rect);
+    handled = email.held || email.locked ? null : chosen || over;
+    put("over", one && box(one));
+    put("hold", handled && box(handled));
+    const rect = one && box(one), held = handled && box(handled);
     part("tag").textContent = one?.label;
-    part("over").className = `over${email.locked ? " bare" : ""}${adds ? "" : " still"}${one && written(one) ? " written" : ""}`;
+    part("over").className = `over${adds ? "" : " still"}${one && written(one) ? " written" : ""}`;
     part("over").style.setProperty("--out", `${Math.max(0, Math.min(ADD_PX / 2, rect?.left ?? 0))}px`);
-    if (rect?.height) label(rect, adds);
+    label(rect, held, adds);
     host.toggleAttribute("data-turned", html.hasAttribute("data-forced"));
     html.toggleAttribute("data-held", !!email.held);
   };
@@ -84,7 +92,8 @@
   // In a text that is being written all is the browser's own.
   const writes = ({ target }) => email.writing?.contains(target);
   const on = (name, handler, target = document) => target.addEventListener(name, handler, true);
-  const find = ({ target }) => (target === host ? over || chosen : email.sections.findLast((one) => one.id && holds(one, target)));
+  const isTool = () => !!shade.querySelector(".tools:hover");
+  const find = ({ target }) => (target === host ? (isTool() ? handled : over || chosen) : email.sections.findLast((one) => one.id && holds(one, target)));
   on("pointermove", (event) => {
     const found = find(event);
     if (found !== over && event.pointerType === "mouse") over = found, paint();
@@ -102,6 +111,9 @@
     if (how.text) email.entering = { id, text: how.text };
     say("edit", { id });
   };
+  // The text that is being written is left by the click, not by its press: leaving may change its height, and the click
+  // would be lost on another element than the one pressed.
+  on("mousedown", (event) => { if (email.writing && !event.button && !writes(event)) event.preventDefault(); });
   on("click", (event) => {
     event.preventDefault();
     if (event.target === host || writes(event)) return;
@@ -109,13 +121,14 @@
     email.entering = null;
     choose(one?.id);
     if (writable(one) && event.pointerType !== "touch" && email.enter(one, { click: event })) return say("select", { id: one.id });
+    email.leave();
     if (event.detail === 1) entered = again && writable(one);
     if (entered) return event.detail === 1 && enter(one, { click: event });
     say("select", { id: one?.id ?? null });
     if (one && event.target.closest("[data-empty]")) say("picture", { id: one.id });
   });
   on("click", (event) => {
-    const name = event.target.closest("[data-act]")?.dataset.act, one = over || chosen;
+    const name = event.target.closest("[data-act]")?.dataset.act, one = event.target.closest(".tools") ? handled : over || chosen;
     // Who works by keys is led to the palette; a hand points at it, and letters go where they went
     if (name && one) act(name, one, !event.detail);
   }, shade);

@@ -9,18 +9,25 @@
   };
   // What stands around the rows is dressed anew; the rows stay.
   const dress = (told, { start }) => {
-    const rows = nodes(email.root), place = email.root.start.parentNode, around = [...start.parentNode.childNodes];
+    const { root } = email, place = root.start.parentNode, around = [...start.parentNode.childNodes], rows = new Set(nodes(root));
     document.querySelectorAll("head > style:not([data-canvas])").forEach((one) => one.remove());
     document.head.prepend(...told.head.querySelectorAll("style"));
     for (let to = place, from = start.parentNode; to !== html; [to, from] = [to.parentNode, from.parentNode]) wear(from, to);
     const at = around.indexOf(start);
-    place.replaceChildren(...around.slice(0, at), ...rows, ...around.slice(at + 2));
+    // The rows never leave the document: one that did would lose its caret, and the click whose button is down on it
+    for (const node of [...place.childNodes]) if (!rows.has(node)) node.remove();
+    root.start.before(...around.slice(0, at));
+    root.end.after(...around.slice(at + 2));
   };
   const apply = ({ frame: [digest, text], rows }) => {
     const { have } = email, tops = email.sections.filter((one) => !one.inside), old = new Map(tops.map((one, at) => [have[at + 1], one]));
     const told = digest !== have[0] && new DOMParser().parseFromString(text, "text/html"), root = told && scan(told.body).root;
-    const fits = email.root && rows && (!told || root) && !rows.some(([name, row]) => row === null && !old.has(name));
-    if (!fits) return email.say("reload");
+    if (!email.root || !rows || (told && !root)) return email.say("reload");
+    // The answer leaves out a row that it takes for known, but the row was written in since the question: ask again
+    if (rows.some(([name, row]) => row === null && !old.has(name))) {
+      email.say("shown", { have: email.have });
+      return email.say("outdated");
+    }
     if (told) dress(told, root);
     // Nothing takes the row away in which somebody writes; what it is by now is asked for once they leave it.
     const caret = email.writing && tops.find((one) => one.id && email.holds(one, email.writing));
@@ -31,8 +38,12 @@
       return [have[tops.indexOf(caret) + 1], null];
     });
     email.have = [digest, ...rows.map(([name]) => name)];
-    const images = new Map();
-    for (const [name, one] of old) if (!email.have.includes(name)) for (const node of nodes(one)) {
+    // What is in no row that stays is taken away first. The row that is written in never moves: it would lose its caret.
+    // Only that row may be without a digest here.
+    const written = new Set(caret ? nodes(caret) : []), images = new Map();
+    const staying = new Map(rows.filter(([, row]) => row === null).map(([name]) => [name, nodes(name ? old.get(name) : caret)]));
+    const kept = new Set([...staying.values()].flat());
+    for (const node of nodes(email.root).slice(1, -1)) if (!kept.has(node)) {
       for (const image of node.querySelectorAll?.("img") || []) images.set(image.src, image);
       node.remove();
     }
@@ -44,7 +55,8 @@
         const same = images.get(image.src);
         if (images.delete(image.src)) wear(image, same), image.replaceWith(same);
       }
-      for (const node of made ? [...made.childNodes] : nodes(old.get(name))) {
+      for (const node of made ? [...made.childNodes] : staying.get(name)) {
+        while (written.has(node) && last.nextSibling !== node) last.nextSibling.remove();
         if (last.nextSibling !== node) last.after(node);
         last = node;
       }
@@ -70,15 +82,35 @@
     spot.data = spot.shown = typed.now;
     email.stale(one);
   };
-  // The row that holds a section is no longer as the server made it, so it is asked for anew.
-  email.stale = (one) => {
-    const tops = email.sections.filter((other) => !other.inside), at = tops.findIndex((top) => top === one || email.holds(top, one.start));
+  // The row that holds a section is no longer as the server made it, so it is asked for anew. Sections are looked up by
+  // id, because every swap describes them anew.
+  email.stale = ({ id }) => {
+    let one = email.sections.find((other) => other.id === id);
+    while (one?.inside) one = one.inside;
+    const at = email.sections.filter((other) => !other.inside).indexOf(one);
+    if (at < 0) return;
     email.have[at + 1] = "";
     email.say("shown", { have: email.have });
   };
+
+  // A click needs the same element under the pointer at its press and at its release, so rows that arrive in between are
+  // shown after the click.
+  const CLICK_MS = 50;
+  let isPressed = false, timer, arrived = [];
+  email.showArrived = () => {
+    clearTimeout(timer);
+    isPressed = false;
+    for (const told of arrived.splice(0)) apply(told);
+  };
+  const on = (name, hear, target = document) => target.addEventListener(name, hear, true);
+  on("pointerdown", () => { clearTimeout(timer); isPressed = true; });
+  for (const name of ["pointerup", "pointercancel"]) on(name, () => { clearTimeout(timer); timer = setTimeout(email.showArrived, CLICK_MS); });
+  // A release that no event told of
+  on("pointermove", ({ buttons }) => { if (isPressed && !buttons) email.showArrived(); });
+  on("blur", ({ target }) => { if (target === window) email.showArrived(); }, window);
   addEventListener("message", ({ source, data }) => {
     if (source !== parent) return;
-    if (data.frame) apply(data);
+    if (data.frame) isPressed ? arrived.push(data) : apply(data);
     if (!("typed" in data)) return;
     if (typed?.name !== data.typed?.name || typed?.id !== data.typed?.id) spot = null;
     typed = data.typed;

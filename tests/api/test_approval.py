@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.test_flow_rights import account_with
 from tests.kit.client import Client
-from tests.kit.server import Server
+from tests.kit.server import PASSWORD, Server
 
 WRITER = "campaigns:write,campaigns:send,templates:write"
 
@@ -194,3 +194,42 @@ def test_turning_a_list_into_a_mirror_revokes_approval(api: Client, writer: Clie
     assert api.get(campaign_path(campaign)).json["approval_state"] == "approved"
     api.patch(f"/lists/{number}", {"segment_id": segment}).expect(200)
     assert api.get(campaign_path(campaign)).json["approval_state"] == "pending_review"
+
+
+def test_users_cannot_approve_what_their_own_key_changed(server: Server, api: Client, list_id: int) -> None:
+    """With approval by another user, a change with an API key counts as one of the user who created the key."""
+    signed_in = []
+    for name in ("ann", "bea", "cem"):
+        server.cli("user", "add", "--email", f"{name}@example.org", "--role", "admin", stdin=f"{PASSWORD}\n")
+        body = {"email": f"{name}@example.org", "password": PASSWORD}
+        signed_in.append(Client(server.url, Client(server.url).post("/v1/login", body).expect(200)["token"]))
+    ann, bea, cem = signed_in
+    key = server.client(ann.post("/api_keys", {"name": "own", "scope": "full"}).expect(201)["key"])
+    changed = {"subject": "Other news", "body": "<p>Rolls.</p>"}
+    step = {"type": "email", "subject": "Welcome", "body": "<p>Bread.</p>"}
+    flow_body = {"name": "Letters", "trigger": {"event": "list_add"}, "steps": [step]}
+    with account_with(server, "approval_required", 1), account_with(server, "approval_by_another", 1):
+        paths = [campaign_path(draft(key, list_id))]
+        paths.append(campaign_path(draft(bea, list_id)))
+        key.patch(paths[-1], {"template_attributes": changed}).expect(200)
+        campaign = draft(bea, list_id)
+        key.patch(f"/templates/{campaign['template']['id']}", changed).expect(200)
+        paths.append(campaign_path(campaign))
+        paths.append(campaign_path(key.post(campaign_path(campaign, "duplicate")).expect(201)))
+        paths.append(campaign_path(draft(bea, list_id)))
+        key.post(f"{paths[-1]}/ask_approval").expect(200)
+        segment = key.post("/segments", {"name": "All", "filters": []}).expect(201)["id"]
+        campaign = draft(bea, list_id, trigger_attributes={"segment_id": segment})
+        ann.post(campaign_path(campaign, "approve")).expect(200)
+        filters = [{"name": "contact_first_name", "predicate": "eq", "value": "Ann"}]
+        key.patch(f"/segments/{segment}", {"filters": filters}).expect(200)
+        paths.append(campaign_path(campaign))
+        paths.append(f"/flows/{key.post('/flows', flow_body).expect(201)['id']}")
+        paths.append(f"/flows/{bea.post('/flows', flow_body).expect(201)['id']}")
+        key.patch(paths[-1], {"steps": [step | changed]}).expect(200)
+        flow = bea.post("/flows", flow_body).expect(201)
+        key.patch(f"/templates/{flow['steps'][0]['template_id']}", changed).expect(200)
+        paths.append(f"/flows/{flow['id']}")
+        assert {path: ann.post(f"{path}/approve").status for path in paths} == dict.fromkeys(paths, 403)
+        assert {path: key.post(f"{path}/approve").status for path in paths} == dict.fromkeys(paths, 403)
+        assert {path: cem.post(f"{path}/approve").status for path in paths} == dict.fromkeys(paths, 200)

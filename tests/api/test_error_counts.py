@@ -25,6 +25,7 @@ from tests.kit.invalid_requests import (
     format_path,
 )
 from tests.kit.openapi_document import validation_errors
+from tests.kit.sampling import examples
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import MISSING_ID, Tenant
 from tests.kit.uploads import multipart_form
@@ -197,7 +198,11 @@ def independent_changes(all_breaks: list[InvalidChange]) -> st.SearchStrategy[li
 READING = [route for route in ROUTES if route.body_type is not None and route.path != "/events/batch"]
 ASKING = [route for route in ROUTES if route.query_type is not None and route.form_type is None]
 _settings = settings(
-    max_examples=40, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(12, full=40),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import apsw
 import pytest
 
+from appliance.accounts import access
 from tests.api.test_flows import LETTER, STARTS, create_flow, flow_path
 from tests.kit.client import Client
 from tests.kit.server import Server
@@ -171,3 +172,193 @@ def test_a_test_key_cannot_change_a_live_flow(api: Client, server: Server) -> No
     tester.post(flow_path(own, "activate")).expect(200)
     assert tester.patch(f"/templates/{own['steps'][0]['template_id']}", {"subject": "Trial"}).status == 200
     assert tester.delete(flow_path(own)).status == 200
+
+
+def test_conditions_on_contacts_need_the_contacts_scope(api: Client, server: Server) -> None:
+    """Without `contacts:read`, a key can neither choose the filters of a branch nor the date of a trigger (T45)."""
+    writer = server.client(server.new_key("writer", "--scope", "flows:write,campaigns:send"))
+    reader = server.client(server.new_key("reader", "--scope", "flows:write,contacts:read"))
+
+    def branch(value: str, **more: Any) -> dict[str, Any]:
+        filters = [{"name": "contact_data.secret", "predicate": "start", "value": value}]
+        return {"type": "split", "filters": filters, "yes": [{"type": "exit"}], "no": [], **more}
+
+    on_date = {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}}
+    bodies: list[dict[str, Any]] = [
+        {"trigger": STARTS, "steps": [branch("a")]},
+        {"trigger": on_date, "steps": [LETTER]},
+    ]
+    plain = writer.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+    for body in bodies:
+        assert writer.post("/flows", body).expect(403)["required_scope"] == "contacts:read"
+        assert writer.patch(flow_path(plain), body).expect(403)["required_scope"] == "contacts:read"
+        flow = reader.post("/flows", body).expect(201)
+        same = {"name": "Same", "steps": flow["steps"]}
+        if body["trigger"] is on_date:
+            same["trigger"] = flow["trigger"]
+        assert writer.patch(flow_path(flow), same).expect(200)["name"] == "Same"
+        for steps in ([branch("b")], [branch("a", yes=[branch("b")])]):
+            assert writer.patch(flow_path(flow), {"steps": steps}).expect(403)["required_scope"] == "contacts:read"
+    assert writer.post("/flows", {"starter": "birthday"}).expect(201)["trigger"]["event"] == "date_reached"
+    assert api.get(flow_path(plain)).json["steps"][0]["type"] == "email"
+
+
+def test_a_narrow_test_key_sends_to_no_contact(api: Client, server: Server) -> None:
+    """Without `contacts:read`, a test key can neither send a campaign nor activate a flow or enroll contacts (T45)."""
+    scopes = "campaigns:write,campaigns:send,flows:write"
+    narrow = server.client(server.new_key("narrow", "--scope", scopes, "--test"))
+    wide = server.client(server.new_key("wide", "--scope", f"{scopes},contacts:read", "--test"))
+    list_id = api.post("/lists", {"name": "Readers"}).expect(201)["id"]
+    contact = {"email": "values@example.org", "list_ids": [list_id]}
+    contact_id = api.post("/contacts", contact).expect(201)["id"]
+    letter = {"subject": "News", "body": "<p>Bread.</p>"}
+    audience = {"trigger_attributes": {"contact_list_id": list_id}, "template_attributes": letter}
+    campaign = f"/campaigns/{narrow.post('/campaigns', {'name': 'Letter', **audience}).expect(201)['id']}"
+    flow = flow_path(narrow.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201))
+    requests: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", f"{campaign}/send", {}), ("PATCH", campaign, {"status": "active"}),
+        ("POST", f"{flow}/activate", {}), ("PATCH", flow, {"status": "active"}),
+        ("POST", f"{flow}/enroll", {"contact_ids": [contact_id]}),
+    ]  # fmt: skip
+    for method, path, body in requests:
+        assert narrow.send(method, path, body).expect(403)["required_scope"] == "contacts:read", path
+    assert wide.post(f"{campaign}/send").expect(200)["id"] and wide.post(f"{flow}/activate").expect(200)["id"]
+
+
+@pytest.mark.parametrize("kind", ["test", "live"])
+def test_a_narrow_key_cannot_change_what_a_wider_test_key_sends(kind: str, api: Client, server: Server) -> None:
+    """Without `contacts:read`, a key changes neither an active test flow nor a scheduled test campaign (T45)."""
+    scopes = "campaigns:write,campaigns:send,flows:write,templates:write"
+    narrow = server.client(server.new_key("narrow", "--scope", scopes, *(["--test"] if kind == "test" else [])))
+    wide = server.client(server.new_key("wide", "--scope", f"{scopes},contacts:read", "--test"))
+    draft = wide.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+    drafted = narrow.patch(flow_path(draft), {"steps": [{**draft["steps"][0], "subject": "Draft"}]}).expect(200)
+    assert drafted["steps"][0]["subject"] == "Draft"
+    flow = wide.post(flow_path(draft, "activate")).expect(200)
+    list_id = api.post("/lists", {"name": f"Readers, {kind}"}).expect(201)["id"]
+    api.post("/contacts", {"email": f"{kind}@example.org", "list_ids": [list_id]}).expect(201)
+    letter = {"subject": "News", "body": "<p>Bread.</p>"}
+    audience = {"trigger_attributes": {"contact_list_id": list_id}, "template_attributes": letter}
+    later = {"scheduled_at": "2090-01-01T09:00:00Z"}
+    campaign = wide.post("/campaigns", {"name": "Letter", **audience, **later}).expect(201)
+    campaign_path = f"/campaigns/{campaign['id']}"
+    assert wide.post(f"{campaign_path}/send").expect(200)["status"] == "active"
+
+    guess = "{% if contact.data.secret == 'a' %}Yes{% else %}No{% endif %}"
+    changes: list[tuple[str, dict[str, Any]]] = [
+        (flow_path(flow), {"steps": [{**flow["steps"][0], "subject": guess}]}),
+        (flow_path(flow), {"trigger": {"event": "other_event"}}),
+        (f"/templates/{flow['steps'][0]['template_id']}", {"subject": guess}),
+        (campaign_path, {"template_attributes": {"subject": guess}}),
+        (campaign_path, {"scheduled_at": "2091-01-01T09:00:00Z"}),
+        (f"/templates/{campaign['template']['id']}", {"subject": guess}),
+    ]
+    for path, change in changes:
+        assert narrow.patch(path, change).expect(403)["required_scope"] == "contacts:read", (path, change)
+    assert api.get(flow_path(flow)).json["version"] == flow["version"]
+    assert api.get(campaign_path).json["template"]["subject"] == "News"
+    # A change of the name sends nothing; a pause and an end of the flow stop its messages.
+    assert narrow.patch(flow_path(flow), {"name": "Same", "steps": flow["steps"]}).expect(200)["name"] == "Same"
+    assert narrow.patch(campaign_path, {"name": "Same"}).expect(200)["name"] == "Same"
+    assert narrow.post(flow_path(flow, "pause")).expect(200)["status"] == "paused"
+    wide.post(flow_path(flow, "activate")).expect(200)
+    for path, change in changes:
+        assert wide.patch(path, change).status == 200, (path, change)
+
+
+ABOUT_CONTACT = {"name": "contact_data.secret", "predicate": "start", "value": "a"}
+ABOUT_EVENT = {"name": "event.secret", "predicate": "start", "value": "a"}
+ABOUT_HISTORY = {"name": "event", "predicate": "performed", "value": {"event": "order_paid", "where": [ABOUT_EVENT]}}
+
+
+def in_group(condition: dict[str, Any]) -> dict[str, Any]:
+    """Return a filter that is true if the condition is."""
+    return {"name": "group", "predicate": "any", "value": [condition]}
+
+
+def split_on(condition: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps of a flow that branches on a condition and sends nothing."""
+    return [{"type": "split", "filters": [condition], "yes": [{"type": "exit"}], "no": []}]
+
+
+def test_conditions_of_a_trigger_need_the_scope_of_what_they_ask(api: Client, server: Server) -> None:
+    """Runs answer the conditions of a trigger: on contacts with `contacts:read`, on events with `events:read` (T45)."""
+    scopes = "flows:write,campaigns:send"
+    without = {
+        "contacts:read": server.client(server.new_key("no contacts", "--scope", f"{scopes},events:read")),
+        "events:read": server.client(server.new_key("no events", "--scope", f"{scopes},contacts:read")),
+    }
+    list_id = api.post("/lists", {"name": "Asked about"}).expect(201)["id"]
+    segment_id = api.post("/segments", {"name": "Asked about", "filters": [ABOUT_CONTACT]}).expect(201)["id"]
+    on_contact: list[dict[str, Any]] = [
+        {"data": {"where": [ABOUT_CONTACT]}}, {"data": {"where": [in_group(ABOUT_CONTACT)]}},
+        {"data": {"tag": "vip"}}, {"contact_list_id": list_id}, {"segment_id": segment_id},
+    ]  # fmt: skip
+    on_event: list[dict[str, Any]] = [
+        {"data": {"where": [ABOUT_EVENT]}}, {"data": {"where": [in_group(ABOUT_EVENT)]}},
+        {"data": {"keywords": ["pregnant"]}},
+    ]  # fmt: skip
+    both = {"data": {"where": [ABOUT_HISTORY]}}
+    events = {"event": "list_add", "contact_list_id": list_id}, {"event": "segment_enter", "segment_id": segment_id}
+    for scope, client in without.items():
+        plain = client.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+        allowed, refused = (on_event, on_contact) if scope == "contacts:read" else (on_contact, on_event)
+        for conditions in (*refused, both):
+            trigger = {**STARTS, **conditions}
+            body = {"trigger": trigger, "steps": [LETTER]}
+            assert client.post("/flows", body).expect(403)["required_scope"] == scope, trigger
+            assert client.patch(flow_path(plain), {"trigger": trigger}).expect(403)["required_scope"] == scope, trigger
+            flow = api.post("/flows", body).expect(201)
+            # The conditions that a flow has may stay, be removed, and have another frequency, but not another event.
+            same = {"name": "Same", "trigger": flow["trigger"]}
+            assert client.patch(flow_path(flow), same).expect(200)["name"] == "Same"
+            rarer = {"data": {**flow["trigger"]["data"], "frequency": "once"}}
+            assert client.patch(flow_path(flow), {"trigger": rarer}).status == 200
+            moved = client.patch(flow_path(flow), {"trigger": {"event": "other_event"}})
+            assert moved.expect(403)["required_scope"] == scope, trigger
+            removed = {"event": "other_event", "data": {}, "contact_list_id": None, "segment_id": None}
+            assert client.patch(flow_path(flow), {"trigger": removed}).status == 200
+        for conditions in allowed:
+            assert client.post("/flows", {"trigger": {**STARTS, **conditions}}).status == 201, conditions
+        for event in events:
+            assert client.post("/flows", {"trigger": event}).status == 201, event
+    assert api.get(flow_path(plain)).json["trigger"]["data"] == {}
+
+
+def test_conditions_on_events_need_the_events_scope(api: Client, server: Server) -> None:
+    """Without `events:read`, a key chooses no condition on event data, in branches, simulations or segments (T45)."""
+    scopes = "flows:write,campaigns:send,contacts:write"
+    narrow = server.client(server.new_key("no events", "--scope", scopes))
+    contact_id = api.post("/contacts", {"email": "asked@example.org"}).expect(201)["id"]
+    plain = narrow.post("/flows", {"trigger": STARTS, "steps": [LETTER]}).expect(201)
+    segment = narrow.post("/segments", {"name": "Secret", "filters": [ABOUT_CONTACT]}).expect(201)["id"]
+    attempts: list[tuple[str, str, dict[str, Any]]] = []
+    for condition in (ABOUT_EVENT, ABOUT_HISTORY, in_group(ABOUT_HISTORY)):
+        attempts += [
+            ("POST", "/flows", {"trigger": STARTS, "steps": split_on(condition)}),
+            ("PATCH", flow_path(plain), {"steps": split_on(condition)}),
+        ]
+    for condition in (ABOUT_HISTORY, in_group(ABOUT_HISTORY)):
+        attempts += [
+            ("POST", flow_path(plain, "simulate"), {"contact_id": contact_id, "steps": split_on(condition)}),
+            ("POST", "/segments", {"name": "Asks", "filters": [condition]}),
+            ("PATCH", f"/segments/{segment}", {"filters": [condition]}),
+            ("POST", "/segments/count", {"filters": [condition]}),
+        ]
+    attempts.append(("POST", flow_path(plain, "simulate_all"), {}))
+    for method, path, body in attempts:
+        assert narrow.send(method, path, body).expect(403)["required_scope"] == "events:read", (method, path, body)
+        assert api.send(method, path, body).status in (200, 201), (method, path, body)
+    performed = {"name": "event", "predicate": "performed", "value": {"event": "order_paid"}}
+    assert narrow.post("/segments", {"name": "Buyers", "filters": [performed]}).status == 201
+    assert narrow.post("/flows", {"trigger": STARTS, "steps": split_on(performed)}).status == 201
+    # A segment of others keeps its filters.
+    asked = api.post("/segments", {"name": "Asked", "filters": [ABOUT_HISTORY]}).expect(201)
+    renamed = {"name": "Asked again", "filters": asked["filters"]}
+    assert narrow.patch(f"/segments/{asked['id']}", renamed).expect(200)["name"] == "Asked again"
+
+
+def test_no_role_lacks_the_scopes_of_conditions() -> None:
+    """Every role, `full` and `read` may read contacts and events, so that no page refuses a condition."""
+    for scopes in (*map(access.role_scopes, access.ROLES), access.expand_scopes("full"), access.expand_scopes("read")):
+        assert {"contacts:read", "events:read"} <= scopes

@@ -36,14 +36,42 @@ def test_an_unreadable_phone_loses_no_contact(api: Client) -> None:
                     20: "+442079460020", 21: "+14155550101"}  # fmt: skip
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_no_of_the_file_is_its_own_in_every_chunk(api: Client, dry_run: bool) -> None:
+    """A later line of a contact that says nothing leaves the reason of an earlier one, also across chunks."""
+    name = f"no{dry_run}".lower()
+    lines = [f"{name}{index // 3}@three.example,{'' if index % 3 else 'yes'}" for index in range(1_500)]
+    job = wait_for_import(api, upload(api, "\n".join(["email,unsubscribed", *lines]), dry_run=dry_run, opt_in=True))
+    assert (job["arriving"]["subscribed"], job["arriving"]["reasons"]) == (0, {"file": 500})
+    assert {row["state"] for row in import_results(api, job["id"])} == {"unsubscribed:file"}
+
+
+def test_a_national_number_must_be_valid_in_its_country(api: Client) -> None:
+    """Digits that no number of the country begins with are left out; with a country code the length is enough."""
+    phones = {
+        "0790 1234": None, "07901234": None, "0123 456 789": None, "0800 1111": "+448001111",
+        "07911 123456": "+447911123456", "(020) 7946 0118": "+442079460118", "0044 790 1234": "+447901234",
+        "+44 790 1235": "+447901235", "020 7946 0121 / 0790 1234": "+442079460121",
+    }  # fmt: skip
+    file = "email,phone\n" + "".join(f"v{index}@valid.example,{phone}\n" for index, phone in enumerate(phones))
+    job = wait_for_import(api, upload(api, file, default_country="GB"))
+    assert row_counts(job) == (len(phones), len(phones), 0, 0, 0)
+    rows = results_by_address(api, job)
+    for index, (phone, value) in enumerate(phones.items()):
+        address = f"v{index}@valid.example"
+        assert get_contact(api, address)["phone"] == value, phone
+        reason = "" if value else f"phone: {phone} (is not a phone number of GB)"
+        assert "/" in phone or rows[address]["warnings"] == reason
+
+
 def test_the_default_country_of_phone_numbers(api: Client) -> None:
     """It is that of the account, unless the import names another or none; unknown countries are rejected."""
-    file = "email,phone\ngb{n}@country.example,07700 90000{n}\n"
+    file = "email,phone\ngb{n}@country.example,020 7946 000{n}\n"
     api.patch("/account", {"country_code": "gb"}).expect(200)
     assert api.get("/account").json["country_code"] == "GB"
     job = wait_for_import(api, upload(api, file.replace("{n}", "4")))
     assert (job["warnings"], job["options"]["default_country"]) == (0, "GB")
-    assert get_contact(api, "gb4@country.example")["phone"] == "+447700900004"
+    assert get_contact(api, "gb4@country.example")["phone"] == "+442079460004"
     wait_for_import(api, upload(api, "email,phone\nus@country.example,(415) 555-0177\n", default_country="US"))
     assert get_contact(api, "us@country.example")["phone"] == "+14155550177"
     assert wait_for_import(api, upload(api, file.replace("{n}", "5"), default_country=None))["warnings"] == 1
@@ -249,7 +277,7 @@ def test_phone_numbers_are_opted_in_only_if_the_import_says_so(api: Client) -> N
     )
     [only_phone] = api.get("/contacts", search="14155557173").json
     assert not only_phone["subscribed_phone"]
-    assert job["arriving"]["reasons"] == {"not_opted_in": 1}
+    assert job["arriving"]["reasons"] == {"sms_not_opted_in": 1}
     wait_for_import(api, upload(api, file))  # Without the option, `opt_in` is for both, as documented.
     assert subscriptions(api, "new@sms.example") == (True, True)
 
@@ -267,7 +295,7 @@ def test_rows_that_say_neither_yes_nor_no(api: Client) -> None:
         "yes": (True, True), "no": (False, False), "blank": (False, False), "was": (True, False),
         "odd": (False, False), "status": (True, True),
     }  # fmt: skip
-    assert job["arriving"]["reasons"] == {"file": 1, "not_opted_in": 2}
+    assert job["arriving"]["reasons"] == {"file": 1, "unstated": 2}
     assert [column["unstated"] for column in job["columns"]] == [0, 0, 3, 3]
     wait_for_import(api, upload(api, file))  # Without the option, only a no keeps somebody out, as documented.
     assert subscriptions(api, "blank@unstated.example") == (True, True)

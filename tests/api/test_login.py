@@ -1,5 +1,7 @@
 """Sign-in of users over the API: tokens, roles, sessions and limits of attempts."""
 
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -142,3 +144,38 @@ def test_list_and_end_sessions(server: Server) -> None:
     assert mine.delete(f"/user/sessions/{rows[1]['id']}").status == 200 and mine.get("/account").status == 401
     for method, path in (("GET", ""), ("DELETE", "/1")):
         assert server.client().send(method, f"/user/sessions{path}").expect(403)["required_role"] == "viewer"
+
+
+def test_a_sign_in_cannot_outlive_a_change_of_the_user(server: Server, own_clock: TestClock) -> None:
+    """Sign-ins that are verified while the user is disabled, or gets another password, give no session that works."""
+    email = "editor@example.org"
+    admin = sign_in(server, "owner")
+    path = f"/users/{login(server, email).expect(200)['user']['id']}"
+
+    def sign_in_during(change: dict[str, Any], undo: dict[str, Any]) -> list[int]:
+        """Return the statuses of a request with each token that was issued around the change."""
+        is_over = threading.Event()
+
+        def sign_in_again() -> list[str]:
+            tokens = []
+            while not is_over.is_set():
+                response = login(server, email)
+                if response.status == 200:
+                    tokens.append(response.json["token"])
+            return tokens
+
+        with ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(sign_in_again) for _ in range(4)]
+            time.sleep(0.5)
+            admin.patch(path, change).expect(200)
+            # As many failures as the limit allows in all, so that the sign-ins that were on their way can end.
+            time.sleep(0.2)
+            is_over.set()
+            tokens = [token for each in running for token in each.result()]
+        admin.patch(path, undo).expect(200)
+        own_clock.advance(minutes=16)
+        assert tokens
+        return [Client(server.url, token).get("/user").status for token in tokens]
+
+    assert set(sign_in_during({"disabled": True}, {"disabled": False})) == {401}
+    assert set(sign_in_during({"password": "another horse battery"}, {"password": PASSWORD})) == {401}

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
+from appliance.content.designs.sections import BY_NAME, KINDS
 from appliance.content.designs.theme import Look
 from appliance.content.templates import starters
-from appliance.content.templates.section_edits import INITIAL_PROPS
 from tests.kit.client import Client
 
 STARTERS = {one.key: one for one in starters.build_starters(Look())}
 LINKED = Look(links=(("Shop", "https://acme.example/shop"),))
 FLOW_DESIGNS = [email["design"] for email in starters.build_flow_emails("https://acme.example").values()]
 OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
+# The kinds whose new sections have texts; a new header and a new gallery have none.
+BEGUN = [kind.name for kind in KINDS if kind.initial_props and kind.name not in ("header", "gallery")]
 
 
 def placeholders(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
@@ -66,10 +68,10 @@ def test_placeholders_of_flow_starters(name: str) -> None:
     assert "placeholder_link" not in [code for code, _ in placeholders(linked["design"])]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, props in INITIAL_PROPS.items() if kind not in ("header", "gallery")])
+@pytest.mark.parametrize("kind", BEGUN)
 def test_a_new_section_is_a_placeholder(kind: str) -> None:
     """The default text of a new section is reported at its path; a button is reported for its missing link instead."""
-    raw = {"id": "s1", "type": kind, "props": INITIAL_PROPS[kind]}
+    raw = {"id": "s1", "type": kind, "props": BY_NAME[kind].initial_props}
     result = placeholders({"sections": [OWN, raw]})
     if kind == "button":
         assert result == []

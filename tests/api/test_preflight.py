@@ -87,6 +87,17 @@ def test_advice_of_preflight(api: Client) -> None:
     assert not {"link_not_https", "preheader_missing"} & warning_codes(second)
 
 
+def test_a_link_that_takes_too_long_is_a_warning(api: Client) -> None:
+    """A link whose merge tags take longer than a click allows is named; loops of a few rounds are not."""
+    group, _ = list_with_contacts(api, flo={"first_name": "Flo"})
+    loop, condition = "{% for i in (1..COUNT) %}", "{% if i == 999 %}x{% endif %}"
+    url = f"https://x.example/COUNT?a={loop * 2}{condition}{'{% endfor %}' * 2}"
+    body = "".join(f'<a href="{url}">x</a>'.replace("COUNT", str(count)) for count in (2, 60))
+    warnings = wait_for_rehearsal(api, create_draft(api, group, body=body))["warnings"]
+    (slow,) = (warning for warning in warnings if warning["code"] == "link_slow")
+    assert "https://x.example/60?" in slow["message"]
+
+
 def test_a_dormant_audience_is_a_warning(fresh_server: FreshServer, clock: TestClock) -> None:
     """Contacts that got nothing for six months are a warning."""
     api = fresh_server(clock=clock).client()

@@ -15,6 +15,7 @@ from tests.api.test_threats_assignment import BODIES
 from tests.conftest import FreshServer
 from tests.kit.client import Client, Response
 from tests.kit.openapi_document import JSON, OpenApiDocument, Operation, body_with, validation_errors
+from tests.kit.sampling import sampled
 from tests.kit.server import Server
 from tests.kit.tenants import Tenant
 from tests.kit.timeouts import extend_timeout
@@ -24,6 +25,7 @@ MOST, MAX_IMPORT, BESIDE = 2_097_152, 209_715_200, 262_144
 TYPED = {"Content-Type": JSON}
 # An integer with too many digits
 HUGE = "1" + "0" * 6000
+INVALID_TEXTS = ('"\\u0000"', '"a\\ud800b"', '"\\udc00\\ud800"')
 
 
 def all_operations(api: Client) -> list[Operation]:
@@ -88,7 +90,7 @@ def with_raw_text(value: Any, text: str) -> bytes:
     return json.dumps(value).replace('"?"', text).encode()
 
 
-@pytest.mark.parametrize("text", ['"\\u0000"', '"a\\ud800b"', '"\\udc00\\ud800"'])
+@pytest.mark.parametrize("text", sampled(INVALID_TEXTS, ['"\\u0000"', '"a\\ud800b"']))
 def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
     """A NUL or a lone surrogate is an error of its field, and nothing is written."""
     walk, fields = OpenApiDocument(api), 0
@@ -112,7 +114,7 @@ def test_invalid_text_is_422_in_every_field(text: str, api: Client) -> None:
     assert {path: body for path, body in mine.read_all().items() if "events" not in path} == before
 
 
-@pytest.mark.parametrize("number", [HUGE, "-" + HUGE, "1e400", "-1e400"])
+@pytest.mark.parametrize("number", sampled([HUGE, "-" + HUGE, "1e400", "-1e400"], [HUGE, "-1e400"]))
 def test_invalid_numbers_are_422_in_every_field(number: str, api: Client) -> None:
     """A number that is too large is an error wherever a number or any value is allowed."""
     walk, fields = OpenApiDocument(api), 0

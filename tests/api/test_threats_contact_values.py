@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -191,3 +192,29 @@ def test_a_webhook_tells_what_happened_and_no_content(server: Server, api: Clien
     events = reader.get("/events", resource_uid=f"message:{message['id']}")
     assert [event["event"] for event in events.expect(200)] == ["email_sent"]
     assert not secrets_in(events.text)
+
+
+def test_a_preflight_names_no_contacts_to_a_narrow_key(api: Client, server: Server) -> None:
+    """Without `contacts:read`, a preflight has no rehearsal, which names contacts by what their values are (T45)."""
+    list_id = api.post("/lists", {"name": "Preflight"}).expect(201)["id"]
+    for index, value in enumerate("ab"):
+        contact = {"email": f"preflight{index}@example.org", "list_ids": [list_id], "data": {"code": value}}
+        api.post("/contacts", contact).expect(201)
+    loop = "{% for i in (1..1000) %}x{% endfor %}"
+    body = f"<p>{{% if contact.data.code == 'a' %}}{loop}{{% endif %}}{{{{ contact.data.none }}}}</p>"
+    audience = {"trigger_attributes": {"contact_list_id": list_id}}
+    narrow = server.client(server.new_key("campaigns", "--scope", "campaigns:write"))
+    campaign = narrow.post(
+        "/campaigns", {"name": "Guess", "template_attributes": {"subject": "Hello", "body": body}, **audience}
+    ).expect(201)["id"]
+    path = f"/campaigns/{campaign}/preflight"
+    assert "rehearsal" not in narrow.get(path).expect(200)["facts"]
+    deadline = time.monotonic() + 60
+    while (rehearsal := api.get(path).expect(200)["facts"]["rehearsal"])["status"] != "complete":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert rehearsal["failed"] == 1 and rehearsal["lacking"]
+    narrow_codes, codes = (
+        {finding["code"] for finding in client.get(path).expect(200)["warnings"]} for client in (narrow, api)
+    )
+    assert "rehearsal" not in narrow.get(path).expect(200)["facts"] and narrow_codes < codes

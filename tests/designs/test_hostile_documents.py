@@ -13,9 +13,10 @@ from appliance.content.designs.render import render_design
 from appliance.content.designs.sections import KINDS
 from tests.designs.reading import Mail, dangers
 from tests.designs.samples import LOOK
+from tests.kit.sampling import examples
 from tests.kit.timeouts import extend_timeout
 
-_QUIET = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+_QUIET = settings(max_examples=examples(50, full=150), deadline=None, suppress_health_check=list(HealthCheck))
 _ATTACKS = (
     "javascript:alert(1)", " JaVaScRiPt:alert(1)", "java\nscript:alert(1)", "data:text/html,<script>alert(1)</script>",
     "vbscript:x", "https://x.example/');background:url(javascript:alert(1))", '"><script>alert(1)</script>',

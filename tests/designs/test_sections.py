@@ -164,6 +164,27 @@ def test_the_brand_gives_the_defaults_of_a_document() -> None:
     assert 'bgcolor="#7a2e0e"' in overridden
 
 
+@pytest.mark.parametrize(
+    ("locale", "words"),
+    [
+        ("en", ("Unsubscribe", "Preferences", "View in browser")),
+        ("de-CH", ("Abmelden", "Einstellungen", "Im Browser ansehen")),
+        ("es", ("Darse de baja", "Preferencias", "Ver en el navegador")),
+        ("fr", ("Se désinscrire", "Préférences", "Voir dans le navigateur")),
+    ],
+)
+def test_the_links_of_a_footer_are_in_the_language_of_the_message(locale: str, words: tuple[str, ...]) -> None:
+    """Words that the author or the brand chose for the link to unsubscribe stay."""
+    document = {"sections": [{"type": "footer", "props": {"unsubscribe_text": None}}]}
+    rendered = render_design(document, LOOK, locale)
+    for word in words:
+        assert f">{word}</a>" in rendered.html and f"\n{word}: {{{{" in rendered.text
+    document["sections"][0]["props"]["unsubscribe_text"] = "Stop"  # type: ignore[index]
+    assert ">Stop</a>" in render_design(document, LOOK, locale).html
+    look = Look(company_name="Bell", footer={"unsubscribe_text": "No more"})
+    assert ">No more</a>" in render_design({"sections": [{"type": "footer"}]}, look, locale).html
+
+
 def test_a_document_without_sections_renders_an_empty_email() -> None:
     """An empty document renders complete HTML without text and without advice."""
     for empty in ({}, {"sections": []}, {"sections": None}):

@@ -12,6 +12,7 @@ import pytest
 from tests.direct.conftest import StartDirect, post, send_to, wait_for_status
 from tests.kit.client import Client
 from tests.kit.mail_network import MailNetwork
+from tests.kit.sampling import sampled
 
 
 @contextmanager
@@ -57,6 +58,27 @@ def test_silent_servers_do_not_delay_others(direct: StartDirect, world: MailNetw
     finally:
         for listener in listeners:
             listener.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("phase", sampled(["mail", "body"], ["mail"]))
+def test_slow_transactions_do_not_hold_all_places(direct: StartDirect, world: MailNetwork, phase: str) -> None:
+    """Servers that greet at once and then let every transaction time out hold at most half of the transactions.
+
+    A server that waits before it takes the message is given up sooner if others wait; after the message was sent, its
+    outcome is waited for, so the first messages to such servers may take the whole timeout.
+    """
+    for n in range(3):
+        world.mail(f"mx.tarpit{n}.example", f"tarpit{n}.example").rules.delay(phase, 300)
+    working = world.mail("mx.well.example", "well.example")
+    server = direct(connections="4", command_timeout="10s", reply_timeout="10s", retry_after="300")
+    api = server.client()
+    send_to(api, *[f"p{n}@tarpit{n % 3}.example" for n in range(60)])
+    time.sleep(2)
+    path = send_to(api, *[f"p{n}@well.example" for n in range(30)])
+    # Without a limit, it takes at least seven timeouts: each time, two places or three become free for others
+    working.wait_for(30, timeout=30)
+    assert api.wait(path, lambda row: row["stats"]["sent"] == 30)
+    server.kill()
 
 
 @pytest.mark.parametrize(

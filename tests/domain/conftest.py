@@ -9,12 +9,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.domain.home import Home
 from tests.domain.talk import ANN, OURS
+from tests.kit.sampling import examples
 
 # The same examples on every run make failures repeatable; HYPOTHESIS_PROFILE=explore looks for new ones
 _slow = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile(
-    "usual", derandomize=True, database=None, deadline=None, max_examples=60, suppress_health_check=_slow
-)
+    "usual", derandomize=True, database=None, deadline=None, max_examples=examples(25, full=60),
+    suppress_health_check=_slow,
+)  # fmt: skip
 settings.register_profile("explore", database=None, deadline=None, max_examples=1000, suppress_health_check=_slow)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.audience import lists
 from appliance.audience.contacts import removal
-from appliance.campaigns import audience, preview
+from appliance.campaigns import audience, content
 from appliance.core.cache import CostAwareCache
 from appliance.storage import transactions
 from tests.domain.home import Home
@@ -30,11 +30,11 @@ def test_another_audience_does_not_get_cached_counts(home: Home, monkeypatch: py
     first_list, second_list = home.list_of(ann, name="One").id, home.list_of(ann, bob, name="Two").id
     campaign = home.campaign(first_list)
     assert (audience.get_cached_counts(campaign).sendable, audience.find_first_recipient(campaign)) == (1, ann)
-    assert preview.render_preview(home.account_id, campaign.id)["contact"].id == ann
+    assert content.render_preview(home.account_id, campaign.id)["contact"].id == ann
     transactions.write(lists.add_members, home.account_id, first_list, [bob])
     assert (audience.get_cached_counts(campaign).sendable, audience.count_audience(campaign).sendable) == (1, 2)
     transactions.write(removal.delete, home.account_id, ann)
-    assert preview.render_preview(home.account_id, campaign.id)["contact"] is None
+    assert content.render_preview(home.account_id, campaign.id)["contact"] is None
     campaign.trigger.contact_list = second_list
     campaign.trigger.save()
     assert (audience.get_cached_counts(campaign).sendable, audience.find_first_recipient(campaign)) == (1, bob)

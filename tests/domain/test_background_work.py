@@ -1,6 +1,6 @@
 """The background work as a whole: whether it is running."""
 
-from appliance.jobs.consumer import BackgroundWork
+from appliance.jobs.tasks import BackgroundWork
 from appliance.storage import transactions
 from tests.domain.home import Home
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from appliance.accounts import accounts
 from appliance.audience import bulk_actions, lists
 from appliance.audience.consent import Evidence
-from appliance.audience.contacts import store
+from appliance.audience.contacts import removal, store
 from appliance.audience.contacts import write as tags
+from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid, NotFound
 from appliance.storage.database import rows
 from appliance.storage.transactions import write
@@ -49,6 +50,19 @@ def undo_action(home: Home, action_id: int) -> Any:
     while write(bulk_actions.run_batch, action.id):
         pass
     return bulk_actions.get(home.account_id, action.id)
+
+
+def test_the_count_of_subscribed_contacts_is_current_after_an_action(
+    home: Home, contact_ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a large account the count is cached; the end of a bulk action makes it anew. It never exceeds the total."""
+    monkeypatch.setattr(store, "_subscribed_counts", CostAwareCache[int](min_age_seconds=60))
+    assert store.count_contacts(home.account_id)[:2] == (7, 3)
+    run_action(home, "unsubscribe", contact_ids[:2])
+    assert store.count_contacts(home.account_id)[:2] == (7, 2)
+    for contact_id in contact_ids[:6]:
+        write(removal.delete, home.account_id, contact_id)
+    assert store.count_contacts(home.account_id)[:2] == (1, 1)
 
 
 def members(home: Home) -> set[int]:

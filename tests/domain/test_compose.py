@@ -8,7 +8,7 @@ import pytest
 from appliance.sending.delivery.mime import Mail
 from appliance.sending.messages import compose, links
 from appliance.sending.messages.compose import MessageSource, Sender
-from appliance.sending.messages.shared_content import EncodedMessage
+from appliance.sending.messages.encoded_email import EncodedMessage
 from tests.domain.home import Home
 
 URL = "https://news.example.org/u/token"
@@ -60,6 +60,17 @@ def test_a_compliance_footer_by_the_author_is_kept(body: str) -> None:
     assert message.html.count(URL) == 1 and message.text.count(URL) == 1
     assert message.html.count("1 Main St, Town") == 1 and message.text.count("1 Main St, Town") == 1
     assert "Acme Ltd" not in message.html and "\n-- \n" not in message.text
+
+
+@pytest.mark.parametrize(
+    ("locale", "word"),
+    [("en-GB", "Unsubscribe"), ("de-AT", "Abmelden"), ("es", "Darse de baja"), ("fr", "Se désinscrire"),
+     ("nl", "Unsubscribe")],
+)  # fmt: skip
+def test_the_compliance_footer_is_in_the_language_of_the_message(locale: str, word: str) -> None:
+    """The link to unsubscribe has the word of the recipients' pages, or the English one."""
+    message = fill_message("<p>Hello</p>", locale=locale)
+    assert f">{word}</a>" in message.html and f"{word}: {URL}" in message.text
 
 
 def test_only_the_missing_half_is_appended() -> None:

@@ -9,9 +9,9 @@ import pytest
 from appliance.content.designs.theme import Look
 from appliance.sending.messages import compose, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender
+from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.prepare import MessagePreparer
-from appliance.sending.messages.shared_content import EncodedMessage
 from appliance.storage import transactions
 from appliance.storage.database import connection, run
 from appliance.storage.models import Message

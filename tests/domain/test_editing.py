@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.content.designs import document
-from appliance.content.templates import editing, section_edits, store
+from appliance.content.templates import editing, revisions, section_edits, store
 from appliance.content.templates.editing import Change
 from appliance.content.templates.section_edits import SectionTarget
 from appliance.content.templates.validation import TemplateWrite
@@ -289,9 +289,9 @@ def test_undo_and_redo_restore_first_and_last_design(home: Home, steps: list[tup
         if design != designs[-1]:
             designs.append(design)
     last = store.get(home.account_id, template_id)
-    while store.find_undo_steps(store.get(home.account_id, template_id)).undo is not None:
+    while revisions.find_undo_steps(store.get(home.account_id, template_id)).undo is not None:
         transactions.write(store.undo, home.account_id, template_id)
     assert store.get(home.account_id, template_id).design == designs[0]
-    while store.find_undo_steps(store.get(home.account_id, template_id)).redo is not None:
+    while revisions.find_undo_steps(store.get(home.account_id, template_id)).redo is not None:
         transactions.write(store.redo, home.account_id, template_id)
     assert store.get(home.account_id, template_id).design == last.design

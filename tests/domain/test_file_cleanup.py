@@ -9,7 +9,7 @@ from pathlib import Path
 from appliance.core import data_dir
 from appliance.imports import job, store
 from appliance.ops.backups import create
-from appliance.ops.doctor import installation
+from appliance.ops.doctor import checks
 from tests.domain.home import Home
 
 FILES = 300
@@ -74,7 +74,7 @@ def test_listings_tolerate_files_that_disappear(home: Home) -> None:
         lambda: create_and_delete_files(directory, lambda number: f"{number}.tar.gz"),
     )
     run_during(
-        lambda: list(installation.check_data_directory(home.directory)),
+        lambda: list(checks.check_data_directory(home.directory)),
         lambda: create_and_delete_files(home.directory, str),
     )
 

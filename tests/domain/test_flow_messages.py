@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import clock
@@ -25,6 +26,15 @@ TEMPLATE_FIELDS = {
 }  # fmt: skip
 
 
+def pin_step(flow: Flow, template: Template, step: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that a message step gets when its flow goes live."""
+    defaults = shared_content.get_flow_defaults(flow)
+    snapshot = shared_content.build_step_snapshot(defaults, template, step["transactional"])
+    pinned = shared_content.add_step_links(template, snapshot, step["type"] == "email")
+    revision = revisions.pin_current(template, "Live")
+    return {"template": template.id, "content": revision.id, "pinned": pinned}
+
+
 def create_flow_with_messages(home: Home, steps: list[dict[str, Any]], **more: Any) -> Flow:
     """Create an active flow whose messages are pinned as at publication."""
     flow = create_live_flow(home, [], **more)
@@ -37,8 +47,7 @@ def create_flow_with_messages(home: Home, steps: list[dict[str, Any]], **more: A
                 template = templates.create(home.account_id, TemplateWrite(**TEMPLATE_FIELDS), flow_id=flow.id)
                 Template.update(action_id=step["id"]).where(Template.id == template.id).execute()
                 step |= {"template_id": template.id, "transactional": step.get("transactional", False)}
-                messages[step["id"]] = shared_content.pin_step(flow, template, step.get("transactional", False),
-                                                   step["type"] == "email")  # fmt: skip
+                messages[step["id"]] = pin_step(flow, template, step)
         Flow.update(steps=steps).execute()
         versions.write_plan(flow.id, 1, versions.compile_steps(steps), messages)
 

@@ -206,7 +206,12 @@ def test_a_national_number_uses_the_accounts_country(home: Home) -> None:
         submissions.parse_submission(form, {"phone": "07700 900003"})
     assert error_info.value.fields == {"phone": ["is invalid"]}
     transactions.write(accounts.update, home.account_id, accounts.AccountWrite(country_code="GB"))
-    assert submissions.parse_submission(form, {"phone": "07700 900003"}).address.key == "+447700900003"
+    assert submissions.parse_submission(form, {"phone": "020 7946 0018"}).address.key == "+442079460018"
+    # Too short for a mobile number, although numbers of other kinds are as short
+    with pytest.raises(Invalid) as error_info:
+        submissions.parse_submission(form, {"phone": "0790 1234"})
+    assert error_info.value.fields == {"phone": ["is invalid"]}
+    assert submissions.parse_submission(form, {"phone": "+44 790 1234"}).address.key == "+447901234"
 
 
 def test_a_phone_without_confirmation_is_not_subscribed(home: Home) -> None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, hold_reasons, send, store, template_changes
+from appliance.campaigns import audience, content, hold_reasons, send, store
 from appliance.campaigns.audience import LEFT_OUT, GroupQuery
 from appliance.campaigns.store import CampaignCreate
 from appliance.content.templates import store as templates
@@ -121,7 +122,7 @@ def test_applying_a_template_copies_its_content(home: Home) -> None:
     template_fields = validation.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
     source = transactions.write(templates.create, home.account_id, template_fields)
     campaign = home.campaign(home.list_of().id)
-    updated = transactions.write(template_changes.apply_template, home.account_id, campaign.id, source.id)
+    updated = transactions.write(content.apply_template, home.account_id, campaign.id, source.id)
     assert (updated.template.subject, updated.template.preheader, updated.template.body) == (
         "Hello",
         "Before",
@@ -130,9 +131,7 @@ def test_applying_a_template_copies_its_content(home: Home) -> None:
     update = validation.TemplateWrite(body="<p>Other</p>")
     transactions.write(templates.update, home.account_id, source.id, update)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
-    from_starter = transactions.write(
-        template_changes.apply_template, home.account_id, campaign.id, "newsletter"
-    ).template
+    from_starter = transactions.write(content.apply_template, home.account_id, campaign.id, "newsletter").template
     assert from_starter.body is None and from_starter.design["sections"]
     with pytest.raises(Invalid, match="nothing to undo"):  # the design that was chosen is where undo ends
         transactions.write(templates.undo, home.account_id, from_starter.id)
@@ -140,10 +139,10 @@ def test_applying_a_template_copies_its_content(home: Home) -> None:
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
     sms = transactions.write(templates.create, home.account_id, validation.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):
-        transactions.write(template_changes.apply_template, home.account_id, campaign.id, sms.id)
+        transactions.write(content.apply_template, home.account_id, campaign.id, sms.id)
     for unknown in ("no such starter", 10**9):
         with pytest.raises(NotFound):
-            transactions.write(template_changes.apply_template, home.account_id, campaign.id, unknown)
+            transactions.write(content.apply_template, home.account_id, campaign.id, unknown)
 
 
 def test_resend_to_non_openers(home: Home) -> None:
@@ -152,10 +151,10 @@ def test_resend_to_non_openers(home: Home) -> None:
     contact_list = home.list_of(*ids)
     campaign = home.campaign(contact_list.id)
     with pytest.raises(Invalid):
-        transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
+        transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     home.send(campaign)
     transactions.write(_mark_opened, campaign.id, ids[:2])
-    resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
+    resend = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id, Actor())
     assert list_group_ids(resend) == {ids[2], ids[3]}
     assert (resend.phase, resend.template.subject, resend.name) == ("draft", "Hello", "Spring (once more)")
     assert segments.get(home.account_id, resend.trigger.segment_id).name == "Did not open Spring"

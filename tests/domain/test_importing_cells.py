@@ -80,7 +80,19 @@ def test_consent_columns_apply_to_all_addresses() -> None:
     assert [address.consent for address in read_row(**row, status="unconfirmed").given()] == ["off", "off"]
     assert [address.consent for address in read_row(**row, subscribed_email="yes").given()] == ["in", None]
     addresses = read_row(**row, subscribed_email="yes", subscribed_phone="no").given()
-    assert [address.consent for address in addresses] == ["in", "off"]
+    assert [address.consent for address in addresses] == ["in", "no"]
+    # A no to email is no opt-out from SMS, and a placeholder is no opt-out.
+    assert [address.consent for address in read_row(**row, subscribed_email="no").given()] == ["no", "off"]
+    assert read_row(email="a@example.org", subscribed_email="null").consent == "off"
+
+
+def test_our_export_tells_an_opt_out_from_an_address_that_is_not_subscribed() -> None:
+    """An opt-out by a user, also one that an imported file stated, is a no again; other addresses are just off."""
+    channel = {"kind": "email", "value": "a@example.org", "subscribed": False}
+    by = (None, "operator", "recipient")
+
+    channels = [cells.parse_channels([{**channel, "opted_out_by": name}])[0] for name in by]
+    assert [address.consent for address in channels] == ["off", "no", "out"]
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,21 @@
 
 import csv
 import io
+import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.core import addresses, crypto
-from appliance.imports import columns, file_reader
+from appliance.imports import columns, file_reader, record_reader
 from appliance.imports.cells import AddressReader, InvalidRecord
 from appliance.imports.file_reader import StagingTask
-from appliance.imports.staging import StagingFile
+from appliance.imports.results import FileReview, review_file
+from appliance.imports.staging import Person, StagingFile
 
 
 def read_file(
@@ -67,11 +70,11 @@ def test_an_invalid_utf8_byte_fails_only_its_row(tmp_path: Path) -> None:
     assert "encoding" in errors[7]
 
 
-def test_malformed_rows_fail_alone(tmp_path: Path) -> None:
+def test_malformed_rows_fail_alone(tmp_path: Path, full: bool) -> None:
     """A huge line, too many columns, an unclosed quote or a NUL fails its row only, within 30 MB of memory."""
     good = b"a%d@example.org,x\n"
     content = b"email,first_name\n" + good % 1
-    content += b"x" * 70_000_000 + b"\n" + good % 2 + b"," * 100_000 + b"\n"
+    content += b"x" * (70_000_000 if full else 40_000_000) + b"\n" + good % 2 + b"," * 100_000 + b"\n"
     content += b",".join([b"y"] * 300) + b"\n" + good % 3
     content += b'open@example.org,"never closed\n' + good % 4
     content += b"nul@example.org,\0\n" + good % 5
@@ -99,7 +102,7 @@ def test_read_csv_reverses_csv_writer(rows: list[list[str]]) -> None:
     """Quotes, separators and line ends in cells are preserved."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
-    parsed = list(file_reader.read_csv(iter(text.getvalue().split("\n")), ","))
+    parsed = list(record_reader.read_csv(iter(text.getvalue().split("\n")), ","))
 
     assert [row.cells for row in parsed] == rows
     assert all(row.fault is None for row in parsed)
@@ -165,6 +168,21 @@ def test_usual_headings_of_full_names(heading: str) -> None:
     assert columns.guess_targets(["email", heading]) == ["email", "name"]
 
 
+@pytest.mark.parametrize(
+    ("headings", "targets"),
+    [
+        (["email", "Newsletter (Y/N)"], ["email", "subscribed_email"]),
+        (["email", "Mobile / Tel"], ["email", "phone"]),
+        (["email", "Email (old)", "Phone / Email"], ["email", "data.email_old", "data.phone_email"]),
+        (["Email (old)", "email"], ["data.email_old", "email"]),
+        (["email", "Size (S/M/L)", "((((", "//"], ["email", "data.size_s_m_l", "", ""]),
+    ],
+)
+def test_guess_targets_of_headings_with_remarks(headings: list[str], targets: list[str]) -> None:
+    """A remark in brackets is left out, and alternatives must agree; an exact heading of another column wins."""
+    assert columns.guess_targets(headings) == targets
+
+
 def test_guess_targets_of_columns() -> None:
     """Column names in other words and languages find their field; read-only fields are left out."""
     names = ["E-Mail", "Vorname", "Last Name", "Mobile", "Favourite colour", "data.x", "id", "Email 2", "created_at"]
@@ -182,10 +200,10 @@ def test_overlong_lines_are_truncated(tmp_path: Path) -> None:
     """An overlong line is returned as an OverlongLine of 200 characters."""
     path = tmp_path / "f"
     path.write_bytes(b"a\n" + b"b" * 1_000_000 + b"\nc")
-    lines = list(file_reader.read_lines(path, "utf-8", 0))
+    lines = list(record_reader.read_lines(path, "utf-8", 0))
 
     assert (lines[0], len(lines[1]), lines[2]) == ("a", 200, "c")
-    assert isinstance(lines[1], file_reader.OverlongLine)
+    assert isinstance(lines[1], record_reader.OverlongLine)
 
 
 @pytest.mark.parametrize("signature", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
@@ -195,3 +213,85 @@ def test_an_excel_workbook_is_rejected(tmp_path: Path, signature: bytes) -> None
     path.write_bytes(signature + bytes(200) + b"\nemail\nann@example.org\n")
     with pytest.raises(file_reader.UnreadableFile, match="save it as CSV"):
         file_reader.preview_file(path)
+
+
+def stage(tmp_path: Path, content: bytes) -> tuple[dict[str, Any], list[Person], FileReview]:
+    """Stage a file of contacts; return its totals, its people in line order, and its review."""
+    path, side = tmp_path / "upload", tmp_path / "side.db"
+    path.write_bytes(content)
+    totals = file_reader.stage_file(StagingTask(str(path), str(side), "contacts", {}), lambda count: None)
+    staged = StagingFile(side)
+    people = sorted(staged.people(0, staged.count()), key=lambda person: person.line)
+    staged.close()
+    review = review_file(side)
+    assert review is not None
+    return totals, people, review
+
+
+def test_utf8_lines_of_a_cp1252_file_are_read_and_reported(tmp_path: Path) -> None:
+    """Rows that were pasted from another program are read as they were written, also their amounts and quoted cells."""
+    lines = ["email;first_name;total;note"]
+    lines += [f"p{number}@mixed.example;Zoé {number};1{number},50 €;déjà vu" for number in range(10)]
+    content = b"".join(
+        f"{line}\r\n".encode("utf-8" if index in (3, 7) else "cp1252") for index, line in enumerate(lines)
+    )
+    content += 'q@mixed.example;Noël;12,50 €;"first\nl’été Łódź"\r\n'.encode()
+    totals, people, review = stage(tmp_path, content)
+
+    assert [person.first_name for person in people] == [*(f"Zoé {number}" for number in range(10)), "Noël"]
+    assert [json.loads(person.data or "")["total"] for person in people[2:7]] == [12.5, 13.5, 14.5, 15.5, 16.5]
+    assert json.loads(people[-1].data or "")["note"] == "first\nl’été Łódź"
+    assert (totals["columns"]["total"]["numbers"], totals["columns"]["total"]["number_exceptions"]) == (",", 0)
+    assert review.other_encoding.number == 4
+    assert [line for line, *_ in review.other_encoding.first] == [4, 8, 12, 13]
+    assert [text for _, text, _ in review.other_encoding.first] == [
+        "Zoé 2 · p2@mixed.example", "Zoé 6 · p6@mixed.example", "Noël · q@mixed.example", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["ANDRÉ\xa0", "Zoé", "Größe™", "CAFÉ» é", "É\xa0: ö", "Ä…"])
+def test_text_that_is_natural_in_cp1252_is_not_read_as_utf8(tmp_path: Path, name: str) -> None:
+    """A capital before a no-break space or a mark may be valid UTF-8 by chance."""
+    content = f"email;first_name;note\na@mixed.example;{name};x\nb@mixed.example;é;é\n".encode("cp1252")
+    _, people, review = stage(tmp_path, content)
+
+    assert (people[0].first_name, review.other_encoding.number) == (name.strip("\xa0"), 0)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_decoded_line_by_line(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """A line of a CP1252 file is UTF-8 or CP1252 in whole, whatever the blocks in which it is read."""
+    path = tmp_path_factory.mktemp("lines") / "upload"
+    path.write_bytes(content.replace(b"\r", b""))
+    whole = path.read_bytes().removesuffix(b"\n")
+    expected = whole.split(b"\n") if whole or path.stat().st_size else []
+    lines = list(record_reader.read_lines(path, "cp1252", 0))
+
+    assert len(lines) == len(expected)
+    for text, line in zip(lines, expected, strict=True):
+        assert text in (line.decode("cp1252", "replace"), line.decode("utf-8", "replace"))
+
+
+def test_a_column_of_last_and_first_names_is_a_full_name(tmp_path: Path) -> None:
+    """A heading that means the last name is a full name if most values have both and no column has first names."""
+    rows = "a@names.example;Girard, Hélène\nb@names.example;O'Brien, Théo\nc@names.example;Müller\n"
+    _, people, _ = stage(tmp_path, f"email;Nom\n{rows}".encode())
+    names = [(person.first_name, person.last_name) for person in people]
+    assert names == [("Hélène", "Girard"), ("Théo", "O'Brien"), ("Müller", None)]
+
+    single = "a@names.example;Girard;Hélène\nb@names.example;Klein, Jr.;Théo\n"
+    _, people, _ = stage(tmp_path, f"email;Nom;Prénom\n{single}".encode())
+    names = [(person.first_name, person.last_name) for person in people]
+    assert names == [("Hélène", "Girard"), ("Théo", "Klein, Jr.")]
+    _, people, _ = stage(tmp_path, b"email;Nom\na@names.example;Girard\nb@names.example;Klein, Theo\n")
+    assert [person.last_name for person in people] == ["Girard", "Klein, Theo"]
+
+
+def test_values_that_are_not_numbers_are_named(tmp_path: Path) -> None:
+    """Up to three different values because of which a column of amounts stays text."""
+    amounts = ["1,50 €"] * 12 + ["gratis", "gratis", "offert", "voir Léa", "sur devis"]
+    rows = "".join(f"n{number}@amounts.example;{amount}\n" for number, amount in enumerate(amounts))
+    totals, _, _ = stage(tmp_path, f"email;total\n{rows}".encode())
+
+    column = totals["columns"]["total"]
+    assert (column["number_exceptions"], column["exception_examples"]) == (5, ["gratis", "offert", "voir Léa"])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal as contact_removal
 from appliance.core.validation import read
-from appliance.imports import contact_rows, store
+from appliance.imports import contact_rows, removal, store
 from appliance.imports import job as imports_job
 from appliance.imports.contact_rows import ConsentState
 from appliance.imports.job import Importer
@@ -45,6 +46,27 @@ def test_decide_consent_matches_apply_import_choice(
     assert (decision.standing.subscribed, decision.standing.opted_out_by, decision.kept) == (
         after.subscribed, after.opted_out_by, kept_opt_out,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("acts", "is_refused"),
+    [
+        ([("opt_out", 1)], True),
+        ([("opt_out", 1), ("opt_in", None)], False),
+        ([("opt_out", 1), ("opt_in", 2)], False),
+        ([("opt_out", 1), ("opt_in", 2), ("import_undone", 2)], True),
+        ([("opt_out", 1), ("opt_out", 2), ("import_undone", 2)], True),
+        ([("opt_out", 1), ("opt_out", 2), ("import_undone", 2), ("import_undone", 1)], False),
+        ([("opt_out", 1), ("confirmed", None), ("opt_out", 3)], True),
+    ],
+)
+def test_the_no_of_a_file_is_in_force_until_it_is_lifted_or_undone(
+    acts: list[tuple[str, int | None]], is_refused: bool
+) -> None:
+    """An undo also restores the no that the undone import had lifted."""
+    evidence = [(number, "email", b"hash", *act) for number, act in enumerate(acts)]
+
+    assert contact_rows.find_refused_addresses(evidence) == ({("email", b"hash")} if is_refused else set())
 
 
 def create_import(home: Home, content: str, **options: Any) -> Import:
@@ -191,6 +213,100 @@ def test_undo_restores_the_state_before_the_import(home: Home) -> None:
 
     assert Import.get_by_id(job.id).phase == "undone"
     assert snapshot_tables(home) == before
+
+
+# Rows that change the same contacts two or three times: new ones (n), an opted-out one (out) and subscribed ones (in)
+CHANGED_TWICE = """email,phone,first_name,newsletter,lists
+n1@example.org,,A,,
+n2@example.org,,A,,
+out@example.org,,A,yes,
+in1@example.org,,A,no,
+in2@example.org,,A,no,
+said@example.org,,A,no,
+filler@example.org,,A,,
+n1@example.org,+14155550001,B,no,Second
+n2@example.org,+14155550002,B,no,Second
+out@example.org,+14155550003,B,no,Second
+in1@example.org,,B,yes,
+in2@example.org,,B,no,Second
+said@example.org,,B,yes,
+"""
+
+
+def test_an_undo_does_not_depend_on_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contacts, consent and evidence are the same after an undo, however the rows were cut into chunks.
+
+    A new contact that stays keeps everything that the import wrote.
+    """
+    results: list[list[Any]] = []
+    for size in (100, 7, 1):
+        for name in ("_FIRST_CHUNK_ROWS", "_MAX_CHUNK_ROWS", "_MIN_CHUNK_ROWS"):
+            monkeypatch.setattr(f"appliance.imports.job.{name}", size)
+        directory = tmp_path / str(size)
+        directory.mkdir()
+        (directory / "secret.key").write_text("ab" * 32)
+        home = Home(directory)
+        for name in ("in1", "in2"):
+            home.contact(f"{name}@example.org", first_name="Old")
+        for name in ("out", "said"):
+            home.patch(home.contact(f"{name}@example.org", first_name="Old").id, opt_in=False)
+        job = create_import(home, CHANGED_TWICE, opt_in=True, map={"lists": "lists"})
+        Importer().run()
+        assert rows("SELECT count(*) FROM import_chunk") == [(-(-13 // size),)]
+        ((kept_id,),) = rows("SELECT contact_id FROM channel WHERE key = 'n2@example.org'")
+        home.list_of(kept_id, name="Kept")
+        forecast = removal.forecast_undo(Import.get_by_id(job.id))
+        transactions.write(store.undo, home.account_id, job.id)
+        Importer().run()
+        undone = Import.get_by_id(job.id)
+        results.append(
+            [
+                forecast,
+                (undone.removed, undone.restored, undone.left_in_place),
+                rows("SELECT first_name, data FROM contact ORDER BY id"),
+                rows("SELECT key, subscribed, opted_out_by FROM channel ORDER BY key"),
+                rows("SELECT name, count(*) FROM membership JOIN contact_list ON id = contact_list_id GROUP BY 1"),
+                rows("SELECT kind, hex(address_hash), act, by FROM consent WHERE source = 'import' ORDER BY 2, 3, 4"),
+            ]
+        )
+        home.close()
+
+    assert results[1:] == results[:1] * 2
+    _, counts, _, channels, members, evidence = results[0]
+    assert counts == (2, 6, {"in_another_list": 1})
+    assert channels == [
+        ("+14155550002", 0, None),
+        ("in1@example.org", 1, None),
+        ("in2@example.org", 1, None),
+        ("n2@example.org", 0, "operator"),
+        ("out@example.org", 0, "operator"),
+        ("said@example.org", 0, "operator"),
+    ]
+    assert members == [("Kept", 1), ("Second", 1)]
+    undone_addresses = [(kind, hashed) for kind, hashed, act, _ in evidence if act == "import_undone"]
+    assert len(undone_addresses) == len(set(undone_addresses)) == 4
+
+
+@pytest.mark.parametrize("chunk_rows", [100, 1])
+def test_the_no_of_a_new_contact_is_in_force_for_later_rows(
+    home: Home, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
+) -> None:
+    """A no of an earlier row is kept in the same chunk and in the next, which may run in another process.
+
+    The address was opted out before its contact was deleted, so that the no changes nothing.
+    """
+    for name in ("_FIRST_CHUNK_ROWS", "_MAX_CHUNK_ROWS", "_MIN_CHUNK_ROWS"):
+        monkeypatch.setattr(f"appliance.imports.job.{name}", chunk_rows)
+    contact = home.contact("gone@example.org")
+    home.patch(contact.id, opt_in=False)
+    transactions.write(contact_removal.delete, home.account_id, contact.id)
+    assert rows("SELECT by FROM opt_out") == [("operator",)]
+    create_import(home, "email,newsletter\ngone@example.org,no\ngone@example.org,\n", opt_in=True)
+    Importer().run()
+
+    assert rows("SELECT subscribed, opted_out_by FROM channel WHERE key = 'gone@example.org'") == [(0, "operator")]
+    acts = rows("SELECT act FROM consent WHERE source = 'import' AND contact_id NOT NULL")
+    assert acts == [("opt_out",)]
 
 
 def test_a_cancelled_import_writes_nothing_more(home: Home) -> None:

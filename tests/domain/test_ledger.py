@@ -241,6 +241,6 @@ def test_ledger_counts_match_rows_after_random_actions(full: bool) -> None:
     """Random outcomes, pauses, opt-outs, crashes and cancels break no invariant of the ledger."""
     # Without shrinking: an example of 40 steps is short enough to read, and shrinking it is slow
     run_settings = settings(
-        settings(), max_examples=200 if full else 25, stateful_step_count=40, phases=[Phase.generate]
+        settings(), max_examples=200 if full else 12, stateful_step_count=40, phases=[Phase.generate]
     )
     run_state_machine_as_test(LedgerMachine, settings=run_settings)

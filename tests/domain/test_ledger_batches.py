@@ -24,7 +24,7 @@ from appliance.core.errors import (
     SenderRejected,
     Uncertain,
 )
-from appliance.sending.messages import queue
+from appliance.sending.messages import queue, send_log
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run
@@ -144,6 +144,14 @@ def apply_in_one_batch(outcomes: list[Outcome], claims: list[Claim]) -> set[int]
     return queue.record_and_claim(outcomes, claims, "p")
 
 
+def apply_by_log(outcomes: list[Outcome], claims: list[Claim]) -> set[int]:
+    """Log what can be logged and settle the log, as the sender of email does."""
+    claimed = send_log.record_and_claim(outcomes, claims, "p")
+    send_log.settle()
+    assert send_log.is_empty()
+    return claimed
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     cases=st.lists(MESSAGE_CASES, min_size=CONTACT_COUNT, max_size=CONTACT_COUNT),
@@ -153,7 +161,7 @@ def apply_in_one_batch(outcomes: list[Outcome], claims: list[Claim]) -> set[int]
 def test_a_batch_gives_the_same_rows_as_one_by_one(
     active_campaign: tuple[Home, int], cases: list[MessageCase], source: str, seed: int
 ) -> None:
-    """Any outcomes and claims give the same rows, events and claims in one batch as one by one."""
+    """Any outcomes and claims give the same rows, events and claims in one batch, or by the log, as one by one."""
     home, campaign_id = active_campaign
     results: list[Any] = []
     now = time.time()
@@ -166,13 +174,14 @@ def test_a_batch_gives_the_same_rows_as_one_by_one(
             run("""UPDATE account SET frequency_cap = '{"messages": 1, "days": 1}' WHERE id = ?""", (home.account_id,))
         elif source != "live":
             (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, Actor("key:1"))
-        for apply in (apply_one_by_one, apply_in_one_batch):
+        for apply in (apply_one_by_one, apply_in_one_batch, apply_by_log):
             random.seed(seed)
             connection().execute("SAVEPOINT way")
             results.append((apply(outcomes, claims), table_rows()))
             connection().execute("ROLLBACK TO way")
         raise RollBack
-    separate, batched = results
-    assert batched[0] == separate[0]
-    for name in TABLES:
-        assert batched[1][name] == separate[1][name], name
+    separate, *others = results
+    for claimed, tables in others:
+        assert claimed == separate[0]
+        for name in TABLES:
+            assert tables[name] == separate[1][name], name

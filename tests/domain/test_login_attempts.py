@@ -1,5 +1,7 @@
 """Failed sign-in attempts are limited by mailbox and by client, also when many come at once."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +83,12 @@ def test_any_order_of_attempts_keeps_the_limit(acts: list[str]) -> None:
             result.has_failed = act == "wrong"
             attempt.__exit__(None, None, None)
         assert rate_limits._running["x"] + len(rate_limits._failures.get("x", ())) <= 10
+
+
+def test_a_long_text_has_a_key_within_milliseconds() -> None:
+    """The key of two megabytes of letters that change when they are composed takes no longer than one of an address."""
+    for letter in ("\u0130", "\u0344", "\u00df"):
+        text = letter * 1_000_000
+        started_at = time.perf_counter()
+        assert len(rate_limits.email_key(text)) <= 270
+        assert time.perf_counter() - started_at < 0.1, letter

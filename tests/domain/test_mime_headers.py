@@ -12,7 +12,7 @@ from appliance.sending.delivery import mime
 from appliance.sending.delivery.mime import Mail
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import MessageSource, Sender
-from appliance.sending.messages.shared_content import EncodedMessage
+from appliance.sending.messages.encoded_email import EncodedMessage
 from tests.domain.home import Home
 
 PLANNED = ["Date", "From", "To", "Message-ID", "Subject", "MIME-Version", "Content-Type"]

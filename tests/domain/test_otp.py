@@ -82,3 +82,18 @@ def test_an_encrypted_key_is_bound_to_its_user(user: User) -> None:
     User.update(otp_secret=User.get_by_id(user.id).otp_secret).where(User.id == other.id).execute()
     assert not transactions.write(login.use_code, other.id, login.otp_code(key, current_step()))
     assert transactions.write(login.use_code, user.id, login.otp_code(key, current_step()))
+
+
+def test_proofs_of_a_changed_user_are_not_accepted(user: User) -> None:
+    """A password verified before a change of password, second factor or access is no proof in a later transaction."""
+    transactions.write(login.require_unchanged, user)
+    changes: list[dict[str, object]] = [
+        {"password_hash": "y"},
+        {"otp_secret": "key"},
+        {"disabled_at": clock.now_ms()},
+    ]
+    for change in changes:
+        verified = User.get_by_id(user.id)
+        transactions.write(lambda values: User.update(values).where(User.id == user.id).execute(), change)
+        with pytest.raises(login.InvalidCredentials):
+            transactions.write(login.require_unchanged, verified)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from appliance.content.designs import sanitizer
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import MessageSource
+from tests.kit.sampling import every_nth
 
 NEWSLETTER = """<!DOCTYPE html><html lang="de" dir="ltr"><head><title>News &amp; {{ first_name }}</title>
 <style type="text/css"><!--
@@ -112,7 +113,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("kind", BOMBS)
+@pytest.mark.parametrize("kind", every_nth(BOMBS, 3))
 def test_sanitizing_takes_linear_time(kind: str) -> None:
     """Four times the input takes less than ten times as long."""
     whole = BOMBS[kind]

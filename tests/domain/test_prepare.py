@@ -5,12 +5,14 @@ import quopri
 import pytest
 
 from appliance.content import brand as brands
+from appliance.content.designs import merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
 from appliance.sending.messages.ledger import COLUMNS, Claim
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
+from appliance.storage.models import Message
 from tests.domain.home import Home
 
 BODY = (
@@ -98,3 +100,15 @@ def test_a_campaign_with_an_invalid_template_fails_alone(home: Home) -> None:
     assert len([preparer.prepare(claim) for claim in good_claims]) == 4
     with pytest.raises(MergeError):
         preparer.prepare(broken_claim)
+
+
+def test_a_message_that_was_sent_can_be_shown(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Showing it may take longer than sending it, because the first rendering after its parsing is slow."""
+    contact = home.contact("ann@example.org")
+    body = "{% for i in (1..100) %}{% for j in (1..10) %}{% if i == 999 %}x{% endif %}{% endfor %}{% endfor %}Hi"
+    home.send(home.campaign(home.list_of(contact.id).id, body=body))
+    monkeypatch.setattr(merge_limits, "MAX_RENDER_SECONDS", 0.0)
+    claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])._replace(first_attempt_at=1_780_000_000_000)
+    with pytest.raises(MergeError, match="to render"):
+        MessagePreparer().prepare(claim)
+    assert "Hi" in MessagePreparer().fill_again(Message.get_by_id(claim.id)).html

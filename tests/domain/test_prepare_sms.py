@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from appliance.campaigns import preview, store
+from appliance.campaigns import content, store
 from appliance.campaigns.store import CampaignCreate
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import validation
@@ -139,7 +139,7 @@ def test_the_preview_equals_the_sent_sms(home: Home) -> None:
     transactions.write(run, "UPDATE account SET sms_opt_out_hint = '{{ brand.company_name }}: STOP to end'")
     (contact_id,) = create_contacts(home, 1)
     draft = create_sms_campaign(home, [contact_id], body=BODY + " {{ campaign.name }} {{ unsubscribe_url }}")
-    preview_result = preview.render_preview(home.account_id, draft.id)
+    preview_result = content.render_preview(home.account_id, draft.id)
     home.send(draft)
     sent_text = render_text(fetch_claims()[0])
     assert (

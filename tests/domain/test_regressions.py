@@ -22,8 +22,8 @@ from appliance.core.errors import Invalid, Uncertain
 from appliance.sending.delivery import mime
 from appliance.sending.messages import compose, transactional
 from appliance.sending.messages.compose import MessageSource, Sender
+from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.ledger import Outcome
-from appliance.sending.messages.shared_content import EncodedMessage
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.storage import transactions
 from appliance.storage.database import close_database, rows, run, scalar

@@ -12,7 +12,8 @@ import pytest
 from appliance.core import validation
 from appliance.core.errors import Deferred
 from appliance.sending.delivery.bounce_classes import is_rate_limited
-from appliance.sending.messages import queue, transactional
+from appliance.sending.messages import queue, send_log, transactional
+from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.messages.transactional import MessageWrite
 from appliance.sending.workers import ready_queue
@@ -52,14 +53,14 @@ def run_sender(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     render = ready_queue.ReadyQueue._render
 
-    def render_and_count(self: ready_queue.ReadyQueue, *arguments: Any) -> Any:
-        messages = render(self, *arguments)
+    async def render_and_count(self: ready_queue.ReadyQueue, claims: dict[int, Claim]) -> None:
+        before = len(claims)
+        await render(self, claims)
         counts["fills"] += 1
-        counts["messages"] += len(messages)
-        return messages
+        counts["messages"] += before - len(claims)
 
     monkeypatch.setattr(ready_queue.ReadyQueue, "_render", render_and_count)
-    transactions.start()
+    transactions.start(before_write=send_log.settle)
     sender = EmailSender("p")
 
     def drain() -> None:

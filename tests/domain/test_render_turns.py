@@ -14,9 +14,10 @@ from tests.domain.home import Home
 
 @pytest.fixture(autouse=True)
 def pool(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A renderer pool as the service has it."""
+    """A renderer pool as the service has it, which is the scanner pool too."""
     with ThreadPoolExecutor(transactions.RENDER_THREADS) as threads:
         monkeypatch.setattr(transactions, "_renderers", threads)
+        monkeypatch.setattr(transactions, "_scanners", threads)
         yield
 
 
@@ -123,7 +124,7 @@ def test_a_turn_that_was_given_to_who_leaves_is_passed_on() -> None:
 
         with pytest.raises(ValueError):
             await transactions.render(fail, 1)
-        queue = transactions._RenderQueue()
+        queue = transactions._AccountQueue()
         await queue.take_turn(0)
         leaver = asyncio.ensure_future(queue.take_turn(0))
         stayer = asyncio.ensure_future(queue.take_turn(2))
@@ -134,3 +135,67 @@ def test_a_turn_that_was_given_to_who_leaves_is_passed_on() -> None:
         assert leaver.cancelled()
 
     asyncio.run(main())
+
+
+def test_an_account_scans_once_at_a_time() -> None:
+    """Scans of another account do not wait; past a number of waiting scans more are refused."""
+
+    async def main() -> None:
+        work = Work()
+        tasks = [_queue(work, transactions.scan, str(n)) for n in range(1 + transactions.MAX_WAITING_SCANS)]
+        await _started(work, "0")
+        tasks.append(_queue(work, transactions.scan, "other account", 2))
+        await _started(work, "other account")
+        assert work.ran == ["0", "other account"]
+        with pytest.raises(RateLimitExceeded) as refused:
+            await transactions.scan(work.run, 1, "too many")
+        assert refused.value.retry_after > 0
+        tasks.append(asyncio.ensure_future(transactions.scan_chunk(1, work.run, 1, "a download goes on")))
+        work.finish.set()
+        assert len(await asyncio.gather(*tasks)) == len(tasks)
+        assert work.most == 2
+
+    asyncio.run(main())
+
+
+def test_scans_do_not_wait_for_the_end_of_downloads() -> None:
+    """While two downloads go on, a scan of the account gets its turn after at most two of their parts."""
+
+    async def main() -> None:
+        parts: list[str] = []
+        has_ended = False
+
+        async def download(name: str) -> None:
+            while not has_ended:
+                await transactions.scan_chunk(1, parts.append, name)
+
+        downloads = [asyncio.ensure_future(download(name)) for name in "ab"]
+        while len(parts) < 4:
+            await asyncio.sleep(0)
+        before = len(parts)
+        try:
+            async with asyncio.timeout(5):
+                await transactions.scan_for(1, parts.append, "scan")
+        finally:
+            has_ended = True
+        await asyncio.gather(*downloads)
+        assert parts.index("scan") <= before + 2
+
+    asyncio.run(main())
+
+
+def test_public_pages_do_not_wait_for_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While all readers are busy, a page of a recipient is read at once."""
+
+    async def main() -> None:
+        work = Work()
+        busy = [asyncio.ensure_future(transactions.fetch(work.run, 1, str(n))) for n in range(2)]
+        await _started(work, "1")
+        assert await asyncio.wait_for(transactions.fetch_public(lambda: "page"), 5) == "page"
+        work.finish.set()
+        await asyncio.gather(*busy)
+
+    with ThreadPoolExecutor(2) as readers, ThreadPoolExecutor(2) as public_readers:
+        monkeypatch.setattr(transactions, "_readers", readers)
+        monkeypatch.setattr(transactions, "_public_readers", public_readers)
+        asyncio.run(main())

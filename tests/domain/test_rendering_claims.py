@@ -63,7 +63,8 @@ def test_accounts_share_rendering_time(home: Home, seconds: float) -> None:
         assert len(rendered) == 42 and last_quick < 20
         assert {message.failure.skip_reason for message in slow if message.failure is not None} == {"render_error"}
     else:
-        assert 1 <= len(rendered) <= 4
+        # One turn of one account: of the slow messages fewer, because it ends after some time
+        assert 1 <= len(rendered) <= 8 and len(slow) in (0, len(rendered)) and len(slow) <= 4
 
 
 def test_fair_shares_ignore_idle_time() -> None:

@@ -69,7 +69,7 @@ def test_undo_and_redo_step_through_the_history(home: Home) -> None:
     ]
     assert [
         undo_or_redo(home, template, "undo"),
-        store.find_undo_steps(store.get(home.account_id, template.id)).undo,
+        revisions.find_undo_steps(store.get(home.account_id, template.id)).undo,
     ] == ["a", None]
     with pytest.raises(Invalid):
         undo_or_redo(home, template, "undo")
@@ -83,7 +83,7 @@ def test_an_edit_after_undo_ends_redo(home: Home) -> None:
     undo_or_redo(home, template, "undo")
     update(home, template, subject="c")
 
-    assert store.find_undo_steps(store.get(home.account_id, template.id)).redo is None
+    assert revisions.find_undo_steps(store.get(home.account_id, template.id)).redo is None
     assert [undo_or_redo(home, template, "undo"), undo_or_redo(home, template, "redo")] == ["a", "c"]
     transactions.write(store.restore, home.account_id, template.id, 2)
     restored = list_revisions(home, template)[-1]
@@ -160,10 +160,10 @@ def test_old_revisions_are_pruned(home: Home) -> None:
     old_subjects = {revisions.get(home.account_id, template.id, number).document["subject"] for number in old_numbers}
     assert {"0", "0.3", "0.19", "1.19", "2.19"} <= old_subjects
     undone = []
-    while store.find_undo_steps(store.get(home.account_id, template.id)).undo is not None:
+    while revisions.find_undo_steps(store.get(home.account_id, template.id)).undo is not None:
         undone.append(undo_or_redo(home, template, "undo"))
     assert (undone[-1], "0.3" in undone, "2.19" in undone) == ("0", True, True)
-    while store.find_undo_steps(store.get(home.account_id, template.id)).redo is not None:
+    while revisions.find_undo_steps(store.get(home.account_id, template.id)).redo is not None:
         redone = undo_or_redo(home, template, "redo")
     assert redone == "late 249"
 

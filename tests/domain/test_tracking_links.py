@@ -2,14 +2,16 @@
 
 import quopri
 import re
+import time
 
 import pytest
 
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import links as numbering
+from appliance.core import clock
 from appliance.sending.messages import compose, links
 from appliance.sending.messages.ledger import COLUMNS, Claim
-from appliance.sending.messages.links import LinkRequest, LinkResolver, encode_url
+from appliance.sending.messages.links import ClickShares, LinkRequest, LinkResolver, encode_url
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
@@ -190,3 +192,46 @@ def test_encode_url_rejects_other_addresses(address: str) -> None:
 def test_encode_url_removes_line_breaks() -> None:
     """Line breaks in a URL are removed, as browsers do."""
     assert encode_url("https://example.org/a\r\nSet-Cookie: x") == "https://example.org/aSet-Cookie:%20x"
+
+
+COSTLY_URL = (
+    "https://x.example/?a={% for i in (1..100) %}{% for j in (1..100) %}{% if i == 999 %}x{% endif %}{% endfor %}"
+    "{% endfor %}"
+)
+
+
+def test_a_costly_link_is_not_filled_again_at_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A click allows 2 ms for a URL; one that takes longer has no target for a while, and takes no more time."""
+    message_id, _, _ = send_message(home, f'<a href="{COSTLY_URL}">x</a>')
+    link, now = LinkRequest(message_id, 1), clock.monotonic()
+    resolver = LinkResolver(ClickShares())
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    started = time.thread_time()
+    assert resolver.resolve([link])[link].url is None
+    assert time.thread_time() - started < 0.04
+    filled: list[str] = []
+    monkeypatch.setattr(links, "_fill_url", lambda url, *_: filled.append(url))
+    assert resolver.resolve([link])[link].url is None and not filled
+    now += 61
+    assert resolver.resolve([link])[link].url is None and len(filled) == 1
+
+
+def test_the_costly_links_of_an_account_wait_for_its_share(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account that used up its share gets it back with time; links without merge tags are not affected."""
+    body = '<a href="https://x.example/?a={{ first_name }}">x</a><a href="https://x.example/plain">y</a>'
+    message_id, _, _ = send_message(home, body)
+    filled, plain = LinkRequest(message_id, 1), LinkRequest(message_id, 2)
+    now = clock.monotonic()
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    shares = ClickShares()
+    resolver = LinkResolver(shares)
+    for _ in range(1_000):
+        shares.charge(1, 0.0001)
+    assert resolver.resolve([filled])[filled].url == "https://x.example/?a=Ann"
+    shares.charge(1, 0.5)
+    assert shares.has_time(2)
+    targets = resolver.resolve([filled, plain])
+    assert (targets[filled].url, targets[filled].is_postponed) == (None, True)
+    assert (targets[plain].url, targets[plain].is_postponed) == ("https://x.example/plain", False)
+    now += 3
+    assert resolver.resolve([filled])[filled].url == "https://x.example/?a=Ann"

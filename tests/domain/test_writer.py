@@ -14,7 +14,7 @@ import pytest
 from appliance.storage import transactions
 from appliance.storage.database import close_database, connection, run
 from appliance.storage.disk_guard import StorageError
-from appliance.storage.transactions import Writer
+from appliance.storage.writer import Writer
 from tests.domain.home import Home
 from tests.domain.test_write_transactions import (
     PATIENCE,

@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import FreshServer
 from tests.kit.recipients import create_list
+from tests.kit.sampling import every_nth
 from tests.kit.server import Server, free_port
 from tests.kit.timeouts import extend_timeout
 from tests.kit.uploads import upload, wait_for_import
@@ -166,7 +167,7 @@ ARCHIVES: dict[str, Callable[[tarfile.TarFile, dict[str, bytes]], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ARCHIVES)
+@pytest.mark.parametrize("case", every_nth(ARCHIVES, 2))
 def test_restoring_a_hostile_archive_is_bounded(
     case: str, backup: tuple[Server, dict[str, bytes]], fresh_server: FreshServer, tmp_path: Path, full: bool
 ) -> None:

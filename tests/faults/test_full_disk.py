@@ -51,7 +51,7 @@ def test_a_full_disk_stops_sending(
     server.stop()
 
     assert (books.accepted, books.missing, books.uncertain) == (1_000, 0, 0)
-    assert books.copies <= CONNECTIONS
+    assert books.copies <= 2 * CONNECTIONS
     connection = apsw.Connection(str(disk / "data" / "campanero.db"))
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -75,7 +75,8 @@ def test_the_reserve_records_messages_in_flight(
     fill_disk(disk, leave=900_000)
     gate.release()
     api = server.client(validate=False)
-    api.wait(path, lambda row: row["stats"]["sent"] == CONNECTIONS)
+    # Those that were claimed behind the messages in flight may leave too.
+    api.wait(path, lambda row: CONNECTIONS <= row["stats"]["sent"] <= 2 * CONNECTIONS)
     check_writes_fail(server, path, unsubscribe_link(smtp_server))
     server.kill()
     fill_disk(disk)

@@ -64,13 +64,46 @@ def send_with_kills(server: Server, sink: SmtpServer, count: int, kills: int, rn
 def test_kills_lose_no_message(
     relayed: StartRelayed, smtp_server: SmtpServer, full: bool, figures: Figures, seed: int
 ) -> None:
-    """No message is missing, and each kill causes at most one copy per connection, of the same bytes."""
+    """No message is missing, and each kill causes at most two copies per connection, of the same bytes."""
     count, kills = (20_000, 10) if full else (1_500, 4)
     books = send_with_kills(relayed(), smtp_server, count, kills, random.Random(seed))
     figures.books(books, kills=kills, uncertain=books.uncertain)
 
     assert (books.audience, books.accepted, books.missing, books.uncertain) == (count, count, 0, 0)
-    assert books.copies <= kills * CONNECTIONS
+    assert books.copies <= kills * 2 * CONNECTIONS
+
+
+def test_the_last_message_is_decided_after_a_kill(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
+    """A campaign whose only open message was in flight when the service was killed is completed."""
+    server = relayed()
+    api = server.client(validate=False)
+    body = smtp_server.rules.hold("body", times=1)
+    path = send_campaign(api, create_list(api, 1))
+    body.wait_reached()
+    server.kill()
+    body.release()
+    server.start()
+    wait_until_completed(api, path, timeout=30)
+    books = reconcile(api, path, smtp_server.messages)
+    assert (books.accepted, books.missing) == (1, 0) and books.copies <= 1
+
+
+def test_a_kill_while_sending_is_stopped_loses_no_message(relayed: StartRelayed, smtp_server: SmtpServer) -> None:
+    """Messages in flight when a STOP file appeared and the service was killed are decided by the next service."""
+    server = relayed()
+    api = server.client(validate=False)
+    body = smtp_server.rules.hold("body", times=CONNECTIONS)
+    path = send_campaign(api, create_list(api, 20))
+    body.wait_reached()
+    (server.data / "STOP").touch()
+    time.sleep(0.5)  # until the sender has seen it
+    server.kill()
+    body.release()
+    server.start()
+    (server.data / "STOP").unlink()
+    wait_until_completed(api, path, timeout=30)
+    books = reconcile(api, path, smtp_server.messages)
+    assert (books.accepted, books.missing) == (20, 0) and books.copies <= 2 * CONNECTIONS
 
 
 def test_kills_make_no_copies_with_hold(
@@ -82,4 +115,4 @@ def test_kills_make_no_copies_with_hold(
     figures.books(books, kills=kills, uncertain=books.uncertain)
 
     assert (books.audience, books.missing, books.copies) == (count, 0, 0)
-    assert books.accepted + books.uncertain == count and books.uncertain <= kills * CONNECTIONS
+    assert books.accepted + books.uncertain == count and books.uncertain <= kills * 2 * CONNECTIONS

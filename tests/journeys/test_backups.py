@@ -84,14 +84,15 @@ def _downgrade_to_first_schema(database: Path) -> None:
 
     connection = apsw.Connection(str(database))
     connection.execute(
-        "DROP TABLE restoration; DROP TABLE installation; PRAGMA application_id = 0; PRAGMA user_version = 1"
+        "DROP TABLE restoration; DROP TABLE installation; DROP TABLE send_log; "
+        "PRAGMA application_id = 0; PRAGMA user_version = 1"
     )
     connection.close()
 
 
 def test_an_upgrade_makes_a_backup_first(first_schema: Server, tmp_path: Path, full: bool) -> None:
     """The start of a newer version backs up the old database and migrates it, also after kills during the start."""
-    server, backup = first_schema, first_schema.data / "backups" / "before-schema-3.tar.gz"
+    server, backup = first_schema, first_schema.data / "backups" / "before-schema-4.tar.gz"
     for turn in range(30 if full else 6):
         process = subprocess.Popen(
             server._command("serve", "--listen", f"127.0.0.1:{server.port}"), env=server.env, cwd=server.home,

@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -271,3 +272,39 @@ def test_a_replaced_symlink_reloads_the_certificate(
     (tmp_path / "fresh").replace(link)
     wait_until(lambda: served_certificate(server) == second.certificate.strip())
     assert fetch(server, trust_only(second)).status == 200
+
+
+def test_abandoned_starttls_handshakes_block_no_other_client(
+    fresh_server: FreshServer, files: CertificateFiles, first: Certificate
+) -> None:
+    """A client that leaves or waits during the handshake of STARTTLS is forgotten; reports arrive afterwards."""
+    port = free_port()
+    inbound = {"LISTEN": f"127.0.0.1:{port}", "TLS_CERTIFICATE": files.certificate, "TLS_KEY": files.key}
+    server = fresh_server(
+        set_up=False, env={f"CAMPANERO_INBOUND__{name}": str(value) for name, value in inbound.items()}
+    )
+
+    def start_handshake() -> smtplib.SMTP:
+        client = smtplib.SMTP("127.0.0.1", port, timeout=extend_timeout(5))
+        client.ehlo()
+        assert client.docmd("STARTTLS")[0] == 220
+        return client
+
+    for sent in (b"", b"\x16\x03\x01\x02\x00\x01", b"rubbish\r\n", b"") * 2:
+        client = start_handshake()
+        assert client.sock is not None
+        client.sock.sendall(sent)
+        client.close()
+    # As many as one address may have open
+    waiting = [start_handshake() for _ in range(5)]
+    with socket.create_connection(("127.0.0.1", port), timeout=extend_timeout(5)) as late:
+        assert late.recv(1_000).startswith(b"421 ")
+    started = time.monotonic()
+    for client in waiting:
+        assert client.sock is not None
+        client.sock.settimeout(30)
+        assert client.sock.recv(100) == b""
+    assert time.monotonic() - started < 30
+    check_smtp_certificate(server, first)
+    assert "Traceback" not in server.output
+    server.stop()

@@ -138,7 +138,9 @@ def test_an_upgrade_binds_the_database_to_its_key(fresh_server: FreshServer) -> 
     """A database of an older version is upgraded only with its key, which is required from then on."""
     server = fresh_server(start=False)
     connection = apsw.Connection(str(server.data / "campanero.db"))
-    connection.execute("DROP TABLE installation; PRAGMA application_id = 0; PRAGMA user_version = 2")
+    connection.execute(
+        "DROP TABLE installation; DROP TABLE send_log; PRAGMA application_id = 0; PRAGMA user_version = 2"
+    )
     connection.close()
     key = server.data / "secret.key"
     own = key.read_bytes()

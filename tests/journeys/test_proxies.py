@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.kit import certificates, guides, proxies
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, sign_in_by_form
 from tests.kit.client import Client
 from tests.kit.editor import create_template, get_design, wait_until_saved
 from tests.kit.https_clients import trust_only
@@ -185,7 +185,7 @@ def test_the_editor_works(ground: Ground, browser: Browser, browser_problems: Pr
     direct = ground.server.client()
     template_id = create_template(direct)
     page = new_page(browser, ground.proxy.url, browser_problems)
-    sign_in(page)
+    sign_in_by_form(page)
     (cookie,) = [template_id for template_id in page.context.cookies() if template_id["name"].endswith("campanero")]
     assert cookie["name"] == "__Host-campanero" and cookie["secure"]
     page.goto(f"/templates/{template_id}/edit")

@@ -145,6 +145,8 @@ def test_a_421_throttles_the_recipient_group(fresh_server: FreshServer, smtp_ser
     addresses = [f"g{n}@gmail.com" for n in range(300)] + [f"o{n}@other.example" for n in range(60)]
     campaign = send(api, create_address_list(server, *addresses))
     smtp_server.wait_until(lambda: sum(m.to.endswith("other.example") for m in smtp_server.messages) == 60)
+    # The ledger follows the log of sent messages after some tenths of a second
+    api.wait(f"/campaigns/{campaign['id']}", lambda row: row["stats"]["sent"] == 60)
     waiting = api.all("/messages", campaign_id=campaign["id"], status="queued")
     rejected = [row for row in waiting if row["error"]]
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+# Whether `find_violations_in_light_and_dark` checks dark mode wherever it is called: with `--full`
+check_dark_everywhere = False
+
 _SCRIPT = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Frames contain emails, which have their own tests; axe would get no response from a sandboxed frame.
@@ -26,16 +29,25 @@ def find_violations(page: Page, rule: str | None = None) -> list[str]:
     """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason."""
     page.wait_for_load_state()  # without its style sheets, every target is too small
     if not page.evaluate("typeof axe === 'object'"):
-        page.evaluate(_source())
+        # Without `page.evaluate`, which wraps half a megabyte into an argument and compiles it again for each page
+        session = page.context.new_cdp_session(page)
+        session.send("Runtime.evaluate", {"expression": f"{_source()}; 0"})
+        session.detach()
     violations: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
     return [str(violation) for violation in violations]
 
 
-def find_violations_in_light_and_dark(page: Page) -> list[str]:
-    """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored."""
+def find_violations_in_light_and_dark(page: Page, *, always_dark: bool = False) -> list[str]:
+    """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored.
+
+    Contrast in dark mode is checked with `--full`, or with `always_dark`: the test of all pages sets it, and without
+    `--full` only that test checks the colours of both themes.
+    """
     # Without reduced motion, a colour could be measured in the middle of its transition.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     violations = find_violations(page)
+    if not (always_dark or check_dark_everywhere):
+        return violations
     page.emulate_media(color_scheme="dark")
     violations += [f"dark: {violation}" for violation in find_violations(page, "color-contrast")]
     page.emulate_media(color_scheme="light")

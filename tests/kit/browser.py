@@ -9,17 +9,23 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Locator, Page, expect, sync_playwright
 
-from tests.kit.server import EMAIL, PASSWORD
+from tests.kit import sampling
+from tests.kit.server import EMAIL, PASSWORD, Server
 
 expect.set_options(timeout=20_000)  # the default of 5 s is too short for a busy machine
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
 # Runs in every frame before its own scripts: some violations raise this event without a line in the console.
 _WATCH_POLICY = """document.addEventListener('securitypolicyviolation', e =>
   console.error(`policy: ${e.violatedDirective} blocked ${e.blockedURI} at ${e.sourceFile}:${e.lineNumber}`))"""
+# Pages ask again every second or two while something is under way, for which a test would wait most of its time
+_POLL_QUICKLY = """{
+  const every = window.setInterval;
+  window.setInterval = (act, delay, ...rest) => every(act, delay >= 1000 && delay <= 6000 ? delay / 4 : delay, ...rest);
+}"""
 # The browser logs the 422 response to an invalid form as a failed load.
 # Leaving a page before it has faded in aborts its transition, which the browser reports as a page error.
 _EXPECTED = [
@@ -34,8 +40,11 @@ _UNBOUND_ELEMENTS = (
 _ALL_ELEMENTS_BOUND = (
     f"performance.getEntriesByType('navigation')[0]?.domContentLoadedEventEnd > 0 && !{_UNBOUND_ELEMENTS}.length"
 )
+# For an element of the page itself, not of a frame in it
+_ALL_ELEMENTS_BOUND_BESIDE = f"element => element.ownerDocument.defaultView === top && {_ALL_ELEMENTS_BOUND}"
 _TIMEOUT_SECONDS = 30.0
 _contexts_with_scripts: WeakSet[BrowserContext] = WeakSet()
+_owner_sessions: "WeakKeyDictionary[Server, list[Any]]" = WeakKeyDictionary()
 
 
 def wait_until_scripts_listen(page: Page) -> None:
@@ -58,7 +67,9 @@ def _scripts_listen(page: Page) -> bool:
 def _wait_for_scripts(act: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(act)
     def acted(locator: Locator, *args: Any, **options: Any) -> Any:
-        if locator.page.context in _contexts_with_scripts:
+        has_scripts = locator.page.context in _contexts_with_scripts
+        # Most actions need only the first of these three requests to the browser
+        if has_scripts and not locator.evaluate(_ALL_ELEMENTS_BOUND_BESIDE):
             locator.wait_for(state="attached")
             wait_until_scripts_listen(locator.page)
         return act(locator, *args, **options)
@@ -116,27 +127,67 @@ class Problems:
         return [text for text in self._found if not any(pattern.search(text) for pattern in self._allowed)]
 
 
-def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, dark: bool = False) -> Page:
-    """Open a page in a new context, with relative URLs resolved against `base_url`."""
+def new_page(
+    browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, dark: bool = False, motion: bool = False
+) -> Page:
+    """Open a page in a new context, with relative URLs resolved against `base_url`.
+
+    Pages have reduced motion, because fading from page to page takes a seventh of the processor time of a test, and
+    poll four times as often as others. `motion` and `--full` leave the motion as it is, `--full` the polls.
+    """
     context = browser.new_context(
         base_url=base_url,
         viewport={"width": width, "height": 800},
         color_scheme="dark" if dark else "light",
+        reduced_motion="no-preference" if motion or sampling.is_full else "reduce",
         ignore_https_errors=base_url.startswith("https://"),
     )
     context.set_default_timeout(30_000)
+    if not sampling.is_full:
+        context.add_init_script(_POLL_QUICKLY)
     problems.watch(context)
     _contexts_with_scripts.add(context)
     return context.new_page()
 
 
+def new_scriptless_context(browser: Browser, base_url: str) -> BrowserContext:
+    """Open a context without JavaScript, and with reduced motion as in `new_page`."""
+    context = browser.new_context(
+        base_url=base_url, java_script_enabled=False, reduced_motion="no-preference" if sampling.is_full else "reduce"
+    )
+    context.set_default_timeout(30_000)
+    return context
+
+
 def sign_in(page: Page, email: str = EMAIL, password: str = PASSWORD) -> Page:
-    """Sign in through the form as the owner that `Server.set_up()` created."""
+    """Sign in as the owner that `Server.set_up()` created, without opening a page."""
+    response = page.context.request.post(
+        "/login",
+        form={"email": email, "password": password},
+        headers={"Sec-Fetch-Site": "same-origin"},
+        max_redirects=0,
+    )
+    assert response.status == 303, f"sign-in of {email}: status {response.status}"
+    return page
+
+
+def sign_in_by_form(page: Page, email: str = EMAIL, password: str = PASSWORD) -> Page:
+    """Sign in through the form, which leads to the first page."""
     page.goto("/login")
     page.locator("input[name=email]").fill(email)
     page.locator("input[name=password]").fill(password)
     page.locator("input[name=password]").press("Enter")
     page.wait_for_url(lambda url: "/login" not in url)
+    return page
+
+
+def reuse_session(page: Page, server: Server) -> Page:
+    """Sign in as the owner with the session of an earlier page on this server; not for a test that ends it."""
+    cookies = _owner_sessions.get(server)
+    if cookies is None:
+        _owner_sessions[server] = sign_in(page).context.cookies()
+    else:
+        page.context.add_cookies(cookies)
     return page
 
 

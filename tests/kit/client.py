@@ -1,5 +1,6 @@
 """A small HTTP client that checks every response of /v1 against the server's own /openapi.yaml."""
 
+import contextlib
 import http.client
 import json
 import select
@@ -126,7 +127,9 @@ class Client:
         if connection is None or _was_closed(connection):
             connection = self._connect()
         try:
-            connection.request(method, path, body, headers)
+            with contextlib.suppress(BrokenPipeError):
+                # The server may refuse a request before its body was sent; the response follows.
+                connection.request(method, path, body, headers)
             reply = connection.getresponse()
             response = Response(reply.status, reply.headers, reply.read())
         except BaseException:

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, reuse_session
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -24,12 +24,12 @@ DESIGN: dict[str, Any] = {
 
 
 @contextmanager
-def running_editor(browser: Browser, server: Server) -> Iterator[Page]:
-    """Open a page as a signed-in user; unexpected console errors fail the test."""
+def running_editor(browser: Browser, server: Server, *, motion: bool = False) -> Iterator[Page]:
+    """Open a page as a signed-in user, with animations if asked; unexpected console errors fail the test."""
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")
     problems.allow("status of (404|409|503)|ERR_INTERNET_DISCONNECTED")
-    page = sign_in(new_page(browser, server.url, problems, width=1360))
+    page = reuse_session(new_page(browser, server.url, problems, width=1360, motion=motion), server)
     yield page
     page.context.close()
     assert problems.found == [], problems.found
@@ -54,7 +54,8 @@ def get_section_props(api: Client, template_id: int, section_id: str) -> dict[st
 
 def wait_until_saved(page: Page) -> None:
     """Wait until the editor has saved all changes."""
-    expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
+    # `expect` would look again after 100, 250, 500 and 1,000 ms; this looks at each frame
+    page.wait_for_function("() => document.querySelector('#editor:not([data-busy])')")
 
 
 def expect_order(page: Page, *keys: str) -> None:
@@ -65,13 +66,17 @@ def expect_order(page: Page, *keys: str) -> None:
         expect(rows.nth(at)).to_have_attribute("data-key", key)
 
 
-def drag(page: Page, source: str, target: str) -> None:
-    """Drag an element over the upper half of another one and drop it, at human speed."""
+def drag(page: Page, source: str, target: str, over: str = "") -> None:
+    """Drag an element over the upper half of another one and drop it, at human speed; on the way over a third one."""
     start = page.locator(source).bounding_box()
     assert start is not None
     page.mouse.move(start["x"] + 12, start["y"] + 18)
     page.mouse.down()
     page.mouse.move(start["x"] + 14, start["y"] + 8, steps=3)
+    if over:
+        between = page.locator(over).bounding_box()
+        assert between is not None
+        page.mouse.move(between["x"] + 12, between["y"] + 12, steps=8)
     end = page.locator(target).bounding_box()
     assert end is not None
     page.mouse.move(end["x"] + 14, end["y"] + end["height"] * 0.6, steps=12)

@@ -17,6 +17,7 @@ from typing import IO, Self
 
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
+from tests.kit.failing_dns import failing_dns_address
 from tests.kit.fork_server import Child, fork_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,8 +83,8 @@ class Server:
         self.env |= {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         # Without bytecode files each start would compile the whole program again, which takes a second
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)
-        # No server listens there: a test that needs DNS sets the address of its own DnsServer
-        self.env |= {"CAMPANERO_NETWORK__DNS_SERVERS": "127.0.0.1:9"}
+        # Every look-up fails at once: a test that needs DNS sets the address of its own DnsServer
+        self.env |= {"CAMPANERO_NETWORK__DNS_SERVERS": failing_dns_address()}
         # No rate limits, because tests send many requests; tests of the limits set them
         self.env |= dict.fromkeys((f"CAMPANERO_LIMITS__{name}_PER_MINUTE" for name in RATES), "0")
         # No automatic backups, because tests that move the clock by days would start many; tests of backups set it

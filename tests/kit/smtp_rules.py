@@ -78,10 +78,11 @@ class Rules:
         self._lock = threading.Lock()
 
     def reject(
-        self, phase: str, recipient: str = "*", *, code: int, text: str = "refused", times: int | None = None
-    ) -> Rule:
-        """Reply with `code text` instead of success; the text may have several lines."""
-        return self._add(Rule(phase, recipient, times, code=code, text=text))
+        self, phase: str, recipient: str = "*", *, code: int, text: str = "refused", times: int | None = None,
+        gate: Gate | None = None,
+    ) -> Rule:  # fmt: skip
+        """Reply with `code text` instead of success, once `gate` is released; the text may have several lines."""
+        return self._add(Rule(phase, recipient, times, code=code, text=text, gate=gate))
 
     def delay(self, phase: str, seconds: float, recipient: str = "*", *, times: int | None = None) -> Rule:
         """Reply after a delay."""

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import sign_in
+from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.readers import Reader
 from tests.kit.server import Server
@@ -97,7 +97,7 @@ def test_a_contact_export_has_the_filters_of_the_table(browser_page: Page) -> No
 
 def test_a_contact_export_without_javascript(browser: Browser, server: Server) -> None:
     """A form downloads the contacts of a list as CSV with a byte order mark; invalid filters are rejected."""
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto("/exports/contacts?list_id=1&search=kurz2&page=3")
     with page.expect_download() as coming:

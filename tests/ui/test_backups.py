@@ -36,7 +36,15 @@ def test_a_restored_account(
 ) -> None:
     """After a restore pages say that nothing is sent and list what would be; a button lets it go out."""
     server = restored_server(fresh_server, tmp_path)
+    api = server.client()
+    status = api.get("/delivery/status").expect(200)
+    assert (status["sending_stopped"], status["stop_reason"]) == (True, "restored")
+    blockers = [row for row in api.get("/account").expect(200)["blockers"] if row["code"] == "sending_stopped"]
+    for text in (status["obstacles"][0]["text"], blockers[0]["message"]):
+        assert "a backup was restored" in text and f"{server.url}/restored" in text
+        assert "`sending_stopped: false`" in text
     page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto("/")
     page.get_by_role("link", name="Look at it").click()
     expect(page.get_by_role("heading", name="Restored from a backup")).to_be_visible()
     row = page.locator("tbody tr", has_text="Letter")

@@ -107,6 +107,35 @@ def test_dragging_a_section_in_the_canvas(browser_page: Page, api: Client) -> No
     assert [section["id"] for section in stored[1]["props"]["columns"][0]["sections"]] == ["a", "in"]
 
 
+def test_the_tools_of_the_selected_section_wait_for_the_pointer(browser_page: Page, api: Client) -> None:
+    """The pointer comes to the handle of the selected section over the one above it, and moves the selected one."""
+    page = browser_page
+    # The tools are in a closed shadow tree; opened, their places can be read
+    page.add_init_script(
+        "{ const attach = Element.prototype.attachShadow;"
+        " Element.prototype.attachShadow = function () { return attach.call(this, { mode: 'open' }); }; }"
+    )
+    frame = open_editor(page, make(api, heading("a", "First"), heading("b", "Second"), heading("c", "Third")))
+    expect(page.locator("#stage[data-have*=',']")).to_be_attached()
+    first, third = (frame.get_by_role("heading", name=name).bounding_box() for name in ("First", "Third"))
+    assert first is not None and third is not None
+    frame.get_by_role("heading", name="Second").click()
+    expect(page.locator("#o-b")).to_have_attribute("aria-current", "true")
+    tools, handle = frame.locator(".tools"), frame.locator("[data-act=drag]")
+    place, target = tools.bounding_box(), handle.bounding_box()
+    assert place is not None and target is not None
+    page.mouse.move(first["x"] + 200, first["y"] + 2, steps=6)
+    expect(frame.locator(".tag")).to_have_text("Heading")
+    assert tools.bounding_box() == place
+    save_screenshot(page, "canvas-tools-of-selected")
+    page.mouse.move(target["x"] + 12, target["y"] + 12, steps=12)
+    assert tools.bounding_box() == place
+    page.mouse.down()
+    page.mouse.move(third["x"] + 60, third["y"] + third["height"] + 8, steps=10)
+    page.mouse.up()
+    expect_order(page, "a", "c", "b")
+
+
 def test_dropping_a_new_section(browser_page: Page, api: Client) -> None:
     """A tile of the palette is inserted where it is dropped in the canvas."""
     page = browser_page
@@ -120,8 +149,7 @@ def test_dropping_a_new_section(browser_page: Page, api: Client) -> None:
     page.mouse.move(tile_box["x"] + 20, tile_box["y"] + 12)
     page.mouse.down()
     page.mouse.move(tile_box["x"] + 30, tile_box["y"] + 16, steps=3)
-    # On the right, where the outline does not cover the canvas
-    page.mouse.move(target_box["x"] + 400, target_box["y"] + 2, steps=6)
+    page.mouse.move(target_box["x"] + 40, target_box["y"] + 2, steps=6)
     page.mouse.up()
     expect(page.locator("#list li")).to_have_count(3)
     assert [section["type"] for section in get_sections(api, template_id)] == ["heading", "divider", "heading"]

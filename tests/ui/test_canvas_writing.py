@@ -1,5 +1,6 @@
 """Writing texts in the canvas with a real mouse and keyboard: caret, selection, and what never is typed into."""
 
+import itertools
 import re
 from typing import Any
 
@@ -8,7 +9,9 @@ from playwright.sync_api import FrameLocator, Locator, Page, expect
 
 from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
+from tests.kit.sampling import full_only, sampled
 from tests.ui.test_canvas_mouse_and_keyboard import TEXT, get_sections, heading, make, open_editor, wait_for_property
+from tests.ui.test_editor_drags import PRESENCE_POLL
 
 # The point in the middle of some words of the canvas, or behind so many of their letters, in the pixels of its frame.
 POINT = """(root, [word, letters]) => {
@@ -119,8 +122,10 @@ def test_end_then_a_space(browser_page: Page, api: Client) -> None:
     expect(frame.get_by_role("heading", name="Bread of November and December")).to_be_visible()
 
 
-@pytest.mark.parametrize("chosen_before", [False, True])
-@pytest.mark.parametrize(("clicks", "expected"), [(2, "Bread of X"), (3, "X")])
+@pytest.mark.parametrize(
+    ("clicks", "expected", "chosen_before"),
+    [(2, "Bread of X", False), (3, "X", True), full_only(2, "Bread of X", True), full_only(3, "X", False)],
+)
 def test_double_and_triple_clicks(
     browser_page: Page, api: Client, clicks: int, expected: str, chosen_before: bool
 ) -> None:
@@ -262,3 +267,97 @@ def test_leaving_a_text_unchanged_asks_for_nothing(browser_page: Page, api: Clie
     expect(frame.get_by_text("Hello Anna, how are you?")).to_be_visible()
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
     assert [url for url in requested if "/rows" in url] == []
+
+
+PRODUCT = {"id": "p", "type": "product", "props": {"title": "Rye loaf", "price": "4.20"}}
+COLUMNS = {"id": "c", "type": "columns", "props": {"columns": [
+    {"sections": [heading("l", "Left of both")]},
+    {"sections": [{"id": "r", "type": "text", "props": {"content": "<p>Right of both</p>"}}]},
+]}}  # fmt: skip
+# What is written in, at which word; what is clicked then, at which word; where its text is stored and what it becomes
+STEPS: dict[str, tuple[str, str, str, str]] = {
+    "heading to text": ("November", "a", "baked", "t"),
+    "text to heading": ("baked", "t", "November", "a"),
+    "heading to product": ("November", "a", "Rye", "p"),
+    "column to column": ("Left", "l", "Right", "r"),
+}
+
+
+def press_and_release(page: Page, x: float, y: float, held_ms: int = 90) -> None:
+    """Move to a point and click there as a hand does: the button is down for a moment."""
+    page.mouse.move(x, y, steps=6)
+    page.mouse.down()
+    page.wait_for_timeout(held_ms)
+    page.mouse.up()
+
+
+def texts_by_id(sections: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the texts of sections by section id, including those in columns, without paragraphs' tags."""
+    texts = {}
+    for section in sections:
+        props = section["props"]
+        texts[section["id"]] = re.sub("</?p>", "", str(props.get("text", props.get("content"))))
+        for column in props.get("columns", []):
+            texts |= texts_by_id(column.get("sections", []))
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("step", "pause_ms"),
+    sampled(
+        itertools.product(STEPS, (0, 300, 800, 2000)),
+        # Each step and each pause, and the first steps after two of them
+        [("heading to text", 0), ("heading to text", 2000), ("text to heading", 0), ("text to heading", 300),
+         ("heading to product", 800), ("column to column", 2000)],
+    ),
+)  # fmt: skip
+def test_one_click_leads_from_a_written_text_to_the_next(
+    browser_page: Page, api: Client, step: str, pause_ms: int
+) -> None:
+    """After typing and any pause, one click selects another section and puts the caret there; all typed is kept."""
+    page = browser_page
+    text = {"id": "t", "type": "text", "props": {"content": "<p>All of it baked on Friday</p>"}}
+    template = make(api, heading("a", "Bread of November"), text, PRODUCT, COLUMNS)
+    frame = open_canvas(page, template)
+    from_word, from_id, to_word, to_id = STEPS[step]
+    before = texts_by_id(get_sections(api, template))
+    press_and_release(page, *point_in(page, frame, from_word, 2))
+    page.keyboard.type("XYZ", delay=30)
+    page.wait_for_timeout(pause_ms)
+    press_and_release(page, *point_in(page, frame, to_word, 2))
+    if to_id != "p":
+        page.keyboard.type("12", delay=30)
+        page.wait_for_timeout(900)
+        page.keyboard.type("34", delay=30)
+    expect(page.locator(f"#o-{to_id}")).to_have_attribute("aria-current", "true")
+    expect(frame.locator("[data-writing]")).to_have_count(0 if to_id == "p" else 1)
+    expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
+    expected = {**before, from_id: before[from_id].replace(from_word, f"{from_word[:2]}XYZ{from_word[2:]}")}
+    if to_id != "p":
+        expected[to_id] = before[to_id].replace(to_word, f"{to_word[:2]}1234{to_word[2:]}")
+    assert texts_by_id(get_sections(api, template)) == expected
+
+
+def test_a_click_while_the_whole_email_is_swapped(browser_page: Page, api: Client) -> None:
+    """A save and another user's theme that arrive between press and release do not take the click away."""
+    page = browser_page
+    template = make(api, heading("a", "Bread of November"), heading("b", "Other"))
+    frame = open_canvas(page, template)
+    press_and_release(page, *point_in(page, frame, "November", 2))
+    page.keyboard.type("XYZ", delay=30)
+    page.mouse.move(*point_in(page, frame, "Other", 2), steps=6)
+    page.mouse.down()
+    page.wait_for_timeout(700)
+    design = api.get(f"/templates/{template}").expect(200)["design"]
+    assert design["sections"][0]["props"]["text"] == "Bread of NoXYZvember"
+    api.patch(f"/templates/{template}", {"design": {**design, "theme": {"bg_color": "#ddeeff"}}}).expect(200)
+    page.evaluate(PRESENCE_POLL)
+    expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
+    page.mouse.up()
+    page.keyboard.type("12", delay=30)
+    page.wait_for_timeout(700)
+    page.keyboard.type("34", delay=30)
+    expect(page.locator("#o-b")).to_have_attribute("aria-current", "true")
+    expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
+    assert texts_by_id(get_sections(api, template)) == {"a": "Bread of NoXYZvember", "b": "Ot1234her"}
+    expect(frame.locator("body")).to_have_css("background-color", "rgb(221, 238, 255)")

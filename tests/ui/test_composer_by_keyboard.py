@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
 from tests.kit.server import PASSWORD, Server
@@ -105,7 +105,7 @@ def test_users_who_may_not_send(browser: Browser, server: Server, api: Client) -
 def test_composing_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Each card is a form with a button; test and send are pages."""
     campaign_id = draft(api, "Plain")
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto(f"/campaigns/{campaign_id}?open=to")
     page.get_by_label("Workshop").check()

@@ -5,7 +5,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import sign_in
+from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -62,7 +62,7 @@ def test_conversations_without_javascript_and_for_viewers(browser: Browser, serv
     """The form works without JavaScript; a viewer reads the conversation and has no form."""
     contact_id, _ = contact_with_sms(api, "+14155550103")
     server.cli("user", "add", "--email", "viewer@example.org", "--role", "viewer", stdin="correct horse battery\n")
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto(f"/contacts/{contact_id}/conversation")
     page.get_by_label("Answer").fill("Without a script")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
 from tests.kit.dns import DnsServer
 from tests.kit.server import PASSWORD, Server
 
@@ -23,8 +23,7 @@ def server_and_dns() -> Iterator[tuple[Server, DnsServer]]:
 @pytest.fixture
 def no_js_page(browser: Browser, server_and_dns: tuple[Server, DnsServer]) -> Iterator[Page]:
     """A signed-in page without JavaScript."""
-    context = browser.new_context(base_url=server_and_dns[0].url, java_script_enabled=False)
-    context.set_default_timeout(30_000)
+    context = new_scriptless_context(browser, server_and_dns[0].url)
     yield sign_in(context.new_page())
     context.close()
 

@@ -7,8 +7,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, reuse_session
 from tests.kit.client import Client
+from tests.kit.sampling import every_nth
 from tests.kit.scriptless_browser import ScriptlessBrowser
 from tests.kit.server import Server
 
@@ -86,14 +87,15 @@ def tabs(browser: Browser, server: Server) -> Iterator[tuple[Page, Page]]:
     """Two tabs of one user; responses with 409 are expected."""
     problems = Problems()
     problems.allow("status of 409")
-    first = sign_in(new_page(browser, server.url, problems))
+    first = reuse_session(new_page(browser, server.url, problems), server)
     yield first, first.context.new_page()
     first.context.close()
     assert problems.found == []
 
 
-@pytest.mark.parametrize("choice", ["Keep mine", "Use theirs"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "choice"), every_nth([(name, choice) for choice in ("Keep mine", "Use theirs") for name in CASES], 2)
+)
 def test_an_edit_conflict_asks_the_second_user(
     tabs: tuple[Page, Page], things: dict[str, int], api: Client, name: str, choice: str
 ) -> None:

@@ -110,7 +110,7 @@ def test_editing_sections_by_keyboard(editor_page: Page, api: Client) -> None:
 
 
 def test_dragging_in_the_outline(editor_page: Page, api: Client) -> None:
-    """A grip moves a section, and a tile dropped on the outline adds one."""
+    """A grip moves a section; a tile that comes over the tab of the outline is dropped there."""
     template_id = create_template(api)
     editor_page.emulate_media(reduced_motion="reduce")
     editor_page.goto(f"/templates/{template_id}/edit")
@@ -119,7 +119,7 @@ def test_dragging_in_the_outline(editor_page: Page, api: Client) -> None:
     wait_until_saved(editor_page)
     expect(editor_page.locator("#list li").nth(2)).to_have_attribute("data-key", "press")
     editor_page.get_by_role("tab", name="Add").click()
-    drag(editor_page, ".tile-add[data-kind=divider]", "li[data-key=words] .row")
+    drag(editor_page, ".tile-add[data-kind=divider]", "li[data-key=words] .row", over="#tab-outline")
     expect(editor_page.locator("#list li")).to_have_count(6)
     wait_until_saved(editor_page)
     assert sorted(section["type"] for section in get_design(api, template_id)["sections"]).count("divider") == 1

@@ -2,20 +2,28 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, new_page
+from tests.kit.clock import TestClock
 from tests.kit.server import Server
 
 PEOPLE = (("Mara", "mara@example.com"), ("Jonas", "jonas@example.com"), ("Ines", "ines@example.com"))
 
 
 @pytest.fixture(scope="module")
-def first_run() -> Iterator[Server]:
+def clock(tmp_path_factory: pytest.TempPathFactory) -> TestClock:
+    """The clock of the server."""
+    return TestClock(Path(tmp_path_factory.mktemp("clock"), "offset"))
+
+
+@pytest.fixture(scope="module")
+def first_run(clock: TestClock) -> Iterator[Server]:
     """A server that is not set up."""
-    with Server() as running:
+    with Server(clock=clock) as running:
         yield running
         running.stop()
 
@@ -126,10 +134,12 @@ def test_undoing_the_send(page: Page) -> None:
     expect(page.get_by_text("No messages yet")).to_be_visible()
 
 
-def test_following_a_send(page: Page) -> None:
+def test_following_a_send(page: Page, clock: TestClock) -> None:
     """The report updates itself until the campaign is completed, and then stops polling."""
     page.goto("/campaigns/1/send")
     page.get_by_role("button", name="Send to 3 people").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    clock.advance(20)  # the time in which a send can be undone
     expect(page.get_by_text("Sent to 3 contacts")).to_be_visible(timeout=60_000)
     expect(page.locator("#report .pill", has_text="Done")).to_be_visible()
     expect(page.get_by_text("3 = 3 people")).to_be_visible()
@@ -137,7 +147,7 @@ def test_following_a_send(page: Page) -> None:
     expect(page.get_by_role("link", name="View in inbox")).to_be_visible()
     requested_urls: list[str] = []
     page.on("request", lambda request: requested_urls.append(request.url))
-    page.wait_for_timeout(2500)
+    page.wait_for_timeout(1500)
     assert requested_urls == []
 
 

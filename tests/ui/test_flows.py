@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -292,7 +292,7 @@ def test_flow_pages_are_accessible(page: Page, live: int) -> None:
 def test_building_a_flow_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Steps are added, saved and moved with links and buttons."""
     flow = api.post("/flows", {"name": "Plain", "steps": [{"duration": 60}]}).expect(201)["id"]
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto(f"/flows/{flow}")
     page.get_by_role("link", name="Add a step after Wait 1 minute").click()

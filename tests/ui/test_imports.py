@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.api.test_threats_pages import Visitor
 from tests.kit import axe
-from tests.kit.browser import sign_in
+from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, Server
 from tests.kit.uploads import import_results, upload, wait_for_import
@@ -110,8 +110,7 @@ def test_importing_suppressions_without_javascript(
     """Suppressions are imported with plain forms, and the list of imports shows the result."""
     path = tmp_path / "blocked.csv"
     path.write_text("address,why\nno@example.org,they asked\n")
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(30_000)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto("/contacts/imports/new")
     page.get_by_label("Drop a CSV file here").set_input_files(path)
@@ -179,7 +178,7 @@ def test_partial_responses_of_the_import_page(server: Server, api: Client) -> No
 
 
 MESSY = (
-    "email;phone;status;joined\nm1@example.org;07700 900001;;03/04/2026\nm2@example.org;n/a;unsubscribed;\n"
+    "email;phone;status;joined\nm1@example.org;020 7946 0001;;03/04/2026\nm2@example.org;n/a;unsubscribed;\n"
     "m3@example.org;Ask Bob;;05/04/2026\nm4@example.org;;bounced;\n;Total;;\n"
 )  # fmt: skip
 
@@ -215,7 +214,7 @@ def test_the_check_of_a_messy_file(
     stats = page.get_by_label("Contacts by status after the import")
     for status, number in (("Subscribed", 2), ("Unsubscribed", 1), ("Suppressed", 1)):
         expect(stats.locator("div").filter(has=page.get_by_text(status, exact=True))).to_contain_text(str(number))
-    expect(page.get_by_text("1 contact is not subscribed: 1 not subscribed in the file.")).to_be_visible()
+    expect(page.get_by_text("1 contact is not subscribed: 1 unsubscribed in the file.")).to_be_visible()
     page.get_by_text("1 contact unsubscribed").click()
     expect(page.get_by_role("cell", name="m2@example.org")).to_be_visible()
     expect(page.get_by_text("Dates in joined can be read in two ways")).to_be_visible()
@@ -233,7 +232,7 @@ def test_the_check_of_a_messy_file(
     assert contacts["m1@example.org"]["data"] == {"joined": "2026-04-03"}
     assert [contact_row["value"] for contact_row in contacts["m1@example.org"]["channels"]] == [
         "m1@example.org",
-        "+447700900001",
+        "+442079460001",
     ]
 
 
@@ -404,7 +403,7 @@ def checked(page: Page, file: Path, *, subscribe: bool = True, sms: bool = True)
 
 def imported(page: Page) -> None:
     """Import a file that was checked, and come to its results."""
-    page.get_by_role("button", name=re.compile("^Import [0-9]+ contact")).click()
+    page.get_by_role("button", name=re.compile("^(Import|Update) [0-9]+ contact")).click()
     expect(page.get_by_role("heading", name="Import results")).to_be_visible()
     page.goto(page.url)
 
@@ -627,7 +626,7 @@ def test_contacts_added_without_subscribing_are_called_not_subscribed(
     for is_done in (False, True):
         assert stats.all_inner_texts() == ["Subscribed\n0", "Not subscribed\n2", "Unsubscribed\n2", "Suppressed\n0"]
         assert listed(page, out) == [
-            "4 | out@never.example | Not subscribed in the file.", "5 | left@never.example | Unsubscribed before.",
+            "4 | out@never.example | Unsubscribed in the file.", "5 | left@never.example | Unsubscribed before.",
         ]  # fmt: skip
         assert "2 | one@never.example | Not subscribed by this import." in listed(page, never)
         assert (numbers_of(downloaded(page, never)), numbers_of(downloaded(page, out))) == ([2, 3], [4, 5])
@@ -711,3 +710,86 @@ def test_repeated_and_role_based_addresses_can_be_downloaded(browser_page: Page,
     imported(page)
     listed(page, repeats)
     assert numbers_of(downloaded(page, repeats)) == list(range(12, 22))
+
+
+SHOP_ROWS = (
+    "N° client;Nom;E-mail;Téléphone;Total achats;Newsletter\n"
+    "C1;Girard, Hélène;c1@shop.example;;1 052,74 €;oui\nC2;Guérin, Zoé;c2@shop.example;;562,03 €;oui\n"
+    "C3;O'Brien, Théo;c3@shop.example;;offert;non\nC4;Caron, Anaïs;c4@shop.example;;89,00 €;\n"
+    "C5;Noël, Léa;sans e-mail;+33 6 12 34 56 78;10,00 €;oui\nC4;Caron, Anaïs;C4@shop.example;;89,00 €;\n"
+)
+OTHER_ENCODING = "1 line is in another encoding than the rest of the file"
+
+
+@pytest.fixture
+def shop_file(tmp_path: Path) -> Path:
+    """A file of a shop in Windows-1252, in which one row is UTF-8."""
+    path = tmp_path / "clients.csv"
+    lines = [line.encode("utf-8" if "C2" in line else "cp1252") for line in SHOP_ROWS.splitlines(keepends=True)]
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def test_the_check_tells_apart_why_contacts_are_not_subscribed(
+    browser_page: Page, api: Client, shop_file: Path
+) -> None:  # fmt: skip
+    """A no, no answer and no email address are counted apart; odd values and lines are shown at once."""
+    page = browser_page
+    upload_file(page, shop_file)
+    expect(page.get_by_role("combobox", name="Nom")).to_have_value("name")
+    expect(page.get_by_text("First name: Hélène · Last name: Girard")).to_be_visible()
+    page.get_by_role("button", name="Discard").click()
+    checked(page, shop_file, sms=False)
+    banner = page.get_by_role("status").filter(has_text="2 rows say neither yes nor no in Newsletter.")
+    expect(banner).to_contain_text("1 contact is not subscribed for this reason. The other rows repeat a contact")
+    reasons = "1 unsubscribed in the file, 1 neither yes nor no in the file and 1 without an email address, and not "
+    expect(page.get_by_text(f"3 contacts are not subscribed: {reasons}subscribed to SMS.")).to_be_visible()
+    assert listed(page, "2 contacts not subscribed") == [
+        "5 | c4@shop.example | Neither yes nor no in the file.",
+        "6 | +33612345678 | Without an email address, and not subscribed to SMS.",
+        "7 | C4@shop.example | Neither yes nor no in the file.",
+    ]
+    expect(page.get_by_text(re.compile("and .+ more"))).to_have_count(0)
+    assert listed(page, "1 contact unsubscribed") == ["4 | c3@shop.example | Unsubscribed in the file."]
+    expect(page.get_by_text("1 value is not a number: “offert”.")).to_be_visible()
+    assert listed(page, OTHER_ENCODING) == ["3 | Zoé Guérin · c2@shop.example"]
+    listed(page, "1 row loses its email address: it cannot be read")
+    expect(page.get_by_text("this import does not subscribe it to SMS.")).to_be_visible()
+    assert axe.find_violations_in_light_and_dark(page) == []
+    imported(page)
+    assert listed(page, OTHER_ENCODING) == ["3 | Zoé Guérin · c2@shop.example"]
+    checked(page, shop_file, sms=False)
+    page.get_by_role("button", name="Update 5 contacts").click()
+    expect(page.get_by_text("5 rows updated existing contacts, 1 row repeated a contact of the file.")).to_be_visible()
+    page.goto("/templates/merge")
+    expect(page.locator("[data-label='N° client']")).to_be_attached()
+
+
+def test_the_page_of_a_contact_shows_a_no_of_a_file_and_the_undo(
+    browser_page: Page, api: Client, shop_file: Path
+) -> None:  # fmt: skip
+    """The state and its newest evidence agree after an import, and after its undo."""
+    # Other tests import the same file, so this one has addresses of its own.
+    shop_file.write_bytes(shop_file.read_bytes().replace(b"shop.example", b"undo.example"))
+    known = {name: api.post("/contacts", {"email": f"{name}@undo.example", "opt_in": False}).json["id"]
+             for name in ("c1", "c3")}  # fmt: skip
+    page = browser_page
+    checked(page, shop_file, sms=False)
+    imported(page)
+    done = page.url
+    page.goto(f"/contacts/{known['c3']}")
+    card = page.locator("#consent .address")
+    expect(card).to_contain_text(re.compile("Unsubscribed today .*, with an import \\(line 4 of clients.csv\\)"))
+    page.goto(f"/contacts/{known['c1']}")
+    expect(card).to_contain_text("Agreed to receive messages today")
+    page.goto(done)
+    page.get_by_role("button", name="Undo this import").click()
+    page.get_by_role("button", name="Undo import").click()
+    expect(page.get_by_role("status")).to_contain_text("Undone today")
+    for name in known:
+        page.goto(f"/contacts/{known[name]}")
+        expect(card).to_contain_text("Not subscribed")
+        evidence = card.locator("p").first
+        expect(evidence).to_contain_text(
+            re.compile("^\\s*Import undone today .*, by owner: the subscription is as it was before\\.")
+        )

@@ -25,6 +25,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     """A page signed in as the owner; the test fails on any console error."""
     problems = Problems()
     opened = sign_in(new_page(browser, server.url, problems))
+    opened.goto("/")
     yield opened
     opened.context.close()
     assert not problems.found

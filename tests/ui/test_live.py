@@ -51,7 +51,7 @@ def test_polling_ends_with_the_campaign(
     expect(page.locator("#queue-state")).to_contain_text("Queue idle", timeout=2_000)  # without the poll's pause
     expect(page.locator("#live [role=status]")).to_have_text("100 % done")
     before = len(polls)
-    page.wait_for_timeout(2_500)  # longer than a poll waits
+    page.wait_for_timeout(1_500)  # longer than a poll waits
 
     assert before >= 1 and not [url for url in polls[before:] if "queue" not in url]
     page.context.close()

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.conftest import FreshServer
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer
 
@@ -53,6 +53,27 @@ def test_an_api_key_with_a_long_name(phone: Page) -> None:
     row = phone.locator("tbody tr").filter(has_text=LONG_NAME)
     name, button = row.locator(".name").bounding_box(), row.get_by_role("button").bounding_box()
     assert name and button and name["x"] + name["width"] <= button["x"]
+
+
+def test_the_preview_of_the_editor_on_a_phone(phone: Page, api: Client) -> None:
+    """The button Done is at the right edge, and the email is marked as shown at phone width, since it is."""
+    section = {"id": "a", "type": "heading", "props": {"text": "Hello"}}
+    request = {"name": "Letter", "subject": "News", "design": {"sections": [section]}}
+    template_id = api.post("/templates", request).expect(201)["id"]
+    phone.goto(f"/templates/{template_id}/edit")
+    phone.locator(".tabbar").get_by_role("button", name="Preview").click()
+    done = phone.get_by_role("link", name="Done").bounding_box()
+    assert done is not None
+    assert PHONE["width"] - 12 <= done["x"] + done["width"] <= PHONE["width"] - 4
+    views = phone.get_by_role("group", name="Look at it as")
+    expect(views.get_by_role("button", name="Phone")).to_have_attribute("aria-pressed", "true")
+    expect(views.get_by_role("button", name="Desktop")).to_be_hidden()
+    save_screenshot(phone, "editor-preview-phone")
+    views.get_by_role("button", name="Dark").click()
+    expect(views.get_by_role("button", name="Phone")).to_have_attribute("aria-pressed", "false")
+    views.get_by_role("button", name="Phone").click()
+    phone.set_viewport_size({"width": 1280, "height": 800})
+    expect(views.get_by_role("button", name="Desktop")).to_be_visible()
 
 
 def test_the_source_of_a_message(

@@ -22,6 +22,7 @@ def test_resending_a_rejected_message(
     for number in ids:
         api.wait(f"/messages/{number}", lambda row: row["status"] == "failed")
     page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto("/")
     page.locator("#queue-state").click()
     expect(page.get_by_text("Nothing waiting")).to_be_visible()
     page.get_by_role("link", name="Refused").click()
@@ -52,6 +53,7 @@ def test_cancelling_a_queued_message(browser: Browser, fresh_server: FreshServer
     api.patch("/account", {"sending_stopped": True, "stop_reason": "a slip in the footer"}).expect(200)
     message_id = api.post("/messages", {"to": "one@example.org", **LETTER}).expect(201)["id"]
     page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto("/")
     expect(page.locator("#queue-state")).to_contain_text("Sending is stopped · 1 waiting")
     page.goto("/outbox")
     expect(page.locator(".banner", has_text="a slip in the footer")).to_have_count(1)

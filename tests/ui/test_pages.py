@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
 
 from tests.kit.axe import find_violations_in_light_and_dark
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.pictures import encode_image, photo
 from tests.kit.server import Server
@@ -103,8 +103,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
 @pytest.fixture
 def no_js_page(browser: Browser, server: Server) -> Iterator[Page]:
     """A page signed in as the owner, without JavaScript."""
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(30_000)
+    context = new_scriptless_context(browser, server.url)
     yield sign_in(context.new_page())
     context.close()
 
@@ -138,7 +137,7 @@ def test_every_page(page: Page, browser: Browser, server: Server) -> None:
         collected = {
             "status": response.status,
             "headers": response.headers,
-            "axe": find_violations_in_light_and_dark(crawler),
+            "axe": find_violations_in_light_and_dark(crawler, always_dark=True),
         }
         crawler.set_viewport_size(PHONE)
         collected["on_phone"] = crawler.evaluate("document.documentElement.scrollWidth")

@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.conftest import FreshServer
-from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.pictures import encode_image, hostile_files, photo
+from tests.kit.sampling import full_only
 from tests.kit.server import PASSWORD, Server
 from tests.kit.uploads import upload_image
 
@@ -203,8 +204,7 @@ def test_roles_on_the_pictures_pages(role: str, empty_server: tuple[Server, Page
 
 def test_pictures_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Upload, errors, search and pagination work with plain forms and links."""
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(30_000)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto("/templates/pictures")
     upload_by_form(page, "x.png", b"no picture")
@@ -223,7 +223,9 @@ def test_pictures_without_javascript(browser: Browser, server: Server, api: Clie
     context.close()
 
 
-@pytest.mark.parametrize(("width", "dark"), [(320, False), (375, True), (1280, False), (1280, True)])
+@pytest.mark.parametrize(
+    ("width", "dark"), [(320, False), full_only(375, True), full_only(1280, False), full_only(1280, True)]
+)
 def test_pictures_pages_fit_a_phone(width: int, dark: bool, browser: Browser, server: Server, api: Client) -> None:
     """Pages with long and hostile file names do not scroll sideways, in light and dark."""
     problems = Problems()

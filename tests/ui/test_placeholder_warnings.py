@@ -1,14 +1,19 @@
 """Emails with placeholders are not called ready: sending them needs a confirmation."""
 
+import time
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from appliance.content.designs.theme import Look
 from appliance.content.templates import starters
 from tests.kit import axe
+from tests.kit.browser import save_screenshot
 from tests.kit.client import Client
+from tests.kit.pictures import encode_image, photo
 from tests.kit.smtp import SmtpServer
+from tests.kit.uploads import upload_image
 from tests.ui.composer_world import clock, draft, page, recipients_of, server, smtp
 
 __all__ = ["clock", "page", "server", "smtp"]
@@ -96,3 +101,84 @@ def test_activating_a_flow_with_placeholders(page: Page, api: Client) -> None:
     page.get_by_role("button", name="Start…").click()
     page.get_by_role("button", name="Start the flow").click()
     expect(page.locator("#state")).to_contain_text("Live")
+
+
+def unfinished_design(picture: str) -> dict[str, Any]:
+    """Return a long design at whose end are sections with one thing unfinished each; `picture` is the URL of one."""
+    paragraph = "<p>" + "We bake bread every morning. " * 30 + "</p>"
+    long = [{"id": f"long{index}", "type": "text", "props": {"content": paragraph}} for index in range(8)]
+    product = {"name": "Loaf", "image_url": picture, "href": "", "button": {"text": "Buy a loaf"}}
+    pictures = [{"src": picture, "alt": "" if index == 2 else "Bread"} for index in range(4)]
+    unfinished: list[dict[str, Any]] = [
+        {"id": "press", "type": "button", "props": {"text": "Press me"}},
+        {"id": "buy", "type": "product", "props": product},
+        {"id": "sight", "type": "image", "props": {"src": picture, "href": ""}},
+        {"id": "views", "type": "gallery", "props": {"items": pictures}},
+        {"id": "linked", "type": "text", "props": {"content": "<p>Read <a href='https://example.com/x'>more</a></p>"}},
+    ]
+    return {"sections": [*long, *unfinished, {"id": "foot", "type": "footer", "props": {}}]}
+
+
+# Of each finding: the words of its link in the checklist, the key of its section, and the field that gets the focus
+FINDINGS = (
+    ("A button leads nowhere", "press", "f-props-href"),
+    ("A button leads nowhere", "buy", "f-props-button-href"),
+    ("A picture has no words", "sight", "f-props-alt"),
+    ("A picture has no words", "views", "f-props-items-2-alt"),
+    ("https://example.com/x in the section", "linked", "f-props-content"),
+)
+PATHS = {finding[1]: f"sections[{8 + index}]" for index, finding in enumerate(FINDINGS)}
+
+
+def check_fix(page: Page, key: str, field: str, full: bool) -> None:
+    """Check that the editor has a section selected, and a field, or the text in its place, focused.
+
+    With `full`, the section must be in view in the canvas; on a slow machine it is not always, which is a known fault.
+    """
+    expect(page.locator(f"#o-{key}")).to_have_attribute("aria-current", "true")
+    expect(page.locator(f"#{field}:focus, .field:has(#{field}) :focus")).to_have_count(1)
+    expect(page.locator(":focus")).to_be_in_viewport()
+    is_in_view = """(key) => {
+        const one = window.email?.sections?.find((one) => one.id === key), box = one && window.email.box(one);
+        return box?.height > 0 && box.top >= 0 && box.top < innerHeight && scrollY > 300;
+    }"""
+    end = time.monotonic() + 10
+    while full and not any(frame.evaluate(is_in_view, key) for frame in page.frames if "/canvas" in frame.url):
+        assert time.monotonic() < end, "the section is out of sight"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("way", ["mouse", "keyboard"])
+@pytest.mark.parametrize(("words", "key", "field"), FINDINGS, ids=[finding[1] for finding in FINDINGS])
+def test_a_finding_leads_to_its_field(
+    page: Page, api: Client, full: bool, words: str, key: str, field: str, way: str
+) -> None:
+    """The section is selected in canvas and outline, and what fixes the finding has the focus."""
+    page.emulate_media(reduced_motion="no-preference")  # the canvas scrolls smoothly to the section
+    campaign_id = draft(api, f"Leads {key} {way}")
+    picture = upload_image(api, encode_image(photo(300, 200), "PNG")).expect(201)["url"]
+    content = {"body": None, "design": unfinished_design(picture)}
+    api.patch(f"/campaigns/{campaign_id}", {"template_attributes": content}).expect(200)
+    page.goto(f"/campaigns/{campaign_id}")
+    links = page.locator("#side .checklist").get_by_role("link", name=words)
+    link = links.and_(page.locator(f"[href*='{PATHS[key]}']"))
+    if way == "mouse":
+        link.click()
+    else:
+        link.focus()
+        page.keyboard.press("Enter")
+    check_fix(page, key, field, full)
+    save_screenshot(page, f"finding-{key}-{way}")
+
+
+def test_a_finding_of_a_flow_leads_to_its_field(page: Page, api: Client, full: bool) -> None:
+    """What is unfinished in an email of a flow is shown in its editor, as for a campaign."""
+    page.emulate_media(reduced_motion="no-preference")
+    picture = upload_image(api, encode_image(photo(300, 200), "PNG")).expect(201)["url"]
+    steps = [{"subject": "Ours", "preheader": "Ours", "design": unfinished_design(picture)}]
+    request = {"name": "Leads", "trigger": {"event": "order_paid"}, "steps": steps}
+    flow_id = api.post("/flows", request).expect(201)["id"]
+    page.goto(f"/flows/{flow_id}")
+    page.get_by_role("button", name="Start…").click()
+    page.locator(f"a[href*='{PATHS['press']}']").first.click()
+    check_fix(page, "press", "f-props-href", full)

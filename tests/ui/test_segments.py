@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.conftest import FreshServer
 from tests.kit.axe import find_violations_in_light_and_dark
-from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 
@@ -280,8 +280,7 @@ def test_an_incomplete_rule_is_an_error(page: Page) -> None:
 
 def test_segments_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Rules are added, chosen, removed and saved with plain buttons."""
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(30_000)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto("/segments/new")
     page.get_by_label("Name", exact=True).fill("Bare")

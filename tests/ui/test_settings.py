@@ -49,7 +49,7 @@ def test_default_test_recipients(server: Server) -> None:
 def test_country_and_language(server: Server) -> None:
     """Phone numbers are completed by the account's country, and recipients' pages are in its language."""
     api, owner = server.client(), Visitor(server, EMAIL)
-    person = {"first_name": "Ann", "phone": "07700 900123"}
+    person = {"first_name": "Ann", "phone": "020 7946 0123"}
     response = owner.send("POST", "/contacts", person)
     assert response.status == 422 and "This number has no country code." in response.text
     form_values = {"name": "Bakery", "country_code": "GB", "locale": "fr"}
@@ -60,10 +60,12 @@ def test_country_and_language(server: Server) -> None:
     assert '<option value="GB" selected>' in page and '<option value="fr" selected>Français' in page
     assert owner.send("POST", "/contacts", person).status == 303
     contact = api.get("/contacts", search="Ann").json[0]
-    assert contact["channels"][0]["value"] == "+447700900123"
-    blocked = {"address": "07700 900124", "reason": "manual"}
+    assert contact["channels"][0]["value"] == "+442079460123"
+    blocked = {"address": "020 7946 0124", "reason": "manual"}
     assert owner.send("POST", "/contacts/suppressions", blocked).status == 303
-    assert api.get("/suppressions").json[0]["address"] == "+447700900124"
+    assert api.get("/suppressions").json[0]["address"] == "+442079460124"
+    too_short = owner.send("POST", "/contacts", {"first_name": "Bea", "phone": "0790 1234"})
+    assert too_short.status == 422 and "This number is not valid for its country, Britain (UK)." in too_short.text
     form = api.post("/forms", {"name": "Lettre", "list_ids": []}).expect(201)
     assert "Adresse e-mail" in owner.send("GET", f"/f/{form['public_key']}").text
     api.patch("/account", {"locale": "de-AT"}).expect(200)

@@ -58,6 +58,7 @@ def test_pages_while_the_service_stops(
     campaign_url = f"/campaigns/{api.post('/campaigns', {'name': 'Letter'}).expect(201)['id']}"
     browser_problems.allow(_EXPECTED_PROBLEMS)
     page = sign_in(new_page(browser, server.url, browser_problems))
+    page.goto("/")
     form, composer, anonymous = page.context.new_page(), page.context.new_page(), browser.new_page(base_url=server.url)
     form.goto("/contacts/1/edit")
     composer.goto(f"{campaign_url}?open=from")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import Problems, new_page, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
 
@@ -155,7 +155,7 @@ def test_a_large_bulk_action_runs_as_a_job(page: Page, api: Client) -> None:
 
 def test_the_table_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Search, filters, sorting, selection and deletion work with plain links and forms."""
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto("/contacts")
     page.get_by_role("link", name=re.compile("^Not subscribed")).click()

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import Problems, new_page, save_screenshot, sign_in
+from tests.kit.browser import Problems, new_page, new_scriptless_context, save_screenshot, sign_in
 from tests.kit.client import Client
+from tests.kit.sampling import full_only
 from tests.kit.server import EMAIL, Server
 
 DESIGN = {"sections": [{"id": "a", "type": "heading", "props": {"text": "Hello {{ contact.first_name }}", "level": 1}},
@@ -200,8 +201,7 @@ def test_duplicating_and_testing_an_html_template(page: Page, api: Client) -> No
 
 def test_templates_without_javascript(browser: Browser, server: Server, api: Client) -> None:
     """Starters, editing, duplicating a section and undo work with plain links and forms."""
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
-    context.set_default_timeout(30_000)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page())
     page.goto("/templates/new")
     page.get_by_role("button", name="Begin with Plain letter").click()
@@ -217,7 +217,7 @@ def test_templates_without_javascript(browser: Browser, server: Server, api: Cli
     context.close()
 
 
-@pytest.mark.parametrize(("width", "dark"), [(320, False), (375, True), (1280, True)])
+@pytest.mark.parametrize(("width", "dark"), [(320, False), full_only(375, True), full_only(1280, True)])
 def test_template_pages_fit_a_phone(width: int, dark: bool, browser: Browser, server: Server, api: Client) -> None:
     """Pages do not scroll sideways, have one heading and no inline styles or scripts, in light and dark."""
     template_id = make(api, f"Small {width}")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.kit import axe
-from tests.kit.browser import sign_in
+from tests.kit.browser import new_scriptless_context, sign_in
 from tests.kit.client import Client
 from tests.kit.server import PASSWORD, Server
 from tests.kit.webhook_receiver import Receiver
@@ -69,7 +69,7 @@ def test_an_editor_sees_only_the_host_of_a_webhook(browser: Browser, server: Ser
     """An editor sees no path of the URL, which may be secret, and no buttons."""
     webhook = api.post("/webhooks", {"url": "https://shop.example/hook/s3cret"}).expect(201)
     server.cli("user", "add", "--email", "editor@example.org", "--role", "editor", stdin=PASSWORD + "\n")
-    context = browser.new_context(base_url=server.url, java_script_enabled=False)
+    context = new_scriptless_context(browser, server.url)
     page = sign_in(context.new_page(), "editor@example.org")
     webhook_page = f"/settings/webhooks/{webhook['id']}"
     for path, status in (

@@ -17,7 +17,7 @@ from appliance.audience.filters.parse import GROUP_MODES, MAX_DEPTH
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 from appliance.core import errors
 from appliance.storage.database import fold_case
-from ui.forms import error_sentence, filter_values
+from ui.forms import error_sentence, typed_values
 
 ANY_DATA = "contact_data.*"
 ANY_EVENT = "event:*"
@@ -71,8 +71,8 @@ class FilterRow:
 
     @property
     def value_kind(self) -> str:
-        """Return the kind of value that the predicate takes, as `filter_values.value_kind` does."""
-        return filter_values.value_kind(self.type, self.predicate)
+        """Return the kind of value that the predicate takes, as `typed_values.value_kind` does."""
+        return typed_values.value_kind(self.type, self.predicate)
 
     @property
     def is_blank(self) -> bool:
@@ -90,7 +90,7 @@ class FilterRow:
             return bool(self.event)
         if self.name in (ANY_DATA, ANY_EVENT_DATA) and not self["path"]:
             return False
-        return filter_values.is_complete(self.value_kind, self.values)
+        return typed_values.is_complete(self.value_kind, self.values)
 
     @property
     def event(self) -> str:
@@ -110,7 +110,7 @@ class FilterRow:
             self.values = []
             self.extra.pop("kind", None)
         elif self["as"] and self["as"] != self.value_kind:
-            self.values = filter_values.keep_compatible(self["as"], self.value_kind, self.values)
+            self.values = typed_values.keep_compatible(self["as"], self.value_kind, self.values)
         if not self.values and self.value_kind == "days":
             self.values = ["30"]
         if self.type == "group" and not self.rows:
@@ -125,9 +125,9 @@ class FilterRow:
             return {"name": "group", "predicate": self.predicate, "value": complete_filters(self.rows)}
         if self.type == "history":
             where = complete_filters(self.rows)
-            value = {"event": self.event, **filter_values.parse_history(self), **({"where": where} if where else {})}
+            value = {"event": self.event, **typed_values.parse_history(self), **({"where": where} if where else {})}
             return {"name": "event", "predicate": self.predicate, "value": value}
-        return {"name": name, "predicate": self.predicate, "value": filter_values.parse_value(self)}
+        return {"name": name, "predicate": self.predicate, "value": typed_values.parse_value(self)}
 
 
 def complete_filters(rows: list[FilterRow]) -> list[dict[str, Any]]:
@@ -297,7 +297,7 @@ def _read_rows(
         row.extra = {what: text for what in EXTRA_KEYS if (text := first(what))}
         row.values = [text.replace("\r\n", "\n") for text in posted.get(f"{url}value", ())]
         row.rows = _read_rows(posted, prefix, f"{url}row", depth + 1, seen_keys)
-        row.values = filter_values.clean_values(row)
+        row.values = typed_values.clean_values(row)
         row.normalize()
         rows.append(row)
     return rows
@@ -311,10 +311,10 @@ def _rows_from_filters(raw: Any, key: str) -> Iterator[FilterRow]:
             row.rows = list(_rows_from_filters(value, row.key))
         elif row.name == "event":
             row.name = f"event:{value['event']}"
-            row.extra = filter_values.format_history(value)
+            row.extra = typed_values.format_history(value)
             row.rows = list(_rows_from_filters(value.get("where") or [], row.key))
         else:
-            filter_values.set_value(row, value)
+            typed_values.set_value(row, value)
         yield row
 
 
@@ -361,7 +361,7 @@ def _toggle_value(rows: FilterRows, key: str, value: str) -> None:
     """
     if place := rows.siblings(key):
         row = place[0][place[1]]
-        takes_several = row.value_kind in filter_values.MULTI_VALUE_KINDS
+        takes_several = row.value_kind in typed_values.MULTI_VALUE_KINDS
         others = [text for text in row.values if fold_case(text) != fold_case(value)]
         was_selected = len(others) < len(row.values)
         row.values = [*others, *([] if was_selected else [value])] if takes_several else [value]

@@ -143,7 +143,7 @@ def parse_lines(text: str, name: str) -> dict[str, Any]:
 
 
 def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
-    """Return the form with the values of a trigger, and the goal of its flow."""
+    """Return the trigger form, filled in with the trigger's values and the flow's goal."""
     data, often = start.data, start.data.get("frequency")
     gap = int(often["min_gap_seconds"]) if isinstance(often, dict) else 0
     names = start.event in _KNOWN_TRIGGERS

@@ -30,12 +30,19 @@ def complete_test_phones(visit: Visit, texts: list[str]) -> list[str]:
 
 
 def find_phone_error(visit: Visit, text: str, country: str = "") -> str | None:
-    """Return an error if a number has no country code, and neither `country` nor the account says one; else None."""
+    """Return what to do about a national number that cannot be read, or None for any other number.
+
+    Its country is `country`, else that of the account; without both, the number needs a country code.
+    """
+    country = country or visit.account.country_code or ""
     try:
-        addresses.parse_written_phone(text, country or visit.account.country_code)
+        addresses.parse_written_phone(text, country or None)
     except ValueError as error:
         if str(error) == addresses.NO_COUNTRY:
             return "This number has no country code. Write it like +44 20 7946 0018, or choose its country."
+        if str(error) == addresses.not_a_phone_of(country):
+            name = dict(country_names()).get(country, country)
+            return f"This number is not valid for its country, {name}. If it is right, write it like +44 20 7946 0018."
     return None
 
 

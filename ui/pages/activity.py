@@ -15,7 +15,7 @@ from appliance.inbound import sms_conversations
 from appliance.inbound.sms_conversations import IncomingQuery, Review
 from appliance.storage.database import Page
 from appliance.storage.models import Contact
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, view
 from ui.forms import Form, lookups, parse_int
 from ui.guard import signed_in
@@ -74,7 +74,7 @@ async def list_events(request: Request, visit: Visit) -> HTTPResponse:
         page = load_events(visit.account_id, validation.read(log.EventQuery, raw, loose=True))
         return page, person, [], _count_recent(visit.account_id)
 
-    page, person, candidates, counts = await fetch(read)
+    page, person, candidates, counts = await scan_for(visit.account_id, read)
     waiting = (
         await fetch(
             sms_conversations.list_incoming, visit.account_id, sms_conversations.IncomingQuery(unseen=True, limit=1)

@@ -23,7 +23,6 @@ from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
 from ui.pages import pictures
 from ui.session import Pages, Visit
-from ui.widgets import email_frame
 
 pages = Pages("ui_brand", url_prefix="/brand")
 
@@ -233,7 +232,7 @@ async def save(request: Request, visit: Visit) -> HTTPResponse:
 async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
     """Show the sample email in the brand, with the unsaved values of the query."""
     filters = {name: values[0][:2000] for name, values in request.args.items() if values}
-    return email_frame.render_html(await render(render_sample, visit.account_id, filters))
+    return view.render_email(await render(render_sample, visit.account_id, filters))
 
 
 @pages.get("/look")

@@ -9,7 +9,7 @@ from appliance.accounts import audit
 from appliance.audience import bulk_actions, lists
 from appliance.audience.contacts import store
 from appliance.core import errors, validation
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
 from ui.forms import Form, parse_int
 from ui.guard import signed_in
@@ -88,7 +88,7 @@ def _skipped_message(skipped: dict[str, int]) -> str:
 
 
 def confirmation(act: str, number: int) -> dict[str, str]:
-    """Return the texts of the page that confirms an action without undo.
+    """Return the texts of the page that asks to confirm an action, because it cannot be undone.
 
     The keys are `title`, `text`, `verb` (the button) and `keep` (the button that cancels).
     """
@@ -205,7 +205,7 @@ async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkR
         argument = {"contact_list_id": parse_int(which, 0)}
     if act not in bulk_actions.ACTIONS:
         raise errors.Invalid({}, message="Choose what to do with them.")
-    return BulkRequest(act, argument, await fetch(_selected_ids, visit.account_id, selection))
+    return BulkRequest(act, argument, await scan(_selected_ids, visit.account_id, selection))
 
 
 def _selected_ids(account_id: int, selection: Selection) -> list[int]:

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import users
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, preview, store, template_changes
+from appliance.campaigns import audience, content, store
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.templates import starters
@@ -17,13 +17,12 @@ from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
 from appliance.sending.messages import test_sends
 from appliance.storage.models import Campaign, Template
-from appliance.storage.transactions import commit, fetch, render, render_for, render_send
+from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan_for
 from ui import formats, view
 from ui.forms import Form, audience_form, list_params, lookups, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.pages import approvals, composer
 from ui.session import Pages, Visit
-from ui.widgets import email_frame
 
 pages = Pages("ui_campaign_content", url_prefix="/campaigns")
 
@@ -78,7 +77,7 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
     source: int | str = form["starter"] or parse_int(form["template"], 0)
     previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        campaign = await commit(template_changes.apply_template, visit.account_id, campaign_id, source, visit.user.id)
+        campaign = await commit(content.apply_template, visit.account_id, campaign_id, source, visit.user.id)
     except errors.Invalid as error:
         view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
         return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
@@ -128,7 +127,7 @@ async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPRe
         return await _render_html_form(request, visit, campaign_id, form, 422)
     previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        campaign = await commit(template_changes.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
+        campaign = await commit(content.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
     except errors.Invalid as error:
         return await _render_html_form(request, visit, campaign_id, form.add_errors(error, {"body": "html"}), 422)
     view.flash(request, "It says what you pasted now.", _undo_action(campaign, previous_revision))
@@ -254,7 +253,9 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
         }  # fmt: skip
 
     query = validation.read(audience.GroupQuery, raw)
-    return view.render(request, "campaigns/audience.html", why=why, search=search, **await fetch(read))
+    return view.render(
+        request, "campaigns/audience.html", why=why, search=search, **await scan_for(visit.account_id, read)
+    )
 
 
 @pages.get("/<campaign_id:int>/previews")
@@ -272,7 +273,7 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
         page = audience.list_group(visit.account_id, campaign_id, query)
         person = contacts.get(visit.account_id, contact_id) if contact_id else None
         person = person or (page.rows[0] if page.rows else None)
-        rendered = preview.render_preview(visit.account_id, campaign_id, person.id if person else None)
+        rendered = content.render_preview(visit.account_id, campaign_id, person.id if person else None)
         next_to = audience.find_neighbours(campaign, person.id) if person else None
         return {
             "campaign": campaign, "page": page, "person": person, "preview": rendered, "neighbours": next_to,
@@ -298,11 +299,11 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
 async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the message as one contact gets it, by default the first of the audience, as a document for a frame."""
     person = parse_int(request.args.get("as"), 0, 2**62) or None
-    rendered = await render(preview.render_preview, visit.account_id, campaign_id, person)
+    rendered = await render(content.render_preview, visit.account_id, campaign_id, person)
     if rendered["error"]:
-        return email_frame.render_error(rendered["error"])
+        return view.render_email_error(rendered["error"])
     is_empty = rendered["sms"] is not None and not rendered["text"].strip()
-    return email_frame.render_html("" if is_empty else rendered["html"])
+    return view.render_email("" if is_empty else rendered["html"])
 
 
 @pages.get("/<campaign_id:int>/rehearsal")

@@ -15,7 +15,7 @@ from appliance.core import errors, validation
 from appliance.exports import records
 from appliance.sending.messages import ledger, retries
 from appliance.sending.messages.retries import MessageSelection
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
 from ui.forms import Form, lookups, parse_int
 from ui.guard import signed_in
@@ -60,7 +60,7 @@ async def _render_recipients(
     list_form: Form | None,
 ) -> HTTPResponse:  # fmt: skip
     """Render the recipients; `list_form` is the posted form of a list that could not be saved, with its errors."""
-    page = await fetch(recipients.list_recipients, visit.account_id, campaign_id, query)
+    page = await scan(recipients.list_recipients, visit.account_id, campaign_id, query)
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
     activity = await fetch(_load_activity, page.rows)
     text = await fetch(_describe_filters, visit.account_id, campaign_id, filters) if filters else ""
@@ -100,7 +100,7 @@ async def export_recipients(request: Request, visit: Visit, campaign_id: int) ->
     except errors.Invalid:
         return view.redirect(request, f"/campaigns/{campaign_id}/people")
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    message_ids = await fetch(recipients.list_message_ids, visit.account_id, campaign_id, query)
+    message_ids = await scan(recipients.list_message_ids, visit.account_id, campaign_id, query)
     lines = records.write_recipients_csv(message_ids)
     name = f"campaign-{campaign.id}-people.csv"
     await audit.record_export(visit.actor, visit.account_id, name, _read_filters(request), len(message_ids))
@@ -131,7 +131,7 @@ async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTP
     form.require("name", "Give the list a name.")
     filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
     query = _parse_filters(filters, 1)
-    contact_ids = await fetch(recipients.list_contact_ids, visit.account_id, campaign_id, query)
+    contact_ids = await scan(recipients.list_contact_ids, visit.account_id, campaign_id, query)
     try:
         if form.errors:
             raise errors.Invalid({})

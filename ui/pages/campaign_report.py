@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import audit
 from appliance.campaigns import ledger_check, preflight, recipients, report, results, send, states, store
 from appliance.campaigns import links as link_check
-from appliance.campaigns.report import Bucket, Report
+from appliance.campaigns.report import Bucket, EngagementFigures, Report
 from appliance.campaigns.results import Conversion, UsualResults
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock
@@ -22,7 +22,7 @@ from ui.forms import audience_form
 from ui.guard import signed_in
 from ui.pages import composer
 from ui.session import Pages, Visit
-from ui.widgets import charts, email_frame
+from ui.widgets import charts
 from ui.widgets.charts import FunnelStep
 
 pages = Pages("ui_reports", url_prefix="/campaigns")
@@ -54,6 +54,16 @@ def shorten_url(url: str, limit: int = 60) -> str:
     return bare if len(bare) <= limit else f"{bare[: limit - 1]}…"
 
 
+def _describe_total(figures: EngagementFigures, singular: str, plural: str) -> str:
+    """Return the number of opens or clicks by people, such as `5 opens in total`, if it exceeds the number of people.
+
+    It may be smaller, because who clicked counts as having opened.
+    """
+    if figures.total_human <= figures.people.count:
+        return ""
+    return f"{formats.count(figures.total_human, singular, plural)} in total"
+
+
 def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None, replied: int) -> list[ResultFact]:
     """Return the results of a campaign, the most important ones first.
 
@@ -64,7 +74,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
     clicks, opens = figures.clicks, figures.opens
     clicked = ResultFact(
         "Clicked", clicks.people.count, reached, "clicked=people", usual.clicked if usual else None,
-        f"{formats.number(clicks.total_human)} in all" if clicks.total_human else "",
+        _describe_total(clicks, "click", "clicks"),
         (clicks.machines.count, "clicked=machines") if clicks.machines.count else None,
     )  # fmt: skip
     unsubscribed = figures.unsubscribes.count
@@ -77,7 +87,7 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
         ]
     opened = ResultFact(
         "Opened, about", opens.people.count, reached, "opened=people", usual.opened if usual else None,
-        f"{formats.number(opens.total_human)} in all" if opens.total_human else "",
+        _describe_total(opens, "open", "opens"),
         (opens.machines.count, "opened=machines") if opens.machines.count else None,
     )  # fmt: skip
     usual_bounced, usual_complained = (usual.bounced, usual.complained) if usual else (None, None)
@@ -230,9 +240,9 @@ async def show_link_map(request: Request, visit: Visit, campaign_id: int) -> HTT
         return link_check.render_link_map(campaign, results.build_report(visit.account_id, campaign_id).links)
 
     try:
-        return email_frame.render_html(await render_for(visit.account_id, read))
+        return view.render_email(await render_for(visit.account_id, read))
     except MergeError as error:
-        return email_frame.render_error(error.describe())
+        return view.render_email_error(error.describe())
 
 
 @pages.get("/<campaign_id:int>/domains", name="domains")
@@ -245,7 +255,10 @@ async def show_domains(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/problems", name="problems")
 @signed_in()
 async def show_problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show why messages did not arrive, by the servers' responses, and the messages that need a decision."""
+    """Show why messages did not arrive, grouped by the server's response, and the messages in doubt.
+
+    A user must decide whether a message in doubt is sent again.
+    """
     return await render_tab(request, visit, campaign_id, "problems")
 
 

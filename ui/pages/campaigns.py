@@ -6,12 +6,12 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.campaigns import send, states, store, template_changes
+from appliance.campaigns import content, send, states, store
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import TemplateQuery
 from appliance.core import errors, validation
 from appliance.sending.messages import delivery_status
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan_for
 from ui import formats, view
 from ui.forms import Form, audience_form
 from ui.guard import ignore_double_submit, signed_in
@@ -63,7 +63,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         names = audience_form.load_choices(visit.account_id).names
         return {row.id: audience_form.describe(row, names) for row in table.results.rows}
 
-    return tables.render_table(request, "campaigns/index.html", table, audiences=await fetch(read))
+    return tables.render_table(request, "campaigns/index.html", table, audiences=await scan_for(visit.account_id, read))
 
 
 def _build_query(raw: dict[str, Any], phase: str) -> store.CampaignQuery:
@@ -110,7 +110,7 @@ def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
     created = store.create(
         account_id, validation.read(store.CampaignCreate, {"name": name, "channel": channel}), user_id
     )
-    return created if source is None else template_changes.apply_template(account_id, created.id, source.id, user_id)
+    return created if source is None else content.apply_template(account_id, created.id, source.id, user_id)
 
 
 # Parts that refresh themselves: campaign cells, and the queue in the sidebar.
@@ -151,7 +151,7 @@ _MAX_IDS = 1000
 @signed_in("campaigns:write")
 async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Create a copy of a campaign as a draft, and redirect to it."""
-    created = await commit(store.duplicate, visit.account_id, campaign_id, visit.user.id)
+    created = await commit(store.duplicate, visit.account_id, campaign_id, visit.actor)
     view.flash(request, "This is the copy. The first one stays as it is.")
     return view.redirect(request, f"/campaigns/{created.id}")
 
@@ -160,7 +160,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in("campaigns:write")
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Create a copy of a campaign as a draft, limited to a new segment of the recipients who did not open it."""
-    created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.user.id)
+    created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.actor)
     view.flash(request, "A draft for those who did not open it. Another subject often helps.")
     return view.redirect(request, f"/campaigns/{created.id}?open=from")
 
@@ -203,21 +203,24 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
         view.flash(request, "Choose some campaigns first.")
     elif form["act"] == "duplicate":
         for row in reversed(rows):
-            await commit(store.duplicate, visit.account_id, row.id, visit.user.id)
+            await commit(store.duplicate, visit.account_id, row.id, visit.actor)
         view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made, as drafts.")
         return_url = "/campaigns?phase=draft"
     elif form["act"] == "delete" and any(row.phase != "draft" for row in rows):
         return view.render(request, "campaigns/delete.html", rows=rows, chosen=selection, back=return_url)
     elif form["act"] in ("delete", "delete_sure"):
         for row in rows:
-            store.check_end(row, visit.actor)  # the selected campaigns are deleted all or none
+            states.check_end(row, visit.actor)  # the selected campaigns are deleted all or none
         args = (audit.run_and_record, visit.actor, "campaign_delete", states.delete, visit.account_id)
         _flash_deleted(request, [await commit(*args, row.id, visit.actor) for row in rows])
     return view.redirect(request, return_url)
 
 
 def _selected_campaigns(account_id: int, selection: Selection) -> list[Any]:
-    """Return the selected campaigns that are not deleted, or all that match the table's filters, at most `_MAX_IDS`."""
+    """Return the campaigns ticked, except deleted ones; with `selection.is_all`, all that match the table's filters.
+
+    At most `_MAX_IDS` are returned.
+    """
     if selection.is_all:
         raw: dict[str, Any] = {name: value for name, value in selection.state.items() if name in ("search", "phase")}
         if raw.get("phase") == "asked":

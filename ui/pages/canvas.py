@@ -17,12 +17,11 @@ from appliance.core import errors
 from appliance.sending.messages import preview
 from appliance.settings import config
 from appliance.storage.models import Contact
-from appliance.storage.transactions import fetch, render
-from ui import formats, guard, static_files, view
+from appliance.storage.transactions import fetch, render, scan
+from ui import formats, static_files, view
 from ui.forms import parse_int
 from ui.guard import signed_in
 from ui.session import Pages, Visit
-from ui.widgets import email_frame
 
 pages = Pages("ui_canvas", url_prefix="/templates")
 
@@ -32,8 +31,8 @@ pages = Pages("ui_canvas", url_prefix="/templates")
 def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
     """Return the `revision`, `rows` and `frame` of a rendered email as data for the canvas.
 
-    Each row, and the frame, is (digest, HTML). The HTML is None if the canvas shows it already, that is, if the digest
-    is in `present`.
+    The frame and each row are a pair (digest, HTML). The HTML is None if the digest is in `present`, because the canvas
+    shows it already.
     """
     rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
@@ -53,7 +52,7 @@ async def render_update(request: Request, visit: Visit, template_id: int) -> str
     if not present:
         return ""
     try:
-        draft = await fetch(
+        draft = await render(
             preview.render_canvas, visit.account_id, template_id, parse_int(contact_id, 0, 10**9) or None
         )
     except (errors.Invalid, errors.NotFound):
@@ -75,7 +74,7 @@ async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPR
     try:
         draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
-        return email_frame.render_error(_error_sentence(error))
+        return view.render_email_error(_error_sentence(error))
     present = ",".join((draft.digest, *(row.digest for row in draft.rows or ())))
     head = view.template_environment().get_template("canvas/head.html").render(have=present)
     html = draft.html if "<" in draft.html else f"<p>{draft.html}</p>"
@@ -119,7 +118,7 @@ async def choose_contact(request: Request, visit: Visit, template_id: int) -> HT
     await fetch(templates.get, visit.account_id, template_id)
     if not view.is_partial(request):
         return view.redirect(request, f"/templates/{template_id}/edit")
-    found_contacts, nameless = await fetch(_find_contacts, visit.account_id, search)
+    found_contacts, nameless = await scan(_find_contacts, visit.account_id, search)
     return view.render(request, "canvas/people.html", rows=found_contacts, nameless=nameless, search=search)
 
 
@@ -156,5 +155,5 @@ def _build_policy(request: Request) -> str:
         places = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
         return " ".join(f"{place}{static_files.url(name)}" for name in names for place in places)
 
-    policy = guard.email_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
+    policy = view.email_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
     return f"sandbox allow-scripts;{policy}; script-src {at(*_SCRIPTS)}"

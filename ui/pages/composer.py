@@ -8,13 +8,13 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
-from appliance.campaigns import audience, hold_reasons, preflight, preview, send, states, store
+from appliance.campaigns import audience, content, hold_reasons, preflight, send, states, store
 from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
 from appliance.core import clock, errors, validation
 from appliance.sending.messages import senders
-from appliance.storage.transactions import commit, fetch, render, render_for, render_send
+from appliance.storage.transactions import commit, fetch, render, render_for, render_send, scan
 from ui import formats, view
 from ui.forms import Form, audience_form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
@@ -78,7 +78,7 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     )
     choices = audience_form.load_choices(account_id)
     facts, sender = checks.facts, preflight.get_sender(campaign, account)
-    rendered = preview.render_preview(account_id, campaign_id)
+    rendered = content.render_preview(account_id, campaign_id)
     sms = campaign.channel == "sms"
     message_count = facts["sms"]["parts"] if sms and facts["sms"]["parts"] else facts["sendable"]
     is_later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
@@ -155,7 +155,7 @@ def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
     """Return the progress and the findings of rendering for all recipients, and for an SMS a preview with its size."""
     counts = preflight.run_preflight(account_id, campaign_id, count=audience.get_cached_counts).facts
     campaign = store.get(account_id, campaign_id)
-    rendered = preview.render_preview(account_id, campaign_id) if campaign.channel == "sms" else None
+    rendered = content.render_preview(account_id, campaign_id) if campaign.channel == "sms" else None
     return {"campaign": campaign, "preview": rendered, "people": counts["sendable"], **describe_render_check(counts)}
 
 
@@ -213,7 +213,8 @@ def fix_url(finding: Any, campaign_id: int) -> str:
     if finding.code == "sender_not_ready" and not finding.field.startswith("template"):
         return "/settings/sending"
     if ".design." in finding.field:
-        return f"/campaigns/{campaign_id}/content?path={finding.field.partition('.design.')[2]}"
+        path = finding.field.partition(".design.")[2]
+        return f"/campaigns/{campaign_id}/content?path={path}&fix={finding.code}"
     match = next((card for start, card in _CARD_BY_FIELD if finding.field.startswith(start)), None)
     return f"/campaigns/{campaign_id}?open={match}#card-{match}" if match else ""
 
@@ -338,8 +339,8 @@ async def _save_card(
 
     try:
         patch = validation.read(store.CampaignPatch, raw)
-        content = await render(store.prepare, visit.account_id, campaign_id, patch.template_attributes)
-        args = (send.update, visit.account_id, campaign_id, patch, visit.actor, content)
+        prepared = await render(store.prepare, visit.account_id, campaign_id, patch.template_attributes)
+        args = (send.update, visit.account_id, campaign_id, patch, visit.actor, prepared)
         await commit(edit_conflicts.write_if_unchanged, form, CARD_PARTS[card], load_stored, *args)
     except errors.Invalid as error:
         if error.reason == "campaign_locked":
@@ -523,7 +524,7 @@ async def _render_review(request: Request, visit: Visit, campaign_id: int, form:
     if facts["campaign"].phase not in (("draft", "scheduled") if is_now else ("draft",)):
         return view.redirect(request, f"/campaigns/{campaign_id}")
     facts["is_later"] = facts["is_later"] and not is_now
-    first = await fetch(_list_first_recipients, visit.account_id, campaign_id)
+    first = await scan(_list_first_recipients, visit.account_id, campaign_id)
     return view.render(
         request,
         "campaigns/send.html",

@@ -18,13 +18,12 @@ from appliance.sending.messages import ledger
 from appliance.sending.messages.compose import SmsPreview
 from appliance.sending.messages.prepare import MessagePreparer
 from appliance.storage.models import Channel, Contact
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, render, render_for
 from appliance.tracking import erasing
 from ui import formats, view
 from ui.forms import Form, list_params, lookups, parse_int
 from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
-from ui.widgets import email_frame
 
 pages = Pages("ui_contact_detail", url_prefix="/contacts")
 
@@ -158,7 +157,7 @@ async def _render_conversation(
         contact = store.get(visit.account_id, contact_id)
         return contact, load_conversation(visit.account_id, contact, page, form)
 
-    contact, conversation = await fetch(read)
+    contact, conversation = await render_for(visit.account_id, read)
     return view.render(
         request,
         "contacts/conversation.html",
@@ -183,7 +182,7 @@ async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPR
     """Show a contact: addresses with consent, lists, data, events and messages."""
     kind = request.args.get("kind") or ""
     kind = kind if kind in dict(_EVENT_GROUPS) else ""
-    row = await fetch(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
+    row = await render(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
     return view.render(
         request, "contacts/show.html", kind=kind, kinds=_EVENT_GROUPS, **row,
         may_write=visit.can("contacts:write"),
@@ -231,7 +230,7 @@ async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTT
 @signed_in()
 async def show_message(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
     """Show a message to a contact, and the events of the message."""
-    context = await fetch(_load_message, visit.account_id, contact_id, message_id)
+    context = await render(_load_message, visit.account_id, contact_id, message_id)
     return view.render(request, "contacts/message.html", **context)
 
 
@@ -239,10 +238,10 @@ async def show_message(request: Request, visit: Visit, contact_id: int, message_
 @signed_in()
 async def show_message_html(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
     """Show the HTML of a message, as a document for the frame of its page."""
-    context = await fetch(_load_message, visit.account_id, contact_id, message_id)
+    context = await render(_load_message, visit.account_id, contact_id, message_id)
     if context["filled"] is None:
-        return email_frame.render_error("it could not be rendered for this person, or its content is no longer kept")
-    return email_frame.render_html(context["filled"].html or email_frame.sms_html(context["filled"].text or ""))
+        return view.render_email_error("it could not be rendered for this person, or its content is no longer kept")
+    return view.render_email(context["filled"].html or view.sms_html(context["filled"].text or ""))
 
 
 def _load_message(account_id: int, contact_id: int, message_id: int) -> dict[str, Any]:

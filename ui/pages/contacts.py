@@ -17,9 +17,9 @@ from appliance.audience.segments import members as segment_people
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import errors, validation
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
-from ui.forms import Form, custom_data, edit_conflicts, lookups
+from ui.forms import Form, edit_conflicts, lookups, typed_values
 from ui.forms.edit_conflicts import FormPart
 from ui.forms.filter_rows import FilterRows
 from ui.guard import ignore_double_submit, signed_in
@@ -172,7 +172,7 @@ def _describe_rules(account_id: int, text: str) -> str:
 
 
 _TEXT_FIELDS = ("first_name", "last_name", "country_code")
-FORM_PARTS = custom_data.CustomDataParts(
+FORM_PARTS = typed_values.CustomDataParts(
     FormPart("First name", ("first_name",)), FormPart("Last name", ("last_name",)), FormPart("Email", ("email",)),
     FormPart("Phone", ("phone",)), FormPart("Country", ("country_code",)), FormPart("Lists", ("list_ids",), True),
 )  # fmt: skip
@@ -186,7 +186,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         request, "/contacts", ("person", "people"), TABLE_COLUMNS, "-updated", TABLE_FILTERS
     )  # fmt: skip
     table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
-    contact_lists = await fetch(fill_table, visit.account_id, table)
+    contact_lists = await scan(fill_table, visit.account_id, table)
     return tables.render_table(request, "contacts/index.html", table, lists=contact_lists)
 
 
@@ -209,7 +209,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     if form["more"] or form["drop"]:
         return await _render_form(request, visit, form, None, 200)
     raw = _read_fields(form)
-    raw["data"] = custom_data.parse_rows(form, custom_data.read_rows(form)) or None
+    raw["data"] = typed_values.parse_rows(form, typed_values.read_rows(form)) or None
     _complete_form_phone(visit, form)
     raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
     if form["opt_in"] == "yes" and (form["email"] or form["phone"]):
@@ -297,7 +297,7 @@ async def update(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
     if "data_shown" in form.values:
         shown_keys = set(form["data_shown"].split("\n"))
         stored = {key: value for key, value in contact.data.items() if key not in shown_keys or key == "tags"}
-        raw["data"] = stored | custom_data.parse_rows(form, custom_data.read_rows(form))
+        raw["data"] = stored | typed_values.parse_rows(form, typed_values.read_rows(form))
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -357,8 +357,8 @@ def _build_form(contact: Any, offered: list[Any]) -> Form:
         form.values[kind] = next((channel.value for channel in contact.channels if channel.kind == kind), "")
     choices = {option.id for option in offered if option.segment_id is None}
     form.lists["list_ids"] = [str(id_) for id_ in contact.list_ids if id_ in choices]
-    for row in custom_data.build_rows(contact.data):
-        for name, value in zip(custom_data.FIELD_NAMES, row, strict=True):
+    for row in typed_values.build_rows(contact.data):
+        for name, value in zip(typed_values.FIELD_NAMES, row, strict=True):
             form.lists.setdefault(name, []).append(value)
     return form
 
@@ -396,13 +396,13 @@ def _changed_channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any
 
 async def _render_form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
     contact_lists = await fetch(lookups.list_contact_lists, visit.account_id)
-    data = custom_data.read_rows(form) + ([custom_data.DataRow("", "text", "")] if form["more"] else [])
+    data = typed_values.read_rows(form) + ([typed_values.DataRow("", "text", "")] if form["more"] else [])
     shown_keys = "\n".join(key for key in contact.data if key != "tags") if contact else ""
     shown_keys = form.values.get("data_shown", shown_keys)
     return view.render(
         request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
         shown_keys=shown_keys,
-        kinds=custom_data.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
+        kinds=typed_values.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
         countries=lookups.country_options("None", form["country_code"]),
     )  # fmt: skip
 

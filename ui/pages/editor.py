@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.campaigns import preview as campaign_preview
+from appliance.campaigns import content as campaign_content
 from appliance.campaigns import store as campaigns
 from appliance.content import brand as brands
+from appliance.content import media
 from appliance.content.designs import document, merge_limits, render
 from appliance.content.templates import editing, revisions, store
 from appliance.content.templates.editing import Change
 from appliance.core import clock, errors
 from appliance.core.errors import Conflict, Invalid, NotFound
+from appliance.imports import store as imports
 from appliance.sending.messages import merge_tags, preview
 from appliance.storage.models import Contact, Template
 from appliance.storage.transactions import commit, fetch, render_for
@@ -67,7 +69,7 @@ def list_others(template_id: int, user: int) -> list[PresentUser]:
 
 
 def mark_left(template_id: int, session_key: str) -> None:
-    """Record that a user closed an email in a browser session."""
+    """Remove the entry of a browser session in which a user closed an email."""
     users = _present.get(template_id, {})
     users.pop(session_key, None)
     if not users:
@@ -110,15 +112,18 @@ async def show_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
 async def render_editor(
     request: Request, visit: Visit, row: Template, status: int = 200, file: str = ""
 ) -> HTTPResponse:
-    """Render the editor of an email, with the section that the query selects.
+    """Render the editor of an email, with the section that the query selects by `s` (its key) or `path`.
 
-    `file` is the error of an uploaded file.
+    With `fix`, the code of a finding about that section, the field that fixes it gets the focus. `file` is the error of
+    an uploaded file.
     """
-    path, key = request.args.get("path"), request.args.get("s")
+    path, key, code = request.args.get("path"), request.args.get("s"), request.args.get("fix")
     if path and key is None:
         key = next((entry.key for entry in document.list_entries(row.design) if entry.section.path == path), None)
     values = await render_for(visit.account_id, build_context, visit, row.id, key)
-    return view.render_whole(request, PAGE_TEMPLATE, status, **(values | {"file": file}))
+    fix_field = editor_panels.find_fix_field(values["entry"], values["groups"], code) if code else None
+    focus = "" if fix_field is None else fix_field.id
+    return view.render_whole(request, PAGE_TEMPLATE, status, **(values | {"file": file, "focus": focus}))
 
 
 async def render_errors(request: Request, visit: Visit, row: Template, values: dict[str, str]) -> HTTPResponse:
@@ -135,11 +140,12 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
     entry = document.find_section(page, key) if key else None
     look = brands.build_look(brands.get(visit.account_id))
     theme = render.document_theme(row.design, look)
+    filenames = media.get_filenames(visit.account_id, editor_panels.list_picture_names(page))
     message = "body" if row.body and not document.get_sections(row.design) else "sections"
     return {
         "row": row, "home": home, "here": f"/templates/{row.id}", "back": back_url(home), "page": editor_url(home),
         "locked": home.is_locked or visit.user.role == "viewer", "may_look_only": visit.user.role == "viewer",
-        "outline": editor_panels.build_outline(page), "many": len(page), "entry": entry,
+        "outline": editor_panels.build_outline(page, filenames), "many": len(page), "entry": entry,
         "key": entry.key if entry else "",
         "top": document.find_top_key(page, entry.key) if entry else "",
         "groups": editor_panels.build_groups(entry, theme) if entry else [],
@@ -148,8 +154,8 @@ def build_context(visit: Visit, template_id: int, key: str | None = None, asks_p
         "emails": editor_panels.build_detail_fields(row), "mode": message,
         "themed": editor_panels.build_theme_fields(row.design, theme),
         "contrasts": editor_panels.check_contrasts(theme), "palettes": _PALETTES,
-        "reach": store.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
-        "file": "", "siblings": _position_among_siblings(page, entry),
+        "reach": revisions.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
+        "file": "", "focus": "", "siblings": _position_among_siblings(page, entry),
         "lengths": (SUBJECT_CHARACTERS, PREHEADER_CHARACTERS), "raw": _unknown_section_json(entry),
         "contact": contact, "seen_by": _describe_audience(visit, entry),
         # The inbox line is only shown while no section is selected.
@@ -164,7 +170,7 @@ def _find_sample_contact(account_id: int, home: store.TemplateOwner) -> Contact 
     if home.kind != "campaign":
         return None
     try:
-        return campaign_preview.find_sample_contact(campaigns.get(account_id, home.id))
+        return campaign_content.find_sample_contact(campaigns.get(account_id, home.id))
     except NotFound:  # a deleted campaign, whose email may still be looked at
         return None
 
@@ -456,7 +462,8 @@ async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
     def read() -> list[merge_tags.MergeTagGroup]:
         row = store.get(visit.account_id, template_id) if template_id else None
         contact = _find_sample_contact(visit.account_id, store.find_owner(row)) if row is not None else None
-        return merge_tags.list_merge_tags(visit.account_id, template_id, contact=contact)
+        labels = imports.list_data_labels(visit.account_id)
+        return merge_tags.list_merge_tags(visit.account_id, template_id, contact=contact, data_labels=labels)
 
     groups = await fetch(read)
     return view.render(request, "merge/menu.html", groups=groups, roots=merge_limits.ROOTS)

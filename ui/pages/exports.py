@@ -15,10 +15,10 @@ from appliance.audience.contacts.store import ContactQuery
 from appliance.core import errors, validation
 from appliance.events import log as events_log
 from appliance.events.log import EventQuery
-from appliance.exports import contacts, progress, records
+from appliance.exports import records, streaming
 from appliance.sending.messages import ledger
 from appliance.sending.messages.ledger import MessageQuery
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import scan, scan_for
 from ui import formats, view
 from ui.guard import signed_in
 from ui.pages import contacts as contact_pages
@@ -51,8 +51,8 @@ class ExportKind(NamedTuple):
 KINDS = {
     "contacts": ExportKind(
         "Export contacts", "contact", "contacts", ("Contacts", "/contacts"), ContactQuery,
-        lambda account_id, query, rules: store.fetch_page(account_id, query, rules=rules), contacts.write_contacts_csv,
-        contacts.write_contacts_jsonl,
+        lambda account_id, query, rules: store.fetch_page(account_id, query, rules=rules), records.write_contacts_csv,
+        records.write_contacts_jsonl,
     ),
     "events": ExportKind(
         "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, events_log.list_events,
@@ -209,7 +209,7 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
         page = kind.page(visit.account_id, *parse_filters(kind, filters))
         return page.total, filter_chips(visit.account_id, kind, filters)
 
-    total, chips = await fetch(read)
+    total, chips = await scan_for(visit.account_id, read)
     return view.render(
         request, "exports/show.html", of=of, kind=kind, filters=filters, total=total, chips=chips, file_formats=FORMATS,
         ticket=secrets.token_hex(8), progress=None, tries=0, max_tries=_MAX_TRIES,
@@ -228,12 +228,12 @@ async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | No
     _, _, ending, has_bom = form
     ticket = (request.args.get("ticket") or "")[:32]
     parsed = parse_filters(kind, filters)
-    total = (await fetch(kind.page, visit.account_id, *parsed)).total
+    total = (await scan(kind.page, visit.account_id, *parsed)).total
     lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *parsed)
     mark, head = b"\xef\xbb\xbf" if has_bom else b"", 1 if ending == "csv" else 0
     await audit.record_export(visit.actor, visit.account_id, f"{of}.{ending}", filters, total)
     pieces = track_progress(visit.account_id, ticket, total, lines, mark, head)
-    chunks = progress.track_progress(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
+    chunks = streaming.track_progress(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
     return await view.stream_file(request, f"{of}.{ending}", TYPES[ending], chunks)
 
 

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
-from appliance.campaigns import template_changes
+from appliance.campaigns import content
 from appliance.content.templates import store as templates
 from appliance.core import errors, validation
 from appliance.core.errors import Invalid
@@ -19,7 +19,7 @@ from appliance.flows.lifecycle import Blocker
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.store import FlowPatch
 from appliance.sending.messages import preview
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, render_for
 from ui import formats, view
 from ui.forms import Form, edit_conflicts, flow_forms, lookups, parse_int
 from ui.forms.edit_conflicts import FormParts
@@ -54,17 +54,18 @@ def load_page(
     numbers = flow_tree.index_report(figures)
     changes = drafts.list_changes(visit.account_id, flow_id) if draft.is_changed else []
     blocked = drafts.list_blockers(draft, visit.actor) if flow.status != "archived" else []
-    lacks: dict[int, list[str]] = {}
+    step_errors: dict[int, list[str]] = {}
     for step_id, blocker in blocked:
         if step_id is not None:
-            lacks.setdefault(step_id, []).append(formats.sentence(blocker.message))
-    marks = {change.step_id: change.kind for change in changes if change.step_id is not None}
+            step_errors.setdefault(step_id, []).append(formats.sentence(blocker.message))
+    change_kinds = {change.step_id: change.kind for change in changes if change.step_id is not None}
     panel = _selected_panel(query) if shows is None else shows
     step = document.find_step(steps, int(panel)) if panel.isdecimal() else None
     where = document.parse_position(str(query.get("at") or ""))
     kind = str(query.get("add") or "")
     return {
-        "flow": flow, "draft": draft, "cards": flow_tree.build_cards(draft, steps, numbers, lacks, marks),
+        "flow": flow, "draft": draft,
+        "cards": flow_tree.build_cards(draft, steps, numbers, step_errors, change_kinds),
         "report": figures, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
         "start": flow_tree.describe_trigger(visit.account_id, draft.trigger), "lookup": flow_tree.contacts_url,
         "findings": build_checklist(draft, blocked, steps), "unfinished": list_unfinished(draft, steps),
@@ -108,7 +109,7 @@ def list_unfinished(draft: FlowDraft, steps: Sequence[Any]) -> list[tuple[str, s
             f"/flows/{flow.id}/steps/{step['id']}/content",
         )
         path = finding.field.removeprefix("design.")
-        href = f"{editor}?path={path}" if path != finding.field else editor
+        href = f"{editor}?path={path}&fix={finding.code}" if path != finding.field else editor
         rows.append(("warn", f"{title}: {formats.uncapitalize(formats.sentence(finding.message))}", href))
     return rows
 
@@ -217,7 +218,7 @@ async def render_panel(
     request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
 ) -> HTTPResponse:
     """Render the page of a flow, or, for a partial request, its panel and the blocks that depend on the panel."""
-    page = await fetch(load_page, visit, flow_id, request.args, form, shows)
+    page = await render_for(visit.account_id, load_page, visit, flow_id, request.args, form, shows)
     return view.render(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **page)
 
 
@@ -379,7 +380,7 @@ async def _render_new_step(
     query = {"at": form["at"], "add": form["kind"]}
     if error is not None:
         _add_step_errors(form, error)
-    page = await fetch(load_page, visit, flow_id, query, form, "")
+    page = await render_for(visit.account_id, load_page, visit, flow_id, query, form, "")
     return view.render(request, "flows/show.html", 422 if error else 200, **page)
 
 
@@ -404,7 +405,7 @@ async def apply_template(request: Request, visit: Visit, flow_id: int, step_id: 
     source: int | str = form["starter"] or parse_int(form["template"], 0)
     args = (visit.account_id, flow_id, step_id, source, visit.user.id)
     try:
-        await commit(template_changes.apply_template_to_step, *args)
+        await commit(content.apply_template_to_step, *args)
         view.flash(request, "It has its own copy now. What it said before is in the history of its content.")
     except errors.Invalid as error:
         view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))

@@ -24,7 +24,7 @@ from ui import formats, view
 from ui.forms import Form, flow_forms, parse_int
 from ui.guard import signed_in
 from ui.session import Pages, Visit
-from ui.widgets import email_frame, flow_tree
+from ui.widgets import flow_tree
 from ui.widgets.flow_tree import Card
 
 pages = Pages("ui_flow_try", url_prefix="/flows")
@@ -266,12 +266,12 @@ async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResp
         query = build_request(draft, read_query(request.args), visit.zone)
         simulated = await run_in_turn(simulation.simulate_draft, draft, query)
     except errors.Invalid:
-        return email_frame.render_error("the rehearsal cannot be played")
+        return view.render_email_error("the rehearsal cannot be played")
     entries = list_messages(simulated)
     at = parse_int(request.args.get("n"), 1)
     if at > len(entries) or (message := entries[at - 1].message) is None:
-        return email_frame.render_error("it is not sent any more")
-    return email_frame.render_html(message.html or email_frame.sms_html(message.text or ""))
+        return view.render_email_error("it is not sent any more")
+    return view.render_email(message.html or view.sms_html(message.text or ""))
 
 
 @pages.post("/<flow_id:int>/try", name="keep")

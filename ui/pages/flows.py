@@ -11,7 +11,7 @@ from appliance.core import errors, validation
 from appliance.flows import document, drafts, lifecycle, report, runs, store
 from appliance.flows.runs import RunAction, RunSelection
 from appliance.storage.models import Flow
-from appliance.storage.transactions import commit, fetch, render
+from appliance.storage.transactions import commit, fetch, render, render_for
 from ui import formats, view
 from ui.forms import Form, lookups, parse_int, safe_path
 from ui.guard import ignore_double_submit, signed_in
@@ -86,9 +86,8 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in()
 async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Show the tree of a flow, with the panel of the step that the query selects."""
-    return view.render(
-        request, "flows/show.html", also=("tree",), **await fetch(load_page, visit, flow_id, request.args)
-    )
+    page = await render_for(visit.account_id, load_page, visit, flow_id, request.args)
+    return view.render(request, "flows/show.html", also=("tree",), **page)
 
 
 @pages.post("/<flow_id:int>")
@@ -181,7 +180,8 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
     skip = parse_int(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
     flow = await fetch(store.get, visit.account_id, flow_id)
     if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
-        page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
+        page = await render_for(visit.account_id, load_page, visit, flow_id, request.args)
+        page |= {"wants_start": True, "form_errors": form.errors}
         return view.render(request, "flows/show.html", 422, **page)
     try:
         messages = await render(drafts.prepare_messages, visit.account_id, flow_id)
@@ -191,7 +191,7 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
         if error.reason == "invalid_transition":
             view.flash(request, "It has moved on meanwhile. This is how it stands.")
             return view.redirect(request, f"/flows/{flow_id}")
-        page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True}
+        page = await render_for(visit.account_id, load_page, visit, flow_id, request.args) | {"wants_start": True}
         return view.render(request, "flows/show.html", 422, **page)
     view.flash(request, "Going on." if flow.status == "paused" else "The flow is live.")
     return view.redirect(request, f"/flows/{flow_id}")

@@ -28,7 +28,7 @@ from appliance.flows.store import FlowQuery
 from appliance.sending.domains import store as domains
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import fetch, scan_for
 from ui import formats, view
 from ui.guard import signed_in
 from ui.pages import activity
@@ -207,7 +207,7 @@ class Destination(NamedTuple):
 async def jump(request: Request, visit: Visit) -> HTTPResponse:
     """Show the results of a search; without a search the pages, the commands and the latest campaigns."""
     q = (request.args.get("q") or "").strip()[:100]
-    matches = await fetch(_search, visit, q)
+    matches = await scan_for(visit.account_id, _search, visit, q)
     groups = [
         (label, group)
         for key, label in _GROUP_LABELS.items()

@@ -12,7 +12,7 @@ from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
 from appliance.core import errors, uploads, validation
-from appliance.imports import columns, names, numbers, removal, results, store
+from appliance.imports import columns, detection, removal, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.sms import numbers as sms_numbers
 from appliance.settings import config
@@ -68,7 +68,7 @@ class ImportColumn(NamedTuple):
     samples: list[str]
     to: str
     key: str
-    full_names: list[tuple[str, names.SplitName]]
+    full_names: list[tuple[str, detection.SplitName]]
 
 
 def build_columns(job: Import, form: Form) -> list[ImportColumn]:
@@ -89,7 +89,7 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
         if f"to-{index}" in form.values:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
         samples = [sample for sample in column["samples"] if sample]
-        full_names = [(text, names.split_name(text)) for text in column.get("full_names", samples)]
+        full_names = [(text, detection.split_name(text)) for text in column.get("full_names", samples)]
         items.append(ImportColumn(column["name"], samples, to, own, full_names))
     return items
 
@@ -203,7 +203,7 @@ def build_number_readings(job: Import) -> list[NumberReading]:
     readings = []
     for index, column in enumerate(job.columns):
         if column.get("numbers"):
-            number, _ = numbers.convert_number(column["number_example"], column["numbers"])
+            number, _ = detection.convert_number(column["number_example"], column["numbers"])
             if number is not None:
                 readings.append(NumberReading(index, column["name"], column["number_example"], number))
     return readings

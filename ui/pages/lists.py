@@ -13,7 +13,7 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentQuery
 from appliance.core import errors, validation
 from appliance.core.cache import CostAwareCache
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan
 from ui import formats, view
 from ui.forms import Form, edit_conflicts, list_params, lookups
 from ui.forms.edit_conflicts import FormPart, FormParts
@@ -181,7 +181,7 @@ async def choose_contacts(request: Request, visit: Visit, list_id: int) -> HTTPR
     """Show contacts to add to a list, with a search; contacts that are in the list are marked."""
     row = await fetch(lists.get, visit.account_id, list_id)
     raw, search = list_params(request, 30)
-    page = await fetch(store.fetch_page, visit.account_id, validation.read(store.ContactQuery, raw))
+    page = await scan(store.fetch_page, visit.account_id, validation.read(store.ContactQuery, raw))
     return view.render(request, "lists/add.html", row=row, page=page, search=search)
 
 
@@ -271,7 +271,7 @@ async def _render_list(
     table = Table(request, url, ("person", "people"), contacts.TABLE_COLUMNS, "-updated", ("show", "tag"))
     table.extra_filters = {"of_list": str(list_id)}
     table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
-    all_lists = await fetch(contacts.fill_table, visit.account_id, table, list_id=list_id)
+    all_lists = await scan(contacts.fill_table, visit.account_id, table, list_id=list_id)
     sendable = await _count_sendable(row)
     segment = await fetch(_find_segment, visit.account_id, row.segment_id)
     return tables.render_table(

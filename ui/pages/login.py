@@ -18,6 +18,7 @@ from ui.guard import public_page
 from ui.session import Pages
 
 pages = Pages("ui_login")
+_WRONG_CREDENTIALS = "Address and password do not belong together. Try again."
 
 
 @pages.get("/login")
@@ -56,7 +57,12 @@ async def log_in(request: Request) -> HTTPResponse:
         )  # fmt: skip
     else:
         response = view.redirect(request, where)
-    await session.sign_in(request, response, user.id)
+    try:
+        await session.sign_in(request, response, user)
+    except login.InvalidCredentials:
+        form.values["pass"] = ""
+        form.add_error("base", _WRONG_CREDENTIALS)
+        return await _render_again(request, form, where, 422)
     return response
 
 
@@ -73,7 +79,7 @@ async def _authenticate(request: Request, form: Form) -> User | None:
         if form["pass"]:
             form.add_error("otp", "This code is not right, or was used before. Wait for the next one.")
         else:
-            form.add_error("base", "Address and password do not belong together. Try again.")
+            form.add_error("base", _WRONG_CREDENTIALS)
         return None
     if user is None:
         form.values["pass"] = ""

@@ -15,7 +15,7 @@ from appliance.events.log import EventQuery
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import capture_inbox, delivery_status, ledger, prepare, retries
 from appliance.sending.sms import segments
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, render
 from appliance.tracking import simulation
 from appliance.tracking.simulation import Simulate
 from ui import formats, view
@@ -23,7 +23,6 @@ from ui.forms import Form, lookups, parse_int
 from ui.guard import signed_in
 from ui.pages import activity
 from ui.session import Pages, Visit
-from ui.widgets import email_frame
 
 pages = Pages("ui_messages")
 
@@ -79,7 +78,7 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
         values["events"] = (await fetch(activity.load_events, visit.account_id, query)).rows
     if tab == "source":
         try:
-            content = await fetch(prepare.get_source, visit.account_id, message_id)
+            content = await render(prepare.get_source, visit.account_id, message_id)
             values["source"] = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
         except prepare.NotReproducible as error:
             values["source_error"] = formats.sentence(str(error))
@@ -95,10 +94,10 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
 async def show_message_html(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     """Show the content of a message as a document for a frame, so that it cannot reach the page around it."""
     try:
-        filled = await fetch(prepare.get_html, visit.account_id, message_id)
+        filled = await render(prepare.get_html, visit.account_id, message_id)
     except prepare.NotReproducible as error:
-        return email_frame.render_error(str(error))
-    return email_frame.render_html(filled)
+        return view.render_email_error(str(error))
+    return view.render_email(filled)
 
 
 @pages.post("/outbox/retry")
@@ -209,7 +208,7 @@ async def show_captured(request: Request, visit: Visit, captured_id: int) -> HTT
 async def show_captured_html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Show the HTML of a captured message as a document for a frame, so that it cannot reach the page around it."""
     opened = await fetch(_load_captured, visit.account_id, captured_id)
-    return email_frame.render_html(opened["html"] or opened["text"] or "")
+    return view.render_email(opened["html"] or opened["text"] or "")
 
 
 @pages.post("/inbox/clear")

@@ -12,7 +12,7 @@ from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core import errors, validation
 from appliance.storage.models import Segment
-from appliance.storage.transactions import commit, fetch
+from appliance.storage.transactions import commit, fetch, scan, scan_for
 from ui import formats, view
 from ui.forms import Form, edit_conflicts
 from ui.forms.edit_conflicts import FormPart, FormParts
@@ -45,7 +45,7 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
     place = BRANCH if form[f"{rows.prefix}.place"] == BRANCH else SEGMENT
     filter_view = await filter_builder.load_view(visit.account_id, rows, place)
     panels = form["panels"] == "yes"
-    sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if panels else None
+    sample = await scan(filter_builder.load_sample, visit.account_id, filter_view) if panels else None
     contact_check = await load_contact_check(visit, form, rows) if panels else None
     return view.render_fragment(
         request, "segments/_rows.html", filter_view=filter_view, sample=sample, checked=contact_check
@@ -62,7 +62,7 @@ async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse
     note = "" if under_way else "Change a rule to count again."
     filter_view = FilterView(rows, running_count=under_way, note=note)
     ended = under_way is not None and under_way.is_done and request.args.get("panels") == "yes"
-    sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if ended else None
+    sample = await scan(filter_builder.load_sample, visit.account_id, filter_view) if ended else None
     return view.render_fragment(request, "segments/_count.html", filter_view=filter_view, sample=sample)
 
 
@@ -82,7 +82,7 @@ async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> Cont
     """
     person = next(iter(form.ids("pick") + form.ids("person")), None)
     try:
-        return await fetch(filter_builder.check_contact, visit.account_id, rows, form["who"], person)
+        return await scan(filter_builder.check_contact, visit.account_id, rows, form["who"], person)
     except errors.Invalid:
         # The rows show their errors.
         return ContactCheck(form["who"], [])
@@ -114,7 +114,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         )
         return {"used": used, **_load_counts(visit.account_id, [*table.results.rows])}
 
-    return tables.render_table(request, "segments/index.html", table, **await fetch(read))
+    return tables.render_table(request, "segments/index.html", table, **await scan_for(visit.account_id, read))
 
 
 def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
@@ -235,7 +235,7 @@ async def _render_builder(
         rows.add_errors(error)
         if "name" in error.fields:
             form.add_errors(errors.Invalid({"name": error.fields["name"]}))
-    sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view)
+    sample = await scan(filter_builder.load_sample, visit.account_id, filter_view)
     checked = await load_contact_check(visit, form, rows)
     used = await fetch(store.find_usage, visit.account_id, row.id) if row else []
     drafts = await fetch(store.find_drafts_using, visit.account_id, row.id) if row else []

@@ -13,13 +13,12 @@ from sanic.response import HTTPResponse
 
 from appliance import VERSION
 from appliance.accounts import access, accounts, audit
-from appliance.core import errors, executable, validation
+from appliance.core import errors, executable, recipient_texts, validation
 from appliance.ops.backups import create, restore
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.messages import senders
 from appliance.settings import config
 from appliance.storage.transactions import commit, fetch
-from appliance.tracking import recipient_texts
 from ui import formats, guard, session, view
 from ui.forms import Form, edit_conflicts, lookups, safe_path
 from ui.forms.edit_conflicts import FormPart, FormParts

@@ -60,7 +60,7 @@ async def create_owner(request: Request, token: str) -> HTTPResponse:
             form.add_errors(error)
         return view.render(request, "setup/you.html", 422, form=form, token=token, steps=STEPS)
     response = view.redirect(request, "/welcome")
-    await session.sign_in(request, response, user.id)
+    await session.sign_in(request, response, user)
     return response
 
 

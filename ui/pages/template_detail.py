@@ -22,7 +22,6 @@ from ui.pages import editor
 from ui.pages.campaign_content import describe_sent_tests
 from ui.pages.editor import editor_url
 from ui.session import Pages, Visit
-from ui.widgets import email_frame
 
 pages = Pages("ui_template_detail", url_prefix="/templates")
 
@@ -127,15 +126,15 @@ async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTP
         fields = revisions.get(visit.account_id, template_id, at).document if at else revisions.to_document(row)
         if row.channel == "sms":
             body = preview.PreviewRequest(document={}, body=fields["body"] or "", channel="sms")
-            return email_frame.sms_html(preview.render_preview(visit.account_id, body).text)
+            return view.sms_html(preview.render_preview(visit.account_id, body).text)
         if not (fields["body"] or designs.get_sections(fields["design"])):
             return ""
         return preview.render_fields(visit.account_id, fields).html
 
     try:
-        return email_frame.render_html(await render_for(visit.account_id, read))
+        return view.render_email(await render_for(visit.account_id, read))
     except errors.Invalid as error:
-        return email_frame.render_error(next(iter(error.fields.values()))[0])
+        return view.render_email_error(next(iter(error.fields.values()))[0])
 
 
 def _read_form(form: Form) -> TemplateWrite:
@@ -274,7 +273,7 @@ async def show_history(request: Request, visit: Visit, template_id: int) -> HTTP
         page = revisions.fetch_page(visit.account_id, template_id, query)
         home = store.find_owner(row)
         may_write = visit.user.role != "viewer" and not home.is_locked
-        return {"row": row, "page": page, "at": at, "reach": store.find_undo_steps(row), "title": home.name,
+        return {"row": row, "page": page, "at": at, "reach": revisions.find_undo_steps(row), "title": home.name,
                 "back": editor_url(home), "may_write": may_write}  # fmt: skip
 
     return view.render(request, "templates/history.html", **await fetch(read))

@@ -20,7 +20,7 @@ from ui import formats, view
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Pages, Visit
-from ui.widgets import email_frame, tables
+from ui.widgets import tables
 from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_templates", url_prefix="/templates")
@@ -165,7 +165,7 @@ async def show_starter(request: Request, visit: Visit, key: str) -> HTTPResponse
         }
         return preview.render_fields(visit.account_id, text | {"design": starter_.design}).html
 
-    return email_frame.render_html(await render_for(visit.account_id, read))
+    return view.render_email(await render_for(visit.account_id, read))
 
 
 def _list_starters(account_id: int) -> tuple[starters.Starter, ...]:

@@ -1,7 +1,8 @@
 """The pages of users: the team, API keys, and the user's own profile."""
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sanic import Request
 from sanic.response import HTTPResponse
@@ -10,7 +11,7 @@ from appliance.accounts import access, login, passwords, sessions, users
 from appliance.core import errors
 from appliance.events import user_agents
 from appliance.settings import config
-from appliance.storage.models import Session
+from appliance.storage.models import Session, User
 from appliance.storage.transactions import commit, fetch
 from ui import formats, session, view
 from ui.forms import Form, edit_conflicts
@@ -20,6 +21,7 @@ from ui.session import Pages, Visit
 from ui.widgets import charts
 
 pages = Pages("ui_users", url_prefix="/settings")
+T = TypeVar("T")
 
 ROLES = {
     "owner": ("Owner", "Everything, owners included."),
@@ -260,6 +262,15 @@ _PROOF_ERRORS = {
 }
 
 
+def _with_proofs(user: User, function: Callable[..., T], *args: Any) -> T:
+    """Call a function in a transaction in which the verified password and code of `user` are still the user's.
+
+    Raises login.InvalidCredentials if they are not.
+    """
+    login.require_unchanged(user)
+    return function(*args)
+
+
 @pages.get("/you")
 @signed_in()
 async def show_profile(request: Request, visit: Visit) -> HTTPResponse:
@@ -296,7 +307,13 @@ async def change_password(request: Request, visit: Visit) -> HTTPResponse:
     if form.errors:
         return await _render_profile(request, visit, form, 422)
     hashed = await asyncio.to_thread(passwords.hash_password, new)
-    await commit(users.change_password, visit.user.id, hashed, visit.session.id, request.ctx.client)
+    try:
+        await commit(
+            _with_proofs, visit.user, users.change_password, visit.user.id, hashed, visit.session.id, request.ctx.client
+        )
+    except login.InvalidCredentials:
+        form.add_error("old_password", _PROOF_ERRORS["password"])
+        return await _render_profile(request, visit, form, 422)
     view.flash(request, "Your password is changed. Other browsers are signed out.")
     return view.redirect(request, "/settings/you")
 
@@ -322,6 +339,8 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
         return _render_otp(request, visit, form, 422)
     try:
         codes = await commit(
+            _with_proofs,
+            visit.user,
             login.enable_second_factor,
             visit.user.id,
             form["secret"],
@@ -329,6 +348,8 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
             visit.session.id,
             visit.actor,
         )
+    except login.InvalidCredentials:
+        return view.redirect(request, "/settings/you")
     except errors.Invalid as error:
         if "otp" not in error.fields:
             return view.redirect(request, "/settings/you")
@@ -348,7 +369,12 @@ async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
     if wrong_proofs:
         form.add_error(wrong_proofs[0], _PROOF_ERRORS[wrong_proofs[0]])
         return await _render_profile(request, visit, form, 422)
-    await commit(login.disable_second_factor, visit.user.id, visit.session.id, visit.actor)
+    try:
+        await commit(
+            _with_proofs, visit.user, login.disable_second_factor, visit.user.id, visit.session.id, visit.actor
+        )
+    except login.InvalidCredentials:
+        return view.redirect(request, "/settings/you")
     view.flash(request, "You sign in with your password alone now. Other browsers are signed out.")
     return view.redirect(request, "/settings/you")
 

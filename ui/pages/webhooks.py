@@ -11,9 +11,10 @@ from appliance.core import clock, errors, validation
 from appliance.events import log
 from appliance.sending.delivery import safe_http
 from appliance.storage.transactions import commit, fetch
-from appliance.webhooks import deliveries, subscriptions
-from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed, WebhookTest
+from appliance.webhooks import queue, subscriptions, worker
+from appliance.webhooks.queue import DeliveryQuery, ReplayFailed
 from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
+from appliance.webhooks.worker import WebhookTest
 from ui import formats, session, view
 from ui.forms import Form, edit_conflicts, parse_int
 from ui.forms.edit_conflicts import FormPart
@@ -159,9 +160,9 @@ async def rotate_secret(request: Request, visit: Visit, webhook_id: int) -> HTTP
 @signed_in("account:write")
 async def send_test(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
     """Send a test event to a webhook, and show the response."""
-    webhook, event = await fetch(deliveries.prepare_test, visit.account_id, webhook_id, WebhookTest())
+    webhook, event = await fetch(worker.prepare_test, visit.account_id, webhook_id, WebhookTest())
     await asyncio.to_thread(safe_http.preload)
-    test_result = await deliveries.send_test(webhook, event)
+    test_result = await worker.send_test(webhook, event)
     return await _render_webhook(request, visit, webhook_id, test_result)
 
 
@@ -171,12 +172,12 @@ async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
     """Repeat one delivery of a webhook, or all failed deliveries."""
     form = Form.from_request(request)
     if form["delivery"]:
-        await commit(deliveries.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))
+        await commit(queue.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))
         view.flash(request, "It is sent once more.")
         return view.redirect(request, f"/settings/webhooks/{webhook_id}")
-    count = bite = await commit(deliveries.replay_failed, visit.account_id, webhook_id, ReplayFailed())
-    while bite == deliveries.REPLAY_BATCH_SIZE:
-        bite = await commit(deliveries.replay_failed, visit.account_id, webhook_id, ReplayFailed())
+    count = bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())
+    while bite == queue.REPLAY_BATCH_SIZE:
+        bite = await commit(queue.replay_failed, visit.account_id, webhook_id, ReplayFailed())
         count += bite
     view.flash(request, f"{formats.count(count, 'delivery is', 'deliveries are')} sent once more.")
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")
@@ -277,7 +278,7 @@ async def _render_webhook(request: Request, visit: Visit, webhook_id: int, teste
 
     def read() -> tuple[Any, Any]:
         webhook = subscriptions.get(visit.account_id, webhook_id)
-        return webhook, deliveries.list_deliveries(visit.account_id, webhook_id, query)
+        return webhook, queue.list_deliveries(visit.account_id, webhook_id, query)
 
     webhook, outcome = await fetch(read)
     return view.render(

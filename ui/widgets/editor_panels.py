@@ -1,6 +1,7 @@
 """Data for the panels of the email editor: outline, palette, and the fields of a section, the theme and the details."""
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -11,16 +12,11 @@ from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, Prop
 from appliance.content.designs.merge import make_readable
 from appliance.content.designs.sections import BY_NAME
 from appliance.content.designs.theme import Theme, contrast_ratio
-from appliance.content.templates import editing
+from appliance.content.templates import editing, starters
 from appliance.content.templates.editing import DETAIL_FIELDS
 
-KIND_ICONS = {
-    "header": "panel-top", "hero": "image-up", "heading": "heading", "text": "type", "image": "image",
-    "split": "layout-list", "button": "mouse-pointer-click", "list": "list", "quote": "quote",
-    "columns": "columns-2", "product": "shopping-bag", "product_grid": "layout-grid", "gallery": "images",
-    "coupon": "ticket", "video": "square-play", "divider": "minus", "spacer": "move-vertical", "social": "share-2",
-    "html": "code", "footer": "panel-bottom", "": "box",
-}  # fmt: skip
+# The icon of a section whose kind is unknown.
+_UNKNOWN_KIND_ICON = "box"
 PALETTE = (
     ("Basics", ("heading", "text", "button", "image", "list", "quote")),
     ("Layout", ("columns", "split", "hero", "divider", "spacer")),
@@ -39,8 +35,8 @@ class OutlineRow(Struct):
     """A section as a line of the outline; `columns` holds the sections nested in the section, column by column.
 
     `position` is counted from 1 among `sibling_count` siblings. If the section is hidden on a kind of device, `hidden`
-    is a text that says so, else it is empty. `text` is the stored text of a section that is written in the canvas, with
-    its merge tags; of other sections it is None.
+    is a text that says so, else it is empty. `text` is the stored text, with merge tags, of a section whose text is
+    edited in the canvas; for other sections it is None.
     """
 
     key: str
@@ -65,12 +61,15 @@ class PaletteTile(Struct):
     in_columns: bool
 
 
-def build_outline(rows: list[Entry]) -> list[OutlineRow]:
-    """Return the outline of a design; `rows` are all its sections in reading order."""
+def build_outline(rows: list[Entry], filenames: dict[str, str]) -> list[OutlineRow]:
+    """Return the outline of a design; `rows` are all its sections in reading order.
+
+    `filenames` maps the signed ids of the uploaded pictures that the design uses to their file names.
+    """
     outline_rows: dict[str, OutlineRow] = {}
     roots: list[OutlineRow] = []
     for entry in rows:
-        outline_rows[entry.key] = row = _build_row(entry)
+        outline_rows[entry.key] = row = _build_row(entry, filenames)
         if not entry.parent:
             roots.append(row)
             continue
@@ -79,12 +78,13 @@ def build_outline(rows: list[Entry]) -> list[OutlineRow]:
     return roots
 
 
-def _build_row(entry: Entry) -> OutlineRow:
+def _build_row(entry: Entry, filenames: dict[str, str]) -> OutlineRow:
     kind = entry.section.kind
     is_columns = kind is not None and kind.name == "columns"
     sibling_count = len([sibling for sibling in entry.siblings if isinstance(sibling, dict)])
+    excerpt = _section_excerpt(entry, filenames)
     return OutlineRow(
-        entry.key, entry.label, kind_icon(kind), section_excerpt(entry), kind.name if kind else "", entry.position + 1,
+        entry.key, entry.label, kind_icon(kind), excerpt, kind.name if kind else "", entry.position + 1,
         sibling_count,
         [[] for _ in document.get_columns(entry.raw)] if is_columns else [], is_columns,
         {"phone": "not on phones", "desktop": "not on computers"}.get(str(entry.section.props.get("hide_on")), ""),
@@ -100,10 +100,20 @@ def _canvas_text(entry: Entry) -> str | None:
 
 def kind_icon(kind: Kind | None) -> str:
     """Return the name of the icon of a section kind, or the name of the icon for unknown kinds."""
-    return KIND_ICONS.get(kind.name if kind is not None else "", KIND_ICONS[""])
+    return kind.icon if kind is not None else _UNKNOWN_KIND_ICON
 
 
-def section_excerpt(entry: Entry) -> str:
+def list_picture_names(rows: list[Entry]) -> set[str]:
+    """Return the last path segments of the sections' pictures; for an uploaded picture, it is the signed id."""
+    return {name for entry in rows if entry.section.kind is not None and (name := _picture_name(entry))}
+
+
+def _picture_name(entry: Entry) -> str:
+    source = entry.section.props.get("src") or entry.section.props.get("image_url")
+    return source.rstrip("/").rpartition("/")[2].partition("?")[0] if isinstance(source, str) else ""
+
+
+def _section_excerpt(entry: Entry, filenames: dict[str, str]) -> str:
     """Return a short text that identifies a section in the outline, usually the start of its content; may be empty."""
     kind, props = entry.section.kind, entry.section.props
     if kind is None:
@@ -121,12 +131,10 @@ def section_excerpt(entry: Entry) -> str:
     items = props.get("items") or props.get("links")
     if isinstance(items, list) and items:
         return _count_noun(len(items), "link" if kind.name in ("social", "header") else "entry")
-    source = props.get("src") or props.get("image_url")
-    return (
-        source.rstrip("/").rpartition("/")[2].partition("?")[0][:_MAX_EXCERPT_CHARACTERS]
-        if isinstance(source, str)
-        else ""
-    )
+    if not (name := _picture_name(entry)):
+        return ""
+    # A name without an extension is an id, which does not say which picture it is
+    return _plain_text(filenames.get(name) or (name if "." in name else "Picture"))
 
 
 def _count_noun(number: int, noun: str) -> str:
@@ -149,7 +157,7 @@ def list_palette() -> list[tuple[str, list[PaletteTile]]]:
     groups = {group: [BY_NAME[name] for name in names] for group, names in PALETTE}
     groups[PALETTE[-1][0]] += [kind for name, kind in BY_NAME.items() if name not in named]
     return [
-        (group, [PaletteTile(kind.name, kind.label, kind_icon(kind), kind.is_in_columns) for kind in kinds])
+        (group, [PaletteTile(kind.name, kind.label, kind.icon, kind.is_in_columns) for kind in kinds])
         for group, kinds in groups.items()
     ]
 
@@ -200,6 +208,8 @@ _OPTION_LABELS = {
     "1:1:1:1": "1 : 1 : 1 : 1",
     "theme:brand": "Brand", "theme:text": "Text", "theme:bg": "Page", "fit": "Fit", "full": "Full",
 }  # fmt: skip
+# The properties that describe a picture to those who do not see it
+_ALT_NAMES = ("alt", "logo_alt", "caption", "title")
 _LEVEL_LABELS = {"1": "Large", "2": "Medium", "3": "Small"}
 _MAX_SEGMENTED_CHARACTERS = 26
 
@@ -283,6 +293,40 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
             style += _build_prop_fields(prop, "styles", entry, kind, theme)
     groups = (FieldGroup("Content", content), FieldGroup("Style", style), FieldGroup("Visibility", visible))
     return [group for group in groups if group.fields]
+
+
+def find_fix_field(entry: Entry | None, groups: list[FieldGroup], code: str) -> Field | None:
+    """Return the field that fixes a finding about a section, by the code of the finding.
+
+    That is an empty link, picture or alternative text, or the first placeholder. For other codes, and if there is no
+    such field, it is the first field of the section; None without a section.
+    """
+    fields = [
+        inner
+        for group in groups
+        for field in group.fields
+        for inner in (field, *(inner for item in field.entries for inner in item.fields))
+        if inner.kind not in ("items", "columns", "filters")
+    ]
+    if entry is None or entry.section.kind is None or not fields:
+        return None
+    kind = entry.section.kind.name
+    is_fix: dict[str, Callable[[Field], bool]] = {
+        "link_missing": lambda field: field.kind == "url" and not field.value,
+        "image_missing": lambda field: field.kind == "image" and not field.value,
+        "alt_missing": lambda field: field.name in _ALT_NAMES and not field.value,
+        "placeholder_link": lambda field: (
+            field.kind in ("url", "rich", "html") and starters.has_placeholder_link(field.value)
+        ),
+        "placeholder_content": lambda field: (
+            field.kind in ("line", "text", "rich") and starters.has_placeholder_text(kind, field.value or field.hint)
+        ),
+    }
+    matches = [field for field in fields if is_fix[code](field)] if code in is_fix else []
+    if code == "link_missing":
+        # A product may have a link of its own, while its button has none.
+        matches = [field for field in matches if ".button." in field.path] or matches
+    return matches[0] if matches else fields[0]
 
 
 def _build_prop_fields(prop: Prop, root: str, entry: Entry, kind: Kind, theme: Theme) -> list[Field]:

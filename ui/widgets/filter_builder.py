@@ -14,9 +14,9 @@ from appliance.audience.segments import explain, members, suggestions
 from appliance.audience.segments.members import BackgroundCount
 from appliance.core.errors import Invalid, NotFound
 from appliance.imports import store as imports
-from appliance.storage.transactions import fetch
+from appliance.storage.transactions import scan
 from ui import formats
-from ui.forms import filter_values, parse_number
+from ui.forms import parse_number, typed_values
 from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow, FilterRows
 
 SEGMENT, BRANCH = "segment", "split"
@@ -98,7 +98,7 @@ class _OptionsBuilder:
             is_unclear = row.predicate in explain.COMPARISONS and (len(stored) > 1 or guess not in ("number", "date"))
             if row["kind"] != guess or is_unclear:
                 kinds = [kind for kind in VALUE_KINDS if kind[0] != "boolean" or row.value_kind == "value"]
-            kinds += [(filter_values.EXACT, "exactly, as JSON")] if row["kind"] == filter_values.EXACT else []
+            kinds += [(typed_values.EXACT, "exactly, as JSON")] if row["kind"] == typed_values.EXACT else []
             warning, fix = _type_warning(row, stored)
             fix = fix if fix in dict(kinds) else ""
         before, _, after = _current_predicate_label(row).partition("…")
@@ -178,7 +178,7 @@ def _stored_types(account_id: int, row: FilterRow, event: str) -> dict[str, int]
 
 
 def list_warnings(account_id: int, filters: Any) -> list[str]:
-    """Return the warnings of stored filters whose rules compare data of contacts as another type than it has."""
+    """Return a warning for each rule of stored filters that compares custom data as another type than it has."""
     rows = [row for row in FilterRows.from_filters(filters) if row.type == "json" and row["kind"]]
     warnings = [
         _type_warning(row, _stored_types(account_id, row, ""))[0]
@@ -299,7 +299,7 @@ class FilterView(NamedTuple):
 
 async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
     """Return the view of rows; wait up to COUNT_TIMEOUT_SECONDS for the count, then the page polls for it."""
-    view = await fetch(build_view, account_id, rows, place, counted)
+    view = await scan(build_view, account_id, rows, place, counted)
     if view.running_count is not None:
         await wait_for_count(view.running_count)
     return view
@@ -313,7 +313,7 @@ async def wait_for_count(running_count: BackgroundCount, seconds: float = COUNT_
 
 
 def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
-    """Return the view of rows and start a count; call it with `fetch`, since it reads the database.
+    """Return the view of rows and start a count; call it with `scan`, since it reads the database.
 
     Errors of complete rows are added to the rows. `place` is SEGMENT, or BRANCH in a flow, where rules can use the
     triggering event; contacts are not counted for such rules.

@@ -60,7 +60,7 @@ class TreeFigures(NamedTuple):
 
 
 def index_report(flow_report: FlowReport | None) -> TreeFigures:
-    """Return the figures of a report by step id; zero entries and no figures without a report."""
+    """Return the number of entries and the figures of each step; without a report, zero and no figures."""
     if flow_report is None:
         return TreeFigures(0, {})
     return TreeFigures(flow_report.runs.entered.count, {step.id: step for step in flow_report.steps})
@@ -77,42 +77,42 @@ def contacts_url(number: Number | Any) -> str:
 
 
 def build_cards(
-    draft: FlowDraft, steps: Sequence[dict[str, Any]], names: TreeFigures, lacks: Mapping[int, list[str]],
-    marks: Mapping[int, str], level: Sequence[dict[str, Any]] | None = None,
+    draft: FlowDraft, steps: Sequence[dict[str, Any]], figures: TreeFigures, errors: Mapping[int, list[str]],
+    change_kinds: Mapping[int, str], level: Sequence[dict[str, Any]] | None = None,
 ) -> list[Card]:  # fmt: skip
     """Return the cards of a flow's steps, with nested cards for branches.
 
-    `steps` are the draft's steps with their contents. `names` are the figures, `lacks` the errors by step id, and
-    `marks` the kinds of unpublished changes by step id. `level` is the list of steps to build cards for, by default
-    `steps`.
+    `steps` are the draft's steps with their contents. `errors` has the errors of each step and `change_kinds` the kind
+    of its unpublished change, both by step id. `level` is the list of steps to build cards for, by default `steps`.
     """
     level_steps = list(steps if level is None else level)
-    cards = [_build_card(draft, steps, step, names, lacks, marks) for step in level_steps]
+    cards = [_build_card(draft, steps, step, figures, errors, change_kinds) for step in level_steps]
     for index, card in enumerate(cards):
         # Both branches of a split join again, so the share that continues is the share that entered the next step.
         if card.is_fork:
-            next_step = names.steps.get(level_steps[index + 1]["id"]) if index + 1 < len(level_steps) else None
-            share = next_step.entered.count / names.entered if next_step is not None and names.entered else 0.0
+            next_step = figures.steps.get(level_steps[index + 1]["id"]) if index + 1 < len(level_steps) else None
+            share = next_step.entered.count / figures.entered if next_step is not None and figures.entered else 0.0
             cards[index] = card._replace(continuing_share=share)
     return cards
 
 
 def _build_card(
-    draft: FlowDraft, steps: Sequence[dict[str, Any]], step: dict[str, Any], names: TreeFigures,
-    lacks: Mapping[int, list[str]], marks: Mapping[int, str],
+    draft: FlowDraft, steps: Sequence[dict[str, Any]], step: dict[str, Any], figures: TreeFigures,
+    errors: Mapping[int, list[str]], change_kinds: Mapping[int, str],
 ) -> Card:  # fmt: skip
     kind = BY_TYPE[step["type"]]
     number = step["id"]
-    row = names.steps.get(number)
-    title, sub = describe_step(draft.flow.account_id, step)
-    count, label, people = _card_count(step["type"], row)
+    step_figures = figures.steps.get(number)
+    title, subtitle = describe_step(draft.flow.account_id, step)
+    count, label, url = _card_count(step["type"], step_figures)
     return Card(
         number, step["type"], kind.label, kind.icon, TONES.get(kind.icon, "good"), title,
-        " · ".join(filter(None, (sub, _rate_label(row), _time_label(draft.steps, number)))), count, label, people,
-        _continuing_share(row, names.entered), _left_label(row), list(lacks.get(number, [])), marks.get(number, ""),
-        build_cards(draft, steps, names, lacks, marks, step.get("yes") or []),
-        build_cards(draft, steps, names, lacks, marks, step.get("no") or []), _branch_percents(row),
-        _branch_shares(row, names.entered), kind.branches,
+        " · ".join(filter(None, (subtitle, _rate_label(step_figures), _time_label(draft.steps, number)))),
+        count, label, url, _continuing_share(step_figures, figures.entered), _left_label(step_figures),
+        list(errors.get(number, [])), change_kinds.get(number, ""),
+        build_cards(draft, steps, figures, errors, change_kinds, step.get("yes") or []),
+        build_cards(draft, steps, figures, errors, change_kinds, step.get("no") or []), _branch_percents(step_figures),
+        _branch_shares(step_figures, figures.entered), kind.branches,
     )  # fmt: skip
 
 

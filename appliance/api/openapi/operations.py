@@ -6,12 +6,12 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 
 from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE
-from appliance.api import schemas, service
+from appliance.api import schemas
 from appliance.api.endpoints import FORM_SUBMISSION_PATH, Route
 from appliance.api.openapi import examples as request_examples
 from appliance.api.openapi import responses
 from appliance.api.openapi.responses import COMMON_HEADERS, error_reference, header_references
-from appliance.api.routes import ROUTES
+from appliance.api.routes import ROUTES, SERVICE_ROUTES
 from appliance.core.validation import MAX_INTEGER, declared_fields
 
 
@@ -362,7 +362,7 @@ def build_other_paths() -> dict[str, Any]:
         "/openapi.yaml": {"get": _build_openapi_path()},
         "/healthz": {"get": _build_healthz()},
         "/readyz": {"get": _build_readyz()},
-        **{route.path: {"get": _build_service_operation(route)} for route in service.ROUTES},
+        **{route.path: {"get": _build_service_operation(route)} for route in SERVICE_ROUTES},
         **build_webhook_paths(_signature_parameters()),
     }
 

@@ -24,7 +24,7 @@ WRITE_SQL = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) 
 DELETE_SQL = "DELETE FROM contact_search WHERE rowid = ?"
 # The condition that a contact id matches `:words`, a query of `build_query`; it follows the column of the id.
 MATCH_CONDITION = f"IN (SELECT rowid FROM contact_search WHERE {_MATCH})"
-# The statement that adds the plain contacts of an import (`imports/contact_rows.py`), with ids from `:base` on.
+# The statement that adds the plain contacts of an import (`imports/row_writer.py`), with ids from `:base` on.
 FILL_FROM_IMPORT_SQL = (
     "INSERT INTO contact_search (rowid, names, email, phone) SELECT :base + n, trim(coalesce(first_name, '') || ' ' || "
     "coalesce(last_name, '')), value, '' FROM temp.import_plain ORDER BY n"

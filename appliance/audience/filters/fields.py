@@ -246,6 +246,11 @@ def find_field(name: str, place: FilterPlace, triggering: str = "") -> Field | N
     return FIELDS_BY_NAME.get(name)
 
 
+def is_event_path(name: Any) -> bool:
+    """Return whether the name of a filter means the data of an event."""
+    return isinstance(name, str) and name.startswith(_EVENT)
+
+
 def _json_field(name: str, dotted: str, document: str) -> Field | None:
     path = json_path(dotted)
     if path is None:

@@ -1,5 +1,6 @@
 """Parse filters from JSON into nodes, and collect every error at its path."""
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -150,6 +151,35 @@ def parse_filters(raw: Any, scope: Scope, path: str = "filters") -> list[Node]:
     if faults.fields:
         raise Invalid(faults.fields)
     return nodes
+
+
+def walk(raw: Any, keys: Sequence[str] = ("value",)) -> Iterator[dict[str, Any]]:
+    """Yield every object in JSON as sent, which may be invalid, in lists and under `keys` of other objects.
+
+    By default these are filters, groups, and objects in their values.
+    """
+    pending = [raw]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending.extend(part)
+        elif isinstance(part, dict):
+            yield part
+            pending.extend(part.get(key) for key in keys)
+
+
+def asks_about_contact(filters: Any) -> bool:
+    """Return whether any filter as sent, in a group or not, concerns the contact and not only the triggering event."""
+    return any(part.get("name") != "group" and not fields.is_event_path(part.get("name")) for part in walk(filters))
+
+
+def asks_about_event_data(filters: Any) -> bool:
+    """Return whether any filter as sent, in a group or not, compares the data of an event."""
+    for part in walk(filters):
+        value = part.get("value")
+        if fields.is_event_path(part.get("name")) or (isinstance(value, dict) and value.get("where")):
+            return True
+    return False
 
 
 class _Parser:

@@ -1,8 +1,11 @@
-"""Plan queries over many contacts: where to start, how to order conditions, and which indexes to keep.
+"""Plan queries over many contacts: where to start, and how to order conditions.
 
 If one condition matches few contacts, these are read from an index, and the other conditions are evaluated only for
 them. Otherwise the whole table is read in order, which is then faster than any index, and cheap, selective conditions
 are evaluated first. The selectivity of conditions is estimated from a sample. The plan never changes the result.
+
+`estimate_shares`, `count_matching` and `spread_ids` take samples; `plan_query` makes the plan. `maintain_indexes`
+creates and drops the indexes on custom data.
 """
 
 import hashlib
@@ -20,169 +23,6 @@ from appliance.audience.filters.predicates import equals, one_of
 from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
-
-# Indexes on paths of custom data that segments compare are created when first needed, and dropped when no longer
-# needed.
-#
-# An index is an ordinary table, because SQLite would create a real index in one transaction, which blocks all writes.
-# Triggers keep it current. Existing contacts are added in small transactions, in the order of the index, so that each
-# transaction changes few pages. The number of indexes is limited because each index makes writes of contacts slightly
-# slower.
-
-MAX_INDEXES = 8
-# Below this number of contacts, an index costs more than it saves.
-_MIN_CONTACTS = 5_000
-_CHUNK = 1_000
-_INDEX_PREFIX = "contact_data_"
-_INDEXED_PREDICATES = ("eq", "in")
-# The value of a marker row, which an index contains until all contacts are in it; no text equals it.
-_UNFINISHED = "x'00'"
-_maintenance_lock = threading.Lock()
-
-
-def maintain_indexes() -> None:
-    """Create the indexes on custom data that segments need and drop the others, in small write transactions.
-
-    Returns at once if another thread is already maintaining the indexes.
-    """
-    if not _maintenance_lock.acquire(blocking=False):
-        return
-    try:
-        _maintain_indexes(_needed_indexes(), _existing_indexes())
-    finally:
-        _maintenance_lock.release()
-
-
-def _maintain_indexes(wanted_indexes: dict[str, str], present: set[str]) -> None:
-    for name in present - set(wanted_indexes):
-        _empty_index(name)
-        transactions.write(_drop_index, name)
-    if int(scalar("SELECT coalesce(max(id), 0) FROM contact")) < _MIN_CONTACTS:
-        return
-    for name, path in wanted_indexes.items():
-        if name not in present:
-            transactions.write(_create_index, name, path)
-        if _is_unfinished(name):
-            _fill_index(name, path)
-
-
-def drop_indexes() -> None:
-    """Drop all indexes on custom data; `maintain_indexes` creates the needed ones again."""
-    for name in _existing_indexes():
-        transactions.write(_drop_index, name)
-
-
-def find_index(dotted: str) -> str | None:
-    """Return the index table of a path of custom data (columns `value`, `contact_id`), or None if it is not complete.
-
-    The index contains only texts.
-    """
-    path = fields.json_path(dotted)
-    name = _index_name(path) if path else ""
-    is_present = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
-    return name if is_present and not _is_unfinished(name) else None
-
-
-def _index_name(path: str) -> str:
-    return _INDEX_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]
-
-
-def _existing_indexes() -> set[str]:
-    # A restored database is not trusted, so only names of exactly this form may be used in SQL.
-    pattern = _INDEX_PREFIX + "[0-9a-f]" * 16
-    return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
-
-
-def _is_unfinished(name: str) -> bool:
-    return bool(scalar(f"SELECT 1 FROM {name} WHERE value = {_UNFINISHED}"))
-
-
-def _needed_indexes() -> dict[str, str]:
-    """Return {index name: JSON path} for the up to `MAX_INDEXES` paths that most segments compare for equality."""
-    path_counts: Counter[str] = Counter()
-    for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
-        path_counts.update(set(_compared_paths(json.loads(text))))
-    return {_index_name(path): path for path, _ in path_counts.most_common(MAX_INDEXES)}
-
-
-def _compared_paths(filters: Any) -> Iterator[str]:
-    for condition in filters if isinstance(filters, list) else []:
-        if condition.get("name") == "group":
-            yield from _compared_paths(condition.get("value"))
-        elif condition.get("predicate") in _INDEXED_PREDICATES:
-            field = fields.find_field(condition["name"], FilterPlace.SEGMENT)
-            path = fields.json_path(field.label) if field is not None and field.type == "json" else None
-            if path is not None:
-                yield path
-
-
-def _create_index(name: str, path: str) -> None:
-    require_write_transaction()
-
-    def value(row: str) -> str:
-        return f"json_extract({row}.data, {path})"
-
-    def is_text(row: str) -> str:
-        return f"json_type({row}.data, {path}) = 'text'"
-
-    remove = f"DELETE FROM {name} WHERE value = {value('old')} AND contact_id = old.id;"
-    add = f"INSERT OR IGNORE INTO {name} SELECT {value('new')}, new.id WHERE {is_text('new')};"
-    connection().execute(
-        f"CREATE TABLE {name} (value COLLATE NOCASE, contact_id INTEGER, "
-        "PRIMARY KEY (value, contact_id)) WITHOUT ROWID;"
-        f"INSERT INTO {name} VALUES ({_UNFINISHED}, 0);"
-        f"CREATE TRIGGER {name}_added AFTER INSERT ON contact WHEN {is_text('new')} BEGIN {add} END;"
-        f"CREATE TRIGGER {name}_changed AFTER UPDATE OF data ON contact WHEN {value('old')} IS NOT {value('new')} OR "
-        f"{is_text('old')} IS NOT {is_text('new')} BEGIN {remove} {add} END;"
-        f"CREATE TRIGGER {name}_gone AFTER DELETE ON contact WHEN {is_text('old')} BEGIN {remove} END"
-    )
-
-
-def _fill_index(name: str, path: str) -> None:
-    """Add the contacts that existed before the triggers were created, then mark the index as complete."""
-    cursor = connection().execute(
-        f"SELECT id FROM contact WHERE json_type(data, {path}) = 'text' "
-        f"ORDER BY json_extract(data, {path}) COLLATE NOCASE, id"
-    )
-    ids = array("q", (row[0] for row in cursor))
-    for start in range(0, len(ids), _CHUNK):
-        transactions.write(_add_to_index, name, path, ids[start : start + _CHUNK].tolist())
-    transactions.write(run, f"DELETE FROM {name} WHERE value = {_UNFINISHED}")
-
-
-def _add_to_index(name: str, path: str, ids: list[int]) -> None:
-    require_write_transaction()
-    # The value is read now and not with the ids, because a trigger may already have added a newer value to the index.
-    run(
-        f"INSERT OR IGNORE INTO {name} SELECT json_extract(c.data, {path}), c.id FROM json_each(?) i "
-        f"CROSS JOIN contact c ON c.id = i.value WHERE json_type(c.data, {path}) = 'text'",
-        (json.dumps(ids),),
-    )
-
-
-def _empty_index(name: str) -> None:
-    """Delete the rows of an index in small transactions, so that dropping it is fast.
-
-    The index is marked as incomplete first, so that no query uses it.
-    """
-    transactions.write(run, f"INSERT OR IGNORE INTO {name} VALUES ({_UNFINISHED}, 0)")
-    while transactions.write(_remove_from_index, name):
-        pass
-
-
-def _remove_from_index(name: str) -> int:
-    require_write_transaction()
-    return run(
-        f"DELETE FROM {name} WHERE (value, contact_id) IN (SELECT value, contact_id FROM {name} "
-        f"WHERE value <> {_UNFINISHED} LIMIT {_CHUNK * 5})"
-    )
-
-
-def _drop_index(name: str) -> None:
-    require_write_transaction()
-    for trigger in ("added", "changed", "gone"):
-        connection().execute(f"DROP TRIGGER IF EXISTS {name}_{trigger}")
-    connection().execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def estimate_shares(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int, float]:
@@ -380,3 +220,165 @@ _STARTS_BY_FIELD: dict[str, Callable[[FieldCondition, Binder], str | None]] = {
     "campaign_clicked": _campaign_start("clicked_at"), "contact_email": _address_start("email"),
     "contact_phone_number": _address_start("phone"),
 }  # fmt: skip
+
+
+# Index tables on the paths of custom data that segments compare. An index is created when it is first needed, and
+# dropped when it is no longer needed. It is an ordinary table, because SQLite would create a real index in one
+# transaction, which blocks all writes. Triggers keep it current. Existing contacts are added in small transactions, in
+# the order of the index, so that each transaction changes few pages. The number of indexes is limited because each
+# index makes writes of contacts slightly slower.
+
+MAX_INDEXES = 8
+# Below this number of contacts, an index costs more than it saves.
+_MIN_CONTACTS = 5_000
+_CHUNK = 1_000
+_INDEX_PREFIX = "contact_data_"
+_INDEXED_PREDICATES = ("eq", "in")
+# The value of a marker row, which an index contains until all contacts are in it; no text equals it.
+_UNFINISHED = "x'00'"
+_maintenance_lock = threading.Lock()
+
+
+def maintain_indexes() -> None:
+    """Create the indexes on custom data that segments need and drop the others, in small write transactions.
+
+    Returns at once if another thread is already maintaining the indexes.
+    """
+    if not _maintenance_lock.acquire(blocking=False):
+        return
+    try:
+        _maintain_indexes(_needed_indexes(), _existing_indexes())
+    finally:
+        _maintenance_lock.release()
+
+
+def _maintain_indexes(wanted_indexes: dict[str, str], present: set[str]) -> None:
+    for name in present - set(wanted_indexes):
+        _empty_index(name)
+        transactions.write(_drop_index, name)
+    if int(scalar("SELECT coalesce(max(id), 0) FROM contact")) < _MIN_CONTACTS:
+        return
+    for name, path in wanted_indexes.items():
+        if name not in present:
+            transactions.write(_create_index, name, path)
+        if _is_unfinished(name):
+            _fill_index(name, path)
+
+
+def drop_indexes() -> None:
+    """Drop all indexes on custom data; `maintain_indexes` creates the needed ones again."""
+    for name in _existing_indexes():
+        transactions.write(_drop_index, name)
+
+
+def find_index(dotted: str) -> str | None:
+    """Return the index table of a path of custom data (columns `value`, `contact_id`), or None if it is not complete.
+
+    The index contains only texts.
+    """
+    path = fields.json_path(dotted)
+    name = _index_name(path) if path else ""
+    is_present = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
+    return name if is_present and not _is_unfinished(name) else None
+
+
+def _index_name(path: str) -> str:
+    return _INDEX_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]
+
+
+def _existing_indexes() -> set[str]:
+    # A restored database is not trusted, so only names of exactly this form may be used in SQL.
+    pattern = _INDEX_PREFIX + "[0-9a-f]" * 16
+    return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
+
+
+def _is_unfinished(name: str) -> bool:
+    return bool(scalar(f"SELECT 1 FROM {name} WHERE value = {_UNFINISHED}"))
+
+
+def _needed_indexes() -> dict[str, str]:
+    """Return {index name: JSON path} for the up to `MAX_INDEXES` paths that most segments compare for equality."""
+    path_counts: Counter[str] = Counter()
+    for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
+        path_counts.update(set(_compared_paths(json.loads(text))))
+    return {_index_name(path): path for path, _ in path_counts.most_common(MAX_INDEXES)}
+
+
+def _compared_paths(filters: Any) -> Iterator[str]:
+    for condition in filters if isinstance(filters, list) else []:
+        if condition.get("name") == "group":
+            yield from _compared_paths(condition.get("value"))
+        elif condition.get("predicate") in _INDEXED_PREDICATES:
+            field = fields.find_field(condition["name"], FilterPlace.SEGMENT)
+            path = fields.json_path(field.label) if field is not None and field.type == "json" else None
+            if path is not None:
+                yield path
+
+
+def _create_index(name: str, path: str) -> None:
+    require_write_transaction()
+
+    def value(row: str) -> str:
+        return f"json_extract({row}.data, {path})"
+
+    def is_text(row: str) -> str:
+        return f"json_type({row}.data, {path}) = 'text'"
+
+    remove = f"DELETE FROM {name} WHERE value = {value('old')} AND contact_id = old.id;"
+    add = f"INSERT OR IGNORE INTO {name} SELECT {value('new')}, new.id WHERE {is_text('new')};"
+    connection().execute(
+        f"CREATE TABLE {name} (value COLLATE NOCASE, contact_id INTEGER, "
+        "PRIMARY KEY (value, contact_id)) WITHOUT ROWID;"
+        f"INSERT INTO {name} VALUES ({_UNFINISHED}, 0);"
+        f"CREATE TRIGGER {name}_added AFTER INSERT ON contact WHEN {is_text('new')} BEGIN {add} END;"
+        f"CREATE TRIGGER {name}_changed AFTER UPDATE OF data ON contact WHEN {value('old')} IS NOT {value('new')} OR "
+        f"{is_text('old')} IS NOT {is_text('new')} BEGIN {remove} {add} END;"
+        f"CREATE TRIGGER {name}_gone AFTER DELETE ON contact WHEN {is_text('old')} BEGIN {remove} END"
+    )
+
+
+def _fill_index(name: str, path: str) -> None:
+    """Add the contacts that existed before the triggers were created, then mark the index as complete."""
+    cursor = connection().execute(
+        f"SELECT id FROM contact WHERE json_type(data, {path}) = 'text' "
+        f"ORDER BY json_extract(data, {path}) COLLATE NOCASE, id"
+    )
+    ids = array("q", (row[0] for row in cursor))
+    for start in range(0, len(ids), _CHUNK):
+        transactions.write(_add_to_index, name, path, ids[start : start + _CHUNK].tolist())
+    transactions.write(run, f"DELETE FROM {name} WHERE value = {_UNFINISHED}")
+
+
+def _add_to_index(name: str, path: str, ids: list[int]) -> None:
+    require_write_transaction()
+    # The value is read now and not with the ids, because a trigger may already have added a newer value to the index.
+    run(
+        f"INSERT OR IGNORE INTO {name} SELECT json_extract(c.data, {path}), c.id FROM json_each(?) i "
+        f"CROSS JOIN contact c ON c.id = i.value WHERE json_type(c.data, {path}) = 'text'",
+        (json.dumps(ids),),
+    )
+
+
+def _empty_index(name: str) -> None:
+    """Delete the rows of an index in small transactions, so that dropping it is fast.
+
+    The index is marked as incomplete first, so that no query uses it.
+    """
+    transactions.write(run, f"INSERT OR IGNORE INTO {name} VALUES ({_UNFINISHED}, 0)")
+    while transactions.write(_remove_from_index, name):
+        pass
+
+
+def _remove_from_index(name: str) -> int:
+    require_write_transaction()
+    return run(
+        f"DELETE FROM {name} WHERE (value, contact_id) IN (SELECT value, contact_id FROM {name} "
+        f"WHERE value <> {_UNFINISHED} LIMIT {_CHUNK * 5})"
+    )
+
+
+def _drop_index(name: str) -> None:
+    require_write_transaction()
+    for trigger in ("added", "changed", "gone"):
+        connection().execute(f"DROP TRIGGER IF EXISTS {name}_{trigger}")
+    connection().execute(f"DROP TABLE IF EXISTS {name}")

@@ -196,7 +196,7 @@ def _revoke_campaign_approvals(account_id: int, kind: Kind, number: int, by: Act
     )  # fmt: skip
     for campaign in list(campaigns):
         if _is_affected(account_id, kind, number, _audience_of_campaign(campaign.trigger)):
-            approvals.mark_changed(campaign, by.user_id)
+            approvals.mark_changed(campaign, by.person_id)
             campaign.status = campaign.phase = "draft"
             campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
             campaign.save()
@@ -213,7 +213,7 @@ def _revoke_flow_approvals(account_id: int, kind: Kind, number: int, by: Actor) 
             account_id, kind, number, find_flow_references(flow)
         ):
             continue
-        approvals.mark_changed(flow, by.user_id)
+        approvals.mark_changed(flow, by.person_id)
         if is_live:
             flow.status, flow.paused_at = "paused", clock.now_ms()
         flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)

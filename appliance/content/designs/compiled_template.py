@@ -406,6 +406,9 @@ class CompiledTemplate:
             self._splice: SpliceTemplate | None = SpliceTemplate(self._template.nodes, environment)
         except NeedsLiquid:
             self._splice = None
+        # The text of a template without tags, once it was rendered: it is the same for all recipients.
+        self._constant: str | None = None
+        self._is_constant = self._splice is not None and all(isinstance(piece, str) for piece in self._splice.pieces)
 
     @property
     def pieces(self) -> list[Piece] | None:
@@ -438,14 +441,18 @@ class CompiledTemplate:
         `until` is the deadline of the whole message, as processor time of the thread; None allows the full time
         (`merge_limits.render_deadline`). In the context `header`, control characters and line ends become spaces.
         """
+        if self._constant is not None:
+            return self._constant
         until = render_deadline() if until is None else until
         text = self._splice.fill(values, until) if self._splice is not None else None
         text = self.render_whole(values, until) if text is None else text
-        if self.context != "header":
-            return text
-        if len(text) > MAX_HEADER_CHARACTERS:
-            raise MergeError(f"is too long once it is filled in (maximum is {MAX_HEADER_CHARACTERS} characters)")
-        return _CONTROL.sub(" ", text).strip()
+        if self.context == "header":
+            if len(text) > MAX_HEADER_CHARACTERS:
+                raise MergeError(f"is too long once it is filled in (maximum is {MAX_HEADER_CHARACTERS} characters)")
+            text = _CONTROL.sub(" ", text).strip()
+        if self._is_constant:
+            self._constant = text
+        return text
 
     def render_whole(self, values: Mapping[str, Any], until: float | None = None) -> str:
         """Render the template with the Liquid library, for templates or values that `SpliceTemplate` does not support.

@@ -1,7 +1,7 @@
 """Section kinds: how their properties are declared, validated and read, and the view that their templates render."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ from appliance.content.designs.theme import (
     readable_colour,
     render_table,
 )
+from appliance.core import recipient_texts
 
 # A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
@@ -354,6 +355,8 @@ class View:
         self.props, self.theme, self.look, self.keep, self.render_inner = props, theme, look, keep, render_inner
         self.width, self.is_nested = width, is_nested
         self.is_rtl = False
+        # The texts of the product in the language of the message (`core/recipient_texts.py`); set by `render`.
+        self.texts: Mapping[str, str] = recipient_texts.get_texts("en")
         # Whether the background is that of the page instead of that of cards, in light and dark mode.
         self.is_on_page = False
         # Whether the surrounding table cell already has the section's background and padding.
@@ -510,8 +513,8 @@ class Kind(NamedTuple):
 
     The template renders the content of one column, or complete `mj-section` elements if `is_whole`. `is_in_columns`
     means that columns may contain the kind, `is_on_page` that its default background is that of the page. `padding` is
-    in pixels: top, right, bottom, left. `text` returns the plain text of a section. `matches` recognises a section
-    without a type by its properties.
+    in pixels: top, right, bottom, left. `icon` is the name of a symbol in `static/icons.svg`. `text` returns the plain
+    text of a section. `matches` recognises a section without a type by its properties.
     """
 
     name: str
@@ -528,6 +531,8 @@ class Kind(NamedTuple):
     matches: Callable[[dict[str, Any]], bool] = lambda props: False
     # Recognises a section by less specific properties, if no kind's `matches` did.
     matches_loosely: Callable[[dict[str, Any]], bool] = lambda props: False
+    # The properties of a section that the editor adds, where the defaults would leave it empty.
+    initial_props: dict[str, Any] = {}
 
     def all_props(self) -> tuple[Prop, ...]:
         """Return the kind's own properties, then the common ones.

@@ -450,14 +450,49 @@ class NeedsLiquid(Exception):
     """A template or value that only the Liquid library can process."""
 
 
+class Variable(NamedTuple):
+    """A variable of a template: the names of its path, and the value that stands for a missing one."""
+
+    path: tuple[str, ...]
+    undefined: Undefined
+
+    def look_up(self, values: Mapping[str, Any]) -> Any:
+        """Return the value, or `undefined` if it is missing. Raises NeedsLiquid unless all parents are dicts."""
+        *parents, name = self.path
+        for parent in parents:
+            values = as_parent(values.get(parent))
+        return values.get(name, self.undefined)
+
+
+def as_parent(value: Any) -> dict[str, Any]:
+    """Return a dict, or an empty one for a value that is missing or plain. Raises NeedsLiquid for all other values."""
+    if type(value) is dict:
+        return value
+    if type(value) in _PLAIN_TYPES:
+        return {}
+    raise NeedsLiquid
+
+
+def is_present(value: Any) -> bool:
+    """Return whether a value is present, as Liquid defines it: not missing, None or false.
+
+    Raises NeedsLiquid for a value that is not a plain type, dict or list.
+    """
+    if type(value) in _CONDITION_TYPES:
+        return value is not None and value is not False
+    if isinstance(value, Undefined):
+        return False
+    raise NeedsLiquid
+
+
 class Slot(NamedTuple):
-    """A `{{ … }}` tag of a template: how to look up its value, and its filters.
+    """A `{{ … }}` tag of a template: its variable and its filters.
 
     `is_escaped` means that the text is HTML-escaped. Within one body, slots with equal `name` (path and filters) give
     the same text for the same values.
     """
 
-    lookup: Callable[[Mapping[str, Any]], Any]
+    variable: Variable
     filters: tuple[Callable[[Any], Any], ...]
     is_escaped: bool
     name: tuple[Any, ...]
@@ -478,21 +513,11 @@ class Slot(NamedTuple):
 
 
 class ConditionPiece(NamedTuple):
-    """A condition: `pieces` are shown if the value is present, `else_pieces` if not."""
+    """A condition: `pieces` are shown if the value is present (`is_present`), `else_pieces` if not."""
 
-    lookup: Callable[[Mapping[str, Any]], Any]
+    variable: Variable
     pieces: "list[Piece]"
     else_pieces: "list[Piece]"
-
-    def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the value is present, as Liquid defines it: not missing, None or false.
-
-        Raises NeedsLiquid for a value that is not a plain type, dict or list.
-        """
-        value = self.lookup(values)
-        if type(value) not in _CONDITION_TYPES and not isinstance(value, Undefined):
-            raise NeedsLiquid
-        return not (value is None or value is False or isinstance(value, Undefined))
 
 
 Piece = str | Slot | ConditionPiece
@@ -549,11 +574,12 @@ def _fill(pieces: list[Piece], values: Mapping[str, Any], parts: list[str], budg
         if isinstance(piece, str):
             parts.append(piece)
         elif isinstance(piece, Slot):
-            text = piece.to_text(piece.lookup(values))
+            text = piece.to_text(piece.variable.look_up(values))
             budget.take(len(text))
             parts.append(text)
         else:
-            _fill(piece.pieces if piece.holds(values) else piece.else_pieces, values, parts, budget)
+            pieces_shown = piece.pieces if is_present(piece.variable.look_up(values)) else piece.else_pieces
+            _fill(pieces_shown, values, parts, budget)
 
 
 def _build_pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
@@ -570,21 +596,7 @@ def _build_pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
     return pieces
 
 
-def _look_up(path: tuple[str, ...], undefined: Undefined, values: Mapping[str, Any]) -> Any:
-    """Return the value at a path, or `undefined` if it is missing; raises NeedsLiquid unless all parents are dicts."""
-    value: Any = values
-    for name in path:
-        if type(value) is not dict:
-            if type(value) in _PLAIN_TYPES:
-                return undefined
-            raise NeedsLiquid
-        if name not in value:
-            return undefined
-        value = value[name]
-    return value
-
-
-def _build_lookup(expression: Any, environment: Environment) -> Callable[[Mapping[str, Any]], Any]:
+def _build_variable(expression: Any, environment: Environment) -> Variable:
     if not isinstance(expression, Path):
         raise NeedsLiquid
     path = expression.path
@@ -595,17 +607,17 @@ def _build_lookup(expression: Any, environment: Environment) -> Callable[[Mappin
     ):
         raise NeedsLiquid
     names = tuple(str(part) for part in path)
-    return partial(_look_up, names, environment.undefined(names[0]))
+    return Variable(names, environment.undefined(names[0]))
 
 
 def _build_slot(expression: Any, environment: Environment) -> Piece:
     if not isinstance(expression, FilteredExpression):
         raise NeedsLiquid
     path = expression.left
-    look = _build_lookup(path, environment)
+    variable = _build_variable(path, environment)
     filters = [(filter_.name, _filter_arguments(filter_)) for filter_ in expression.filters or ()]
     steps = tuple(_build_filter(name, words, environment) for name, words in filters)
-    return Slot(look, steps, environment.autoescape, (str(path), *filters))
+    return Slot(variable, steps, environment.autoescape, (str(path), *filters))
 
 
 def _filter_arguments(filter_: Any) -> tuple[str, ...]:
@@ -641,9 +653,9 @@ def _build_condition(node: Any, environment: Environment) -> Piece:
     """
     if node.alternatives:
         raise NeedsLiquid
-    look = _build_lookup(node.condition.expression, environment)
+    variable = _build_variable(node.condition.expression, environment)
     pieces = _build_block(node.consequence, environment)
-    return ConditionPiece(look, pieces, _build_block(node.default, environment) if node.default is not None else [])
+    return ConditionPiece(variable, pieces, _build_block(node.default, environment) if node.default is not None else [])
 
 
 def _build_block(block: Any, environment: Environment) -> list[Piece]:

@@ -38,6 +38,11 @@ MAX_FILTERS = 20
 MAX_HEADER_CHARACTERS = 10_000
 # The limit of processor time for all parts of one message together.
 MAX_RENDER_SECONDS = 0.05
+# The limit for a message that was sent within `MAX_RENDER_SECONDS` and is shown again. The first rendering after its
+# parsing takes several times as long as the following ones.
+MAX_VIEW_SECONDS = 0.5
+# The limit for the URL of a link that is clicked; an ordinary one takes 20 µs. Clicks are answered on one thread.
+MAX_LINK_SECONDS = 0.01
 # The limit of each cache, in bytes: the largest template takes 14 MB, an ordinary one 0.1 MB.
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 _BYTES_PER_TEMPLATE, _BYTES_PER_TAG, _BYTES_PER_TAG_CHARACTER = 12_000, 1_500, 200
@@ -69,9 +74,9 @@ class MergeError(Exception):
         return f"{self.message}{position}"
 
 
-def render_deadline() -> float:
-    """Return the deadline for rendering a message that begins now, as processor time of this thread in seconds."""
-    return time.thread_time() + MAX_RENDER_SECONDS
+def render_deadline(seconds: float | None = None) -> float:
+    """Return the deadline for rendering that begins now, by default for a message, as processor time of this thread."""
+    return time.thread_time() + (MAX_RENDER_SECONDS if seconds is None else seconds)
 
 
 def find_line_error(source: str) -> str | None:

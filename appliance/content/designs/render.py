@@ -19,7 +19,7 @@ from appliance.content.designs.document import Section
 from appliance.content.designs.kind import SCHEMES, THEME, InnerContent, Kind, View, normalize_address, read_values
 from appliance.content.designs.markup import Tokens, remove_control_characters
 from appliance.content.designs.theme import Look, Theme, is_right_to_left, parse_colour, resolve_theme, wrap_html
-from appliance.core import executable
+from appliance.core import executable, recipient_texts
 
 SECTION_MARK = "cn:"  # begins each comment that marks a section for the canvas; the path of the section follows
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
@@ -219,18 +219,21 @@ class _Rendering:
         def note(code: str, message: str) -> None:
             self.advice.append(Advice(code, message, section.path))
 
+        texts = recipient_texts.get_texts(recipient_texts.language_of_locale(self.locale))
         layer = {"header": self.look.header, "footer": self.look.footer}.get(kind.name) or {}
         values = section.props
         if isinstance(layer, Mapping) and layer:
             # The header or footer of the brand provides the values that the section does not set.
             own_values = {name: value for name, value in values.items() if value is not None}
             values = {**self.tokens.protect(dict(layer)), **own_values}
+        if kind.name == "footer" and values.get("unsubscribe_text") is None:
+            values = {**values, "unsubscribe_text": texts["leave_title"]}
         props = read_values(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
         view = View(props, self.theme, self.look, self._keep_html, self._render_inner, width, self.level > 0)
         # The texts of the source count twice, because reading them takes longer than writing the output.
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
         view.has_tags, view.protect = self.tokens.has, self.tokens.protect
-        view.path, view.is_rtl = section.path, is_right_to_left(self.locale)
+        view.path, view.is_rtl, view.texts = section.path, is_right_to_left(self.locale), texts
         view.padding = self._resolve_padding(section, kind)
         # In kinds with `is_whole`, this property is the background of the section; in others, that of an element.
         own_background = getattr(props, "background_color", None) if kind.is_whole else None

@@ -1,4 +1,7 @@
-"""Revisions of templates: each save adds a revision, and old revisions are pruned."""
+"""Revisions of templates: each save adds a revision, old revisions are pruned, and undo and redo find their revision.
+
+Undo restores the edit that the current edit was based on. Redo reverses undo, step by step, until the next edit.
+"""
 
 from typing import Any
 
@@ -234,3 +237,43 @@ def _require_template(account_id: int, template_id: int) -> None:
 def find_changed_fields(earlier: dict[str, Any], later: dict[str, Any]) -> list[str]:
     """Return the names of the fields in which two revision documents differ."""
     return [field for field in CONTENT_FIELDS if earlier.get(field) != later.get(field)]
+
+
+class UndoSteps(Struct):
+    """The numbers of the revisions that undo and redo would restore; None if there is nothing to undo or redo."""
+
+    undo: int | None
+    redo: int | None
+
+
+def find_undo_steps(template: Template) -> UndoSteps:
+    """Return the numbers of the revisions that undo and redo would restore."""
+    origins = fetch_origins(template.id)
+    return UndoSteps(_find_undo(origins, template.revision), _find_redo(origins, template.revision))
+
+
+def _find_undo(origins: dict[int, Origin], number: int) -> int | None:
+    parent = origins[origins[number].position].parent_number
+    return parent if parent in origins else None
+
+
+def _find_redo(origins: dict[int, Origin], number: int) -> int | None:
+    """Return the edit that follows the current position on the way to the newest edit, or None."""
+    position = origins[number].position
+    at: int | None = max(value.number for value in origins.values() if value.position == value.number)
+    while at is not None and at in origins and at != position:
+        parent_number = origins[at].parent_number
+        if parent_number == position:
+            return at
+        at = parent_number
+    return None
+
+
+def get_content_values(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of CONTENT_FIELDS that a revision's document has."""
+    return {name: document[name] for name in CONTENT_FIELDS if name in document}
+
+
+def describe_revision(revision: Any) -> str:
+    """Return the number of a revision, and its label if it has one."""
+    return f"revision {revision.number} ({revision.label})"[:200] if revision.label else f"revision {revision.number}"

@@ -16,27 +16,6 @@ from appliance.content.designs.sections import BY_NAME
 from appliance.content.templates.editing import SectionEdit
 from appliance.core.errors import Invalid, NotFound
 
-# The properties of a new section, by kind, where the defaults of the kind would leave it empty.
-INITIAL_PROPS: dict[str, dict[str, Any]] = {
-    "header": {"layout": "left"},
-    "hero": {"title": "Say it in five words", "subtitle": "One sentence about what it is and for whom.",
-             "cta_text": "Learn more"},
-    "heading": {"text": "Heading", "level": "2"},
-    "text": {"content": "<p>Write something here.</p>"},
-    "list": {"items": [{"title": "First"}, {"title": "Second"}, {"title": "Third"}]},
-    "quote": {"text": "What somebody said about you.", "author": "Their name"},
-    "button": {"text": "Learn more"},
-    "split": {"title": "A title", "text": "<p>A few words beside the picture.</p>"},
-    "product": {"name": "A product", "price": "€ 20"},
-    "product_grid": {"items": [{"name": "One product", "price": "€ 20"}, {"name": "Another product", "price": "€ 30"}]},
-    "gallery": {"items": [{}, {}]},
-    "columns": {"preset": "1:1", "columns": [
-        {"sections": [{"type": "text", "props": {"content": "<p>Left</p>"}}]},
-        {"sections": [{"type": "text", "props": {"content": "<p>Right</p>"}}]},
-    ]},
-    "coupon": {"code": "WELCOME10", "text": "<p>10 % off your next order</p>"},
-}  # fmt: skip
-
 
 class SectionTarget(Struct):
     """The position of a section: before or after another section (by key), or at the end of a column or of the email.
@@ -64,7 +43,7 @@ def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
         section_kind = BY_NAME.get(kind)
         if section_kind is None:
             raise NotFound
-        raw = _set_ids({"type": kind, "props": copy.deepcopy(INITIAL_PROPS.get(kind, {}))})
+        raw = _set_ids({"type": kind, "props": copy.deepcopy(section_kind.initial_props)})
         _insert(design, entries, raw, section_kind, spot, lenient=True)
         return f"{section_kind.label} added", str(raw["id"])
 

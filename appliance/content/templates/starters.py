@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 from appliance.content.designs import document as designs
 from appliance.content.designs import links, markup
 from appliance.content.designs.kind import Prop
-from appliance.content.designs.sections import BY_NAME
+from appliance.content.designs.sections import BY_NAME, KINDS
 from appliance.content.designs.theme import Look
-from appliance.content.templates.section_edits import INITIAL_PROPS
 from appliance.content.templates.validation import set_ids
 
 # The link of buttons if the brand has no website.
@@ -279,7 +278,7 @@ def _flow_section(kind: str, **props: Any) -> dict[str, Any]:
 
 # Placeholders are default texts and links that an author has not replaced.
 #
-# They are derived from section kinds (`Prop.default`), from new sections (`section_edits.INITIAL_PROPS`) and from the
+# They are derived from section kinds (`Prop.default`), from new sections (`Kind.initial_props`) and from the
 # starters, so that no separate list has to be maintained.
 
 MAX_QUOTED_CHARACTERS = 60
@@ -335,6 +334,18 @@ def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
             placeholders.append(_text_placeholder(place, placeholder_text, path))
         placeholders += _find_link_placeholder(place, _iterate_addresses(kind.props, entry.section.props), path)
     return placeholders
+
+
+def has_placeholder_text(kind: str, text: str) -> bool:
+    """Return whether any paragraph of a text in a section of a kind is a placeholder; labels may be, too."""
+    known_texts = _initial_texts(kind) | _starter_texts()
+    return any(paragraph in known_texts or _LOREM.search(paragraph) for paragraph in _split_paragraphs(text))
+
+
+def has_placeholder_link(text: str) -> bool:
+    """Return whether an address, or any link of an HTML, is a placeholder."""
+    addresses = (link.href for link in links.find_links(text)) if markup.is_html(text) else (text,)
+    return any(_is_placeholder_link(address) for address in addresses)
 
 
 def _text_placeholder(place: str, text: str, path: str) -> Placeholder:
@@ -410,7 +421,7 @@ def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, 
 @cache
 def _initial_texts(kind: str) -> frozenset[str]:
     """Return the paragraphs that a new section of a kind contains, and the default texts of the kind."""
-    begun = [{"type": name, "props": props} for name, props in INITIAL_PROPS.items()]
+    begun = [{"type": known.name, "props": known.initial_props} for known in KINDS if known.initial_props]
     section_texts: list[_PlaceholderText] = list(_iterate_texts(BY_NAME[kind].props, {}))
     for section in designs.walk_sections({"sections": begun}):
         if section.kind is not None and section.kind.name == kind:

@@ -500,21 +500,6 @@ def get_step_template(account_id: int, flow_id: int, action_id: int) -> Template
 
 
 # Undo and redo restore earlier revisions. Each step of undo or redo is a revision itself, so that no content is lost.
-#
-# Undo restores the edit that the current edit was based on. Redo reverses undo, step by step, until the next edit.
-
-
-class UndoSteps(Struct):
-    """The numbers of the revisions that undo and redo would restore; None if there is nothing to undo or redo."""
-
-    undo: int | None
-    redo: int | None
-
-
-def find_undo_steps(template: Template) -> UndoSteps:
-    """Return the numbers of the revisions that undo and redo would restore."""
-    origins = revisions.fetch_origins(template.id)
-    return UndoSteps(_find_undo(origins, template.revision), _find_redo(origins, template.revision))
 
 
 def undo(
@@ -555,9 +540,9 @@ def restore(
     revision_row = revisions.get(account_id, template_id, number)
     write(
         template,
-        _revision_values(revision_row.document),
+        revisions.get_content_values(revision_row.document),
         user_id,
-        f"Restored {_revision_name(revision_row)}",
+        f"Restored {revisions.describe_revision(revision_row)}",
         restored_number=number,
         prepared=prepared,
     )
@@ -570,11 +555,11 @@ def prepare_revision(account_id: int, template_id: int, to: int | Literal["undo"
     Returns None if there is nothing to undo or redo.
     """
     template = get(account_id, template_id)
-    number: int | None = to if isinstance(to, int) else getattr(find_undo_steps(template), to)
+    number: int | None = to if isinstance(to, int) else getattr(revisions.find_undo_steps(template), to)
     if number is None:
         return None
     revision = revisions.get(account_id, template_id, number)
-    return prepare_values(template, _revision_values(revision.document))
+    return prepare_values(template, revisions.get_content_values(revision.document))
 
 
 def _undo_or_redo(
@@ -584,36 +569,11 @@ def _undo_or_redo(
     require_write_transaction()
     template = get(account_id, template_id)
     require_unchanged(template, revision=revision)
-    number: int | None = getattr(find_undo_steps(template), direction)
+    number: int | None = getattr(revisions.find_undo_steps(template), direction)
     if number is None:
         raise Invalid({"base": [f"there is nothing to {direction}"]})
     target = revisions.get(account_id, template_id, number)
-    label = f"{direction.capitalize()}: back to {_revision_name(target)}"
-    values = _revision_values(target.document)
+    label = f"{direction.capitalize()}: back to {revisions.describe_revision(target)}"
+    values = revisions.get_content_values(target.document)
     write(template, values, user_id, label, restored_number=number, moved=True, prepared=prepared)
     return template
-
-
-def _find_undo(origins: dict[int, Origin], number: int) -> int | None:
-    parent = origins[origins[number].position].parent_number
-    return parent if parent in origins else None
-
-
-def _find_redo(origins: dict[int, Origin], number: int) -> int | None:
-    """Return the edit that follows the current position on the way to the newest edit, or None."""
-    position = origins[number].position
-    at: int | None = max(value.number for value in origins.values() if value.position == value.number)
-    while at is not None and at in origins and at != position:
-        parent_number = origins[at].parent_number
-        if parent_number == position:
-            return at
-        at = parent_number
-    return None
-
-
-def _revision_values(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: document[name] for name in revisions.CONTENT_FIELDS if name in document}
-
-
-def _revision_name(revision: Any) -> str:
-    return f"revision {revision.number} ({revision.label})"[:200] if revision.label else f"revision {revision.number}"

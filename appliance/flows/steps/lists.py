@@ -22,7 +22,7 @@ from appliance.storage.models import ContactList
 
 
 class _ListStep(StepKind):
-    """Base class of steps that change one list; `pattern` is the text of `summary`, with a place for its name."""
+    """Base class of steps that change one list; `summary` puts the list's name into `pattern`."""
 
     icon = "list"
     keys = frozenset({"contact_list_id"})

@@ -11,6 +11,7 @@ import apsw
 import peewee
 
 from appliance import VERSION
+from appliance.accounts import accounts
 from appliance.audience import consent
 from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal
@@ -20,6 +21,7 @@ from appliance.core.errors import NotFound
 from appliance.flows import lifecycle
 from appliance.ops.backups import archive, create
 from appliance.ops.backups.archive import DATABASE, KEY, Manifest
+from appliance.sending.messages import send_log
 from appliance.storage import database as sql
 from appliance.storage import disk_guard, journal, migrations, models, transactions
 from appliance.storage.database import close_database, connection, fetch_one, open_database, rows, run
@@ -157,7 +159,7 @@ def _replay_suppression(line: journal.Suppression, hashed: bytes, channel: Chann
 # A message that is open in the backup may have been sent after the backup was created. A restore therefore stops the
 # sending of every account until a user has decided about its open messages.
 
-HELD_REASON = "restored"  # the `stop_reason` of accounts until a user resumes sending
+HELD_REASON = accounts.RESTORED
 _OPEN_SQL = "status IN ('queued', 'held', 'sending')"
 
 
@@ -381,6 +383,7 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest, report
     if journal_path.exists():
         (staging / journal.JOURNAL_FILE).unlink(missing_ok=True)
     lines = _read_journal(journal_path, manifest, report)
+    transactions.write(send_log.settle)
     paused = transactions.write(_hold_sending)
     replayed = replay_journal(lines)
     transactions.write(_record_restoration, manifest, replayed, paused)

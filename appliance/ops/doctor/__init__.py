@@ -14,35 +14,35 @@ import msgspec
 from appliance.accounts import settings
 from appliance.core import data_dir
 from appliance.core.errors import ConfigError
-from appliance.ops.doctor import accounts, connections, installation, seed
-from appliance.ops.doctor.installation import CheckAborted, Finding
+from appliance.ops.doctor import checks, connections, seed
+from appliance.ops.doctor.checks import CheckAborted, Finding
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
 from appliance.storage.database import scalar
 
 _INSTALLATION_CHECKS = (
-    installation.check_disk_space,
-    installation.check_backups,
-    installation.check_clock,
-    installation.check_service,
+    checks.check_disk_space,
+    checks.check_backups,
+    checks.check_clock,
+    checks.check_service,
     connections.check_listeners,
     connections.check_certificates,
-    installation.check_queue,
-    accounts.check_event_cursors,
+    checks.check_queue,
+    checks.check_event_cursors,
     connections.check_email_transport,
     connections.check_sms_transport,
     connections.check_base_url,
 )
 _ACCOUNT_CHECKS = (
-    installation.check_sending_stopped,
+    checks.check_sending_stopped,
     connections.check_domains,
     connections.check_senders,
-    installation.check_ledger,
-    accounts.check_flow_counts,
-    accounts.check_flow_runs,
-    accounts.check_webhooks,
-    accounts.check_sms_limits,
-    accounts.check_unseen_refusals,
+    checks.check_ledger,
+    checks.check_flow_counts,
+    checks.check_flow_runs,
+    checks.check_webhooks,
+    checks.check_sms_limits,
+    checks.check_unseen_refusals,
 )
 
 
@@ -59,11 +59,11 @@ def run_checks(
     except ConfigError as error:
         yield Finding("fail", "configuration", str(error))
         return
-    yield from installation.check_configuration(loaded)
+    yield from checks.check_configuration(loaded)
     directory = Path(loaded.config.data_dir)
     try:
-        yield from installation.check_data_directory(directory)
-        yield from installation.check_database(directory)
+        yield from checks.check_data_directory(directory)
+        yield from checks.check_database(directory)
         if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
             yield Finding("fail", "account", f"account {account_id} does not exist")
         loaded = load(settings.load())

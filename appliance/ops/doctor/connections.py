@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from appliance.core import crypto
 from appliance.core.crypto import EXPIRES_SOON_DAYS
 from appliance.core.errors import ConfigError, DeliveryError
-from appliance.ops.doctor import installation
-from appliance.ops.doctor.installation import Finding
+from appliance.ops.doctor import checks
+from appliance.ops.doctor.checks import Finding
 from appliance.sending.delivery import connection_errors, smtp_connect
 from appliance.sending.delivery.mx_routes import DIRECT
 from appliance.sending.domains import dns_checks, records, store
@@ -86,7 +86,7 @@ def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -
         with socket.create_connection((target, port), _CONNECT_SECONDS) as connection:
             reply = connection.recv(100) if greeting else b""
     except OSError as error:
-        if installation.describe_process(directory):
+        if checks.describe_process(directory):
             reason = connection_errors.explain_failure(error).message
             yield Finding("fail", name, f"{address} does not answer, although the service is running: {reason}")
         else:
@@ -94,7 +94,7 @@ def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -
         return
     if not reply.startswith(greeting):
         yield Finding("fail", name, f"another program answers at {address}: {reply[:60]!r}")
-    elif not installation.describe_process(directory):
+    elif not checks.describe_process(directory):
         yield Finding("fail", name, f"another program answers at {address}; the service cannot start")
     else:
         yield Finding("ok", name, f"{address} answers")

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from appliance.core import addresses, clock
-from appliance.ops.doctor import installation
-from appliance.ops.doctor.installation import Finding
+from appliance.ops.doctor import checks
+from appliance.ops.doctor.checks import Finding
 from appliance.sending.delivery import dkim, dns_lookup
 from appliance.sending.delivery.dns_lookup import DnsAnswer
 from appliance.sending.messages import compose, senders
@@ -167,7 +167,7 @@ def check_test_message(directory: Path, account_id: int | None) -> Iterator[Find
     If `account_id` is None, the account is the first account. The running service sends the message, so the check fails
     if the service is not running.
     """
-    if not installation.describe_process(directory):
+    if not checks.describe_process(directory):
         yield Finding("fail", "seed", "the service is not running, so nothing is sent", "campanero serve")
         return
     account = _find_account(account_id)

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from appliance import VERSION
 from appliance.core import clock, data_dir
-from appliance.exports import progress
+from appliance.exports import streaming
 from appliance.ops.metrics import measure_database
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
@@ -240,7 +240,7 @@ def _measure_import_speed(import_id: int, done: int) -> float | None:
 
 
 def _collect_exports(directory: Path, process: int) -> Iterator[Task]:
-    for export in progress.read_progress(directory, process):
+    for export in streaming.read_progress(directory, process):
         seconds = max((clock.now_ms() - export.begun_at) / 1000, 0.5)
         speed = export.rows / seconds if export.rows else None
         yield _build_task(

@@ -8,7 +8,7 @@ quoted-printable, every line ends in CRLF and no line begins with a dot.
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
@@ -60,16 +60,15 @@ def write(mail: Mail) -> bytes:
 
     Raises ValueError if a header has an invalid name or a line break.
     """
-    headers = [
+    headers = (
         ("Date", _format_date(int(mail.date))),
         ("From", format_mailbox(*mail.sender)),
         ("To", mail.recipient),
         ("Message-ID", f"<{mail.message_id}>"),
-        ("Subject", encode_unstructured("Subject", mail.subject)),
-    ]
-    if mail.reply_to:
-        headers.append(("Reply-To", mail.reply_to))
-    headers += mail.headers
+        ("Subject", _encode_subject(mail.subject)),
+        *((("Reply-To", mail.reply_to),) if mail.reply_to else ()),
+        *mail.headers,
+    )
     head = write_headers(headers) + mail.shared
     if mail.html is None:
         return b"".join((head, _PLAIN_HEADERS, _encode_body(mail.text)))
@@ -85,20 +84,30 @@ def write(mail: Mail) -> bytes:
     )
 
 
-def write_headers(headers: Iterable[tuple[str, str]]) -> bytes:
+def write_headers(headers: Sequence[tuple[str, str]]) -> bytes:
     """Return headers as bytes; values must be encoded and folded already.
 
     Raises ValueError if a name is invalid, or if a line break in a value could start another header (docs/threats.md).
     """
-    lines = []
-    for name, value in headers:
-        if not _HEADER_NAME.fullmatch(name):
+    for name, _ in headers:
+        if not _is_header_name(name):
             raise ValueError(f"{name!r} is not a header name")
-        # A folded line is allowed; any other line break would start another header. No later check follows
-        if _LINE_BREAKS.search(value.replace("\r\n ", "")):
-            raise ValueError(f"{name} contains a line break")
-        lines.append(f"{name}: {value}\r\n")
-    return "".join(lines).encode()
+    # A folded line is allowed; any other line break would start another header. No later check follows
+    if _LINE_BREAKS.search("|".join([value for _, value in headers]).replace("\r\n ", "")):
+        name = next(name for name, value in headers if _LINE_BREAKS.search(value.replace("\r\n ", "")))
+        raise ValueError(f"{name} contains a line break")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode()
+
+
+@lru_cache(maxsize=256)
+def _is_header_name(name: str) -> bool:
+    return _HEADER_NAME.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1_024)
+def _encode_subject(subject: str) -> str:
+    """Return the encoded subject; subjects repeat, because they contain at most a first name."""
+    return encode_unstructured("Subject", subject)
 
 
 @lru_cache(maxsize=8)

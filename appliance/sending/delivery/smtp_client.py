@@ -31,6 +31,7 @@ from appliance.sending.delivery import bounce_classes
 MAX_REPLY_LINE_BYTES = 4_096
 MAX_REPLY_LINES = 200
 _LINE = re.compile(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
+_LAST_LINE_STARTS = {b"%d " % code: code for code in range(200, 600)}
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})\b")
 
 
@@ -79,7 +80,12 @@ class ReplyParser:
             raise MalformedReply("a reply line is too long")
         replies = []
         for line in lines:
-            reply = self._line(line.removesuffix(b"\r"))
+            line = line.removesuffix(b"\r")
+            code = _LAST_LINE_STARTS.get(line[:4])
+            if code is not None and not self._lines and len(line) <= MAX_REPLY_LINE_BYTES:
+                replies.append(Reply(code, line[4:].decode("utf-8", "replace")))  # a reply of one line
+                continue
+            reply = self._line(line)
             if reply is not None:
                 replies.append(reply)
         return replies
@@ -219,9 +225,10 @@ class EncryptionFailed(Exception):
 
 
 class OpenedEnvelope(NamedTuple):
-    """An envelope whose commands were sent, with the futures of their replies; its message was not sent yet.
+    """An envelope in progress, with the futures of its replies; its message has not been sent.
 
-    Without pipelining only MAIL was sent, and `rcpt` and `data` are None.
+    With pipelining, MAIL, RCPT and DATA have been sent. Without it only MAIL has been sent, and `rcpt` and `data` are
+    None.
     """
 
     envelope: Envelope

@@ -168,6 +168,7 @@ class KeyRing:
 
     def __init__(self, key_rows: list["_KeyRow"]) -> None:
         self._rows = key_rows
+        self._signers_at = lru_cache(maxsize=4)(self._find_signers)  # many messages have the same date
 
     def get_signers_at(self, moment: int) -> tuple[Signer, ...]:
         """Return the signers of mail dated `moment` (ms): at most one for each algorithm, all of the same domain.
@@ -175,6 +176,9 @@ class KeyRing:
         A domain that has lost its verification signs only mail dated before the loss. Raises KeyUnusable if a key
         cannot be decrypted.
         """
+        return self._signers_at(moment) if self._rows else ()
+
+    def _find_signers(self, moment: int) -> tuple[Signer, ...]:
         candidates = [row for row in self._rows if row.failed_at is None or row.failed_at > moment]
         nearest = [row for row in candidates if row.name == candidates[0].name]
         selected_rows = (

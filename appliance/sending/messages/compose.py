@@ -18,7 +18,7 @@ from appliance.content.designs.links import Link
 from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
-from appliance.core import clock
+from appliance.core import clock, recipient_texts
 from appliance.sending.delivery import mime
 from appliance.sending.messages import links
 from appliance.sending.messages.ledger import Claim
@@ -46,16 +46,17 @@ _ADDRESS_CONDITION = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
 _BLOCK_TAGS = ("if", "unless", "case", "for", "raw")
 
 
-def add_footer(html: str, text: str) -> tuple[str, str]:
+def add_footer(html: str, text: str, locale: str = "en") -> tuple[str, str]:
     """Return (HTML, text) of a template with postal address and unsubscribe link added where they are missing."""
+    label = recipient_texts.get_texts(recipient_texts.language_of_locale(locale))["leave_title"]
     lines = _find_missing_lines(
-        html, _FOOTER_HTML_ADDRESS, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>'
+        html, _FOOTER_HTML_ADDRESS, f'<a href="{{{{ unsubscribe_url }}}}" style="color:inherit">{label}</a>'
     )
     if lines:
         block = f'<p style="{_FOOTER_STYLE}">{"<br>".join(lines)}</p>'
         ends = list(_END_OF_BODY.finditer(html))
         html = f"{html[: ends[-1].start()]}{block}{html[ends[-1].start() :]}" if ends else f"{html}\n{block}"
-    lines = _find_missing_lines(text, _FOOTER_ADDRESS, "Unsubscribe: {{ unsubscribe_url }}")
+    lines = _find_missing_lines(text, _FOOTER_ADDRESS, f"{label}: {{{{ unsubscribe_url }}}}")
     if lines:
         text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
     return html, text
@@ -257,7 +258,7 @@ def _compile(source: MessageSource) -> CompiledMessage:
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _get_text_part(source.body) or rendered.text
     if source.marketing:
-        html, text = add_footer(html, text)
+        html, text = add_footer(html, text, source.locale)
     if source.preheader:
         # Alone, so that it cannot begin a merge tag or block that ends in the body.
         merge.compile_template(source.preheader, "text")
@@ -337,12 +338,13 @@ def _wrap_document(html: str, source: MessageSource) -> str:
     )
 
 
-def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
+def fill(content: CompiledMessage, values: Mapping[str, Any], until: float | None = None) -> FilledMessage:
     """Fill an email for one recipient.
 
-    Raises MergeError if a value cannot be filled in, or if all parts together take too long.
+    `until` is the deadline in processor time of this thread, by default `merge_limits.render_deadline()`. Raises
+    MergeError if a value cannot be filled in, or if all parts together take too long.
     """
-    until = merge_limits.render_deadline()
+    until = merge_limits.render_deadline() if until is None else until
     return FilledMessage(
         content.subject.render(values, until),
         content.html.render(values, until),

@@ -4,6 +4,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
+from appliance.accounts.accounts import RESTORED, describe_restore_stop
 from appliance.core import clock, data_dir, send_status
 from appliance.core.cache import CostAwareCache
 from appliance.core.send_status import SendStatus
@@ -189,11 +190,13 @@ def _list_warm_up_days(account_id: int, status: SendStatus) -> list[WarmUpDay]:
 def find_obstacles(account: Account, status: SendStatus, transport: str) -> list[Obstacle]:
     """Return the obstacles of a channel that sends with `transport`.
 
-    The order is: stops by a person or by the disk guard, closed transports, warm-up quotas, hourly limits.
+    The order is: the stop of the account (by a user or a restore), the STOP file, the disk guard, closed transports,
+    warm-up quotas, hourly limits.
     """
     obstacles = []
     if account.sending_stopped:
-        obstacles.append(Obstacle("sending_stopped", account.stop_reason or "stopped by a person"))
+        text = account.stop_reason or "stopped by a person"
+        obstacles.append(Obstacle("sending_stopped", describe_restore_stop() if text == RESTORED else text))
     directory = config.current().data_dir
     if data_dir.has_stop_file(directory):
         reason = "a file STOP in the data directory stops all sending"

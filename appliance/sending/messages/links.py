@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -14,7 +15,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge
-from appliance.content.designs.merge_limits import MergeError
+from appliance.content.designs.merge_limits import MAX_LINK_SECONDS, TOO_SLOW, MergeError, render_deadline
 from appliance.core import addresses, clock, crypto
 from appliance.sending.messages import merge_tags
 from appliance.settings import config
@@ -22,18 +23,12 @@ from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Contact
 from appliance.storage.models.message import NO_CONTACT_ID
 
+LINK_NAMES = frozenset({"unsubscribe_url", "preferences_url", "view_url"})
 
-def get_link_values(message_id: int, stop: str | None = None) -> dict[str, Any]:
-    """Return the merge tag values `unsubscribe_url`, `preferences_url` and `view_url` of a message.
 
-    `stop` is the unsubscribe link of the message if the caller has built it already. Previews pass 0 as the message id.
-    """
-    stop = stop or build_unsubscribe_url(message_id)
-    return {
-        "unsubscribe_url": stop,
-        "preferences_url": build_preferences_url(message_id),
-        "view_url": build_view_url(message_id),
-    }
+def get_link_values(message_id: int, names: Collection[str] = LINK_NAMES) -> dict[str, Any]:
+    """Return the merge tag values of a message's links, out of `LINK_NAMES`. Previews pass 0 as the message id."""
+    return {name: _LINK_BUILDERS[name](message_id) for name in names}
 
 
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
@@ -68,6 +63,13 @@ def build_unsubscribe_address(message_id: int, host: str) -> str:
 def build_view_url(message_id: int) -> str:
     """Return the URL that shows a message in the browser."""
     return f"{config.base_url(config.current())}/v/{crypto.sign_token(VIEW, message_id)}"
+
+
+_LINK_BUILDERS = {
+    "unsubscribe_url": build_unsubscribe_url,
+    "preferences_url": build_preferences_url,
+    "view_url": build_view_url,
+}
 
 
 def build_message_id(message_id: int, domain: str) -> str:
@@ -123,12 +125,22 @@ def read_open_token(token: str) -> int | None:
 log = logging.getLogger("campanero.tracking")
 # The number of campaigns and steps whose links a `LinkResolver` caches.
 _MAX_CACHED_SOURCES = 256
+# Links of clicks. Compiling and filling a URL counts towards the share of its account if it takes at least
+# `_COSTLY_SECONDS`. An account may use `_MAX_SHARE` of the thread's time, and `_MAX_BURST_SECONDS` at once.
+_COSTLY_SECONDS = 0.0005
+_MAX_SHARE = 0.1
+_MAX_BURST_SECONDS = 0.3
+# For how long a link that could not be filled is not tried again, and the number of such links that are kept.
+_FAILURE_SECONDS = 60.0
+_MAX_FAILURES = 10_000
+_TOO_SLOW = f"takes longer than {MAX_LINK_SECONDS * 1000:.0f} ms"
 
 _TRACKED_MESSAGES = (
-    "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, m.sent_at, m.status, "
+    "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, "
+    "coalesce(m.sent_at, l.sent_at), CASE WHEN l.message_id IS NULL THEN m.status ELSE 'sending' END, "
     "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
     "FROM message m JOIN account a ON a.id = m.account_id LEFT JOIN contact c ON c.id = m.contact_id "
-    "LEFT JOIN run r ON r.id = m.run_id WHERE m.id IN ({ids})"
+    "LEFT JOIN run r ON r.id = m.run_id LEFT JOIN send_log l ON l.message_id = m.id WHERE m.id IN ({ids})"
 )
 
 
@@ -143,6 +155,7 @@ class TrackedMessage(NamedTuple):
     """The message of a tracked link, and the link's target.
 
     `url` is None for the tracking pixel, for an unknown link number and for a target that is not an http(s) URL.
+    `is_postponed` is whether `url` is None because the account has used up its share of the thread (`ClickShares`).
     `tracking` is the contact's current tracking choice. `privacy_ip` is the account's setting. `links` is the number of
     tracked links in the message. `sent_at` is in milliseconds since 1970 UTC.
     """
@@ -163,6 +176,7 @@ class TrackedMessage(NamedTuple):
     channel: str = "email"
     url: str | None = None
     links: int = 0
+    is_postponed: bool = False
 
     @property
     def accepted_at(self) -> int | None:
@@ -180,14 +194,50 @@ class _SourceLinks(NamedTuple):
     shared: dict[str, Any]
 
 
-class LinkResolver:
-    """A resolver of tracked links to their messages and targets, with a cache of links.
+class ClickShares:
+    """The processor time that each account used to fill costly URLs, so that its clicks do not delay those of others.
 
-    Only one thread may use it at a time.
+    It also keeps the links that could not be filled. Only one thread may use it at a time.
     """
 
     def __init__(self) -> None:
+        self._used: dict[int, tuple[float, float]] = {}  # account id -> (seconds above its share, when)
+        self._failures: dict[LinkRequest, float] = {}  # link -> when it is tried again
+
+    def has_time(self, account_id: int) -> bool:
+        """Return whether URLs of an account may be filled now."""
+        return self._get_used(account_id, clock.monotonic()) < _MAX_BURST_SECONDS
+
+    def charge(self, account_id: int, seconds: float) -> None:
+        """Count the processor time of filling a URL."""
+        if seconds >= _COSTLY_SECONDS:
+            now = clock.monotonic()
+            self._used[account_id] = (self._get_used(account_id, now) + seconds, now)
+
+    def _get_used(self, account_id: int, now: float) -> float:
+        used, at = self._used.get(account_id, (0.0, now))
+        return max(0.0, used - (now - at) * _MAX_SHARE)
+
+    def has_failed(self, link: LinkRequest) -> bool:
+        """Return whether a link could not be filled a short time ago."""
+        return self._failures.get(link, 0.0) > clock.monotonic()
+
+    def add_failure(self, link: LinkRequest) -> None:
+        """Keep a link that could not be filled."""
+        if len(self._failures) >= _MAX_FAILURES:
+            self._failures.clear()
+        self._failures[link] = clock.monotonic() + _FAILURE_SECONDS
+
+
+class LinkResolver:
+    """A resolver of tracked links to their messages and targets, with a cache of links.
+
+    `shares` limits the time for filling URLs, for clicks. Only one thread may use a resolver at a time.
+    """
+
+    def __init__(self, shares: ClickShares | None = None) -> None:
         self._cache: dict[int | tuple[Any, ...], _SourceLinks] = {}
+        self._shares = shares
 
     def resolve(self, requests: Iterable[LinkRequest]) -> dict[LinkRequest, TrackedMessage]:
         """Return the message and link target of each request.
@@ -216,8 +266,18 @@ class LinkResolver:
         source_links = self._get_links(message)
         resolved = message._replace(links=len(source_links.urls))
         url = source_links.urls.get(number) if number is not None else None
-        if url is not None and "{" in url:
-            url = _fill_url(url, message, source_links.shared)
+        if number is not None and url is not None and "{" in url:
+            link = LinkRequest(message.message_id, number)
+            if self._shares is None:
+                url = _fill_url(url, message, source_links.shared)
+            elif self._shares.has_failed(link):
+                url = None
+            elif not self._shares.has_time(message.account_id):
+                return resolved._replace(is_postponed=True)
+            else:
+                url = _fill_url(url, message, source_links.shared, self._shares)
+                if url is None:
+                    self._shares.add_failure(link)
         return resolved if url is None else resolved._replace(url=encode_url(url))
 
     def _get_links(self, message: TrackedMessage) -> _SourceLinks:
@@ -262,10 +322,13 @@ def _keep_absolute(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
     return {number: url for number, url in numbered if designs_links.has_literal_host(url)}
 
 
-def _fill_url(url: str, message: TrackedMessage, shared: dict[str, Any]) -> str | None:
+def _fill_url(
+    url: str, message: TrackedMessage, shared: dict[str, Any], shares: ClickShares | None = None
+) -> str | None:
     """Fill the merge tags of a link's URL for one message; return None if that fails.
 
-    Unknown values are left empty, so that the reader is still redirected.
+    With `shares`, filling may take `MAX_LINK_SECONDS`, and its time is counted. Unknown values are left empty, so that
+    the reader is still redirected.
     """
     if message.campaign_id is None and message.version is None:
         shared = (
@@ -277,11 +340,17 @@ def _fill_url(url: str, message: TrackedMessage, shared: dict[str, Any]) -> str 
         sql = "SELECT r.event_data FROM message m JOIN run r ON r.id = m.run_id WHERE m.id = ?"
         row = fetch_one(sql, (message.message_id,))
         values["event"] = msgspec.json.decode(row[0]) if row and row[0] else {}
+    started = time.thread_time()
     try:
-        return merge.compile_template(url, "url").render(values)
+        template = merge.compile_template(url, "url")
+        return template.render(values, None if shares is None else render_deadline(MAX_LINK_SECONDS))
     except MergeError as error:
-        log.warning("tracking: filling a link of message %s failed: %s", message.message_id, error)
+        reason = _TOO_SLOW if error.message == TOO_SLOW and shares is not None else str(error)
+        log.warning("tracking: filling a link of message %s failed: %s", message.message_id, reason)
         return None
+    finally:
+        if shares is not None:
+            shares.charge(message.account_id, time.thread_time() - started)
 
 
 def _get_recipient_values(message: TrackedMessage) -> dict[str, Any]:

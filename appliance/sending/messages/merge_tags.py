@@ -182,21 +182,24 @@ class MergeTagGroup(NamedTuple):
 
 
 def list_merge_tags(
-    account_id: int, template_id: int | None = None, links: bool = True, contact: Contact | None = None
-) -> list[MergeTagGroup]:
+    account_id: int, template_id: int | None = None, links: bool = True, contact: Contact | None = None,
+    data_labels: Mapping[str, str] | None = None,
+) -> list[MergeTagGroup]:  # fmt: skip
     """Return the groups of merge tags for a template, or for any template if `template_id` is None. Raises NotFound.
 
-    The examples are values of `contact`, by default of the newest contacts that have one.
+    The examples are values of `contact`, by default of the newest contacts that have one. `data_labels` has labels of
+    custom data by path, for keys whose own words do not read well.
 
     The group of links is left out for an SMS template and if `links` is false. Empty groups are left out.
     """
     template = templates.get(account_id, template_id) if template_id else None
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     data_examples = {key.name: key.example for key in store.summarize_objects([contact.data])} if contact else {}
+    labels = data_labels or {}
     groups = [
         MergeTagGroup("Contact", _list_contact_tags(account_id, contact)),
         MergeTagGroup("Contact data", [
-            MergeTag(f"contact.data{_write_path(key.name)}", _write_label(key.name),
+            MergeTag(f"contact.data{_write_path(key.name)}", labels.get(key.name) or _write_label(key.name),
                      key.example if contact is None else data_examples.get(key.name, ""), key.missing_share)
             for key in store.summarize_data_keys(account_id)
         ]),

@@ -7,6 +7,8 @@ import random
 from collections import Counter
 from typing import Any
 
+import msgspec
+
 from appliance.audience import suppressions
 from appliance.audience.consent import Evidence
 from appliance.audience.suppressions import SuppressionCause
@@ -37,88 +39,113 @@ from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email, Sms
-from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
 
+# Items: (id, subject, sender, Message-ID, provider's id, parts).
 _MARK_SENT = (
-    "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
-    "subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, sender = ?, internet_message_id = ?, "
-    "provider_id = coalesce(?, provider_id), segments = coalesce(?, segments), error_code = NULL, "
-    "error_smtp = NULL, error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ? AND status = 'sending' "
-    "RETURNING id, contact_id"
+    "UPDATE message SET status = 'sent', sent_at = :now, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
+    "subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE item.value ->> 1 END, sender = item.value ->> 2, "
+    "internet_message_id = item.value ->> 3, provider_id = coalesce(item.value ->> 4, provider_id), "
+    "segments = coalesce(item.value ->> 5, segments), error_code = NULL, error_smtp = NULL, error_enhanced = NULL, "
+    "error_text = NULL, updated_at = :now "
+    "FROM json_each(:items) AS item WHERE message.id = item.value ->> 0 AND message.status = 'sending'"
+)
+_FETCH_SENDING = (
+    "SELECT json_group_array(json_array(id, contact_id)) FROM message "
+    "WHERE id IN (SELECT value FROM json_each(?)) AND status = 'sending'"
+)
+# Items: (id, number of messages).
+_COUNT_SOURCE = (
+    "UPDATE {table} SET sent_count = sent_count + (item.value ->> 1) FROM json_each(:items) AS item "
+    "WHERE {table}.id = item.value ->> 0"
 )
 
+# Items: (contact, number of emails, number of SMS).
 _COUNT_CONTACT = (
-    "UPDATE contact SET email_sent_count = email_sent_count + ?, sms_sent_count = sms_sent_count + ?, "
-    "email_last_sent_at = CASE WHEN ? THEN ? ELSE email_last_sent_at END WHERE id = ?"
+    "UPDATE contact SET email_sent_count = email_sent_count + (item.value ->> 1), "
+    "sms_sent_count = sms_sent_count + (item.value ->> 2), "
+    "email_last_sent_at = CASE WHEN item.value ->> 1 THEN :now ELSE email_last_sent_at END "
+    "FROM json_each(:items) AS item WHERE contact.id = item.value ->> 0"
 )
 
 _STORE_HINT_TIME = "UPDATE channel SET opt_out_hint_sent_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
 # Sent with the outcomes of accepted SMS, in the transaction that records them.
 sms_accepted = Signal[[list[Outcome]]]()
-_COUNT_CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
+# Items: (account, kind of address, key, number of messages).
+_COUNT_CHANNEL = (
+    "UPDATE channel SET sent_count = sent_count + (item.value ->> 3) FROM json_each(:items) AS item "
+    "WHERE channel.account_id = item.value ->> 0 AND channel.kind = item.value ->> 1 AND channel.key = item.value ->> 2"
+)
 
 
 def record_accepted(outcomes: list[Outcome]) -> None:
-    """Record accepted messages as sent, with their counters and events, and delete the bytes stored for a retry.
+    """Mark accepted messages as sent and record all that follows (`record_sent`).
 
     A message that is not `sending` any more was recorded before and is left out.
     """
-    now, database = clock.now_ms(), connection()
-    written: dict[int, int | None] = dict(
-        database.executemany(
-            _MARK_SENT,
-            [
-                (
-                    now,
-                    outcome.subject,
-                    outcome.sender,
-                    outcome.internet_message_id,
-                    outcome.provider_id,
-                    outcome.prepared.parts if outcome.prepared is not None else None,
-                    now,
-                    outcome.claim.id,
-                )
-                for outcome in outcomes
-            ],
-        )
-    )
+    now, ids = clock.now_ms(), [outcome.claim.id for outcome in outcomes]
     # The contact of the claim may have been merged into another, or deleted, since then, so the row's contact is used.
-    pairs = [(outcome.claim, written[outcome.claim.id]) for outcome in outcomes if outcome.claim.id in written]
+    contacts: dict[int, int | None] = dict(
+        msgspec.json.decode(scalar(_FETCH_SENDING, (msgspec.json.encode(ids).decode(),)))
+    )
+    written = [
+        msgspec.structs.replace(outcome, claim=outcome.claim._replace(contact_id=contacts[outcome.claim.id]))
+        for outcome in outcomes
+        if outcome.claim.id in contacts
+    ]
+    run_set(_MARK_SENT, [_list_sent_columns(outcome) for outcome in written], now=now)
+    record_sent(written, now)
+
+
+def record_sent(outcomes: list[Outcome], now: int) -> None:
+    """Record the counters and events of messages that were marked as sent, and delete the bytes stored for a retry.
+
+    `now` (ms) must be the `sent_at` of the SMS among them: it tells which of them had the opt-out hint
+    (`compose.is_hint_due`). The contacts of the claims must be those of the messages now.
+    """
+    require_write_transaction()
+    claims = [outcome.claim for outcome in outcomes]
     by_domain = Counter(domain_of(outcome.sender or "") for outcome in outcomes if outcome.claim.provider == DIRECT
-                    and outcome.claim.id in written and not outcome.claim.test)  # fmt: skip
+                    and not outcome.claim.test)  # fmt: skip
     senders.count_warm_up_sent(by_domain)
-    via = {outcome.claim.id: outcome.delivered_via for outcome in outcomes if outcome.delivered_via}
-    database.executemany(
-        "DELETE FROM retry_payload WHERE message_id = ?", [(row.id,) for row, _ in pairs if row.uncertain_count]
-    )
-    counted = [(row, contact_id) for row, contact_id in pairs if not row.test]
-    ledger.count_accepted(row for row, _ in pairs)
-    campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
-    database.executemany(
-        "UPDATE campaign SET sent_count = sent_count + ? WHERE id = ?",
-        [(count, campaign_id) for campaign_id, count in campaigns.items()],
-    )
-    database.executemany(
-        _COUNT_CONTACT, [_contact_counters(row, contact_id, now) for row, contact_id in counted if contact_id]
-    )
-    database.executemany(_COUNT_CHANNEL, [(row.account_id, row.address_kind, row.recipient_key) for row, _ in counted])
-    flows = Counter(row.flow_id for row, _ in counted if row.run_id is not None)
-    database.executemany(
-        "UPDATE flow SET sent_count = sent_count + ? WHERE id = ?",
-        [(count, flow_id) for flow_id, count in flows.items()],
-    )
+    repeated = [row.id for row in claims if row.uncertain_count]
+    if repeated:
+        run_set("DELETE FROM retry_payload WHERE message_id IN (SELECT value FROM json_each(:items))", repeated)
+    _count_sent([row for row in claims if not row.test], now)
+    ledger.count_accepted(claims)
     names: dict[tuple[int | None, int | None], str | None] = {}
-    depths = ledger.get_chain_depths(row for row, _ in pairs)
+    depths = ledger.get_chain_depths(claims)
     log.record_many(
         [
-            _build_sent_event(row, contact_id, names, via.get(row.id) or {}, depths.get(row.id, 0))
-            for row, contact_id in pairs
+            _build_sent_event(outcome.claim, names, outcome.delivered_via or {}, depths.get(outcome.claim.id, 0))
+            for outcome in outcomes
         ]
     )
-    sms = [outcome for outcome in outcomes if outcome.claim.channel == "sms" and outcome.claim.id in written]
+    sms = [outcome for outcome in outcomes if outcome.claim.channel == "sms"]
     if sms:
         _record_accepted_sms(sms, now)
+
+
+def _list_sent_columns(outcome: Outcome) -> tuple[Any, ...]:
+    parts = outcome.prepared.parts if outcome.prepared is not None else None
+    row = (outcome.claim.id, outcome.subject, outcome.sender, outcome.internet_message_id)
+    return (*row, outcome.provider_id, parts)
+
+
+def _count_sent(sent: list[Claim], now: int) -> None:
+    """Add accepted messages to the counters of campaigns, flows, contacts and channels."""
+    for table, ids in (
+        ("campaign", [row.campaign_id for row in sent if row.campaign_id is not None]),
+        ("flow", [row.flow_id for row in sent if row.run_id is not None]),
+    ):
+        if ids:
+            run_set(_COUNT_SOURCE.format(table=table), [*Counter(ids).items()])
+    emails = Counter(row.contact_id for row in sent if row.contact_id and row.channel == "email")
+    sms = Counter(row.contact_id for row in sent if row.contact_id and row.channel == "sms")
+    run_set(_COUNT_CONTACT, [(key, emails[key], sms[key]) for key in emails.keys() | sms.keys()], now=now)
+    channels = Counter((row.account_id, row.address_kind, row.recipient_key) for row in sent)
+    run_set(_COUNT_CHANNEL, [(*key, count) for key, count in channels.items()])
 
 
 def _record_accepted_sms(outcomes: list[Outcome], now: int) -> None:
@@ -131,14 +158,8 @@ def _record_accepted_sms(outcomes: list[Outcome], now: int) -> None:
     sms_accepted.send(outcomes)
 
 
-def _contact_counters(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
-    email = row.channel == "email"
-    return email, not email, email, now, contact_id
-
-
 def _build_sent_event(
     row: Claim,
-    contact_id: int | None,
     names: dict[tuple[int | None, int | None], str | None],
     via: dict[str, str],
     depth: int,
@@ -147,7 +168,7 @@ def _build_sent_event(
     if source not in names:
         names[source] = ledger.get_source_name(row)
     return NewEvent(
-        row.account_id, f"{row.channel}_sent", contact_id, ledger.build_event_data(row) | via,
+        row.account_id, f"{row.channel}_sent", row.contact_id, ledger.build_event_data(row) | via,
         resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test, chain_depth=depth,
     )  # fmt: skip
 

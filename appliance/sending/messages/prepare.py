@@ -8,6 +8,7 @@ from appliance.accounts import passwords
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
+from appliance.content.designs import merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto
 from appliance.core.errors import SenderRejected
@@ -18,10 +19,11 @@ from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.keys import KeyRing
 from appliance.sending.messages import compose, ledger, links, merge_tags, senders, shared_content, transactional
 from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
+from appliance.sending.messages.encoded_email import EncodedMessage
 from appliance.sending.messages.ledger import COLUMNS, Claim, PreparedMessage
+from appliance.sending.messages.links import LINK_NAMES
 from appliance.sending.messages.shared_content import (
     ConditionCache,
-    EncodedMessage,
     RunStart,
     SharedContent,
     SourceId,
@@ -85,6 +87,8 @@ class UnsignedMessage(NamedTuple):
 
     def sign(self) -> PreparedMessage:
         """Return the signed message; it may be called from any thread."""
+        if not self.signers:
+            return self.prepared
         envelope = self.prepared.envelope
         signed = dkim.sign(envelope.content, self.signers, self.is_single_spaced)
         return self.prepared._replace(envelope=envelope._replace(content=signed))
@@ -155,22 +159,20 @@ class MessagePreparer:
             raise ValueError("its recipient was erased")
         if claim.channel == "sms":
             return UnsignedMessage(self._build_sms(claim))
-        headers: tuple[tuple[str, str], ...]
+        headers: tuple[tuple[str, str], ...] = ()
         source = self._get_source(claim)
         if source is None:
-            (shared, headers), unsubscribe_url = self._compile_single(claim, with_secrets=True), None
-        elif (shared := self._get_shared(source)).is_marketing:
-            unsubscribe_url, host = (
-                links.build_unsubscribe_url(claim.id),
-                self._get_sender_domain(claim.account_id, shared.sender.email).unsubscribe_host,
-            )
-            headers = (compose.build_unsubscribe_header(unsubscribe_url, claim.id, host),)
+            shared, headers = self._compile_single(claim, with_secrets=True)
         else:
-            headers, unsubscribe_url = (), None
+            shared = self._get_shared(source)
+        values, parts = self._get_values(shared, claim, shared.conditions), shared.encoded
+        if source is not None and shared.is_marketing:
+            host = self._get_sender_domain(claim.account_id, shared.sender.email).unsubscribe_host
+            unsubscribe_url = values.get("unsubscribe_url") or links.build_unsubscribe_url(claim.id)
+            headers = (compose.build_unsubscribe_header(unsubscribe_url, claim.id, host),)
         headers += build_provider_headers(claim.id, claim.provider)
         recipient = addresses.to_ascii(claim.recipient) or claim.recipient
         attempted_at = claim.first_attempt_at or clock.now_ms()
-        values, parts = self._get_values(shared, claim, shared.conditions, unsubscribe_url), shared.encoded
         # Recipients without a contact, and contacts who declined tracking, get untracked links and no tracking pixel.
         if shared.encoded_tracked is not None and values["contact"].get("tracking", "none") != "none":
             parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(claim.id)
@@ -183,7 +185,7 @@ class MessagePreparer:
             domain_name = records.display_domain(records.domain_of_address(sender))
             raise SenderRejected(f"{domain_name} is not verified as yours any more: look at its DNS records")
         content = mime.write(mail)
-        if content.count(b"\n") > MAX_MAIL_LINES:
+        if len(content) > MAX_MAIL_LINES and content.count(b"\n") > MAX_MAIL_LINES:
             raise ValueError(f"it has more than {MAX_MAIL_LINES} lines")
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
         envelope = Envelope(_get_return_path(claim, sender, sender_domain), recipient, content, is_stuffed=True)
@@ -202,7 +204,8 @@ class MessagePreparer:
             return FilledMessage("", compose.render_sms_page(text), text, None)
         source = self._get_source(claim)
         shared = self._compile_single(claim)[0] if source is None else self._get_shared(source)
-        return compose.fill(shared.content, self._get_values(shared, claim))
+        values = self._get_values(shared, claim)
+        return compose.fill(shared.content, values, merge_limits.render_deadline(merge_limits.MAX_VIEW_SECONDS))
 
     def _build_sms(self, claim: Claim) -> PreparedMessage:
         """Render the SMS of a claim.
@@ -259,9 +262,9 @@ class MessagePreparer:
         return account
 
     def _get_sender_domain(self, account_id: int, sender: str) -> _SenderDomain:
-        domain = records.domain_of_address(sender)
-        sender_domain = self._sender_domains.get((account_id, domain))
+        sender_domain = self._sender_domains.get((account_id, sender))
         if sender_domain is None:
+            domain = records.domain_of_address(sender)
             host = store.find_return_path_host(account_id, domain)
             unsubscribe_host = host if config.current().inbound.listen else None
             sender_domain = _SenderDomain(
@@ -270,7 +273,7 @@ class MessagePreparer:
                 unsubscribe_host,
                 senders.is_domain_unverified(account_id, sender),
             )
-            self._sender_domains[account_id, domain] = sender_domain
+            self._sender_domains[account_id, sender] = sender_domain
         return sender_domain
 
     def _get_values(
@@ -278,7 +281,6 @@ class MessagePreparer:
         shared: SharedContent,
         claim: Claim,
         showing: ConditionCache | None = None,
-        unsubscribe_url: str | None = None,
     ) -> dict[str, Any]:
         """Return the values of the merge tags of one message.
 
@@ -301,7 +303,7 @@ class MessagePreparer:
         values = {
             **shared.values,
             **recipient_values,
-            **links.get_link_values(claim.id, unsubscribe_url),
+            **links.get_link_values(claim.id, shared.link_names),
             **show_values,
         }
         if claim.run_id is not None:
@@ -375,7 +377,7 @@ class MessagePreparer:
         )
         needs = frozenset({"phone"})
         compiled = SharedContent(
-            content, EncodedMessage(content), tracked, sender, shared, b"", needs, None, stored.shown_as
+            content, EncodedMessage(content), tracked, sender, shared, b"", needs, LINK_NAMES, None, stored.shown_as
         )
         headers = tuple(stored.headers.items())
         if marketing:

@@ -15,7 +15,7 @@ from appliance.core import clock, crypto
 from appliance.sending.messages import ledger, outcomes, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome
 from appliance.storage import disk_guard, transactions
-from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.database import connection, fetch_one, rows, run, run_set, scalar
 from appliance.storage.transactions import require_write_transaction
 
 # Automatic replies to SMS need no consent. They are sent within `MAX_AUTO_REPLY_AGE_MS` or not at all.
@@ -84,9 +84,9 @@ _LIVE_CAMPAIGN = (
     "WHERE c.id = ? AND c.phase IN ('sending', 'holding') AND a.sending_stopped = 0"
 )
 
-_FLOW_STATE = (
-    "SELECT nullif(f.status = 'active' AND f.deleted_at IS NULL, 0), f.drop_before, "
-    "json_extract(f.data, '$.quiet_hours'), a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
+_FLOW_STATE = "SELECT nullif(status = 'active' AND deleted_at IS NULL, 0), drop_before FROM flow WHERE id = ?"
+_QUIET_HOURS = (
+    "SELECT json_extract(f.data, '$.quiet_hours'), a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
     "WHERE f.id = ?"
 )
 
@@ -100,11 +100,7 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     `body_hash` are stored.
     """
     require_write_transaction()
-    if row.campaign_id is not None and fetch_one(_LIVE_CAMPAIGN, (row.campaign_id,)) is None:
-        return False
-    if row.campaign_id is None and fetch_one(
-        "SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (row.account_id,)
-    ):
+    if not _is_source_live(row):
         return False
     due_row = fetch_one(
         "SELECT due_at FROM message WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ?", (row.id, now)
@@ -133,19 +129,39 @@ def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     return True
 
 
+def _is_source_live(row: Claim) -> bool:
+    """Return whether a message's campaign is being sent, and sending of its account is not stopped."""
+    if row.campaign_id is not None:
+        return fetch_one(_LIVE_CAMPAIGN, (row.campaign_id,)) is not None
+    return fetch_one("SELECT 1 FROM account WHERE id = ? AND sending_stopped = 1", (row.account_id,)) is None
+
+
+def _find_flow_refusal(row: Claim, due_at: int) -> str | None:
+    """Return `not_live` for a message of a paused or deleted flow, `overdue_on_resume` if it is too old, or None.
+
+    Too old is a message that was due before the flow's `drop_before`, which a resume may set.
+    """
+    if row.run_id is None:
+        return None
+    flow = fetch_one(_FLOW_STATE, (row.flow_id,))
+    if flow is None or flow[0] is None:
+        return "not_live"
+    drop_before = flow[1]
+    return "overdue_on_resume" if drop_before is not None and max(due_at, row.created_at) < drop_before else None
+
+
 def _flow_allows(row: Claim, due_at: int, now: int) -> bool:
     """Return whether a flow allows one of its messages to be sent now.
 
     A paused or deleted flow does not. A message in quiet hours is held until they end. A message that was due before
     the flow's `drop_before`, which a resume may set, is skipped.
     """
-    flow = fetch_one(_FLOW_STATE, (row.flow_id,))
-    if flow is None or flow[0] is None:
+    refusal = _find_flow_refusal(row, due_at)
+    if refusal == "overdue_on_resume":
+        ledger.mark_skipped(row, refusal, now)
+    if refusal is not None:
         return False
-    drop_before, hours, zone = flow[1:]
-    if drop_before is not None and max(due_at, row.created_at) < drop_before:
-        ledger.mark_skipped(row, "overdue_on_resume", now)
-        return False
+    hours, zone = fetch_one(_QUIET_HOURS, (row.flow_id,)) or (None, None)
     if hours is None or row.transactional or row.test:
         return True
     end = sms_rules.get_quiet_end(msgspec.json.decode(hours), zone, now)
@@ -267,13 +283,11 @@ def _release_batch(waiting: str, values: tuple[int, ...]) -> None:
 # recorded together, all other outcomes one by one (`outcomes`). A batch has the same result as recording and claiming
 # its messages one after the other (a test compares them).
 
-# A row may be claimed if it is still open and due, its campaign or flow is live, and consent still allows the message
-# (P4, P5). Rows that this statement does not claim are checked by `claim_one`, so it may leave out rows that could be
-# claimed, but must not claim a row that `claim_one` would not.
-_CLAIM = (
-    "UPDATE message SET status = 'sending', claimed_by = ?, first_attempt_at = coalesce(first_attempt_at, ?), "
-    "body_hash = ?, updated_at = ? WHERE id = ? AND status IN ('queued', 'held') AND due_at <= ? AND transactional = 0 "
-    "AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
+# A message may be sent if its campaign or flow is live and consent allows it (P4, P5). Rows for which this condition
+# does not hold are checked by `claim_one`, so it may be false for messages that may be sent, but must not be true for a
+# message that `claim_one` would not claim.
+IS_ALLOWED = (
+    "transactional = 0 AND EXISTS (SELECT 1 FROM account a WHERE a.id = message.account_id "
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
@@ -282,8 +296,34 @@ _CLAIM = (
     "WHERE h.account_id = message.account_id AND h.kind = CASE WHEN message.channel = 'sms' THEN 'phone' "
     "ELSE 'email' END AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
     "AND h.suppression IS NULL) AND (channel = 'email' OR NOT EXISTS (SELECT 1 FROM contact p "
-    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') IS NOT NULL)) RETURNING id"
+    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') IS NOT NULL))"
 )
+# Items: (id, time of the first attempt, hash of the body).
+_CLAIM = (
+    "UPDATE message SET status = 'sending', claimed_by = :process, "
+    "first_attempt_at = coalesce(first_attempt_at, item.value ->> 1), body_hash = item.value ->> 2, updated_at = :now "
+    "FROM json_each(:items) AS item "
+    "WHERE message.id = item.value ->> 0 AND status IN ('queued', 'held') AND due_at <= :now AND "
+    f"{IS_ALLOWED}"
+)
+_CLAIMED = (
+    "FROM message WHERE id = ? AND (status = 'sending' OR EXISTS "
+    "(SELECT 1 FROM send_log l WHERE l.message_id = message.id))"
+)
+
+
+def is_still_allowed(message_id: int) -> bool:
+    """Return whether a claimed message may still be sent (P4, P5); read-only.
+
+    Quiet hours and the frequency cap held when it was claimed, and are not checked again.
+    """
+    if fetch_one(f"SELECT 1 {_CLAIMED} AND {IS_ALLOWED}", (message_id,)) is not None:
+        return True
+    current = fetch_one(f"SELECT {COLUMNS}, due_at {_CLAIMED}", (message_id,))
+    if current is None:
+        return False
+    row, due_at = Claim._make(current[:-1]), current[-1] or 0
+    return _is_source_live(row) and _find_flow_refusal(row, due_at) is None and get_refusal(row) is None
 
 
 def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
@@ -308,10 +348,12 @@ def _claim_batch(claims: list[Claim], process: str) -> set[int]:
     now = clock.now_ms()
     claims_by_id = {row.id: row for row in claims}
     suspects = sms_rules.find_suspects(claims, now)
-    parameters = [
-        (process, row.first_attempt_at, row.body_hash, now, row.id, now) for row in claims if row.id not in suspects
-    ]
-    claimed = {claimed_row[0] for claimed_row in connection().executemany(_CLAIM, parameters)}
+    items = [(row.id, row.first_attempt_at, row.body_hash) for row in claims if row.id not in suspects]
+    claimed = {row[0] for row in items}
+    if run_set(_CLAIM, items, process=process, now=now) < len(items):
+        ids_json = msgspec.json.encode([*claimed]).decode()
+        sql = "SELECT id FROM message WHERE id IN (SELECT value FROM json_each(?)) AND status = 'sending'"
+        claimed = {row[0] for row in rows(sql, (ids_json,))}
     for message_id in claims_by_id.keys() - claimed:
         current = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (message_id,))
         if current and claim_one(Claim._make(current[0]), process, claims_by_id[message_id], now):

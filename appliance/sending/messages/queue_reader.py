@@ -26,6 +26,7 @@ _RESTART_SECONDS = 20.0
 # SQL conditions for the rows after a position (due_at, id): first those of the same time, then the later ones.
 AFTER_POSITION = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
 _OPEN = "status IN ('queued', 'held')"
+_NOT_LOGGED = "AND NOT EXISTS (SELECT 1 FROM send_log l WHERE l.message_id = message.id)"
 _ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
 _NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
 
@@ -207,7 +208,7 @@ class QueueReader:
                 del parked_ids[message_id]
             marks = ",".join("?" * len(ids))
             current = rows(
-                f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?"
+                f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ? {_NOT_LOGGED}"
                 f"{_NOT_STOPPED if source.kind != 'campaign' else ''} {_ACTIVE if source.kind == 'flow' else ''}",
                 (*ids, request.now),
             )
@@ -352,7 +353,7 @@ def _read_page(
     for where, values in zip(AFTER_POSITION, ((position[0], position[1]), (position[0], request.now)), strict=True):
         if len(page) < size and (position[0] >= 0 or where == AFTER_POSITION[1]):
             page += rows(
-                f"SELECT {COLUMNS}, due_at FROM message WHERE {condition} AND {where} {extra} "
+                f"SELECT {COLUMNS}, due_at FROM message WHERE {condition} AND {where} {extra} {_NOT_LOGGED} "
                 "ORDER BY due_at, id LIMIT ?",
                 (*parameters, *values, *closed, size - len(page)),
             )

@@ -1,6 +1,5 @@
-"""Shared content of all messages of a campaign or a flow step: pinned when it goes live, compiled and encoded once."""
+"""Shared content of all messages of a campaign or a flow step: pinned when it goes live, and compiled once."""
 
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -8,22 +7,19 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
-from liquid.exceptions import LiquidError
 
 from appliance.content import brand as brands
-from appliance.content.designs import links as designs_links
-from appliance.content.designs import merge, merge_limits
-from appliance.content.designs.compiled_template import CompiledTemplate
-from appliance.content.designs.language import ENCODINGS, ConditionPiece, FillBudget, NeedsLiquid, Piece, Slot
-from appliance.content.designs.merge_limits import MAX_OUTPUT_BYTES, MergeError
+from appliance.content.designs import merge
+from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import addresses, clock
 from appliance.sending.delivery import mime
-from appliance.sending.delivery.mime import SOFT_BREAK, Mail, encode_fragment, encode_quoted_printable, is_single_spaced
-from appliance.sending.messages import compose, links, merge_tags, senders
+from appliance.sending.messages import compose, merge_tags, senders
 from appliance.sending.messages.compose import CompiledMessage, MessageSource, Sender
+from appliance.sending.messages.encoded_email import EncodedMessage
+from appliance.sending.messages.links import LINK_NAMES
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import (
@@ -35,47 +31,6 @@ from appliance.storage.models import (
     TemplateRevision,
     Trigger,
 )
-from appliance.storage.transactions import require_write_transaction
-
-
-class EncodedMessage:
-    """A compiled message whose bodies are encoded once for all recipients; only one thread may use it."""
-
-    def __init__(self, content: CompiledMessage) -> None:
-        self._content = content
-        self._bodies: tuple[EncodedBody, EncodedBody] | None = None
-
-    def build_mail(
-        self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
-        headers: tuple[tuple[str, str], ...], shared: bytes = b"",
-    ) -> Mail:  # fmt: skip
-        """Build the email to one recipient.
-
-        `values` are the merge tag values, and `date` is in seconds since 1970 UTC. `headers` belong to this message
-        alone; `shared` are encoded headers that all messages of its campaign or step have. Raises MergeError if a merge
-        tag cannot be filled in or the time is over, and ValueError if an address cannot be written into a header.
-        """
-        content = self._content
-        address = addresses.to_ascii(sender.email) or sender.email
-        if self._bodies is None:
-            # Created only when needed: a message to one recipient is either sent or previewed.
-            self._bodies = EncodedBody(content.html), EncodedBody(content.text)
-        html, text = self._bodies
-        until = merge_limits.render_deadline()
-        return Mail(
-            message_id=links.build_message_id(message_id, address.rpartition("@")[2]),
-            date=date,
-            sender=(content.from_name.render(values, until) or sender.name, address),
-            recipient=recipient,
-            subject=content.subject.render(values, until),
-            text=text.fill(values, until),
-            html=html.fill(values, until),
-            reply_to=addresses.to_ascii(sender.reply_to) or sender.reply_to if sender.reply_to else None,
-            headers=headers,
-            shared=shared,
-            # The bodies set this when they are filled, so it is read last.
-            is_single_spaced=text.is_single_spaced and html.is_single_spaced,
-        )
 
 
 def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
@@ -186,6 +141,7 @@ class SharedContent(NamedTuple):
     values: dict[str, Any]  # of the merge tags that do not depend on the recipient
     headers: bytes
     address_kinds: frozenset[str]  # kinds of addresses that the content may show, other than the recipient's own
+    link_names: frozenset[str]  # the links of a message (`LINK_NAMES`) that the content may show
     conditions: ConditionCache | None = None
     sample_contact_id: int | None = None  # of a test message: the contact whose values it shows
     is_marketing: bool = True
@@ -286,6 +242,7 @@ def compile_shared_sms(
         shared,
         b"",
         get_address_kinds(content, "email"),
+        LINK_NAMES,  # the opt-out hint may show them too
         ConditionCache(account_id, {}),
     )
 
@@ -294,6 +251,11 @@ def get_address_kinds(content: CompiledMessage, kind: str) -> frozenset[str]:
     """Return {kind} if merge tags of the content may show an address of this kind, else an empty set."""
     names = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
     return frozenset() if names.isdisjoint(content.variables()) else frozenset({kind})
+
+
+def get_link_names(content: CompiledMessage) -> frozenset[str]:
+    """Return which links of a message (`LINK_NAMES`) the content may show."""
+    return LINK_NAMES & {name.partition(".")[0] for name in content.variables()}
 
 
 def _build_shared(
@@ -312,6 +274,7 @@ def _build_shared(
         shared,
         headers,
         get_address_kinds(content, "phone"),
+        get_link_names(content),
         ConditionCache(account_id, content.conditions),
     )
 
@@ -341,18 +304,6 @@ class FlowDefaults(NamedTuple):
     from_email: str
     from_name: str
     reply_to: str | None
-
-
-def pin_step(flow: Flow, template: Template, transactional: bool, is_email: bool = True) -> dict[str, Any]:
-    """Pin the present content of a step and return it as columns of its row: `template`, `content` and `pinned`.
-
-    This is fast if the links of the same source are cached (`get_step_links`). Raises MergeError if the message does
-    not compile.
-    """
-    require_write_transaction()
-    snapshot = add_step_links(template, build_step_snapshot(get_flow_defaults(flow), template, transactional), is_email)
-    revision = revisions.pin_current(template, f"Live {clock.iso(clock.now_ms())}")
-    return {"template": template.id, "content": revision.id, "pinned": snapshot}
 
 
 def get_flow_defaults(flow: Flow) -> FlowDefaults:
@@ -439,126 +390,3 @@ def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
 def compile_step(document: dict[str, Any], snapshot: dict[str, Any]) -> CompiledMessage:
     """Compile a step's message from the fields of its template and its snapshot; raises MergeError if that fails."""
     return compose.compile_message(build_step_source(document, snapshot))
-
-
-# Encoded bodies: the text between merge tags is encoded once, and the values of each recipient are inserted. Each value
-# is enclosed by soft line breaks (RFC 2045, 6.7, rule 5), so that it can be encoded alone and the encoded text around
-# it does not depend on it. Templates that cannot be divided into pieces are rendered by Liquid and encoded as a whole.
-
-# The number of encoded values cached for each slot. Values such as first names and cities repeat, addresses do not.
-_MAX_CACHED_VALUES = 4_096
-# Names of tokens and links that are different in each message and short enough for one line.
-_TOKEN_NAMES = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN)
-_MESSAGE_VALUES = (*_TOKEN_NAMES, "unsubscribe_url", "preferences_url", "view_url")
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
-
-
-class _BodyPlan(NamedTuple):
-    """The encoded pieces of a body in order, and the positions that a slot or a branch of a condition fills."""
-
-    pieces: list[bytes]  # empty at the positions to fill
-    slots: list[tuple[int, list[int]]]  # the number of a slot, and its positions
-    # Position, condition, and the branches if it is met and if not.
-    conditions: list[tuple[int, ConditionPiece, "_BodyPlan", "_BodyPlan"]]
-
-
-class EncodedBody:
-    """One body of a message (HTML or text), filled for one recipient after another; only one thread may use it."""
-
-    def __init__(self, compiled: CompiledTemplate) -> None:
-        self._compiled = compiled
-        self._slots: list[Slot] = []
-        self._slot_caches: list[dict[str, bytes]] = []
-        self._message_slots: dict[int, bool] = {}  # slots of `_MESSAGE_VALUES` by number: whether the value is a token
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self._is_single_spaced = True  # of the pieces that are the same for all recipients
-        self._plan = None if compiled.pieces is None else self._plan_pieces(compiled.pieces)
-        # Whether the body of the last `fill` is known to be in relaxed form (`mime.is_single_spaced`).
-        self.is_single_spaced = False
-
-    def fill(self, values: Mapping[str, Any], until: float | None = None) -> bytes:
-        """Return the body for one recipient in quoted-printable.
-
-        `until` is the deadline in processor time of this thread, by default `merge_limits.render_deadline()`. Raises
-        MergeError if a value cannot be filled in, the result is too long, or the deadline is over.
-        """
-        until = merge_limits.render_deadline() if until is None else until
-        self.is_single_spaced = self._is_single_spaced
-        if self._plan is not None:
-            try:
-                body = self._fill_plan(self._plan, values, [None] * len(self._slots), FillBudget(until))
-            except (NeedsLiquid, LiquidError, TypeError, ValueError):
-                pass  # Liquid renders the template below, or raises the error
-            else:
-                if len(body) <= MAX_OUTPUT_BYTES:
-                    return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
-        self.is_single_spaced = False
-        return encode_quoted_printable(self._compiled.render(values, until))
-
-    def _plan_pieces(self, pieces: list[Piece]) -> _BodyPlan:
-        plan = _BodyPlan([], [], [])
-        positions: dict[int, list[int]] = {}
-        text = ""
-        for piece in [*pieces, None]:
-            if isinstance(piece, str):
-                text += piece
-                continue
-            if text:
-                plan.pieces.append(encoded := encode_fragment(text))
-                self._is_single_spaced &= is_single_spaced(encoded)
-                text = ""
-            if isinstance(piece, Slot):
-                positions.setdefault(self._get_slot_number(piece), []).append(len(plan.pieces))
-            elif piece is not None:
-                branches = self._plan_pieces(piece.pieces), self._plan_pieces(piece.else_pieces)
-                plan.conditions.append((len(plan.pieces), piece, *branches))
-            plan.pieces.append(b"")
-        plan.slots.extend(positions.items())
-        return plan
-
-    def _get_slot_number(self, slot: Slot) -> int:
-        """Return the number of a slot, which is the same at all its places, so that its value is encoded once."""
-        number = self._numbers.setdefault(slot.name, len(self._slots))
-        if number == len(self._slots):
-            self._slots.append(slot)
-            self._slot_caches.append({})
-            if slot.name[0] in _MESSAGE_VALUES and all(part[0] in ENCODINGS for part in slot.name[1:]):
-                self._message_slots[number] = slot.name[0] in _TOKEN_NAMES
-        return number
-
-    def _fill_plan(
-        self, plan: _BodyPlan, values: Mapping[str, Any], encoded_slots: list[bytes | None], budget: FillBudget
-    ) -> bytes:
-        pieces = plan.pieces.copy()
-        for number, positions in plan.slots:
-            encoded = encoded_slots[number]
-            if encoded is None:
-                encoded = encoded_slots[number] = self._encode_slot(number, values)
-            budget.take(len(encoded) * len(positions))
-            for position in positions:
-                pieces[position] = encoded
-        for position, condition, then, otherwise in plan.conditions:
-            pieces[position] = self._fill_plan(
-                then if condition.holds(values) else otherwise, values, encoded_slots, budget
-            )
-        return b"".join(pieces)
-
-    def _encode_slot(self, number: int, values: Mapping[str, Any]) -> bytes:
-        slot, cache = self._slots[number], self._slot_caches[number]
-        value = slot.lookup(values)
-        is_token = self._message_slots.get(number)
-        if is_token is not None and type(value) is str and (is_token or _PLAIN.fullmatch(value)):
-            # The value is not cached, because no other recipient has it. Its characters need no encoding.
-            return value.encode() + SOFT_BREAK
-        encoded = cache.get(value) if type(value) is str else None
-        if encoded is not None:
-            return encoded
-        encoded = encode_fragment(slot.to_text(value))
-        if not is_single_spaced(encoded):
-            # The value is not cached, so that the flag is reset for each recipient who has it.
-            self.is_single_spaced = False
-        elif type(value) is str:
-            if len(cache) >= _MAX_CACHED_VALUES:
-                cache.clear()
-            cache[value] = encoded
-        return encoded

@@ -7,6 +7,8 @@ affected. If no server on the internet can be reached, the transport is closed a
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from appliance.core import clock
@@ -22,12 +24,13 @@ from appliance.core.errors import (
 )
 from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
 from appliance.sending.delivery.mx_routes import DIRECT, MtaStsPolicy, domain_of
-from appliance.sending.delivery.smtp_client import SmtpClient
+from appliance.sending.delivery.smtp_client import ReplyTimeout, SmtpClient
 from appliance.sending.delivery.smtp_connect import MxTarget
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.settings import config
+from appliance.settings.config import parse_seconds
 from appliance.storage import transactions as storage_transactions
 from appliance.storage.models import MailPolicy
 from appliance.storage.transactions import require_write_transaction
@@ -299,6 +302,111 @@ class UnreachableHosts:
 _CONNECT_SECONDS = 120.0
 
 
+# A server may let a transaction wait for minutes (RFC 5321, 4.5.3.2) and still be a good one, so the timeouts are long.
+# Without a limit, a few servers that never reply would therefore hold all transactions and stop the mail to all others.
+
+# A transaction is slow after this part of `email.command_timeout`.
+_SLOW_PART = 0.1
+
+_MAX_SLOW_OPERATORS = 5_000
+
+# Each waiting message occupies a worker, so more messages to slow servers are put off by this time.
+_SLOW_WAIT_SECONDS = 60.0
+
+
+class Transaction:
+    """A running transaction; `is_claimed` is set once its message is claimed and the server is ready for it."""
+
+    def __init__(self, dialogue: SmtpClient | None) -> None:
+        self.dialogue = dialogue
+        self.is_claimed = self.is_slow = False
+
+
+class TransactionLimit:
+    """A limit of concurrent transactions, of which slow servers hold at most half; used on one event loop.
+
+    Servers are slow by their operator (`mx_routes.get_organisation`), until a transaction with one of them is not.
+    """
+
+    def __init__(self, max_transactions: int) -> None:
+        self._slots = asyncio.Semaphore(max_transactions)
+        self._max_slow, self._max_waiting = max_transactions // 2, 2 * max_transactions
+        self._slow_count = self._waiting_count = 0
+        self._slow_ended = asyncio.Event()
+        self._slow_operators: set[str] = set()
+        self._slow_seconds = _SLOW_PART * parse_seconds(config.current().email.command_timeout)
+
+    @asynccontextmanager
+    async def hold(self, dialogue: SmtpClient | None) -> AsyncIterator[Transaction]:
+        """Wait for a place among the transactions, and hold it for a transaction while the block runs.
+
+        `dialogue` is None for a message that only gets an outcome.
+        """
+        transaction = Transaction(dialogue)
+        operator = _get_operator(dialogue) if dialogue is not None else ""
+        if operator in self._slow_operators:
+            await self._wait_for_slow_slot()
+            self._count_as_slow(transaction)
+        try:
+            async with self._slots:
+                loop = asyncio.get_running_loop()
+                started_at = loop.time()
+                timer = loop.call_later(self._slow_seconds, self._handle_slow, transaction, operator)
+                try:
+                    yield transaction
+                finally:
+                    timer.cancel()
+                    if loop.time() < started_at + self._slow_seconds:
+                        self._slow_operators.discard(operator)
+        finally:
+            if transaction.is_slow:
+                self._slow_count -= 1
+                self._slow_ended.set()
+
+    def find_delay(self, dialogue: SmtpClient) -> RateLimited | None:
+        """Return the error for a message to a slow server if too many others wait for slow servers, else None."""
+        if self._waiting_count < self._max_waiting or _get_operator(dialogue) not in self._slow_operators:
+            return None
+        return RateLimited(
+            f"{dialogue.server.host} replies slowly, and others wait for slow servers", _SLOW_WAIT_SECONDS
+        )
+
+    async def _wait_for_slow_slot(self) -> None:
+        self._waiting_count += 1
+        try:
+            while self._slow_count >= max(1, self._max_slow):
+                self._slow_ended.clear()
+                await self._slow_ended.wait()
+        finally:
+            self._waiting_count -= 1
+
+    def _count_as_slow(self, transaction: Transaction) -> None:
+        transaction.is_slow = True
+        self._slow_count += 1
+
+    def _handle_slow(self, transaction: Transaction, operator: str) -> None:
+        """Remember a slow operator. Abort its transaction if too many are slow, others wait and nothing was sent yet.
+
+        After the message was sent, an abort would leave its outcome unknown.
+        """
+        if transaction.dialogue is None:
+            return
+        if len(self._slow_operators) >= _MAX_SLOW_OPERATORS:
+            self._slow_operators.clear()
+        self._slow_operators.add(operator)
+        if not transaction.is_slow:
+            self._count_as_slow(transaction)
+        if self._slow_count > self._max_slow and self._slots.locked() and not transaction.is_claimed:
+            log.info("direct: slow server given up host=%s", transaction.dialogue.server.host)
+            transaction.dialogue.fail(
+                ReplyTimeout(f"no reply within {self._slow_seconds:g} s, while other messages waited")
+            )
+
+
+def _get_operator(dialogue: SmtpClient) -> str:
+    return mx_routes.get_organisation(dialogue.server.host)
+
+
 class MxConnection(NamedTuple):
     """A connection to a mail server of a recipient, or the error that explains why there is none.
 
@@ -319,7 +427,7 @@ class MxConnections:
     """
 
     def __init__(
-        self, breaker: CircuitBreaker, limits: EmailRateLimits, hosts: UnreachableHosts, transactions: asyncio.Semaphore
+        self, breaker: CircuitBreaker, limits: EmailRateLimits, hosts: UnreachableHosts, transactions: TransactionLimit
     ) -> None:
         self._breaker, self._limits, self.hosts = breaker, limits, hosts
         self.transactions = transactions
@@ -450,6 +558,16 @@ class MxConnections:
         error = ConnectionFailed(reason)
         self._breaker.record_connection_failure(DIRECT, error)
         return error
+
+    def put_off_slow(self, connection: MxConnection) -> MxConnection:
+        """Return a connection, or the error for its message if too many messages already wait for slow servers."""
+        if connection.target is None or connection.dialogue is None:
+            return connection
+        error = self.transactions.find_delay(connection.dialogue)
+        if error is None:
+            return connection
+        self.give_back(connection.target, connection.dialogue, None)
+        return MxConnection(error=error)
 
     def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
         """Keep a connection for the next message, or close it if it is used up or its recipient group is paused.

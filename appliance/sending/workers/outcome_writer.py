@@ -1,7 +1,9 @@
 """Group commit: write outcomes and claims of many workers in one transaction.
 
-At most one transaction is in progress at a time. Entries that arrive meanwhile share the next one, so no timer is
-needed.
+At most one transaction is in progress at a time. Entries that arrive meanwhile share the next one, which begins as soon
+as there is an entry of every worker, or a millisecond after the first entry: a commit costs much more than an
+entry, and a message that is claimed ahead does not wait for it. Accepted emails are logged (`messages/send_log.py`) and
+settled some tenths of a second later, or with the next write of anybody else.
 """
 
 import asyncio
@@ -10,13 +12,18 @@ import logging
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from appliance.core.errors import Unavailable
+from appliance.core.errors import Postponed, Unavailable
 from appliance.inbound import delivery_reports
+from appliance.sending.messages import send_log
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.storage import transactions
 
 log = logging.getLogger("campanero.sender")
 _RETRY_SECONDS = 1.0
+_MAX_DELAY_SECONDS = 0.001
+# Logged claims and acceptances are shown in the ledger after this time, or when there are this many.
+_SETTLE_SECONDS = 0.1
+_MAX_LOGGED = 500
 
 
 class _Pending(NamedTuple):
@@ -25,14 +32,25 @@ class _Pending(NamedTuple):
     future: "asyncio.Future[bool]"
 
 
-class OutcomeWriter:
-    """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop."""
+def _may_suppress(outcome: Outcome) -> bool:
+    """Return whether recording an outcome may suppress the address of its recipient."""
+    return outcome.error is not None and not isinstance(outcome.error, Postponed)
 
-    def __init__(self, process: str) -> None:
-        self._process = process
+
+class OutcomeWriter:
+    """A buffer that passes outcomes and claims to the writer thread in batches; used on one event loop.
+
+    A batch of `workers` entries begins at once; a smaller one waits up to `_MAX_DELAY_SECONDS` for more entries.
+    """
+
+    def __init__(self, process: str, workers: int) -> None:
+        self._process, self._workers = process, workers
         self._waiting: list[_Pending] = []
         self._retried_alone: list[_Pending] = []  # entries of a failed batch, each in its own transaction
         self._is_busy = False
+        self._delay: asyncio.TimerHandle | None = None
+        self._logged = 0  # entries written since the log was settled
+        self._settle_timer: asyncio.TimerHandle | None = None
 
     def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
         """Write an outcome and claim a message; return a future that tells whether the message is claimed.
@@ -43,20 +61,75 @@ class OutcomeWriter:
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Pending(outcome, claim, future))
+        loop = asyncio.get_running_loop()
         if not self._is_busy:
             self._is_busy = True
+            self._delay = loop.call_later(_MAX_DELAY_SECONDS, self._submit)
+        if self._delay is not None and len(self._waiting) >= self._workers:
+            self._delay.cancel()
+            self._delay = None
             # Workers that are ready in the same iteration of the event loop join the batch.
-            asyncio.get_running_loop().call_soon(self._submit)
+            loop.call_soon(self._submit)
         return future
 
     async def flush(self, seconds: float | None = None) -> None:
-        """Wait until all entries are written or the writer has stopped, for at most `seconds` if given."""
-        with contextlib.suppress(TimeoutError):
+        """Wait until all entries are written or the writer has stopped, for at most `seconds` if given.
+
+        Then settle the log.
+        """
+        with contextlib.suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(seconds):
                 while self._is_busy and not transactions.is_stopped():
                     await asyncio.sleep(0.02)
+                settling = self._settle()
+                if settling is not None:
+                    await asyncio.wrap_future(settling)
+
+    def _settle(self) -> "Future[None] | None":
+        """Settle the log if there may be anything in it; a failure is logged, and settling is tried again later."""
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+            self._settle_timer = None
+        if not self._logged:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def done(finished: "Future[None]") -> None:
+            if not finished.cancelled() and finished.exception() is not None:
+                log.debug("sender: settling the log failed: %s", finished.exception())
+                with contextlib.suppress(RuntimeError):  # the sender has ended; the next write settles the log
+                    loop.call_soon_threadsafe(self._settle_later, _RETRY_SECONDS)
+
+        try:
+            settling = transactions.submit_record(send_log.settle, is_essential=True)
+        except Unavailable:
+            return None  # the service ends; the next start settles the log
+        self._logged = 0
+        settling.add_done_callback(done)
+        return settling
+
+    def _settle_later(self, seconds: float) -> None:
+        self._logged = self._logged or 1
+        if self._settle_timer is None:
+            self._settle_timer = asyncio.get_running_loop().call_later(seconds, self._settle)
+
+    def _note_logged(self, count: int) -> None:
+        """Count entries that were written, and settle the log soon."""
+        self._logged += count
+        if self._logged >= _MAX_LOGGED:
+            self._settle()
+        else:
+            self._settle_later(_SETTLE_SECONDS)
+
+    def _submit_later(self) -> None:
+        """Submit the next batch, or wait for more entries if there are few."""
+        if self._retried_alone or not self._waiting or len(self._waiting) >= self._workers:
+            self._submit()
+        else:
+            self._delay = asyncio.get_running_loop().call_later(_MAX_DELAY_SECONDS, self._submit)
 
     def _submit(self) -> None:
+        self._delay = None
         if self._retried_alone:
             batch = [self._retried_alone.pop(0)]
         else:
@@ -68,8 +141,14 @@ class OutcomeWriter:
         outcomes = [entry.outcome for entry in batch if entry.outcome is not None]
         claims = [entry.claim for entry in batch if entry.claim is not None]
         try:
-            submit = transactions.submit_essential if outcomes else transactions.submit
-            future = submit(delivery_reports.record_and_claim_with_receipts, outcomes, claims, self._process)
+            record = delivery_reports.record_and_claim_with_receipts
+            if any(_may_suppress(outcome) for outcome in outcomes):
+                # This forbids messages to the same address that are claimed already.
+                future = transactions.submit_essential(record, outcomes, claims, self._process)
+            else:
+                future = transactions.submit_record(
+                    record, outcomes, claims, self._process, is_essential=bool(outcomes)
+                )
         except Unavailable as error:
             self._handle_unavailable(batch, error)
             return
@@ -92,10 +171,11 @@ class OutcomeWriter:
             self._raise_to_callers(batch, error)
         else:
             claimed = finished.result()
+            self._note_logged(len(batch))
             for entry in batch:
                 if not entry.future.done():
                     entry.future.set_result(entry.claim is not None and entry.claim.id in claimed)
-        self._submit()
+        self._submit_later()
 
     def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
         """Retry the outcomes of a batch later, without their claims, and fail the entries that have only a claim.

@@ -1,8 +1,9 @@
-"""Queue of rendered messages, which a separate thread fills ahead of the workers.
+"""Queue of rendered messages, which is filled ahead of the workers.
 
-Messages in the queue are not claimed yet: if the process dies, they are rendered again. An RSA signature takes longer
-than all other work on a message and releases the interpreter lock, so messages are signed in other threads while the
-next ones are rendered.
+Messages in the queue are not claimed yet: if the process dies, they are rendered again. They are rendered on the event
+loop of the workers, a few at a time: a thread of its own would compete with it for the interpreter lock. An RSA
+signature takes longer than all other work on a message and releases that lock, so messages are signed in other threads
+while the next ones are rendered.
 """
 
 import asyncio
@@ -28,7 +29,6 @@ from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.rate_limits import ALL, RateLimits
 from appliance.storage import transactions
-from appliance.storage.database import close_database
 
 # Accounts share the rendering thread: the account that used the least processor time gets the next turn.
 
@@ -73,7 +73,7 @@ class FairShares:
 log = logging.getLogger("campanero.sender")
 _SIGNER_THREADS = 3
 # Messages that are rendered in one turn, and then signed together in one thread.
-_SIGN_BATCH = 4
+_SIGN_BATCH = 8
 # A turn of one account ends after this time, even if few messages were rendered.
 _TURN_SECONDS = 0.02
 # Delay before a message that could not be read from the database is tried again.
@@ -83,14 +83,14 @@ _READ_RETRY_SECONDS = 30.0
 class RenderedMessage(NamedTuple):
     """A message that can be sent, or a message that could not be rendered.
 
-    If it could not be rendered, `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of the
-    event loop.
+    If it could not be rendered, `prepared` is None, and `failure` is its outcome. `rendered_at` is in seconds of
+    `time.monotonic`.
     """
 
     claim: Claim
     prepared: PreparedMessage | None
-    failure: Outcome | None = None
-    rendered_at: float = 0.0
+    failure: Outcome | None
+    rendered_at: float
 
     @property
     def sender(self) -> str:
@@ -114,10 +114,18 @@ class Renderer:
         self._preparer = MessagePreparer()
 
     def render(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
-        """Render and sign messages; a message that cannot be rendered is returned with its `failure`.
+        """Render and sign messages in turns (`render_turns`), and return all when they are signed."""
+        turns = [*self.render_turns(claims, seconds)]
+        return [message for turn in turns for message in (turn.result() if isinstance(turn, Future) else turn)]
 
-        After `seconds`, no further turn begins, so messages may be missing in the result. Accounts take turns by the
-        processor time that they used, so that a slow template of one account does not delay the others.
+    def render_turns(
+        self, claims: Sequence[Claim], seconds: float
+    ) -> Iterator["Future[list[RenderedMessage]] | list[RenderedMessage]"]:
+        """Render messages in turns of at most `_SIGN_BATCH`; a message that cannot be rendered has its `failure`.
+
+        After `seconds`, no further turn begins, so messages may be missing. Accounts take turns by the processor time
+        that they used, so that a slow template of one account does not delay the others. A turn is a future while its
+        messages are being signed in another thread.
         """
         preparer, shares = self._preparer, self.shares
         until = time.monotonic() + seconds
@@ -128,12 +136,14 @@ class Renderer:
             sources.setdefault(_get_source_key(claim), []).append(claim)
         preparer.clear_cache()
         shares.enter(waiting)
-        signed: list[Future[list[RenderedMessage]] | list[RenderedMessage]] = []
-        while waiting and (not signed or time.monotonic() < until):
+        is_first = True
+        while waiting and (is_first or time.monotonic() < until):
+            is_first = False
             account_id = shares.next(waiting)
             queue, started_at = waiting[account_id], time.thread_time()
             batch: list[_Rendered] = []
-            while queue and len(batch) < _SIGN_BATCH and (not batch or time.thread_time() - started_at < _TURN_SECONDS):
+            turn_end = time.monotonic() + _TURN_SECONDS
+            while queue and len(batch) < _SIGN_BATCH and (not batch or time.monotonic() < turn_end):
                 claim = queue.popleft()
                 preparer.prefetch(sources.pop(_get_source_key(claim), ()))
                 batch.append((claim, _build(preparer, claim)))
@@ -141,8 +151,7 @@ class Renderer:
             if not queue:
                 del waiting[account_id]
             use_thread = sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in batch) > 1
-            signed.append(self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch))
-        return [*_collect(signed)]
+            yield self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch)
 
     def close(self) -> None:
         """Stop the signing threads."""
@@ -155,11 +164,6 @@ def _get_source_key(claim: Claim) -> tuple[int | None, ...]:
     Shared content is compiled when the first message with its key is rendered.
     """
     return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
-
-
-def _collect(signed: list["Future[list[RenderedMessage]] | list[RenderedMessage]"]) -> Iterator[RenderedMessage]:
-    for batch in signed:
-        yield from batch.result() if isinstance(batch, Future) else batch
 
 
 def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome:
@@ -188,7 +192,7 @@ def _sign_batch(batch: list[_Rendered]) -> list[RenderedMessage]:
 
 def _build_failed(claim: Claim, outcome: Outcome) -> RenderedMessage:
     # Without a body hash in its claim, the message does not become uncertain if the process dies.
-    return RenderedMessage(claim._replace(body_hash=None), None, outcome)
+    return RenderedMessage(claim._replace(body_hash=None), None, outcome, time.monotonic())
 
 
 def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
@@ -196,7 +200,7 @@ def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
         prepared = draft.sign()
     except Exception as error:
         return _build_failed(claim, _handle_exception(claim, error))
-    return RenderedMessage(claim._replace(body_hash=retries.hash_body(prepared)), prepared)
+    return RenderedMessage(claim._replace(body_hash=retries.hash_body(prepared)), prepared, None, time.monotonic())
 
 
 def _handle_exception(claim: Claim, error: Exception) -> Outcome:
@@ -216,6 +220,8 @@ _MAX_WAIT_SECONDS = 5.0
 _MIN_WAIT_SECONDS = 0.001
 # A refill renders for at most this long, so that new single messages wait no longer; the rest is read again.
 _MAX_RENDER_SECONDS = 0.25
+# A turn of usual templates takes one to two milliseconds.
+_LONG_TURN_SECONDS = 0.01
 # Delay before rows are read again that were skipped although their recipient group has room.
 _BLOCKED_SECONDS = 1.0
 
@@ -243,7 +249,6 @@ class ReadyQueue:
         self._single_waiting: dict[str, deque[RenderedMessage]] = {}
         self._taken_ids: set[int] = set()
         self._sender_limits: dict[int, str] = {}  # by campaign
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
         self._renderer = Renderer()
         self._reader = QueueReader(channel, names)
         self._blocked_groups: set[str] = set()  # recipient groups whose rows were skipped
@@ -305,7 +310,7 @@ class ReadyQueue:
         return ready
 
     def _get_queues(self) -> tuple[deque[RenderedMessage], ...]:
-        return (self._single, *self._single_waiting.values(), *self._waiting.values(), self._ready)
+        return (*self._single_waiting.values(), self._single, *self._waiting.values(), self._ready)
 
     def _start_refill(self) -> None:
         if self._filling is None and (
@@ -368,7 +373,7 @@ class ReadyQueue:
         Messages of closed providers or held campaigns and outdated messages are dropped; their rows are read again.
         """
         closed, held = self._breaker.get_closed_providers(), self._breaker.get_held_campaigns()
-        oldest = asyncio.get_running_loop().time() - _MAX_AGE_SECONDS
+        oldest = time.monotonic() - _MAX_AGE_SECONDS
         while queue:
             ready = queue.popleft()
             claim = ready.claim
@@ -455,22 +460,16 @@ class ReadyQueue:
             closed = (*self._breaker.get_closed_providers(), *self._limits.get_closed_providers())
             room = None if self._limits.is_free else self._limits.get_room(self._waiting)
             limit = self._max_ready if len(self._ready) < self._max_ready // 2 else 0
-            messages = await asyncio.get_running_loop().run_in_executor(
-                self._thread,
-                self._render,
-                limit,
-                frozenset(self._taken_ids),
-                closed,
-                self._get_held_campaigns(),
-                room,
-                len(self._single) + sum(map(len, self._single_waiting.values())),
-            )
-            self._taken_ids.update(message.claim.id for message in messages)
+            claims = {claim.id: claim for claim in self._read(limit, closed, room)}
+            count = len(claims)
+            try:
+                await self._render(claims)
+            finally:
+                for claim in claims.values():
+                    self._give_back(claim)
             now = asyncio.get_running_loop().time()
-            for message in messages:
-                self._append(message._replace(rendered_at=now))
             self._blocked_groups = self._reader.get_blocked_groups()
-            self.is_exhausted = not messages and not self._reader.has_more and limit > 0
+            self.is_exhausted = len(claims) == count and not self._reader.has_more and limit > 0
             is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
             self._blocked_until = now + _BLOCKED_SECONDS if is_blocked else 0.0
         finally:
@@ -499,35 +498,54 @@ class ReadyQueue:
             *(campaign_id for campaign_id, name in self._sender_limits.items() if name in full),
         )
 
-    def _render(
-        self, limit: int, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...],
-        room: dict[str, int] | None, waiting: int = 0,
-    ) -> list[RenderedMessage]:  # fmt: skip
-        now = clock.now_ms()
+    def _read(self, limit: int, closed: tuple[str, ...], room: dict[str, int] | None) -> list[Claim]:
+        """Read the next rows, up to `limit` besides single messages, and mark them as taken."""
+        waiting = len(self._single) + sum(map(len, self._single_waiting.values()))
         claims = self._reader.fetch_candidates(
-            limit, taken, closed, held, room, max(0, self._max_ready - waiting), self._renderer.shares.get_used
+            limit,
+            self._taken_ids,
+            closed,
+            self._get_held_campaigns(),
+            room,
+            max(0, self._max_ready - waiting),
+            self._renderer.shares.get_used,
         )
+        self._taken_ids.update(claim.id for claim in claims)
         # A message keeps the Date of its first attempt, so that each attempt has the same bytes.
-        rendered = self._renderer.render(
-            [row._replace(first_attempt_at=row.first_attempt_at or now) for row in claims], _MAX_RENDER_SECONDS
-        )
-        if len(rendered) < len(claims):
-            rendered_ids = {message.claim.id for message in rendered}
-            for row in claims:
-                if row.id not in rendered_ids:
-                    self._reader.give_back(row)
-        for message in rendered:
+        now = clock.now_ms()
+        return [row._replace(first_attempt_at=row.first_attempt_at or now) for row in claims]
+
+    async def _render(self, claims: dict[int, Claim]) -> None:
+        """Render messages and append them as soon as they are signed; remove those that were appended from `claims`."""
+        unsigned: deque[Future[list[RenderedMessage]] | list[RenderedMessage]] = deque()
+        loop = asyncio.get_running_loop()
+        started_at = loop.time()
+        for turn in self._renderer.render_turns([*claims.values()], _MAX_RENDER_SECONDS):
+            seconds = loop.time() - started_at
+            unsigned.append(turn)
+            while unsigned and not (isinstance(unsigned[0], Future) and not unsigned[0].done()):
+                await self._append_turn(unsigned.popleft(), claims)
+            # After a slow template, the workers get the event loop for as long as the template had it.
+            await asyncio.sleep(seconds if seconds > _LONG_TURN_SECONDS else 0)
+            started_at = loop.time()
+        for turn in unsigned:
+            await self._append_turn(turn, claims)
+
+    async def _append_turn(
+        self, turn: "Future[list[RenderedMessage]] | list[RenderedMessage]", claims: dict[int, Claim]
+    ) -> None:
+        messages = await asyncio.wrap_future(turn) if isinstance(turn, Future) else turn
+        for message in messages:
             domain = (
                 self._limits.find_missing_quota(message.claim, message.prepared.sender)
                 if message.prepared is not None
                 else None
             )
             if domain is not None:
-                self._limits.set_quota(transactions.write(senders.get_or_create_today, domain))
-        return rendered
+                self._limits.set_quota(await transactions.commit(senders.get_or_create_today, domain))
+            self._append(message)
+            del claims[message.claim.id]
 
     def close(self) -> None:
-        """Stop the rendering and signing threads."""
-        self._thread.submit(close_database)
-        self._thread.shutdown()
+        """Stop the signing threads."""
         self._renderer.close()

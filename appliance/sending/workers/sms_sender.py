@@ -341,7 +341,7 @@ class SmsSender:
             self.breaker, self.limits, max_workers * _READY_PER_CONNECTION, self.is_halted, CHANNEL, SenderLimitNames()
         )
         context = SmsWorkerContext(
-            self.breaker, self.limits, ready_queue, OutcomeWriter(self.process), self.is_halted, max_workers
+            self.breaker, self.limits, ready_queue, OutcomeWriter(self.process, 1), self.is_halted, max_workers
         )
         tasks: set[asyncio.Task[None]] = set()
         try:

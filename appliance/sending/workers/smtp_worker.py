@@ -1,9 +1,16 @@
-"""SMTP worker: send one message at a time over connections to the relay or the capture server."""
+"""SMTP worker: send one message at a time over connections to the relay or the capture server.
+
+While the body of a message is being sent, the next message is claimed and its envelope is sent behind the body, so that
+neither a commit nor a round trip keeps the connection waiting. At most two messages of a connection are therefore
+claimed without a stored outcome (docs/promises.md#p3). A claimed message is checked again before its body is sent, if
+anything was written since that may forbid it (docs/promises.md#p4): a server may take long to accept its envelope.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from appliance.core.errors import (
     ClientRejected,
@@ -16,18 +23,31 @@ from appliance.core.errors import (
 )
 from appliance.sending.delivery import smtp_connect
 from appliance.sending.delivery.smtp_client import Envelope, MessageRejected, OpenedEnvelope, SmtpClient
-from appliance.sending.messages import ledger
-from appliance.sending.messages.ledger import Outcome
+from appliance.sending.messages import ledger, queue
+from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.outcome_writer import OutcomeWriter
 from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
+from appliance.storage import disk_guard, transactions
 
 log = logging.getLogger("campanero.sender")
 # A message that waits this long for a connection, or for the message before it, is put back into the queue.
 _MAX_WAIT_SECONDS = 1.0
 # Connections that are idle for this long are closed.
 _IDLE_SECONDS = 30.0
+
+
+def _postpone(claim: Claim) -> Outcome:
+    """Return the outcome of a message that was claimed ahead and was not sent."""
+    return Outcome(claim, Postponed("it was claimed ahead and not sent", 0))
+
+
+class _PendingClaim(NamedTuple):
+    """A claim on its way to the disk: whether it succeeded, and the permission revision from before it."""
+
+    is_claimed: "asyncio.Future[bool]"
+    revision: int
 
 
 class SmtpWorker:
@@ -52,10 +72,13 @@ class SmtpWorker:
         )
         self._is_halted = is_halted
         self._connections: dict[str, SmtpClient] = {}
-        self._next: RenderedMessage | None = None  # the next message, not claimed yet
+        self._next: RenderedMessage | None = None  # the next message
+        self._early_claim: _PendingClaim | None = None  # the claim of the next message, if it is claimed ahead
         self._pipelined: OpenedEnvelope | None = None  # the envelope of the next message, if its commands were sent
         self._closing: set[asyncio.Future[None]] = set()
-        self._outcome: Outcome | None = None  # the outcome of the last message, not stored yet
+        # Outcomes that are not stored yet: of the last message, and while a message is being sent of the one before.
+        self._outcome: Outcome | None = None
+        self._previous: Outcome | None = None
         self._waiting_until = 0.0  # until when the next message may wait here (event loop); 0 if it does not wait
         self._timer: asyncio.TimerHandle | None = None
 
@@ -83,7 +106,7 @@ class SmtpWorker:
             # The recipient group of the message has asked for a lower rate. SMTP cannot withdraw an envelope once sent.
             if self._pipelined is not None:
                 self._abort_connection(ready.claim.provider)
-            self._ready_queue.put_back(ready)
+            self._return(ready)
         elif ready is not None:
             try:
                 await self._process(ready, dialogue, closed)
@@ -160,7 +183,27 @@ class SmtpWorker:
     def _return_next(self) -> None:
         ready, self._next = self._next, None
         if ready is not None:
+            self._return(ready)
+
+    def _return(self, ready: RenderedMessage) -> None:
+        """Put a message back into the queue; if it was claimed ahead, store that it is postponed."""
+        early, self._early_claim = self._early_claim, None
+        if early is None:
             self._ready_queue.put_back(ready)
+        else:
+            self._closing.add(task := asyncio.ensure_future(self._give_up_claim(ready.claim, early)))
+            task.add_done_callback(self._closing.discard)
+
+    async def _give_up_claim(self, claim: Claim, early: _PendingClaim) -> None:
+        is_claimed = False
+        try:
+            is_claimed = await early.is_claimed
+        except Exception as error:
+            log.debug("smtp: message %s was not claimed: %s", claim.id, error)  # The outcome writer logs the error.
+        self._ready_queue.finish_claim(claim, is_claimed)
+        if is_claimed:
+            await self._outcome_writer.write(_postpone(claim), None)
+            self._ready_queue.release(claim)
 
     async def _connect(self) -> tuple[SmtpClient | None, DeliveryError | None]:
         """Return (connection, error) for the next message: one of the two, or neither if there is nothing to send.
@@ -187,8 +230,11 @@ class SmtpWorker:
 
         While its body is being sent, the next message may be taken and its envelope sent.
         """
-        last_outcome, self._outcome = self._outcome, None
-        claim_future = self._outcome_writer.write(last_outcome, ready.claim)
+        early, self._early_claim = self._early_claim, None
+        if early is None:
+            last_outcome, self._outcome = self._outcome, None
+            revision = transactions.get_permission_revision()
+            early = _PendingClaim(self._outcome_writer.write(last_outcome, ready.claim), revision)
         opened, self._pipelined = self._pipelined, None
         outcome, prepared = ready.failure or Outcome(ready.claim, closed), ready.prepared
         started_at = time.monotonic()
@@ -199,10 +245,14 @@ class SmtpWorker:
                 outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
-            is_claimed = await claim_future
+            is_claimed = await early.is_claimed
+            if is_claimed and outcome.error is None:
+                is_claimed = await self._check_again(ready.claim, early.revision)
         except Exception:
             # The server already expects the message, so a QUIT would be part of its text.
             self._abort_connection(ready.claim.provider)
+            if is_claimed:
+                self._outcome_writer.write(_postpone(ready.claim), None)
             raise
         finally:
             self._ready_queue.finish_claim(ready.claim, is_claimed)
@@ -211,10 +261,39 @@ class SmtpWorker:
             self._abort_connection(ready.claim.provider)
             return
         # The message is claimed, so from here on it always gets an outcome.
-        self._outcome = outcome
-        await self._transmit(ready, dialogue, outcome)
+        self._previous, self._outcome = self._outcome, outcome
+        try:
+            await self._transmit(ready, dialogue, outcome)
+        finally:
+            self._store_previous()
         if dialogue is not None and prepared is not None:
             ledger.observe_transaction(ready.claim.provider, outcome.error, time.monotonic() - started_at)
+
+    def _can_claim_ahead(self, provider: str) -> bool:
+        """Return whether a message of this provider may be claimed while the one before it is being sent."""
+        return True
+
+    async def _check_again(self, claim: Claim, revision: int) -> bool:
+        """Return whether a message that was claimed at a permission revision may still be sent.
+
+        If it may not, the message is postponed and claimed again, which records why. While the disk guard stops
+        sending, it is only postponed.
+        """
+        while (current := transactions.get_permission_revision()) != revision:
+            revision = current
+            is_allowed = transactions.fetch_inline(queue.is_still_allowed, claim.id)
+            if not is_allowed and not await self._outcome_writer.write(_postpone(claim), claim):
+                return False
+        if disk_guard.send_blocker() is not None:
+            self._outcome_writer.write(_postpone(claim), None)
+            return False
+        return True
+
+    def _store_previous(self) -> None:
+        """Pass the outcome of the message before this one to the outcome writer, if it still has to be stored."""
+        previous, self._previous = self._previous, None
+        if previous is not None:
+            self._outcome_writer.write(previous, None)
 
     async def _transmit(self, ready: RenderedMessage, dialogue: SmtpClient | None, outcome: Outcome) -> None:
         """Send a claimed message unless it has an error already, and complete and count its outcome."""
@@ -266,6 +345,11 @@ class SmtpWorker:
             self._next = self._ready_queue.poll(behind=True)
         if self._next is not None and self._next.prepared is not None and self._next.claim.provider == provider:
             next_envelope = self._next.prepared.envelope
+            if self._can_claim_ahead(provider):
+                previous, self._previous = self._previous, None
+                revision = transactions.get_permission_revision()
+                self._early_claim = _PendingClaim(self._outcome_writer.write(previous, self._next.claim), revision)
+        self._store_previous()
         self._start_waiting()
         try:
             reply, self._pipelined = await dialogue.deliver(envelope, next_envelope)

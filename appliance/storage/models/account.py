@@ -1,10 +1,8 @@
 """Tables of accounts, with their users, API keys, settings, audit log, contacts, consent, segments and lists."""
 
-from typing import Any, Generic, TypeVar
-
 from peewee import SQL, BlobField, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
 
-from appliance.storage.database import Json, Table, Time, connection, rows
+from appliance.storage.database import Json, Records, Table, Time
 
 
 class Account(Table):
@@ -256,7 +254,8 @@ class Consent(Table):
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
     kind = TextField()
     address_hash = BlobField()
-    # opt_in, opt_out, requested, confirmed, suppressed, lifted, list_joined, list_left, tracking, erase_requested
+    # opt_in, opt_out, requested, confirmed, suppressed, lifted, list_joined, list_left, tracking, erase_requested,
+    # import_undone
     act = TextField()
     by = TextField()  # recipient, operator, service
     source = TextField()  # api, ui, import, link, one_click, form, keyword ...
@@ -385,69 +384,6 @@ SEARCH_SQL = (
 )
 
 
-M = TypeVar("M", bound=Table)
-
-
-class Records(Generic[M]):
-    """A reader and writer of the rows of one table, with SQL that is built once.
-
-    Peewee would build the SQL for each call, which takes longer than running it. The rows are ordinary Peewee models.
-    """
-
-    def __init__(self, model: type[M]) -> None:
-        self._model = model
-        self._fields = {field.name: field for field in model._meta.sorted_fields}
-        self._columns = {name: field.column_name for name, field in self._fields.items()}
-        self._read = [
-            (place, field.python_value)
-            for place, field in enumerate(self._fields.values())
-            if isinstance(field, Json | BooleanField)
-        ]
-        self._table = model._meta.table_name
-        self._select = f"SELECT {', '.join(self._columns.values())} FROM {self._table} "
-        self._updates: dict[tuple[str, ...], str] = {}
-        names = [name for name in self._fields if name != "id"]
-        self._insert = (
-            names,
-            f"INSERT INTO {self._table} ({', '.join(self._columns[name] for name in names)}) "
-            f"VALUES ({', '.join('?' * len(names))}) RETURNING id",
-        )
-
-    def find(self, condition: str, parameters: Any = ()) -> list[M]:
-        """Return the rows that match an SQL condition, which may continue with ORDER BY or LIMIT."""
-        return [self._from_row(list(row)) for row in rows(f"{self._select} WHERE {condition}", parameters)]
-
-    def _from_row(self, values: list[Any]) -> M:
-        for position, convert in self._read:
-            values[position] = convert(values[position])
-        instance = self._model(__no_default__=1)
-        instance.__data__.update(zip(self._fields, values, strict=True))
-        instance._dirty.clear()
-        return instance
-
-    def insert(self, row: M) -> None:
-        """Insert a row and set its id."""
-        names, sql = self._insert
-        row.id = connection().execute(sql, [self._value(row, name) for name in names]).fetchall()[0][0]
-        row._dirty.clear()
-
-    def save(self, row: M) -> None:
-        """Update only the columns that were set since the row was read, so that indexes of other columns stay."""
-        names = tuple(name for name in self._fields if name in row._dirty and name != "id")
-        if not names:
-            return
-        sql = self._updates.get(names)
-        if sql is None:
-            marks = ", ".join(f"{self._columns[name]} = ?" for name in names)
-            sql = self._updates[names] = f"UPDATE {self._table} SET {marks} WHERE id = ?"
-        connection().execute(sql, [*(self._value(row, name) for name in names), row.id])
-        row._dirty.clear()
-
-    def _value(self, row: M, name: str) -> Any:
-        field = self._fields[name]
-        value = row.__data__.get(name)
-        return field.db_value(value) if isinstance(field, Json) else value
-
-
+ACCOUNTS: Records[Account] = Records(Account)
 CONTACTS: Records[Contact] = Records(Contact)
 CHANNELS: Records[Channel] = Records(Channel)

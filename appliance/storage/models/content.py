@@ -4,7 +4,7 @@ from typing import Any
 
 from peewee import SQL, BlobField, BooleanField, DeferredForeignKey, ForeignKeyField, IntegerField, TextField
 
-from appliance.storage.database import Json, Table, Time
+from appliance.storage.database import Json, Records, Table, Time
 from appliance.storage.models.account import Account, User
 
 EMPTY_DESIGN: dict[str, Any] = {"sections": [], "theme": {}}
@@ -247,3 +247,6 @@ class ImportChunk(Table):
 
     class Meta:
         indexes = ((("import_job", "number"), True),)
+
+
+BRANDS: Records[Brand] = Records(Brand)

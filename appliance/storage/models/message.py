@@ -162,6 +162,21 @@ class RetryPayload(Table):
     lookup_count = IntegerField(null=True)  # lookups that did not find the message at the provider; null: no lookup
 
 
+class SendLog(Table):
+    """A claim of an email, and its acceptance, that its message does not show yet (`sending/messages/send_log.py`)."""
+
+    id = None
+    message_id = IntegerField(primary_key=True)  # no foreign key: a row is older than a few tenths of a second
+    batch = IntegerField(null=True)  # the transaction that claimed it; null if the message shows the claim already
+    process = TextField(null=True)
+    first_attempt_at = Time(null=True)
+    body_hash = IntegerField(null=True)
+    sent_at = Time(null=True)  # the time of its acceptance; null while it is being sent
+    subject = TextField(null=True)
+    sender = TextField(null=True)
+    internet_message_id = TextField(null=True)
+
+
 class Link(Table):
     """A link in the emails of a campaign or template. Tracking tokens contain the link's number and need no rows."""
 

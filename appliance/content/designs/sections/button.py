@@ -23,7 +23,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "button", "Button", "button",
+    "button", "Button", "mouse-pointer-click",
     (
         line("text", "Text", "Learn more", aliases=("label",), wording="label"),
         url("href", "Link", aliases=("url",)),
@@ -37,4 +37,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(12, 32, 20, 32), advise=advise,
     matches=lambda props: "text" in props and "href" in props,
+    initial_props={"text": "Learn more"},
 )  # fmt: skip

@@ -70,7 +70,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "columns", "Columns", "columns",
+    "columns", "Columns", "columns-2",
     (
         items("columns", "Columns", (
             number("width", "Width", None, 5, 95, unit="%"),
@@ -82,4 +82,8 @@ KIND = Kind(
     ),
     text, is_whole=True, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "columns" in props,
+    initial_props={"preset": "1:1", "columns": [
+        {"sections": [{"type": "text", "props": {"content": "<p>Left</p>"}}]},
+        {"sections": [{"type": "text", "props": {"content": "<p>Right</p>"}}]},
+    ]},
 )  # fmt: skip

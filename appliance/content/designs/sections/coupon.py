@@ -42,7 +42,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "coupon", "Coupon", "coupon",
+    "coupon", "Coupon", "ticket",
     (
         line("code", "Code"),
         rich("text", "What it gives", aliases=("content", "title")),
@@ -55,4 +55,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: "code" in props,
+    initial_props={"code": "WELCOME10", "text": "<p>10 % off your next order</p>"},
 )  # fmt: skip

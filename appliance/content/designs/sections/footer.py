@@ -16,15 +16,15 @@ def text(view: View) -> str:
     lines += [f"{link.text}: {link.href}" for link in view.props.links if link.href]
     lines.append(view.protect(ADDRESS))
     if view.props.preferences:
-        lines.append(view.protect("Preferences: {{ preferences_url }}"))
+        lines.append(view.protect(f"{view.texts['mail_preferences']}: {{{{ preferences_url }}}}"))
     if view.props.view_in_browser:
-        lines.append(view.protect("View in a browser: {{ view_url }}"))
+        lines.append(view.protect(f"{view.texts['mail_view']}: {{{{ view_url }}}}"))
     lines.append(f"{view.props.unsubscribe_text}: {view.protect('{{ unsubscribe_url }}')}")
     return "-- \n" + "\n".join(part for part in lines if part)
 
 
 KIND = Kind(
-    "footer", "Footer", "footer",
+    "footer", "Footer", "panel-bottom",
     (
         line("unsubscribe_text", "Words of the unsubscribe link", "Unsubscribe", wording="label"),
         flag("preferences", "Link to preferences", True),

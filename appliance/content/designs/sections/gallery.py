@@ -25,7 +25,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "gallery", "Gallery", "gallery",
+    "gallery", "Gallery", "images",
     (
         items("items", "Pictures", (
             image("src", "Picture", aliases=("image_url", "url")),
@@ -37,4 +37,5 @@ KIND = Kind(
     text, is_in_columns=True, padding=(12, 28, 12, 28), advise=advise,
     matches=lambda props: isinstance(pictures := props.get("items"), list)
     and any(isinstance(picture, dict) and {"src", "url"} & picture.keys() for picture in pictures),
+    initial_props={"items": [{}, {}]},
 )  # fmt: skip

@@ -27,7 +27,7 @@ def logo(view: View) -> str | None:
 
 
 KIND = Kind(
-    "header", "Header", "header",
+    "header", "Header", "panel-top",
     (
         image("logo_url", "Logo", help="the brand's, where empty"),
         line("logo_alt", "Words for the logo"),
@@ -39,4 +39,5 @@ KIND = Kind(
     ),
     text, is_whole=True, padding=(24, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"logo_url", "logo_alt", "wordmark_text"} & props.keys()),
+    initial_props={"layout": "left"},
 )  # fmt: skip

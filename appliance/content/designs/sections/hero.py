@@ -57,7 +57,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "hero", "Opening", "hero",
+    "hero", "Opening", "image-up",
     (
         image("image_url", "Picture above", aliases=("src",)),
         image("background_url", "Picture behind"),
@@ -70,4 +70,8 @@ KIND = Kind(
     ),
     text, is_whole=True, padding=(40, 32, 40, 32), advise=advise,
     matches=lambda props: bool({"title", "subtitle", "cta_text", "background_url"} & props.keys()),
+    initial_props={
+        "title": "Say it in five words", "subtitle": "One sentence about what it is and for whom.",
+        "cta_text": "Learn more",
+    },
 )  # fmt: skip

@@ -35,4 +35,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(8, 32, 12, 32),
     matches=lambda props: "items" in props,
+    initial_props={"items": [{"title": "First"}, {"title": "Second"}, {"title": "Third"}]},
 )  # fmt: skip

@@ -48,6 +48,7 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "product", "Product", "product", FIELDS, text, is_in_columns=True, padding=(20, 32, 20, 32),
+    "product", "Product", "shopping-bag", FIELDS, text, is_in_columns=True, padding=(20, 32, 20, 32),
     advise=lambda view: advise_product(view.props), matches=lambda props: "price" in props,
+    initial_props={"name": "A product", "price": "€ 20"},
 )  # fmt: skip

@@ -20,8 +20,9 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "product_grid", "Products", "grid", (items("items", "Products", product.FIELDS, maximum=6, minimum=2),), text,
-    is_whole=True, padding=(20, 32, 8, 32), advise=advise,
+    "product_grid", "Products", "layout-grid", (items("items", "Products", product.FIELDS, maximum=6, minimum=2),),
+    text, is_whole=True, padding=(20, 32, 8, 32), advise=advise,
     matches=lambda props: isinstance(products := props.get("items"), list)
     and any(isinstance(entry, dict) and "price" in entry for entry in products),
+    initial_props={"items": [{"name": "One product", "price": "€ 20"}, {"name": "Another product", "price": "€ 30"}]},
 )  # fmt: skip

@@ -20,4 +20,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True, padding=(20, 32, 20, 32),
     matches=lambda props: "text" in props and "author" in props,
+    initial_props={"text": "What somebody said about you.", "author": "Their name"},
 )  # fmt: skip

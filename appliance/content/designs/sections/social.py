@@ -73,7 +73,7 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "social", "Social links", "social",
+    "social", "Social links", "share-2",
     (
         items("links", "Links", (
             line("platform", "Platform", aliases=("name", "title", "icon")),

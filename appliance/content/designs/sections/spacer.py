@@ -9,6 +9,6 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "spacer", "Space", "space", (number("height", "Height", 24, 1, 200),), text, is_in_columns=True,
+    "spacer", "Space", "move-vertical", (number("height", "Height", 24, 1, 200),), text, is_in_columns=True,
     padding=(0, 0, 0, 0), matches_loosely=lambda props: "height" in props,
 )  # fmt: skip

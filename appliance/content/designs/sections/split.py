@@ -33,7 +33,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "split", "Picture and words", "split",
+    "split", "Picture and words", "layout-list",
     (
         image("src", "Picture", aliases=("image_url",)),
         line("alt", "Words for those who do not see it"),
@@ -47,4 +47,5 @@ KIND = Kind(
     ),
     text, is_whole=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"side", "ratio"} & props.keys()),
+    initial_props={"title": "A title", "text": "<p>A few words beside the picture.</p>"},
 )  # fmt: skip

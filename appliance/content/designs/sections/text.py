@@ -9,7 +9,7 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "text", "Text", "text",
+    "text", "Text", "type",
     (
         rich("content", "Text", "<p>Write something here.</p>", aliases=("text",)),
         colour("color", "Colour"),
@@ -18,4 +18,5 @@ KIND = Kind(
     ),
     text, is_in_columns=True,
     matches=lambda props: "content" in props, matches_loosely=lambda props: "text" in props,
+    initial_props={"content": "<p>Write something here.</p>"},
 )  # fmt: skip

@@ -21,7 +21,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
 
 
 KIND = Kind(
-    "video", "Video", "video",
+    "video", "Video", "square-play",
     (
         url("href", "Link", aliases=("url", "video_url")),
         image("thumbnail", "Picture", aliases=("thumbnail_url", "image_url", "src")),

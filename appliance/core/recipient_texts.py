@@ -1,4 +1,4 @@
-"""The texts of pages and system emails for recipients, in the languages that an account may choose.
+"""The texts of pages, system emails and email footers for recipients, in the languages that an account may choose.
 
 The texts of pages contain values to fill in, such as `{address}`. The texts of emails contain merge tags, such as
 `{{ brand.company_name }}`.
@@ -118,6 +118,9 @@ _ENGLISH = {
     "mail_erase_text": "You asked {{ brand.company_name }} to delete everything it keeps about you.",
     "mail_erase_button": "Go on to delete it",
     "mail_erase_note": "If it was not you, do nothing, and nothing is deleted. The link works for seven days.",
+    # The links in the footer of emails; `leave_title` is the link to unsubscribe.
+    "mail_preferences": "Preferences",
+    "mail_view": "View in browser",
 }
 
 _GERMAN = {
@@ -226,6 +229,8 @@ _GERMAN = {
     "mail_erase_text": "Sie haben {{ brand.company_name }} gebeten, alles zu löschen, was über Sie gespeichert ist.",
     "mail_erase_button": "Weiter zum Löschen",
     "mail_erase_note": "Waren Sie es nicht, tun Sie nichts, und nichts wird gelöscht. Der Link gilt sieben Tage.",
+    "mail_preferences": "Einstellungen",
+    "mail_view": "Im Browser ansehen",
 }
 
 _SPANISH = {
@@ -331,6 +336,8 @@ _SPANISH = {
     "mail_erase_text": "Usted pidió a {{ brand.company_name }} que borre todo lo que guarda sobre usted.",
     "mail_erase_button": "Continuar con el borrado",
     "mail_erase_note": "Si no fue usted, no haga nada: no se borrará nada. El enlace es válido durante siete días.",
+    "mail_preferences": "Preferencias",
+    "mail_view": "Ver en el navegador",
 }
 
 _FRENCH = {
@@ -439,6 +446,8 @@ _FRENCH = {
     "mail_erase_button": "Continuer vers la suppression",
     "mail_erase_note": "Si ce n’était pas vous, ne faites rien : rien ne sera supprimé. Le lien est valable "
     "sept jours.",
+    "mail_preferences": "Préférences",
+    "mail_view": "Voir dans le navigateur",
 }
 
 _LANGUAGES: dict[str, Mapping[str, str]] = {"en": _ENGLISH, "de": _GERMAN, "es": _SPANISH, "fr": _FRENCH}

@@ -1,0 +1,220 @@
+"""The content of campaigns and flow steps: changes of templates (docs/decisions.md#2), and the preview of a campaign.
+
+Content changes over the API, from another template, and from pasted HTML.
+
+A user who may not send, such as an author, can neither change, reschedule nor stop a scheduled campaign. An API key
+without `campaigns:send` can change the content of a scheduled campaign but not reschedule it. A test key can change
+only scheduled campaigns that test keys sent. What a test flow or test campaign sends can be changed only with
+`contacts:read` (T45 in docs/threats.md).
+"""
+
+from typing import Any
+
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import audience, preflight, store
+from appliance.campaigns.states import check_template_change
+from appliance.content import brand as brands
+from appliance.content.designs import markup
+from appliance.content.designs.merge_limits import MergeError
+from appliance.content.templates import revisions, starters, validation
+from appliance.content.templates import store as templates
+from appliance.content.templates.revisions import to_document
+from appliance.content.templates.store import PreparedContent
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core.errors import Invalid, NotAllowed, NotFound
+from appliance.flows.store import TEST_FLOW_REFUSED
+from appliance.sending.messages import compose, merge_tags, preview, senders
+from appliance.storage.models import Account, Campaign, Contact, Flow, Template
+from appliance.storage.transactions import require_write_transaction
+
+# Changes over the API of a standalone template, or of the template of a campaign or flow step.
+
+_TEST_KEY_REFUSED = "A test key cannot change a live flow."
+_LIVE_FLOW = "This flow is live; only a user who may send can change its content."
+
+
+def update_template(
+    account_id: int, template_id: int, request: TemplateWrite, by: Actor, prepared: PreparedContent | None = None
+) -> Template:
+    """Update a template for an actor.
+
+    The user, or the user who created the API key, is recorded as the last editor, so that they cannot approve their own
+    change made over the API. Raises what `templates.update` raises, and NotAllowed if the actor may not change a live
+    flow or scheduled campaign.
+    """
+    require_write_transaction()
+    _require_access(account_id, template_id, by)
+    row = templates.get(account_id, template_id)
+    previous_revision = row.revision
+    # For a step, no user id is passed, because an edit by a user would remain a draft until it is published.
+    user_id = by.user_id if row.action_id is None else None
+    template = templates.update(account_id, template_id, request, user_id, prepared=prepared)
+    if by.person_id is not None and template.revision != previous_revision:
+        if row.action_id is not None:
+            Flow.update(edited_by=by.person_id).where(Flow.id == row.flow_id).execute()
+        Campaign.update(edited_by=by.person_id).where(Campaign.template == template_id).execute()
+    return template
+
+
+def _require_access(account_id: int, template_id: int, by: Actor) -> None:
+    """Raise NotAllowed if the template is used by a live flow or scheduled campaign that `by` may not change."""
+    live = (Flow.account == account_id) & (Flow.status == "active") & ~Flow.hidden & Flow.deleted_at.is_null()
+    live &= Template.id == template_id
+    flow = Flow.select().join(Template, on=(Template.flow == Flow.id)).where(live).first()
+    if flow is not None:
+        if by.is_test and not flow.test:
+            raise NotAllowed(_TEST_KEY_REFUSED)
+        if not by.is_test and by.user_id is not None and not by.can_send:
+            raise NotAllowed(_LIVE_FLOW, required_scope="campaigns:send")
+        if flow.test and not by.can_read_contacts:
+            raise NotAllowed(TEST_FLOW_REFUSED, required_scope="contacts:read")
+    check_template_change(account_id, template_id, by)
+
+
+# Content copied into a campaign; later changes of its source do not affect the campaign.
+
+_CONTENT_FIELDS = ("body", "design")
+# Fields that are copied only if they are empty in the campaign, so that its author's text is not overwritten.
+_TEXT_FIELDS = ("subject", "preheader")
+
+
+def apply_template(account_id: int, campaign_id: int, source: int | str, user_id: int | None = None) -> Campaign:
+    """Copy the content of a template (by its id) or a starter (by its key) into a campaign.
+
+    An email campaign without a subject or preheader also gets that of the template or starter. Raises NotFound for an
+    unknown campaign, template or starter, Invalid if the template is for the other channel or the campaign is locked,
+    and NotAllowed if the campaign is scheduled and the user may not send.
+    """
+    require_write_transaction()
+    _copy_content(store.get(account_id, campaign_id).template, source, user_id)
+    # The write withdrew the approval, so the campaign is read again before it is saved.
+    store.mark_changed(store.get(account_id, campaign_id))
+    return store.get(account_id, campaign_id)
+
+
+def apply_template_to_step(
+    account_id: int, flow_id: int, step_id: int, source: int | str, user_id: int | None = None
+) -> Template:
+    """Copy the content of a template (by its id) or a starter (by its key) into a step of a flow, as `apply_template`.
+
+    Raises NotFound for an unknown step, template or starter, and Invalid if the template is for the other channel.
+    """
+    require_write_transaction()
+    template = templates.get_step_template(account_id, flow_id, step_id)
+    _copy_content(template, source, user_id)
+    return template
+
+
+def _copy_content(template: Template, source: int | str, user_id: int | None) -> None:
+    account_id = template.account_id
+    name, content = _read_starter(account_id, source) if isinstance(source, str) else _read_template(account_id, source)
+    values: dict[str, Any] = {key: validation.normalize_field(key, content.get(key)) for key in _CONTENT_FIELDS}
+    if not isinstance(source, str) and content["channel"] != template.channel:
+        raise Invalid({"template": ["is for the other channel"]})
+    if template.channel == "email":
+        values |= {key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(template, key)}
+    templates.write(template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
+
+
+def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:
+    """Replace the body and design of an email campaign with HTML.
+
+    Raises NotFound, Invalid if the campaign is SMS or locked, and NotAllowed if it is scheduled and the user may not
+    send.
+    """
+    require_write_transaction()
+    campaign = store.get(account_id, campaign_id)
+    if campaign.channel != "email":
+        raise Invalid({"body": ["is for the other channel"]})
+    values = {"body": validation.normalize_field("body", html), "design": validation.normalize_field("design", None)}
+    templates.write(campaign.template, values, user_id, label="Pasted HTML", starts_over=True)
+    store.mark_changed(campaign)
+    return store.get(account_id, campaign_id)
+
+
+def _read_template(account_id: int, template_id: int) -> tuple[str, dict[str, Any]]:
+    row = templates.get(account_id, template_id)
+    return row.name or templates.UNTITLED, {**revisions.to_document(row), "channel": row.channel}
+
+
+def _read_starter(account_id: int, key: str) -> tuple[str, dict[str, Any]]:
+    starter = starters.find_starter(brands.build_look(brands.get(account_id)), key)
+    if starter is None:
+        raise NotFound
+    return starter.label, {
+        "body": None,
+        "design": starter.design,
+        "subject": starter.subject,
+        "preheader": starter.preheader,
+    }
+
+
+# The preview for one recipient is rendered by the functions that render sent messages.
+
+
+def render_preview(account_id: int, campaign_id: int, contact_id: int | None = None) -> dict[str, Any]:
+    """Render a campaign for a contact, by default the first recipient, or a sample person if there is none.
+
+    Unsubscribe, preferences and view links are `#`. Keys: `subject`, `preview_text`, `html`, `text`, `contact` (None
+    for the sample person), `sms` (parts and alphabet) and `lengths` (of an email's fields). `from_name` and
+    `from_email` are missing if the template does not render; then `error` says why. Raises NotFound.
+    """
+    campaign = store.get(account_id, campaign_id)
+    account = Account.get_by_id(account_id)
+    contact = contacts.get(account_id, contact_id) if contact_id is not None else find_sample_contact(campaign)
+    brand = brands.get(account_id)
+    merge_values = {
+        **merge_tags.get_contact_values(contact, None if contact else "anna@example.org"),
+        **merge_tags.get_account_values(account, brand),
+        "campaign": {"name": campaign.name}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#",
+    }  # fmt: skip
+    if contact is None:
+        merge_values |= {"first_name": "Anna", "last_name": "Example"}
+        merge_values["contact"] |= {"first_name": "Anna", "last_name": "Example"}
+    preview: dict[str, Any] = {
+        "subject": "", "preview_text": "", "html": "", "text": "", "sms": None, "error": None, "contact": contact,
+        "lengths": None,
+    }  # fmt: skip
+    if campaign.channel == "sms":
+        return preview | _render_sms(campaign, account, merge_values)
+    document = to_document(campaign.template)
+    try:
+        content = compose.compile_message(
+            compose.build_source(document, brands.build_look(brand), account.locale, marketing=True)
+        )
+        show_values = merge_tags.get_show_values(account_id, contact.id if contact else None, content.conditions)
+        filled = compose.fill(content, merge_values | show_values)
+        lengths = compose.measure_lengths(document, merge_values | show_values)
+    except MergeError as error:
+        return preview | {"error": error.describe()}
+    # A draft without content still has a footer, which must not appear as the preview text.
+    preview_text = markup.extract_preview_text(filled.html) if preflight.has_content(document) else ""
+    return preview | {
+        "subject": filled.subject, "preview_text": preview_text, "html": filled.html, "text": filled.text,
+        "lengths": lengths,
+        "from_name": filled.from_name or account.email_from_name or account.name,
+        "from_email": preflight.get_sender(campaign, account)["email"],
+    }  # fmt: skip
+
+
+def _render_sms(campaign: Campaign, account: Account, merge_values: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a preview that differ for SMS; `sms` has the parts and the characters that force UCS-2."""
+    body = campaign.template.body
+    try:
+        text = preview.fill_sms_preview(account.id, body, merge_values, True, campaign.tracking, campaign.name)
+    except MergeError as error:
+        return {"error": error.describe()}
+    return {
+        "text": text.body, "sms": compose.describe_sms(text), "from_name": None,
+        "html": compose.render_sms_page(text.body),
+        "from_email": senders.resolve_sms(account, merge_values["contact"].get("phone") or ""),
+    }  # fmt: skip
+
+
+def find_sample_contact(campaign: Campaign) -> Contact | None:
+    """Return the first recipient, whose values previews show, or None if there are no recipients yet."""
+    if not audience.is_set(campaign):
+        return None
+    first_id = audience.find_first_recipient(campaign)
+    return next(iter(contacts.fetch_by_ids([first_id])), None) if first_id is not None else None

@@ -1,0 +1,194 @@
+"""A message claimed while the one before it is being sent: it is checked again before its body leaves (P3, P4)."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import removal
+from appliance.campaigns import states
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
+from tests.domain.home import Home
+from tests.domain.test_queue_reader import send_campaign
+from tests.domain.test_render_ahead import queue_single_messages, run_sender, use_relay
+from tests.kit.smtp import SmtpServer
+from tests.kit.smtp_rules import Gate
+
+ADDRESSES = [f"p{number}@example.org" for number in range(1, 6)]
+
+
+def fetch_statuses() -> list[tuple[str, str | None]]:
+    """Return (status, reason of a skip) of all messages, by id."""
+    return rows("SELECT status, skip_reason FROM message ORDER BY id")
+
+
+def wait_for_claims(count: int) -> None:
+    """Wait until so many messages are claimed, at most 5 s."""
+    wait_until(lambda: [status for status, _ in fetch_statuses()].count("sending") == count)
+
+
+def wait_until(is_reached: Callable[[], bool]) -> None:
+    """Wait until a condition holds, at most 5 s."""
+    until = time.monotonic() + 5
+    while not is_reached():
+        assert time.monotonic() < until, fetch_statuses()
+        time.sleep(0.01)
+
+
+def opt_out(home: Home) -> None:
+    """Opt the second recipient out."""
+    home.opt_out("p2@example.org")
+
+
+def suppress(home: Home) -> None:
+    """Add the second recipient to the suppression list."""
+    home.suppress("p2@example.org", "manual")
+
+
+def delete(home: Home) -> None:
+    """Delete the second recipient."""
+    contact_id = home.channel("p2@example.org").contact_id
+    transactions.write(removal.delete, home.account_id, contact_id)
+
+
+def pause(home: Home) -> None:
+    """Pause the campaign."""
+    transactions.write(states.pause, home.account_id, 1, Actor("key:1"))
+
+
+def cancel(home: Home) -> None:
+    """Cancel the campaign."""
+    transactions.write(states.cancel, home.account_id, 1, Actor("key:1"))
+
+
+def stop_account(home: Home) -> None:
+    """Stop all sending of the account."""
+    transactions.write(run, "UPDATE account SET sending_stopped = 1")
+
+
+@pytest.mark.parametrize(
+    ("forbid", "expected"),
+    [
+        (opt_out, ("skipped", "unsubscribed")),
+        (suppress, ("skipped", "suppressed_manual")),
+        (delete, ("skipped", "contact_deleted")),
+        (pause, ("queued", None)),
+        (cancel, ("cancelled", None)),
+        (stop_account, ("queued", None)),
+    ],
+)
+def test_a_claimed_message_is_not_sent_after_it_was_forbidden(
+    forbid: Callable[[Home], None], expected: tuple[str, str | None], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever forbids a message that is claimed ahead, and is acknowledged before its body, keeps it from leaving."""
+    with SmtpServer() as smtp:
+        send_campaign(home, *ADDRESSES[:2])
+        use_relay(home, smtp.port, email__connections="1")
+        first_body = smtp.rules.hold("body", "p1@example.org", times=1)
+        with run_sender(monkeypatch):
+            first_body.wait_reached()
+            wait_for_claims(2)
+            forbid(home)
+            first_body.release()
+            wait_until(lambda: fetch_statuses()[1] == expected)
+        assert [message.to for message in smtp.messages] == ["p1@example.org"]
+
+
+@pytest.mark.parametrize("kind", ["capped", "single", "rejected"])
+def test_messages_are_sent_while_others_write(home: Home, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Constant writes, or a rejected message, delay neither single messages nor those of an account with a cap."""
+    with SmtpServer() as smtp:
+        if kind == "single":
+            queue_single_messages(home, 5)
+        else:
+            send_campaign(home, *ADDRESSES)
+            transactions.write(run, 'UPDATE account SET frequency_cap = \'{"messages": 100, "days": 1}\'')
+        use_relay(home, smtp.port, email__connections="1")
+        if kind == "rejected":
+            smtp.rules.reject("rcpt", ADDRESSES[1], code=550, text="5.1.1 No such user", times=1)
+        has_ended = threading.Event()
+
+        def write() -> None:
+            while not has_ended.is_set():
+                transactions.write(run, "UPDATE account SET updated_at = updated_at + 1")
+
+        writer = threading.Thread(target=write)
+        with run_sender(monkeypatch):
+            if kind != "rejected":
+                writer.start()
+            try:
+                wait_until(lambda: {status for status, _ in fetch_statuses()} <= {"sent", "failed"})
+            finally:
+                has_ended.set()
+        if kind != "rejected":
+            writer.join()
+        assert len(smtp.messages) == (4 if kind == "rejected" else 5)
+
+
+def test_a_hard_bounce_forbids_a_claimed_message(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message to an address that another message found not to exist is not sent, though it was claimed before."""
+    with SmtpServer() as smtp:
+        send_campaign(home, "p1@example.org")
+        home.send(home.campaign(1, name="Second"))
+        use_relay(home, smtp.port, email__connections="2")
+        waiting = smtp.rules.hold("data", "p1@example.org", times=1)
+        rejecting = Gate()
+        smtp.rules.reject("body", "p1@example.org", code=550, text="5.1.1 No such user", times=1, gate=rejecting)
+        with run_sender(monkeypatch):
+            rejecting.wait_reached()
+            waiting.wait_reached()
+            wait_for_claims(2)
+            rejecting.release()
+            wait_until(lambda: home.channel("p1@example.org").suppression == "hard_bounce")
+            waiting.release()
+            wait_until(lambda: sorted(status for status, _ in fetch_statuses()) == ["failed", "skipped"])
+        assert not smtp.messages
+
+
+def test_other_writes_keep_a_claim(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that forbids nothing costs a claimed message neither its turn nor an attempt."""
+    with SmtpServer() as smtp:
+        send_campaign(home, *ADDRESSES)
+        use_relay(home, smtp.port, email__connections="1")
+        first_body = smtp.rules.hold("body", "p1@example.org", times=1)
+        with run_sender(monkeypatch):
+            first_body.wait_reached()
+            wait_for_claims(2)
+            home.contact("other@example.org")
+            first_body.release()
+            wait_until(lambda: len(smtp.messages) == len(ADDRESSES))
+        assert [message.to for message in smtp.messages] == ADDRESSES
+        assert rows("SELECT DISTINCT attempts FROM message") == [(1,)]
+
+
+def test_at_most_two_messages_of_a_connection_are_claimed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a body is held, the message behind it is claimed, and no other (P3)."""
+    with SmtpServer() as smtp:
+        send_campaign(home, *ADDRESSES)
+        use_relay(home, smtp.port, email__connections="1")
+        bodies = [smtp.rules.hold("body", address, times=1) for address in ADDRESSES]
+        with run_sender(monkeypatch):
+            for number, body in enumerate(bodies, 1):
+                body.wait_reached()
+                wait_for_claims(min(2, len(bodies) - number + 1))
+                body.release()
+        assert [message.to for message in smtp.messages] == ADDRESSES
+
+
+def test_a_claim_behind_a_slow_body_is_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that waits for more than a second behind another is queued again, without an attempt."""
+    with SmtpServer() as smtp:
+        send_campaign(home, *ADDRESSES[:2])
+        use_relay(home, smtp.port, email__connections="1")
+        first_body = smtp.rules.hold("body", "p1@example.org", times=1)
+        with run_sender(monkeypatch):
+            first_body.wait_reached()
+            wait_for_claims(2)
+            wait_until(lambda: fetch_statuses()[1] == ("queued", None))
+            first_body.release()
+            wait_until(lambda: len(smtp.messages) == 2)
+        assert [message.to for message in smtp.messages] == ADDRESSES[:2]
+        assert rows("SELECT DISTINCT attempts FROM message") == [(1,)]
