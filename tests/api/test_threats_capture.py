@@ -47,8 +47,8 @@ def test_a_body_of_too_many_lines_is_422(name: str, line_end: str, api: Client) 
 
 def test_values_of_too_many_lines_are_not_sent(api: Client) -> None:
     """An email that has too many lines once it is filled in is skipped, as one that cannot be rendered."""
-    content = {"subject": "Lines", "body": "<p>Hello</p>" + "{{ data.a }}" * 30}
-    message = api.post("/messages", {"to": "a@example.org", **content, "data": {"a": "x\n" * 9_000}}).expect(201)
+    content = {"subject": "Lines", "body": "<p>Hello</p>" + "{{ data.a }}" * 26}
+    message = api.post("/messages", {"to": "a@example.org", **content, "data": {"a": "\n" * 9_900}}).expect(201)
     final = api.wait(f"/messages/{message['id']}", is_final)
     assert (final["status"], final["skip_reason"]) == ("skipped", "render_error")
     assert "lines" in final["error"]["text"]
