@@ -41,7 +41,7 @@ def is_gone(pid: int) -> bool:
 
 
 def unpacked_in(directory: Path) -> list[Path]:
-    """Return what executables have unpacked into a directory; Python briefly writes a file to each temporary directory."""
+    """Return what executables have unpacked into a directory, in which Python may briefly write a file too."""
     return [*directory.glob("_MEI*")]
 
 
