@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -11,60 +11,64 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from appliance.content.designs import merge as merge_tags
-from appliance.core import clock
-from appliance.sending.domains import records
+from appliance.core import clock, i18n
+from appliance.core.i18n import gettext, gettext_noop, ngettext, pgettext, pgettext_noop
+from appliance.sending.domains import records, store
 
 # Icon, colour class and label of each event.
 _EVENTS = {
-    "contact_add": ("user-plus", "good", "Added"),
-    "contact_update": ("pencil", "", "Changed"),
-    "contact_delete": ("trash-2", "", "Deleted"),
-    "list_add": ("list", "", "Joined a list"),
-    "list_remove": ("list", "", "Left a list"),
-    "opt_in": ("circle-check", "good", "Agreed to receive messages"),
-    "opt_out": ("ban", "warn", "Unsubscribed"),
-    "double_opt_in_requested": ("mail", "hold", "Was asked to confirm"),
-    "double_opt_in_confirmed": ("circle-check", "good", "Confirmed the address"),
-    "form_submitted": ("pencil", "info", "Filled in a form"),
-    "erase_requested": ("trash-2", "warn", "Asked to be erased"),
-    "email_sent": ("send", "info", "Email handed over"),
-    "email_delivered": ("mail", "good", "Email delivered"),
-    "email_opened": ("mail-open", "info", "Opened an email"),
-    "email_clicked": ("mouse-pointer-click", "info", "Clicked a link"),
-    "email_soft_bounced": ("circle-alert", "warn", "Could not be delivered for now"),
-    "email_bounced": ("circle-alert", "bad", "Bounced"),
-    "email_complained": ("circle-alert", "bad", "Called it spam"),
-    "email_failed": ("circle-alert", "bad", "Email refused"),
-    "email_skipped": ("ban", "warn", "Email skipped"),
-    "email_replied": ("reply", "good", "Replied"),
-    "sms_sent": ("send", "info", "SMS handed over"),
-    "sms_delivered": ("check", "good", "SMS delivered"),
-    "sms_clicked": ("mouse-pointer-click", "info", "Clicked a link in an SMS"),
-    "sms_failed": ("circle-alert", "bad", "SMS not delivered"),
-    "sms_skipped": ("ban", "warn", "SMS skipped"),
-    "message": ("reply", "good", "Wrote an SMS"),
-    "keyword": ("reply", "good", "Sent a keyword"),
-    "campaign_started": ("send", "info", "Campaign started"),
-    "campaign_paused": ("pause", "warn", "Campaign paused"),
-    "campaign_completed": ("circle-check", "good", "Campaign done"),
-    "contact_merge": ("users", "", "Became one with another contact"),
-    "tag_add": ("plus", "", "Got a tag"),
-    "tag_remove": ("x", "", "Lost a tag"),
-    "segment_enter": ("users", "", "Came into a segment"),
-    "segment_exit": ("users", "", "Left a segment"),
-    "date_reached": ("clock", "info", "A date came round"),
-    "flow_enter": ("play", "info", "Entered a flow"),
-    "flow_goal": ("circle-check", "good", "Reached the goal of a flow"),
-    "flow_exit": ("log-out", "", "Left a flow"),
-    "domain_verified": ("circle-check", "good", "Sending domain verified"),
-    "domain_failed": ("circle-alert", "bad", "Sending domain failed"),
-    "webhook_disabled": ("circle-alert", "bad", "Webhook switched off"),
+    "contact_add": ("user-plus", "good", gettext_noop("Added")),
+    "contact_update": ("pencil", "", gettext_noop("Changed")),
+    "contact_delete": ("trash-2", "", gettext_noop("Deleted")),
+    "list_add": ("list", "", gettext_noop("Joined a list")),
+    "list_remove": ("list", "", gettext_noop("Left a list")),
+    "opt_in": ("circle-check", "good", gettext_noop("Subscribed")),
+    "opt_out": ("ban", "warn", gettext_noop("Unsubscribed")),
+    "double_opt_in_requested": ("mail", "hold", gettext_noop("Confirmation requested")),
+    "double_opt_in_confirmed": ("circle-check", "good", gettext_noop("Confirmed the address")),
+    "form_submitted": ("pencil", "info", gettext_noop("Submitted a form")),
+    "erase_requested": ("trash-2", "warn", gettext_noop("Requested data deletion (GDPR)")),
+    "email_sent": ("send", "info", gettext_noop("Email sent")),
+    "email_delivered": ("mail", "good", gettext_noop("Email delivered")),
+    "email_opened": ("mail-open", "info", gettext_noop("Opened an email")),
+    "email_clicked": ("mouse-pointer-click", "info", gettext_noop("Clicked a link")),
+    "email_soft_bounced": ("circle-alert", "warn", gettext_noop("Email soft bounced")),
+    "email_bounced": ("circle-alert", "bad", gettext_noop("Email bounced")),
+    "email_complained": ("circle-alert", "bad", gettext_noop("Marked an email as spam")),
+    "email_failed": ("circle-alert", "bad", gettext_noop("Email rejected")),
+    "email_skipped": ("ban", "warn", gettext_noop("Email skipped")),
+    "email_replied": ("reply", "good", gettext_noop("Replied")),
+    "sms_sent": ("send", "info", gettext_noop("SMS sent")),
+    "sms_delivered": ("check", "good", gettext_noop("SMS delivered")),
+    "sms_clicked": ("mouse-pointer-click", "info", gettext_noop("Clicked a link in an SMS")),
+    "sms_failed": ("circle-alert", "bad", gettext_noop("SMS not delivered")),
+    "sms_skipped": ("ban", "warn", gettext_noop("SMS skipped")),
+    "message": ("reply", "good", gettext_noop("Replied by SMS")),
+    "keyword": ("reply", "good", gettext_noop("Sent a keyword")),
+    "campaign_started": ("send", "info", gettext_noop("Campaign started")),
+    "campaign_paused": ("pause", "warn", gettext_noop("Campaign paused")),
+    "campaign_completed": ("circle-check", "good", gettext_noop("Campaign sent")),
+    "contact_merge": ("users", "", gettext_noop("Merged with another contact")),
+    "tag_add": ("plus", "", gettext_noop("Tag added")),
+    "tag_remove": ("x", "", gettext_noop("Tag removed")),
+    "segment_enter": ("users", "", gettext_noop("Entered a segment")),
+    "segment_exit": ("users", "", gettext_noop("Left a segment")),
+    "date_reached": ("clock", "info", gettext_noop("Date reached (anniversary)")),
+    "flow_enter": ("play", "info", gettext_noop("Entered a flow")),
+    "flow_goal": ("circle-check", "good", gettext_noop("Reached the goal of a flow")),
+    "flow_exit": ("log-out", "", gettext_noop("Left a flow")),
+    "domain_verified": ("circle-check", "good", gettext_noop("Sending domain verified")),
+    "domain_failed": ("circle-alert", "bad", gettext_noop("Sending domain failed verification")),
+    "webhook_disabled": ("circle-alert", "bad", gettext_noop("Webhook turned off")),
 }
 
 
 def event(name: str) -> tuple[str, str, str]:
     """Return the icon, the colour class and the label of an event; an unknown event is labelled with its name."""
-    return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
+    if name not in _EVENTS:
+        return "zap", "hold", name.replace("_", " ").capitalize()
+    icon, colour, label = _EVENTS[name]
+    return icon, colour, gettext(label)
 
 
 def is_ours(name: str) -> bool:
@@ -72,30 +76,57 @@ def is_ours(name: str) -> bool:
     return name in _EVENTS
 
 
-# The label of each suppression reason; `SUPPRESSED` has a sentence that explains it.
-SUPPRESSIONS = {
-    "hard_bounce": "Does not exist",
-    "soft_bounce": "Keeps failing",
-    "complaint": "Called it spam",
-    "manual": "Blocked by hand",
-    "erased": "Erased",
-    "stop_keyword": "Answered STOP",
+# The label of each suppression reason, and a sentence that explains it.
+_SUPPRESSIONS = {
+    "hard_bounce": (gettext_noop("Hard bounce"), gettext_noop("The server reported that this address does not exist.")),
+    "soft_bounce": (
+        gettext_noop("Repeated soft bounces"),
+        gettext_noop("Five messages soft bounced within 30 days."),
+    ),
+    "complaint": (
+        gettext_noop("Spam complaint"),
+        gettext_noop("This contact marked a message as spam and was unsubscribed."),
+    ),
+    "manual": (gettext_noop("Added manually"), gettext_noop("Someone on your team suppressed this address.")),
+    "erased": (
+        gettext_noop("Deleted (GDPR)"),
+        gettext_noop(
+            "This contact asked to be deleted. Only a hash of the address is kept, so that it stays suppressed."
+        ),
+    ),
+    "stop_keyword": (gettext_noop("Replied STOP"), gettext_noop("This number gets no more SMS.")),
 }
-SUPPRESSED = {
-    "hard_bounce": "Its server said that there is no such recipient.",
-    "soft_bounce": "Five messages within 30 days could not be delivered.",
-    "complaint": "They reported a message as unwanted, and are unsubscribed.",
-    "manual": "Somebody of your team decided so.",
-    "erased": "They asked to be forgotten; only a mark that cannot be read is left.",
-    "stop_keyword": "They get no more SMS.",
-}
+
+
+def list_suppressions() -> dict[str, str]:
+    """Return the label of each suppression reason."""
+    return {reason: gettext(label) for reason, (label, _) in _SUPPRESSIONS.items()}
+
+
+def suppression_label(reason: str) -> str:
+    """Return the label of a suppression reason; an unknown reason is shown as it is."""
+    return gettext(_SUPPRESSIONS[reason][0]) if reason in _SUPPRESSIONS else reason
+
+
+def suppression_text(reason: str) -> str:
+    """Return the sentence that explains a suppression reason. Raises KeyError if the reason is unknown."""
+    return gettext(_SUPPRESSIONS[reason][1])
+
+
+def translated(label: str) -> str:
+    """Return a label that was marked with `gettext_noop` in the language of the page.
+
+    Any other text, such as the name of a custom field, is returned unchanged.
+    """
+    return i18n.translate(label).replace("%%", "%")
 
 
 # Errors of the merge tag parser, and the texts shown instead.
 _MERGE_FAULTS = {
-    "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
-    "expected a primitive expression, found end of expression": "A merge tag says nothing",
-}  # fmt: skip
+    "expected '}}'": gettext_noop("A merge tag is not closed: }} is missing"),
+    "missing expression": gettext_noop("A merge tag is empty"),
+    "expected a primitive expression, found end of expression": gettext_noop("A merge tag is empty"),
+}
 # A setting name or an RFC number in brackets, which only programmers need.
 _SETTING_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
 
@@ -105,96 +136,192 @@ def strip_setting_names(text: str) -> str:
     return _SETTING_NAMES.sub("", text)
 
 
+_SENTENCE_ENDS = (".", "?", ")", ":", "。", "？", "）", "：")
+
+
 def sentence(text: str) -> str:
     """Return a message as a sentence, with a capital letter and a full stop.
 
-    Setting names are removed and merge tag errors reworded. A domain or address at the start keeps its small letter.
+    A text that was stored in English is translated. Setting names are removed and merge tag errors reworded. A domain
+    or address at the start keeps its small letter.
     """
-    text = strip_setting_names(text.strip())
+    text = strip_setting_names(i18n.translate_stored(text.strip()))
     for fault, message in _MERGE_FAULTS.items():
-        text = text.replace(fault, message)
+        text = text.replace(fault, gettext(message))
     is_name = "." in text.partition(" ")[0][:-1]
-    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
+    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith(_SENTENCE_ENDS) else ".")
 
 
 def uncapitalize(text: str) -> str:
-    """Return a phrase with a small first letter, for the middle of a sentence; an acronym at the start is unchanged."""
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    """Return a phrase with a small first letter, for the middle of a sentence.
+
+    An acronym at the start is unchanged, and so is a phrase in German, which may begin with a noun.
+    """
+    return text if text[1:2].isupper() or i18n.get_language() == "de" else text[:1].lower() + text[1:]
 
 
 # The time zone of the account whose page is being rendered.
 current_zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
 
-THIN_SPACE = "\u202f"
-
-PHASES = {
-    "draft": ("draft", "Draft"),
-    "scheduled": ("sched", "Scheduled"),
-    "holding": ("sending", "Starting"),
-    "sending": ("sending", "Sending"),
-    "paused": ("paused", "Paused"),
-    "completed": ("done", "Done"),
-    "cancelled": ("stopped", "Stopped"),
+# The colour class and the label of each phase of a campaign and of each status of a message.
+_PHASES = {
+    "draft": ("draft", pgettext_noop("campaign", "Draft")),
+    "scheduled": ("sched", pgettext_noop("campaign", "Scheduled")),
+    "holding": ("sending", pgettext_noop("campaign", "Starting")),
+    "sending": ("sending", pgettext_noop("campaign", "Sending")),
+    "paused": ("paused", pgettext_noop("campaign", "Paused")),
+    "completed": ("done", pgettext_noop("campaign", "Sent")),
+    "cancelled": ("stopped", pgettext_noop("campaign", "Cancelled")),
 }
-STATUSES = {
-    "queued": ("draft", "Waiting"),
-    "held": ("sched", "Held"),
-    "sending": ("sending", "Sending"),
-    "sent": ("done", "Handed over"),
-    "delivered": ("done", "Delivered"),
-    "bounced": ("failed", "Bounced"),
-    "complained": ("failed", "Complained"),
-    "failed": ("failed", "Refused"),
-    "skipped": ("paused", "Skipped"),
-    "cancelled": ("stopped", "Stopped"),
-    "uncertain": ("paused", "In doubt"),
+_STATUSES = {
+    "queued": ("draft", pgettext_noop("message", "Queued")),
+    "held": ("sched", pgettext_noop("message", "Held")),
+    "sending": ("sending", pgettext_noop("message", "Sending")),
+    "sent": ("done", pgettext_noop("message", "Sent")),
+    "delivered": ("done", pgettext_noop("message", "Delivered")),
+    "bounced": ("failed", pgettext_noop("message", "Bounced")),
+    "complained": ("failed", pgettext_noop("message", "Marked as spam")),
+    "failed": ("failed", pgettext_noop("message", "Failed")),
+    "skipped": ("paused", pgettext_noop("message", "Skipped")),
+    "cancelled": ("stopped", pgettext_noop("message", "Cancelled")),
+    "uncertain": ("paused", pgettext_noop("message", "Unconfirmed")),
 }
 _REASONS = {
-    "unsubscribed": "Unsubscribed",
-    "no_channel": "No email address",
-    "invalid_address": "The address is not valid",
-    "not_verified": "The address was never confirmed",
-    "no_consent": "Not subscribed",
-    "country_not_allowed": "SMS do not go to their country",
-    "sender_not_allowed": "Nobody who may write to their country sends it",
-    "too_late": "Too late for an answer",
-    "transactional_disabled": "Service messages are switched off",
-    "frequency_cap": "Had enough messages lately",
-    "quiet_hours_expired": "Quiet hours did not end in time",
-    "overdue_on_resume": "Too late after the pause",
-    "render_error": "The content could not be rendered for them",
-    "contact_deleted": "The contact was deleted",
-    "sender_not_ready": "The sender may not be used yet",
-    "smtputf8_unsupported": "The mail server cannot take this address",
-    "bounce_rate": "More than 5 % of the addresses do not exist",
-    "complaint_rate": "Too many people called it spam",
-    "transport": "The mail server refused us 20 times in a row",
-    "missed_start": "The time to start was missed",
-    "domain_failed": "The domain it is from has lost its DNS records",
+    "unsubscribed": gettext_noop("Unsubscribed"),
+    "no_channel": gettext_noop("No email address"),
+    "invalid_address": gettext_noop("Invalid email address"),
+    "not_verified": gettext_noop("Address not confirmed"),
+    "no_consent": gettext_noop("Not subscribed"),
+    "country_not_allowed": gettext_noop("SMS to this country are not allowed"),
+    "sender_not_allowed": gettext_noop("No sender is approved for this country"),
+    "too_late": gettext_noop("Expired before it could be sent"),
+    "transactional_disabled": gettext_noop("Transactional messages are turned off"),
+    "frequency_cap": gettext_noop("Frequency cap reached"),
+    "quiet_hours_expired": gettext_noop("Expired during quiet hours"),
+    "overdue_on_resume": gettext_noop("Expired while paused"),
+    "render_error": gettext_noop("The content could not be personalised for this contact"),
+    "contact_deleted": gettext_noop("The contact was deleted"),
+    "sender_not_ready": gettext_noop("The sender is not set up yet"),
+    "smtputf8_unsupported": gettext_noop("The mail server does not support international addresses"),
+    "bounce_rate": gettext_noop("Hard bounce rate over 5%%"),
+    "complaint_rate": gettext_noop("Spam complaint rate too high"),
+    "transport": gettext_noop("The mail server rejected 20 messages in a row"),
+    "missed_start": gettext_noop("The start time was missed"),
+    "domain_failed": gettext_noop("The sending domain is no longer verified (DNS records missing)"),
 }
 _SMS_REASONS = {
-    "no_consent": "No consent to SMS on record",
-    "no_channel": "No phone number",
-    "invalid_address": "No number that SMS go to",
-    "transport": "The provider refused us 20 times in a row",
-    "bounce_rate": "More than 5 % of the numbers do not exist",
+    "no_consent": gettext_noop("No SMS consent on record"),
+    "no_channel": gettext_noop("No phone number"),
+    "invalid_address": gettext_noop("Not a mobile number"),
+    "transport": gettext_noop("The provider rejected 20 messages in a row"),
+    "bounce_rate": gettext_noop("More than 5%% of the numbers are invalid"),
 }
 # Icon and label of each consent event; below, the label of each kind of actor that causes such an event.
-CONSENT_LABELS = {
-    "opt_in": ("circle-check", "Agreed to receive messages"),
-    "opt_out": ("ban", "Unsubscribed"),
-    "requested": ("mail", "Was asked to confirm"),
-    "confirmed": ("circle-check", "Confirmed"),
-    "suppressed": ("ban", "Put on this list"),
-    "lifted": ("circle-check", "Taken off this list"),
-    "import_undone": ("undo-2", "Import undone"),
+_CONSENT_EVENTS = {
+    "opt_in": ("circle-check", gettext_noop("Subscribed")),
+    "opt_out": ("ban", gettext_noop("Unsubscribed")),
+    "requested": ("mail", gettext_noop("Confirmation requested")),
+    "confirmed": ("circle-check", gettext_noop("Confirmed")),
+    "suppressed": ("ban", gettext_noop("Added to the suppression list")),
+    "lifted": ("circle-check", gettext_noop("Removed from the suppression list")),
+    "import_undone": ("undo-2", gettext_noop("Import undone")),
+    "list_joined": ("clock", gettext_noop("Joined a list")),
+    "list_left": ("clock", gettext_noop("Left a list")),
+    "tracking": ("clock", gettext_noop("Changed the tracking preference")),
+    "erase_requested": ("clock", gettext_noop("Requested data deletion (GDPR)")),
 }
-CONSENT_ACTOR_LABELS = {"recipient": "by their own act", "operator": "by your team", "service": "by the service"}
+# The label of each reason why an import does not subscribe a contact, in the order in which they are listed; below,
+# the label of each reason why the undo of an import leaves a row unchanged.
+_IMPORT_REASONS = {
+    "file": gettext_noop("unsubscribed in the file"),
+    "before": gettext_noop("unsubscribed before"),
+    "unstated": gettext_noop("neither yes nor no in the file"),
+    "inactive": gettext_noop("not subscribed in the file"),
+    "sms_not_opted_in": gettext_noop("no email address, and not subscribed to SMS"),
+    "not_opted_in": gettext_noop("not subscribed by this import"),
+}
+_IMPORT_SUPPRESSIONS = {
+    "complaint": gettext_noop("spam complaint"),
+    "hard_bounce": gettext_noop("hard bounce"),
+    "soft_bounce": gettext_noop("repeated soft bounces"),
+    "manual": gettext_noop("suppressed manually or by another service"),
+    "erased": gettext_noop("previously deleted (GDPR)"),
+    "stop_keyword": gettext_noop("replied STOP"),
+}
+_UNDO_EXCEPTIONS = {
+    "messaged": gettext_noop("messaged since then"),
+    "in_another_list": gettext_noop("added to another list since then"),
+    "changed": gettext_noop("changed or used since then"),
+}
+_CONSENT_ACTORS = {
+    "recipient": gettext_noop("by the contact"),
+    "operator": gettext_noop("by your team"),
+    "service": gettext_noop("by the service"),
+}
+
+
+def phase(name: str) -> tuple[str, str]:
+    """Return the colour class and the label of a phase of a campaign."""
+    colour, label = _PHASES.get(name, ("draft", name))
+    return colour, pgettext("campaign", label)
+
+
+def status(name: str) -> tuple[str, str]:
+    """Return the colour class and the label of a status of a message."""
+    colour, label = _STATUSES.get(name, ("draft", name))
+    return colour, pgettext("message", label)
+
+
+def status_label(name: str) -> str:
+    """Return the label of a status of a message."""
+    return status(name)[1]
+
+
+def consent_icon(name: str) -> str:
+    """Return the icon of a consent event."""
+    return _CONSENT_EVENTS.get(name, ("clock", ""))[0]
+
+
+def consent_label(name: str) -> str:
+    """Return the label of a consent event; an unknown event is labelled with its name."""
+    return gettext(_CONSENT_EVENTS[name][1]) if name in _CONSENT_EVENTS else name.replace("_", " ").capitalize()
+
+
+def import_reason_label(name: str) -> str:
+    """Return the label of a reason why an import does not subscribe a contact; an unknown reason is shown as it is."""
+    label = _IMPORT_REASONS.get(name) or _IMPORT_SUPPRESSIONS.get(name)
+    return gettext(label) if label else name
+
+
+def import_reasons(counts: Mapping[str, int], is_suppressed: bool) -> str:
+    """Return why contacts are suppressed, or else not subscribed, after an import: `unsubscribed in the file (3)`."""
+    return _join_counted(_IMPORT_SUPPRESSIONS if is_suppressed else _IMPORT_REASONS, counts)
+
+
+def undo_exceptions(resource: str, counts: Mapping[str, int]) -> str:
+    """Return why the undo of an import leaves rows unchanged, such as `messaged since then (2)`."""
+    labels = _UNDO_EXCEPTIONS
+    if resource == "suppressions":
+        labels = {**labels, "changed": gettext_noop("suppressed again since then")}
+    return _join_counted(labels, counts)
+
+
+def _join_counted(labels: Mapping[str, str], counts: Mapping[str, int]) -> str:
+    """Join labels with their counts, without those that are 0."""
+    return join_names([
+        gettext("%(reason)s (%(count)s)", reason=gettext(label), count=number(counts[name]))
+        for name, label in labels.items() if counts.get(name)
+    ])  # fmt: skip
+
+
+def consent_actor(name: str) -> str:
+    """Return the label of a kind of actor that caused a consent event, for the end of a phrase."""
+    return gettext(_CONSENT_ACTORS[name]) if name in _CONSENT_ACTORS else name
 
 
 def number(value: int | float | None) -> str:
-    """Format a number with thin spaces between thousands; None as a dash."""
-    return "—" if value is None else f"{value:,}".replace(",", THIN_SPACE)
+    """Format a number as the language of the page does: `12,384`; None as a dash."""
+    return "—" if value is None else i18n.format_number(value)
 
 
 def data_label(path: str, headings: Mapping[str, str]) -> str:
@@ -212,41 +339,64 @@ def plain_number(value: int | float) -> str:
 
 
 def count(value: int, singular: str, plural: str) -> str:
-    """Format a number with its noun: `1 person`, `12 384 people`."""
+    """Format a number with its noun."""
     return f"{number(value)} {singular if value == 1 else plural}"
 
 
-def count_people(value: int) -> str:
-    """Format a number of people."""
-    return count(value, "person", "people")
+def count_contacts(value: int) -> str:
+    """Format a number of contacts."""
+    return ngettext("%(num)s contact", "%(num)s contacts", value)
+
+
+# How the rows of a table are counted, by their noun in English.
+_ROW_COUNTS: dict[str, Callable[[int], str]] = {
+    "attempt": lambda many: ngettext("%(num)s attempt", "%(num)s attempts", many),
+    "contact": count_contacts,
+    "delivery": lambda many: ngettext("%(num)s delivery", "%(num)s deliveries", many),
+    "domain": lambda many: ngettext("%(num)s domain", "%(num)s domains", many),
+    "entry": lambda many: ngettext("%(num)s entry", "%(num)s entries", many),
+    "event": lambda many: ngettext("%(num)s event", "%(num)s events", many),
+    "form": lambda many: ngettext("%(num)s form", "%(num)s forms", many),
+    "image": lambda many: ngettext("%(num)s image", "%(num)s images", many),
+    "import": lambda many: ngettext("%(num)s import", "%(num)s imports", many),
+    "message": lambda many: ngettext("%(num)s message", "%(num)s messages", many),
+    "recipient": lambda many: ngettext("%(num)s recipient", "%(num)s recipients", many),
+    "reply": lambda many: ngettext("%(num)s reply", "%(num)s replies", many),
+    "version": lambda many: ngettext("%(num)s version", "%(num)s versions", many),
+    "webhook": lambda many: ngettext("%(num)s webhook", "%(num)s webhooks", many),
+}
+
+
+def count_rows(value: int, singular: str, plural: str) -> str:
+    """Format a number of rows with their noun; a noun that is not in `_ROW_COUNTS` is not translated."""
+    return _ROW_COUNTS[singular](value) if singular in _ROW_COUNTS else count(value, singular, plural)
 
 
 def percent(part: int, total: int) -> str:
     """Format `part` of `total` as a percentage; a dash if `total` is 0.
 
-    A share above 0 is never shown as 0 %, and a share below 1 never as 100 %.
+    A share above 0 is never shown as 0%, and a share below 1 never as 100%.
     """
     if not total:
         return "—"
     share = 100 * part / total
     if 0 < share < 0.05:
-        return "under 0.1 %"
-    rounded = f"{share:.1f}" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f}"
-    return f"{rounded.removesuffix('.0')} %"
+        return gettext("under %(percentage)s", percentage=i18n.format_percent(0.001, 1))
+    return i18n.format_percent(part / total, 1 if 0 < share < 10 or 99 < share < 100 else 0)
 
 
 def share(part: float) -> str:
     """Format a share between 0 and 1 as a percentage."""
-    return percent(round(part * 1_000_000), 1_000_000) if part else "0 %"
+    return percent(round(part * 1_000_000), 1_000_000)
 
 
 def size(value: int) -> str:
     """Format a number of bytes in bytes, KB or MB (powers of 1000)."""
     if value < 1000:
-        return f"{value} bytes"
+        return ngettext("%(num)s byte", "%(num)s bytes", value)
     if value < 1_000_000:
-        return f"{value / 1000:.0f} KB"
-    return f"{value / 1_000_000:.{1 if value < 100_000_000 else 0}f} MB"
+        return f"{number(round(value / 1000))} KB"
+    return f"{number(round(value / 1_000_000, 1 if value < 100_000_000 else None))} MB"
 
 
 def local_time(ms: int) -> datetime:
@@ -259,20 +409,21 @@ def when(ms: int | None) -> str:
     if ms is None:
         return "—"
     then, now = local_time(ms), local_time(clock.now_ms())
-    days = (then.date() - now.date()).days
-    hour = then.strftime("%H:%M")
-    named = {0: "today", -1: "yesterday", 1: "tomorrow"}.get(days)
-    if named:
-        return f"{named} {hour}"
-    if then.year == now.year or abs(days) < 120:
-        return f"{then.strftime('%a')} {then.day} {then.strftime('%b')}, {hour}"
-    return f"{then.day} {then.strftime('%b %Y')}, {hour}"
+    days, hour = (then.date() - now.date()).days, i18n.format_clock(then)
+    if days == 0:
+        return gettext("today %(time)s", time=hour)
+    if days == -1:
+        return gettext("yesterday %(time)s", time=hour)
+    if days == 1:
+        return gettext("tomorrow %(time)s", time=hour)
+    is_near = then.year == now.year or abs(days) < 120
+    return gettext("%(date)s, %(time)s", date=i18n.format_date(then, "MMMEd" if is_near else "yMMMd"), time=hour)
 
 
 def full_time(ms: int) -> str:
     """Format a time in milliseconds with weekday, date, seconds and time zone."""
     then = local_time(ms)
-    return f"{then.strftime('%A')} {then.day} {then.strftime('%B %Y, %H:%M:%S')} {then.tzname()}"
+    return gettext("%(date)s, %(time)s", date=i18n.format_full_date(then), time=f"{then:%H:%M:%S} {then.tzname()}")
 
 
 def time(ms: int | None) -> Markup:
@@ -290,89 +441,100 @@ def parse_time(text: str) -> int | None:
 
 def day(ms: int) -> str:
     """Format the day of a time as a heading: `Today`, `Yesterday`, or the weekday and date."""
-    then, now = local_time(ms).date(), local_time(clock.now_ms()).date()
-    if then == now:
-        return "Today"
-    if then == now - timedelta(days=1):
-        return "Yesterday"
-    year = "" if then.year == now.year else f" {then.year}"
-    return f"{then.strftime('%A')} {then.day} {then.strftime('%B')}{year}"
+    then, now = local_time(ms), local_time(clock.now_ms())
+    if then.date() == now.date():
+        return gettext("Today")
+    if then.date() == now.date() - timedelta(days=1):
+        return gettext("Yesterday")
+    return i18n.format_date(then, "MMMMEEEEd") if then.year == now.year else i18n.format_full_date(then)
 
 
 def day_name(ms: int) -> str:
     """Format the day of a time as weekday, day and month: `Friday 20 November`."""
-    return f"{local_time(ms).strftime('%A')} {local_time(ms).day} {local_time(ms).strftime('%B')}"
+    return i18n.format_date(local_time(ms), "MMMMEEEEd")
 
 
 def clock_time(ms: int) -> str:
     """Format the hour and minute of a time: `14:05`."""
-    return local_time(ms).strftime("%H:%M")
+    return i18n.format_clock(local_time(ms))
 
 
 def duration(seconds: float) -> str:
     """Format seconds as an approximate duration, from `less than a minute` to `about 3 years`."""
     if seconds < 50:
-        return "less than a minute"
+        return gettext("less than a minute")
     minutes = round(seconds / 60)
     if minutes < 90:
-        return f"about {minutes} min"
+        return ngettext("about %(num)s minute", "about %(num)s minutes", minutes)
     hours = round(seconds / 3600)
     days = round(hours / 24)
+    if hours < 48:
+        return ngettext("about %(num)s hour", "about %(num)s hours", hours)
     if days < 730:
-        return f"about {hours} hours" if hours < 48 else f"about {days} days"
-    return f"about {round(days / 365)} years"
+        return ngettext("about %(num)s day", "about %(num)s days", days)
+    return ngettext("about %(num)s year", "about %(num)s years", round(days / 365))
 
 
 def within(seconds: float) -> str:
-    """Format seconds as the time within which something happened, rounded up: `a minute`, `3 hours`, `2 days`."""
+    """Format seconds as the time within which something happened, rounded up: `1 minute`, `3 hours`, `2 days`."""
     minutes = max(1, math.ceil(seconds / 60))
     hours = math.ceil(seconds / 3600)
     if minutes < 60:
-        return "a minute" if minutes == 1 else f"{minutes} minutes"
+        return ngettext("%(num)s minute", "%(num)s minutes", minutes)
     if hours < 48:
-        return "an hour" if hours == 1 else f"{hours} hours"
-    return f"{math.ceil(hours / 24)} days"
+        return ngettext("%(num)s hour", "%(num)s hours", hours)
+    return ngettext("%(num)s day", "%(num)s days", math.ceil(hours / 24))
 
 
 def ago(ms: int) -> str:
     """Format how long ago a time in milliseconds was; after 24 hours as `when` does."""
     minutes = max(0, clock.now_ms() - ms) // 60_000
     if minutes < 1:
-        return "a moment ago"
+        return gettext("just now")
     if minutes < 60:
-        return f"{count(minutes, 'minute', 'minutes')} ago"
-    return f"{count(minutes // 60, 'hour', 'hours')} ago" if minutes < 24 * 60 else when(ms)
+        return ngettext("%(num)s minute ago", "%(num)s minutes ago", minutes)
+    if minutes < 24 * 60:
+        return ngettext("%(num)s hour ago", "%(num)s hours ago", minutes // 60)
+    return when(ms)
 
 
 def reason_label(code: str | None, channel: str = "email") -> str:
     """Return the label of the reason why a message was skipped or a campaign paused."""
     if not code:
-        return "No reason given"
+        return gettext("No reason given")
     if channel == "sms" and code in _SMS_REASONS:
-        return _SMS_REASONS[code]
+        return gettext(_SMS_REASONS[code])
     if code.startswith("suppressed_"):
-        why = SUPPRESSIONS.get(code.removeprefix("suppressed_"))
-        return f"On the do-not-send list ({uncapitalize(why)})" if why else "On the do-not-send list"
-    return _REASONS.get(code) or code.replace("_", " ").capitalize()
+        reason = code.removeprefix("suppressed_")
+        if reason not in _SUPPRESSIONS:
+            return gettext("Suppressed")
+        return gettext("Suppressed (%(reason)s)", reason=uncapitalize(suppression_label(reason)))
+    return gettext(_REASONS[code]) if code in _REASONS else code.replace("_", " ").capitalize()
 
 
 # Names of checks of `campanero doctor` that its page shows in other words.
 _CHECK_LABELS = {
-    "seed": "test message", "seed sender": "test message: sender", "seed DKIM": "test message: DKIM signature",
-    "seed SPF": "test message: SPF", "seed DMARC": "test message: DMARC",
-    "seed one-click": "test message: one-click unsubscribe", "schema": "database version", "from": "From address",
-    "inbound.listen": "incoming mail",
-}  # fmt: skip
+    "seed": gettext_noop("test message"),
+    "seed sender": gettext_noop("test message: sender"),
+    "seed DKIM": gettext_noop("test message: DKIM signature"),
+    "seed SPF": gettext_noop("test message: SPF"),
+    "seed DMARC": gettext_noop("test message: DMARC"),
+    "seed one-click": gettext_noop("test message: one-click unsubscribe"),
+    "schema": gettext_noop("database version"),
+    "from": gettext_noop("From address"),
+    "inbound.listen": gettext_noop("incoming mail"),
+}
 
 
 def check_label(name: str) -> str:
     """Return the name of a check of `campanero doctor` as the health page shows it."""
-    return _CHECK_LABELS.get(name, name.replace("_", " "))
+    return gettext(_CHECK_LABELS[name]) if name in _CHECK_LABELS else name.replace("_", " ")
 
 
 def sent_so_far(stats: Mapping[str, int]) -> str:
     """Return the progress of a campaign, such as `12 of 30 sent`; neither number includes skipped contacts."""
-    return f"{number(stats['accepted'])} of {number(stats['audience'] - stats['skipped'])} sent"
+    total = number(stats["audience"] - stats["skipped"])
+    return gettext("%(sent)s of %(total)s sent", sent=number(stats["accepted"]), total=total)
 
 
 def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]]) -> str:
@@ -380,17 +542,17 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
 
     `skips` are pairs of the label of a skip reason and its number of messages.
     """
-    parts = [f"Sent to {count(stats['accepted'], 'contact', 'contacts')}"]
+    parts = [ngettext("Sent to %(num)s contact", "Sent to %(num)s contacts", stats["accepted"])]
     if stats["skipped"]:
         reasons = [(f"{number(many)} " if len(skips) > 1 else "") + uncapitalize(reason) for reason, many in skips]
-        parts.append(f"{number(stats['skipped'])} skipped" + (f": {', '.join(reasons)}" if reasons else ""))
-    for many, word in (
-        (stats["failed"], "failed"),
-        (stats["uncertain"], "unconfirmed"),
-        (stats["cancelled"], "not sent"),
-    ):
-        if many:
-            parts.append(f"{number(many)} {word}")
+        skipped = ngettext("%(num)s skipped", "%(num)s skipped", stats["skipped"])
+        parts.append(f"{skipped}: {', '.join(reasons)}" if reasons else skipped)
+    if stats["failed"]:
+        parts.append(ngettext("%(num)s failed", "%(num)s failed", stats["failed"]))
+    if stats["uncertain"]:
+        parts.append(ngettext("%(num)s unconfirmed", "%(num)s unconfirmed", stats["uncertain"]))
+    if stats["cancelled"]:
+        parts.append(ngettext("%(num)s not sent", "%(num)s not sent", stats["cancelled"]))
     return ". ".join(parts)
 
 
@@ -417,9 +579,9 @@ def _unicode_domain(word: str) -> str:
 
 
 def contact_name(contact: Any) -> str:
-    """Return the name of a contact, else the address of its first channel, else `Person` with its id."""
+    """Return the name of a contact, else the address of its first channel, else `Contact` with its id."""
     full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
-    return full_name or next((channel.value for channel in contact.channels), f"Person {contact.id}")
+    return full_name or next((channel.value for channel in contact.channels), gettext("Contact %(id)s", id=contact.id))
 
 
 def email_of(contact: Any) -> Any:
@@ -439,20 +601,22 @@ def initials(text: str) -> str:
     return "".join(part[0] for part in parts[:2]) or "?"
 
 
-def join_names(names: list[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Join names as `a, b and c`."""
-    return " and ".join(name for name in (", ".join(names[:-1]), names[-1] if names else "") if name)
+    return i18n.format_list(names)
 
 
-def join_quoted(texts: list[str]) -> str:
+def join_quoted(texts: Sequence[str]) -> str:
     """Join texts in quotation marks, as `join_names` joins names."""
-    return join_names([f"“{text}”" for text in texts])
+    return join_names([gettext("“%(text)s”", text=text) for text in texts])
 
 
 def greeting(ms: int) -> str:
     """Return `Good morning`, `Good afternoon` or `Good evening`, by the hour in the account's time zone."""
     hour = local_time(ms).hour
-    return "Good morning" if 4 <= hour < 12 else "Good afternoon" if 12 <= hour < 18 else "Good evening"
+    if 4 <= hour < 12:
+        return gettext("Good morning")
+    return gettext("Good afternoon") if 12 <= hour < 18 else gettext("Good evening")
 
 
 def query_string(values: dict[str, Any], last_is_open: bool = False) -> str:
@@ -470,9 +634,10 @@ def query_string(values: dict[str, Any], last_is_open: bool = False) -> str:
 
 
 FILTERS = {
-    "number": number, "people": count_people, "size": size, "when": when, "time": time, "day": day,
+    "translated": translated,
+    "number": number, "contacts": count_contacts, "size": size, "when": when, "time": time, "day": day,
     "initials": initials,
     "reason": reason_label, "duration": duration, "clock_time": clock_time, "query": query_string,
-    "full_time": full_time,
+    "full_time": full_time, "stored": i18n.translate_stored, "attention": store.describe_attention,
     "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains,
 }  # fmt: skip

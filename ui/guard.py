@@ -13,7 +13,7 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.core import errors
+from appliance.core import errors, i18n
 from appliance.settings import config
 from ui import session, static_files, view
 from ui.forms import Form, safe_path
@@ -144,11 +144,12 @@ async def render_stopping(request: Request) -> HTTPResponse:
 
 async def _render_outside_page(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Return an error page for a request that no page handler served, with the navigation if the user is signed in."""
-    try:
-        request.ctx.visit = await session.load_visit(request)
-    except errors.Unavailable:
-        request.ctx.visit = None
-    response = render_problem(request, status, kind, **words)
+    with i18n.use_language(session.browser_language(request)):
+        try:
+            request.ctx.visit = await session.load_visit(request)
+        except errors.Unavailable:
+            request.ctx.visit = None
+        response = render_problem(request, status, kind, **words)
     await add_headers(request, response)
     return response
 
@@ -159,7 +160,8 @@ def public_page(function: Handler) -> Handler:
     @wraps(function)
     async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
         request.ctx.visit = None
-        return await _handle_errors(request, function(request, *args, **kwargs))
+        with i18n.use_language(session.browser_language(request)):
+            return await _handle_errors(request, function(request, *args, **kwargs))
 
     return wrapped
 
@@ -186,7 +188,8 @@ def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
         @wraps(function)
         async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
             request.ctx.visit = None
-            return await _handle_errors(request, serve(request, *args, **kwargs))
+            with i18n.use_language(session.browser_language(request)):
+                return await _handle_errors(request, serve(request, *args, **kwargs))
 
         wrapped.needs = needs  # type: ignore[attr-defined]  # read by `Visit.can_open` and by the tests of roles
         return wrapped

@@ -11,6 +11,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import access, login, sessions
 from appliance.accounts.audit import Actor
 from appliance.audience.consent import Evidence
+from appliance.core import i18n
 from appliance.core.errors import Unavailable
 from appliance.sending.messages import delivery_status
 from appliance.settings import config
@@ -20,6 +21,8 @@ from ui import formats
 
 _YEAR_SECONDS = 365 * 86400
 THEMES = ("system", "light", "dark")
+# The preference of a user that holds the language of the interface; without it the browser decides.
+LANGUAGE_PREFERENCE = "language"
 
 
 class Visit:
@@ -95,7 +98,14 @@ async def load_visit(request: Request) -> Visit | None:
     visit.queue_summary = queue or visit.queue_summary
     # Texts are also made before the page is rendered, by the handler and its reading functions.
     formats.current_zone.set(visit.zone)
+    if chosen := (visit.user.preferences or {}).get(LANGUAGE_PREFERENCE):
+        i18n.set_language(chosen)
     return visit
+
+
+def browser_language(request: Request) -> str:
+    """Return the supported language that the browser asks for."""
+    return i18n.negotiate_language(request.headers.get("accept-language"))
 
 
 def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None]:

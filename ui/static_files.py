@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import json
 import mimetypes
 import re
 import secrets
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from sanic import Request, Sanic
 from sanic.response import HTTPResponse
 
-from appliance.core import executable
+from appliance.core import executable, i18n
 
 # Replacements that shorten a style sheet: comments, indentation, and spaces around punctuation are removed.
 _CSS_REPLACEMENTS = ((re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL), ""), (re.compile(r"\s+"), " "),
@@ -63,6 +64,24 @@ def url(name: str) -> str:
     if name not in files:
         raise KeyError(f"no static file {name}")
     return f"/static/{digest}/{name}"
+
+
+# A text of a script: the first argument of the function `t` of static/js/ui.js.
+_SCRIPT_TEXT = re.compile(r"""\bt\("((?:[^"\\]|\\.)*)\"""")
+
+
+@cache
+def list_script_texts() -> tuple[str, ...]:
+    """Return the English texts that scripts show."""
+    scripts = (file.plain.decode() for name, file in load_all()[1].items() if name.startswith("js/"))
+    return tuple(sorted({json.loads(f'"{text}"') for script in scripts for text in _SCRIPT_TEXT.findall(script)}))
+
+
+def script_texts() -> dict[str, str]:
+    """Return the texts of the scripts in the language of this request, by their English text; nothing for English."""
+    if i18n.get_language() == i18n.DEFAULT_LANGUAGE:
+        return {}
+    return {text: i18n.translate(text) for text in list_script_texts()}
 
 
 def compress_response(request: Request, response: HTTPResponse) -> None:

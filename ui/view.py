@@ -14,7 +14,8 @@ from sanic.response import HTTPResponse
 
 from appliance.content import media
 from appliance.content.designs import links
-from appliance.core import clock, data_dir, executable
+from appliance.core import clock, data_dir, executable, i18n
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.exports.streaming import AccessEnded, end_without_access
 from appliance.settings import config
 from appliance.storage.transactions import scan_chunk
@@ -23,24 +24,24 @@ from ui.widgets import charts
 
 # Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
 SHORTCUTS = (
-    ("Ctrl K", "jump to a page, a person, a campaign"),
-    ("/", "search on this page"),
-    ("c", "new email"),
-    ("g h", "Home"),
-    ("g c", "Campaigns"),
-    ("g f", "Flows"),
-    ("g t", "Templates"),
-    ("g p", "People"),
-    ("g l", "Lists"),
-    ("g a", "Activity"),
-    ("g i", "Inbox"),
-    ("g s", "Settings"),
-    ("j k", "next and previous row"),
-    ("x", "select the row"),
-    ("Shift x", "select up to the row"),
-    ("Alt ↑ ↓", "move the step of a flow; arrows go between steps, a adds one"),
-    ("Esc", "close, clear the selection"),
-    ("?", "this list"),
+    ("Ctrl K", gettext_noop("Jump to a page, contact or campaign")),
+    ("/", gettext_noop("Search this page")),
+    ("c", gettext_noop("New campaign")),
+    ("g h", gettext_noop("Home")),
+    ("g c", gettext_noop("Campaigns")),
+    ("g f", gettext_noop("Flows")),
+    ("g t", gettext_noop("Templates")),
+    ("g p", gettext_noop("Contacts")),
+    ("g l", gettext_noop("Lists")),
+    ("g a", gettext_noop("Activity")),
+    ("g i", gettext_noop("Test inbox")),
+    ("g s", gettext_noop("Settings")),
+    ("j k", gettext_noop("Next or previous row")),
+    ("x", gettext_noop("Select the row")),
+    ("Shift x", gettext_noop("Select all rows up to this one")),
+    ("Alt ↑ ↓", gettext_noop("Move a step of a flow; the arrow keys alone go to another step, and A adds one")),
+    ("Esc", gettext_noop("Close, or clear the selection")),
+    ("?", gettext_noop("Show keyboard shortcuts")),
 )
 
 
@@ -56,42 +57,43 @@ class NavigationItem(NamedTuple):
 
 # Label, URL, icon and group of each link; the group "people" is shown under Contacts.
 _NAVIGATION = (
-    ("Home", "/", "house", "main"),
-    ("Campaigns", "/campaigns", "send", "main"),
-    ("Flows", "/flows", "workflow", "main"),
-    ("Templates", "/templates", "layout-template", "main"),
-    ("Contacts", "/contacts", "users", "main"),
-    ("Lists", "/lists", "list", "people"),
-    ("Segments", "/segments", "list-filter", "people"),
-    ("Forms", "/forms", "user-plus", "people"),
-    ("Activity", "/activity", "activity", "main"),
-    ("Inbox", "/inbox", "inbox", "main"),
-    ("Brand", "/brand", "palette", "workspace"),
-    ("Settings", "/settings", "settings", "workspace"),
+    (gettext_noop("Home"), "/", "house", "main"),
+    (gettext_noop("Campaigns"), "/campaigns", "send", "main"),
+    (gettext_noop("Flows"), "/flows", "workflow", "main"),
+    (gettext_noop("Templates"), "/templates", "layout-template", "main"),
+    (gettext_noop("Contacts"), "/contacts", "users", "main"),
+    (gettext_noop("Lists"), "/lists", "list", "people"),
+    (gettext_noop("Segments"), "/segments", "list-filter", "people"),
+    (gettext_noop("Forms"), "/forms", "user-plus", "people"),
+    (gettext_noop("Activity"), "/activity", "activity", "main"),
+    (gettext_noop("Test inbox"), "/inbox", "inbox", "main"),
+    (gettext_noop("Brand"), "/brand", "palette", "workspace"),
+    (gettext_noop("Settings"), "/settings", "settings", "workspace"),
 )
 ADMIN_ROLES = ("owner", "admin")
 # Label and URL of each tab of the settings, and whether only owners and admins see it.
 SETTINGS_TABS = (
-    ("Account", "/settings", False),
-    ("Sending", "/settings/sending", False),
-    ("Domains", "/settings/domains", False),
-    ("Team", "/settings/team", True),
-    ("API keys", "/settings/keys", True),
-    ("Webhooks", "/settings/webhooks", False),
-    ("Audit", "/settings/audit", True),
-    ("Consent", "/settings/consent", False),
-    ("Data", "/settings/data", False),
-    ("Health", "/settings/doctor", False),
-    ("You", "/settings/you", False),
+    (gettext_noop("Account"), "/settings", False),
+    (gettext_noop("Sending"), "/settings/sending", False),
+    (gettext_noop("Domains"), "/settings/domains", False),
+    (gettext_noop("Team"), "/settings/team", True),
+    (gettext_noop("API keys"), "/settings/keys", True),
+    (gettext_noop("Webhooks"), "/settings/webhooks", False),
+    (gettext_noop("Audit log"), "/settings/audit", True),
+    (gettext_noop("Consent"), "/settings/consent", False),
+    (gettext_noop("Data"), "/settings/data", False),
+    (gettext_noop("Health check"), "/settings/doctor", False),
+    (gettext_noop("Profile"), "/settings/you", False),
 )
-# The links of the tab bar on phones; all others are under More.
-TAB_BAR = ("Home", "Campaigns", "Contacts", "Inbox")
+# The URLs of the links of the tab bar on phones; all others are under More.
+TAB_BAR = ("/", "/campaigns", "/contacts", "/inbox")
 
 
 def list_navigation(path: str) -> list[NavigationItem]:
     """Return the links of the navigation, with the link that leads to this path marked as current."""
     return [
-        NavigationItem(label, href, icon, group, _is_current(path, href)) for label, href, icon, group in _NAVIGATION
+        NavigationItem(gettext(label), href, icon, group, _is_current(path, href))
+        for label, href, icon, group in _NAVIGATION
     ]
 
 
@@ -136,7 +138,14 @@ def template_environment() -> Environment:
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
     )
+    # Texts are marked as `_("...")` or `{% trans %}` and translated while a page is rendered.
+    environment.install_gettext_callables(  # type: ignore[attr-defined]  # added by the extension
+        i18n.translate, i18n.translate_plural, newstyle=True, pgettext=i18n.translate_in_context
+    )
+    environment.globals["ngettext"] = _ngettext
+    environment.policies["ext.i18n.trimmed"] = True
     environment.filters.update(formats.FILTERS)
     environment.globals |= {
         "static": static_files.url,
@@ -148,6 +157,11 @@ def template_environment() -> Environment:
     for name, file in _MACRO_FILES.items():
         environment.globals[name] = environment.get_template(f"parts/{file}.html").module
     return environment
+
+
+def _ngettext(singular: str, plural: str, count: int, /, **values: Any) -> Markup:
+    """Return the form of an HTML text for a number, which `%(num)s` stands for; other values are escaped."""
+    return Markup(i18n.translate_plural(singular, plural, count)) % {"num": i18n.format_number(count), **values}  # noqa: S704 - texts of the catalogues are ours
 
 
 # A table of fifty contacts has hundreds of icons of a few kinds.
@@ -262,13 +276,16 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "can": lambda scope: visit is not None and visit.can(scope),
         "nav": list_navigation(request.path),
         "tabs": TAB_BAR,
-        "settings_tabs": SETTINGS_TABS,
+        "settings_tabs": [(gettext(label), href, is_admin_only) for label, href, is_admin_only in SETTINGS_TABS],
         "keys_on": session.has_shortcuts(request),
         "theme": session.chosen_theme(request),
         "capture": config.email.transport == "capture",
         "sms_leave": config.sms.transport != "capture",
         "stop_file": data_dir.has_stop_file(config.data_dir),
         "now": clock.now_ms(),
+        "language": i18n.get_language_tag(),
+        "is_rtl": i18n.is_right_to_left(),
+        "script_texts": static_files.script_texts(),
     }
 
 
@@ -322,7 +339,7 @@ async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[b
 _HEAD_TAG = re.compile(r"<head(?:\s[^>]*)?(>|\Z)", re.IGNORECASE)
 _BASE_TAG = '<base target="_blank">'
 _NOTE = (
-    '<!doctype html><html lang="en"><head><title>Note</title><style>body{{font:15px system-ui,sans-serif;color:#5c6068;'
+    '<!doctype html><html lang="{}"><head><title>{}</title><style>body{{font:15px system-ui,sans-serif;color:#5c6068;'
     "display:grid;place-items:center;min-height:80vh;text-align:center}}</style></head><body><p>{}</p></body></html>"
 )
 _EMAIL_POLICY = (
@@ -343,7 +360,7 @@ def render_email(html: str) -> HTTPResponse:
     The tracking pixel is removed, so that displaying the email is not counted as an open.
     """
     if not html.strip():
-        return _email_response(_NOTE.format("Nothing written yet."))
+        return _note_response(gettext("This email has no content yet."))
     html = links.remove_pixel(html, config.base_url(config.current()))
     head = _HEAD_TAG.search(html)
     if head and head[1]:
@@ -364,7 +381,12 @@ def sms_html(body: str) -> str:
 
 def render_email_error(why: str) -> HTTPResponse:
     """Return a document with the reason why an email cannot be shown."""
-    return _email_response(_NOTE.format(f"This cannot be shown yet: {escape(why)}."))
+    return _note_response(gettext("No preview available: %(reason)s.", reason=why))
+
+
+def _note_response(text: str) -> HTTPResponse:
+    """Return a document with a text in place of an email."""
+    return _email_response(_NOTE.format(i18n.get_language_tag(), escape(gettext("Preview")), escape(text)))
 
 
 def _email_response(html: str) -> HTTPResponse:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from appliance.core import i18n
 from appliance.core.errors import Refused
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ _POLL_SECONDS = 0.2
 # The environment variable with the process id of the service, which `_command` sets for each child process. It is no
 # setting, so it has another prefix.
 PARENT_VARIABLE = "_CAMPANERO_PARENT"
+# The environment variable with the language in which `doctor` reports to a page, set by `run_and_read`.
+LANGUAGE_VARIABLE = "_CAMPANERO_LANGUAGE"
 
 
 def _start(word: str) -> "subprocess.Popen[bytes]":
@@ -129,6 +132,7 @@ def run_and_read(*words: str, seconds: float) -> bytes:
     Blocks until the process ends. Raises TimeoutError after `seconds`.
     """
     command, env = _command(*words)
+    env[LANGUAGE_VARIABLE] = i18n.get_language()
     with subprocess.Popen(  # noqa: S603 - the words are ours
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
     ) as process:

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 import apsw
 import peewee
 
+from appliance.core import i18n
 from appliance.core.errors import RateLimitExceeded
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage import journal
 from appliance.storage.database import close_database, connection, database, write_state
 from appliance.storage.disk_guard import StorageError, to_storage_error
@@ -71,9 +73,19 @@ def is_stopped() -> bool:
 def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future[T]":
     """Queue a write for the writer, from any thread, and return the future of its value (see `Writer.submit`).
 
-    Raises StorageError if there is no writer, RuntimeError in a sandbox.
+    The errors of a write are in the language of its caller. Raises StorageError if there is no writer, RuntimeError in
+    a sandbox.
     """
-    return _current_writer().submit(partial(function, *arguments, **named))
+    job = partial(function, *arguments, **named)
+    language = i18n.get_language()
+    if language != i18n.DEFAULT_LANGUAGE:
+        job = partial(_run_in_language, language, job)
+    return _current_writer().submit(job)
+
+
+def _run_in_language(language: str, function: Callable[[], T]) -> T:
+    with i18n.use_language(language):
+        return function()
 
 
 def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]":
@@ -238,9 +250,9 @@ _SEND, _EDIT, _PREVIEW, _VIEW, _SCAN, _CHUNK = range(6)
 MAX_WAITING_PREVIEWS, MAX_WAITING_VIEWS, MAX_WAITING_SCANS = 4, 100, 100
 # The errors past these limits; the other kinds are not limited, because a rate limit counts their requests.
 _LIMITS = {
-    _PREVIEW: (MAX_WAITING_PREVIEWS, "Too many previews are waiting."),
-    _VIEW: (MAX_WAITING_VIEWS, "Too many messages are waiting to be shown."),
-    _SCAN: (MAX_WAITING_SCANS, "Too many searches and counts are waiting."),
+    _PREVIEW: (MAX_WAITING_PREVIEWS, gettext_noop("Too many previews are waiting.")),
+    _VIEW: (MAX_WAITING_VIEWS, gettext_noop("Too many messages are waiting to be shown.")),
+    _SCAN: (MAX_WAITING_SCANS, gettext_noop("Too many searches and counts are waiting.")),
 }
 _RETRY_SECONDS = 2
 
@@ -259,7 +271,7 @@ class _AccountQueue:
             return
         waiting = self._waiting[min(priority, _SCAN)]
         if priority in _LIMITS and len(waiting) >= _LIMITS[priority][0]:
-            raise RateLimitExceeded(_LIMITS[priority][1], _RETRY_SECONDS)
+            raise RateLimitExceeded(gettext(_LIMITS[priority][1]), _RETRY_SECONDS)
         turn = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         try:

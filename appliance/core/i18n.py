@@ -1,0 +1,264 @@
+"""Translates texts into the language of the current page, from the gettext catalogues in `appliance/locale`.
+
+Texts are English in the code. `gettext` and its siblings return them in the language that `set_language` has set for
+this request, and in English for programs that use the API and for commands. A text that is made when a module is
+imported is marked with `gettext_noop`, and translated where it is shown. Texts are stored in English, and translated by
+`translate_stored`. Values stand in texts as `%(name)s`; a percent sign is written `%%`. docs/architecture.md#languages
+says how a catalogue is made.
+"""
+
+import gettext as stdlib_gettext
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from babel import Locale
+
+# The supported languages by their code, each with its name in that language. English needs no catalogue.
+LANGUAGES = {
+    "en": "English", "de": "Deutsch", "es": "Español", "fr": "Français", "it": "Italiano", "nl": "Nederlands",
+    "pl": "Polski", "pt_BR": "Português (Brasil)", "ja": "日本語",
+}  # fmt: skip
+DEFAULT_LANGUAGE = "en"
+# The name of the catalogues and of the directory that holds them.
+DOMAIN, DIRECTORY = "campanero", "appliance/locale"
+
+# Further languages for tests, by code, with the paths of their catalogues.
+_test_catalogues: dict[str, Path] = {}
+
+# An element of the header Accept-Language: a language and its weight (RFC 9110, sections 12.4.2 and 12.5.4).
+_ACCEPTED_LANGUAGE = re.compile(r"([A-Za-z0-9*-]{1,35})\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?", re.IGNORECASE)
+
+_language: ContextVar[str] = ContextVar("language", default=DEFAULT_LANGUAGE)
+
+
+def use_test_catalogues(directory: str | None) -> None:
+    """Support the languages whose catalogues `CODE.po` a directory has; None removes those of an earlier call."""
+    for language in _test_catalogues:
+        LANGUAGES.pop(language, None)
+    _test_catalogues.clear()
+    if directory:
+        _test_catalogues.update((path.stem, path) for path in Path(directory).glob("*.po"))
+    LANGUAGES.update((language, language) for language in _test_catalogues)
+    load_catalogue.cache_clear()
+
+
+def get_language() -> str:
+    """Return the code of the language of this request, such as `de` or `pt_BR`."""
+    return _language.get()
+
+
+def set_language(language: str) -> None:
+    """Set the language of this request; English, if it is not one of `LANGUAGES`."""
+    _language.set(language if language in LANGUAGES else DEFAULT_LANGUAGE)
+
+
+@contextmanager
+def use_language(language: str) -> Iterator[None]:
+    """Set the language within a block."""
+    token = _language.set(language if language in LANGUAGES else DEFAULT_LANGUAGE)
+    try:
+        yield
+    finally:
+        _language.reset(token)
+
+
+def get_language_tag() -> str:
+    """Return the language of this request as HTML and HTTP write it (RFC 5646), such as `pt-BR`."""
+    return get_language().replace("_", "-")
+
+
+def get_locale() -> "Locale":
+    """Return Babel's locale of the language of this request; English has the dates of most countries, not of the US."""
+    return _load_locale(get_language())
+
+
+@cache
+def _load_locale(language: str) -> "Locale":
+    from babel import Locale  # 30 ms that a service with English pages alone does not need
+
+    return Locale.parse("en_GB" if language == "en" else language)
+
+
+def is_right_to_left() -> bool:
+    """Return whether the language of this request is written from right to left."""
+    return get_language() != DEFAULT_LANGUAGE and get_locale().text_direction == "rtl"
+
+
+def format_number(value: int | float) -> str:
+    """Format a number as the current language does: `12,384` in English."""
+    from babel.numbers import format_decimal
+
+    return format_decimal(value, locale=get_locale())
+
+
+def format_percent(value: float, max_decimals: int) -> str:
+    """Format a share as a percentage with at most some decimals: `7.3%` for 0.073 in English."""
+    from babel.numbers import NumberPattern, parse_pattern
+
+    pattern: NumberPattern = parse_pattern(get_locale().percent_formats[None])
+    return str(pattern.apply(value, get_locale(), force_frac=(0, max_decimals)))
+
+
+def format_date(then: datetime, skeleton: str) -> str:
+    """Format a date with the fields of a CLDR skeleton, such as `MMMEd`: `Fri 27 Nov` in English."""
+    from babel.dates import format_skeleton
+
+    return format_skeleton(skeleton, then, locale=get_locale())
+
+
+def format_full_date(then: datetime) -> str:
+    """Format a date in full: `Friday, 27 November 2026` in English."""
+    from babel.dates import format_date as format_in_style
+
+    return format_in_style(then, "full", locale=get_locale())
+
+
+def format_clock(then: datetime) -> str:
+    """Format hour and minute: `14:05`."""
+    from babel.dates import format_time
+
+    return format_time(then, "short", locale=get_locale())
+
+
+def format_list(names: Sequence[str], style: Literal["standard", "or"] = "standard") -> str:
+    """Join names: `a, b and c` in English, or with the style `or` `a, b or c`."""
+    from babel.lists import format_list as join
+
+    return join(names, style=style, locale=get_locale())
+
+
+def negotiate_language(header: str | None) -> str:
+    """Return the supported language that a browser likes best, given its header Accept-Language (RFC 9110, 12.5.4)."""
+    choices = []
+    for position, item in enumerate((header or "")[:500].split(",")):
+        if match := _ACCEPTED_LANGUAGE.fullmatch(item.strip()):
+            choices.append((-float(match[2] or 1), position, match[1]))
+    for quality, _, tag in sorted(choices):
+        language = match_language(tag) if quality else None
+        if language is not None:
+            return language
+    return DEFAULT_LANGUAGE
+
+
+def match_language(tag: str) -> str | None:
+    """Return the supported language of a tag or locale such as `de-AT` or `pt`, or None if there is none."""
+    wanted = tag.replace("-", "_").lower()
+    primary = wanted.partition("_")[0]
+    exact = (language for language in LANGUAGES if language.lower() == wanted)
+    similar = (language for language in LANGUAGES if language.partition("_")[0] == primary)
+    return next(exact, None) or next(similar, None)
+
+
+def gettext(message: str, /, **values: Any) -> str:
+    """Return a text in the current language, with values in place of `%(name)s`."""
+    return translate(message) % values
+
+
+def ngettext(singular: str, plural: str, count: int, /, **values: Any) -> str:
+    """Return the form of a text that the number needs in the current language; `%(num)s` is the formatted number."""
+    return translate_plural(singular, plural, count) % {"num": format_number(count), **values}
+
+
+def pgettext(context: str, message: str, /, **values: Any) -> str:
+    """Return a text as `gettext` does; the context tells translators apart what English writes alike."""
+    return translate_in_context(context, message) % values
+
+
+def gettext_noop(message: str) -> str:
+    """Return a text unchanged; marks it for the catalogues where it cannot be translated yet."""
+    return message
+
+
+def pgettext_noop(context: str, message: str) -> str:
+    """Return a text unchanged; marks it for the catalogues in a context."""
+    return message
+
+
+_stored: list[str] = []  # the texts of `gettext_stored`
+_VALUE = re.compile(r"%\((\w+)\)s")
+_MAX_STORED_CHARACTERS = 2_000
+
+
+def gettext_stored(message: str) -> str:
+    """Return a text unchanged; marks a text that is stored in English, with values in place of `%(name)s`.
+
+    It must be called when a module is imported, so that `translate_stored` knows the text.
+    """
+    _stored.append(message)
+    return message
+
+
+def translate_stored(text: str) -> str:
+    """Return a text that was stored in English in the current language.
+
+    The text was marked with `gettext_noop`, or made of a text of `gettext_stored` and values. Any other text, such as
+    the reply of a server, is returned unchanged.
+    """
+    if _language.get() == DEFAULT_LANGUAGE or not text or len(text) > _MAX_STORED_CHARACTERS:
+        return text
+    translation = translate(text.replace("%", "%%")).replace("%%", "%")
+    if translation != text:
+        return translation
+    for message in _stored:
+        if match := _stored_pattern(message).fullmatch(text):
+            return gettext(message, **{name: translate_stored(value) for name, value in match.groupdict().items()})
+    return text
+
+
+@cache
+def _stored_pattern(message: str) -> "re.Pattern[str]":
+    """Return a pattern that matches a text with any values."""
+    pieces = _VALUE.split(message)  # texts, with the names of the values between them
+    pattern = "".join(
+        f"(?P<{piece}>.+)" if index % 2 else re.escape(piece.replace("%%", "%")) for index, piece in enumerate(pieces)
+    )
+    return re.compile(pattern, re.DOTALL)
+
+
+def translate(message: str) -> str:
+    """Return a text in the current language, without values."""
+    catalogue = load_catalogue(_language.get())
+    return catalogue.gettext(message) if message else message
+
+
+def translate_plural(singular: str, plural: str, count: int) -> str:
+    """Return the form of a text for a number, without values."""
+    return load_catalogue(_language.get()).ngettext(singular, plural, count)
+
+
+def translate_in_context(context: str, message: str) -> str:
+    """Return a text in a context, without values."""
+    return load_catalogue(_language.get()).pgettext(context, message)
+
+
+@cache
+def load_catalogue(language: str) -> stdlib_gettext.NullTranslations:
+    """Return the catalogue of a language; from the sources it is compiled in memory."""
+    if language == DEFAULT_LANGUAGE:
+        return stdlib_gettext.NullTranslations()
+    from appliance.core import executable  # which imports this module
+
+    directory = executable.shipped_path(DIRECTORY) / language / "LC_MESSAGES"
+    compiled = directory / f"{DOMAIN}.mo"
+    if compiled.exists() and language not in _test_catalogues:
+        return stdlib_gettext.GNUTranslations(io.BytesIO(compiled.read_bytes()))
+    source = _test_catalogues.get(language) or directory / f"{DOMAIN}.po"
+    return stdlib_gettext.GNUTranslations(io.BytesIO(compile_catalogue(source.read_bytes())))
+
+
+def compile_catalogue(source: bytes) -> bytes:
+    """Return the compiled form (`.mo`) of a catalogue (`.po`); untranslated and uncertain entries are left out."""
+    from babel.messages.mofile import write_mo
+    from babel.messages.pofile import read_po
+
+    compiled = io.BytesIO()
+    write_mo(compiled, read_po(io.BytesIO(source)))
+    return compiled.getvalue()
