@@ -13,6 +13,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import Name, PageQuery
 from appliance.storage.database import Page, fetch_one, paginate, run
 from appliance.storage.models import Account, ApiKey
@@ -89,7 +90,10 @@ def expand_scopes(scope: str) -> frozenset[str]:
         else:
             unknown.append(word)
     if unknown:
-        raise Invalid({"scope": ["is not included in the list"]}, message=f"Unknown scope: {', '.join(unknown)}.")
+        raise Invalid(
+            {"scope": [gettext("is not included in the list")]},
+            message=gettext("Unknown scope: %(unknown)s.", unknown=", ".join(unknown)),
+        )
     return frozenset(scopes)
 
 
@@ -102,9 +106,9 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
         faults.merge(refused.fields)
         message = refused.message
     if Account.get_or_none(Account.id == account_id) is None:
-        faults.add("account", "must exist")
+        faults.add("account", gettext("must exist"))
     if isinstance(request.name, str) and not request.name.strip():
-        faults.add("name", "can't be blank")
+        faults.add("name", gettext("can't be blank"))
     if faults.fields:
         raise Invalid(faults.fields, message=message if len(faults.fields) == 1 else "")
 

@@ -9,6 +9,7 @@ from appliance.content.designs import merge
 from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import Country, EmailText, Line, Name, sent_fields
 from appliance.settings import config
 from appliance.storage.database import rows, scalar
@@ -227,12 +228,12 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
         try:
             ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            faults.add("time_zone", "is not included in the list")
+            faults.add("time_zone", gettext("is not included in the list"))
     country = values.get("country_code")
     if country and country not in addresses.phone_countries():
-        faults.add("country_code", "is not included in the list")
+        faults.add("country_code", gettext("is not included in the list"))
     if isinstance(hours, QuietHours) and isinstance(hours.to, str) and hours.from_ == hours.to:
-        faults.add("sms_quiet_hours", "is invalid")
+        faults.add("sms_quiet_hours", gettext("is invalid"))
     if error := merge.find_error(values.get("sms_opt_out_hint"), "text"):
         faults.add("sms_opt_out_hint", error)
     faults.check()

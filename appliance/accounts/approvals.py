@@ -12,13 +12,14 @@ from appliance.accounts import access
 from appliance.accounts.audit import Actor
 from appliance.core import clock
 from appliance.core.errors import Invalid, NotAllowed
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.models import User
 from appliance.storage.transactions import require_write_transaction
 
 APPROVER_ROLES = tuple(role for role in access.ROLES if access.role_can_approve(role))
-REJECTED = "it was rejected; change it first"
-APPROVAL_REQUIRED = "it has to be approved first"
-OWN_CHANGE = "the last author cannot approve it; another user has to"
+REJECTED = gettext_noop("it was rejected; change it first")
+APPROVAL_REQUIRED = gettext_noop("it has to be approved first")
+OWN_CHANGE = gettext_noop("the last author cannot approve it; another user has to")
 
 
 class Reject(Struct):
@@ -74,7 +75,7 @@ def request_approval(row: Any, by: Actor) -> None:
     """
     require_write_transaction()
     if row.approval_state == "rejected":
-        raise Invalid({"base": [REJECTED]}, reason="approval_required")
+        raise Invalid({"base": [gettext(REJECTED)]}, reason="approval_required")
     if row.approval_state != "approved" and row.asked_at is None:
         row.asked_at, row.asked_by, row.approval_note = clock.now_ms(), by.person_id, None
 
@@ -84,9 +85,9 @@ def approve(row: Any, by: Actor) -> None:
     require_write_transaction()
     if not can_approve(row, by):
         raise (
-            NotAllowed(OWN_CHANGE)
+            NotAllowed(gettext(OWN_CHANGE))
             if by.can_approve
-            else NotAllowed(APPROVAL_REQUIRED, required_scope="campaigns:approve")
+            else NotAllowed(gettext(APPROVAL_REQUIRED), required_scope="campaigns:approve")
         )
     mark_approved(row)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from appliance.core import clock
 from appliance.core.errors import Conflict, Invalid
+from appliance.core.i18n import gettext
 from appliance.storage.database import rows, run
 from appliance.storage.models import Idempotency
 from appliance.storage.transactions import require_write_transaction
@@ -31,7 +32,7 @@ def hash_payload(payload: Any) -> str:
 def validate_key(key: str, field: str = "Idempotency-Key") -> None:
     """Raise Invalid for `field` unless the key has 1 to 255 characters, all printable."""
     if not (1 <= len(key) <= 255 and key.isprintable()):
-        raise Invalid({field: ["is invalid"]})
+        raise Invalid({field: [gettext("is invalid")]})
 
 
 def run_once(
@@ -56,7 +57,7 @@ def run_once(
         row = None
     if row is not None:
         if row.payload_hash != payload_hash:
-            raise Conflict("This Idempotency-Key was used for another request.", code="idempotency_conflict")
+            raise Conflict(gettext("This Idempotency-Key was used for another request."), code="idempotency_conflict")
         return OnceResult(int(row.resource_id), True)
     resource_id = function()
     if resource_id is None:

@@ -16,6 +16,7 @@ from appliance.accounts import audit, passwords, rate_limits, sessions, users
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, Refused, Unavailable
+from appliance.core.i18n import gettext
 from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch, require_write_transaction, submit
 
@@ -140,10 +141,10 @@ def enable_second_factor(user_id: int, key: str, code: str, session_id: int | No
     require_write_transaction()
     user = User.get_by_id(user_id)
     if has_second_factor(user):
-        raise Invalid({"base": ["is enabled already"]})
+        raise Invalid({"base": [gettext("is enabled already")]})
     step = find_otp_step(key, code) if is_otp_key(key) else None
     if step is None:
-        raise Invalid({"otp": ["is invalid"]})
+        raise Invalid({"otp": [gettext("is invalid")]})
     codes = store_second_factor(user, key, step)
     sessions.delete_all(user.id, session_id)
     audit.record(by, user.account_id, "otp_on", f"user:{user.id}")
@@ -172,7 +173,7 @@ def reset_second_factor(by: Actor, user_id: int) -> User:
     require_write_transaction()
     user = users.get_managed(by, user_id)
     if user.id == by.user_id:
-        raise Invalid({"otp": ["is your own; disable it with password and code"]})
+        raise Invalid({"otp": [gettext("is your own; disable it with password and code")]})
     return disable_second_factor(user.id, None, by)
 
 
@@ -201,7 +202,7 @@ class CodeRequired(Refused):
     code = "otp_required"
 
     def __init__(self, token: str) -> None:
-        super().__init__("A code of the second factor is required.")
+        super().__init__(gettext("A code of the second factor is required."))
         self.token = token
 
 
@@ -219,7 +220,7 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
         if user is None or not holds:
             attempt.fail()
             _record_failure(user, ip)
-            raise InvalidCredentials("Email address or password is wrong.")
+            raise InvalidCredentials(gettext("Email address or password is wrong."))
         if has_second_factor(user):
             if not code:
                 raise CodeRequired(passwords.create_token(_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS))
@@ -271,7 +272,7 @@ def require_unchanged(user: User) -> None:
     current = User.get_by_id(user.id)
     verified_secrets = user.password_hash, user.otp_secret
     if current.disabled_at is not None or (current.password_hash, current.otp_secret) != verified_secrets:
-        raise InvalidCredentials("Email address or password is wrong.")
+        raise InvalidCredentials(gettext("Email address or password is wrong."))
 
 
 def create_browser_session(user: User, ip: str | None, user_agent: str | None) -> str:
@@ -290,7 +291,7 @@ async def _require_code(attempt: rate_limits.Attempt, user: User, code: str, ip:
     if not await commit(use_code, user.id, code):
         attempt.fail()
         _record_failure(user, ip)
-        raise InvalidCredentials("The code is wrong or was used before.")
+        raise InvalidCredentials(gettext("The code is wrong or was used before."))
 
 
 def _record_failure(user: User | None, ip: str) -> None:

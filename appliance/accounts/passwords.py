@@ -12,6 +12,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, RateLimitExceeded
+from appliance.core.i18n import gettext
 from appliance.storage.models import User
 
 MIN_CHARACTERS, MAX_CHARACTERS = 10, 1024
@@ -36,9 +37,9 @@ def _pool() -> ThreadPoolExecutor:
 def check_length(password: str, field: str = "password") -> None:
     """Raise Invalid for `field` if a password is too short or too long; the characters are not restricted."""
     if len(password) < MIN_CHARACTERS:
-        raise Invalid({field: [f"is too short (minimum is {MIN_CHARACTERS} characters)"]})
+        raise Invalid({field: [gettext("is too short (minimum is %(limit)s characters)", limit=MIN_CHARACTERS)]})
     if len(password) > MAX_CHARACTERS:
-        raise Invalid({field: [f"is too long (maximum is {MAX_CHARACTERS} characters)"]})
+        raise Invalid({field: [gettext("is too long (maximum is %(limit)s characters)", limit=MAX_CHARACTERS)]})
 
 
 def hash_password(password: str) -> str:
@@ -65,7 +66,7 @@ async def verify(password_hash: str | None, password: str) -> bool:
     """
     global _waiting
     if _waiting >= _MAX_WAITING:
-        raise RateLimitExceeded("Too many sign-ins at once.", retry_after=2)
+        raise RateLimitExceeded(gettext("Too many sign-ins at once."), retry_after=2)
     _waiting += 1
     try:
         return await asyncio.get_running_loop().run_in_executor(_pool(), _check, password_hash, password)

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from appliance.core import addresses, clock
 from appliance.core.errors import RateLimitExceeded
+from appliance.core.i18n import gettext
 from appliance.settings import config
 from appliance.settings.schema import Limits
 
@@ -84,9 +85,9 @@ def _reserve(names: tuple[str, ...]) -> None:
                 times.popleft()
             if len(times) >= limit:
                 wait = (times[0] + FAILURE_WINDOW_MS - now) // 1000 + 1
-                raise RateLimitExceeded("Too many failed attempts.", retry_after=max(1, wait))
+                raise RateLimitExceeded(gettext("Too many failed attempts."), retry_after=max(1, wait))
             if len(times) + _running[name] >= limit:
-                raise RateLimitExceeded("Too many attempts at once.", retry_after=1)
+                raise RateLimitExceeded(gettext("Too many attempts at once."), retry_after=1)
         _running.update(names)
 
 

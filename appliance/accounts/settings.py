@@ -13,6 +13,7 @@ import msgspec
 
 from appliance.core import clock, crypto
 from appliance.core.errors import ConfigError, Invalid
+from appliance.core.i18n import gettext
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.config import LoadedConfig
@@ -93,7 +94,7 @@ def build_config(values: Mapping[str, Any]) -> LoadedConfig:
     for secret, server in _BOUND.items():
         moved = [name for name in server if config.get_value(loaded.config, name) != config.get_value(before, name)]
         if moved and config.get_value(before, secret) and not values.get(secret):
-            errors[secret if can_set(secret) else moved[0]] = ["was entered for another server"]
+            errors[secret if can_set(secret) else moved[0]] = [gettext("was entered for another server")]
     if errors:
         raise Invalid(errors)
     return loaded
@@ -103,7 +104,7 @@ def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
     settings, errors, checked = dict(config.list_settings()), {}, {}
     for name, value in values.items():
         if not can_set(name):
-            errors[name] = ["cannot be set on a page"]
+            errors[name] = [gettext("cannot be set on a page")]
             continue
         try:
             checked[name] = None if value is None else msgspec.convert(value, settings[name].type, strict=False)

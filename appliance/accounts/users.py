@@ -11,6 +11,7 @@ from appliance.accounts.access import ROLES
 from appliance.accounts.audit import Actor
 from appliance.core import addresses, clock, crypto, validation
 from appliance.core.errors import Faults, Invalid, NotAllowed, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import EmailText, Name, PageQuery, sent_fields
 from appliance.storage.database import Page, paginate
 from appliance.storage.models import Account, ApiKey, User
@@ -40,7 +41,7 @@ def prepare_user(email: str, password: str, name: str | None = None) -> NewUser:
         address = addresses.parse_email(email).key
     except ValueError:
         address = ""
-        faults.add("email", "can't be blank" if not email.strip() else "is invalid")
+        faults.add("email", gettext("can't be blank") if not email.strip() else gettext("is invalid"))
     try:
         passwords.check_length(password)
     except Invalid as error:
@@ -53,7 +54,7 @@ def create_first_owner(new: NewUser, account_name: str | None = None) -> User:
     """Create the first account, unless there is one, and its owner; raises Invalid if there already is a user."""
     require_write_transaction()
     if has_users():
-        raise Invalid({"base": ["is set up already"]})
+        raise Invalid({"base": [gettext("is set up already")]})
     account = Account.get_or_none(Account.id == 1) or accounts.create(account_name or "My team")
     return create(account.id, new, "owner")
 
@@ -62,9 +63,9 @@ def create(account_id: int, new: NewUser, role: str = "owner") -> User:
     """Create a user; raises Invalid for an unknown role or account, or an invalid or taken address."""
     require_write_transaction()
     if role not in ROLES:
-        raise Invalid({"role": ["is not included in the list"]})
+        raise Invalid({"role": [gettext("is not included in the list")]})
     if Account.get_or_none(Account.id == account_id) is None:
-        raise Invalid({"account": ["must exist"]})
+        raise Invalid({"account": [gettext("must exist")]})
     validate_email(new.email)
     now = clock.now_ms()
     return User.create(
@@ -76,13 +77,13 @@ def create(account_id: int, new: NewUser, role: str = "owner") -> User:
 def validate_email(email: str) -> None:
     """Raise Invalid for an address that is blank, malformed, or used by a user of any account."""
     if not email.strip():
-        raise Invalid({"email": ["can't be blank"]})
+        raise Invalid({"email": [gettext("can't be blank")]})
     try:
         key = addresses.parse_email(email).key
     except ValueError:
-        raise Invalid({"email": ["is invalid"]}) from None
+        raise Invalid({"email": [gettext("is invalid")]}) from None
     if User.get_or_none(User.email == key) is not None:
-        raise Invalid({"email": ["has already been taken"]})
+        raise Invalid({"email": [gettext("has already been taken")]})
 
 
 def find_by_email(email: str) -> User | None:
@@ -261,13 +262,13 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
     _require_owner_for(actor, role, user)
     faults = Faults()
     if user.id == actor.id and disabled:
-        faults.add("disabled", "must not be your own user")
+        faults.add("disabled", gettext("must not be your own user"))
     if isinstance(changes.password, str):
         faults.collect(passwords.check_length, changes.password)
     if user.id == actor.id and (gets_password or isinstance(changes.password, str)):
-        faults.add("password", "is your own; change it with your current password")
+        faults.add("password", gettext("is your own; change it with your current password"))
     if (role != "owner" or disabled) and _is_last_owner(user):
-        faults.add("role", "would leave the account without an owner")
+        faults.add("role", gettext("would leave the account without an owner"))
     faults.check()
     return user
 
@@ -326,7 +327,7 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
     """
     require_write_transaction()
     if not name.strip():
-        raise Invalid({"name": ["can't be blank"]})
+        raise Invalid({"name": [gettext("can't be blank")]})
     return _save(_self_actor(user_id, ip), User.get_by_id(user_id), "user_name", {}, name=name.strip()[:255])
 
 
@@ -360,14 +361,14 @@ def _get_admin(by: Actor) -> User:
     """Return the user behind an actor; raises NotAllowed unless the user is an enabled owner or admin."""
     user = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
     if user is None or user.role not in ADMIN_ROLES:
-        raise NotAllowed("Only owners and admins manage the team.", required_role="admin")
+        raise NotAllowed(gettext("Only owners and admins manage the team."), required_role="admin")
     return user
 
 
 def _require_owner_for(actor: User, role: str, user: User | None = None) -> None:
     """Raise NotAllowed if an actor who is not an owner would change an owner or give a user the role of owner."""
     if actor.role != "owner" and (role == "owner" or (user is not None and user.role == "owner")):
-        raise NotAllowed("Only owners manage owners.", required_role="owner")
+        raise NotAllowed(gettext("Only owners manage owners."), required_role="owner")
 
 
 def _is_last_owner(user: User) -> bool:

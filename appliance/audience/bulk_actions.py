@@ -20,6 +20,7 @@ from appliance.audience.consent import Evidence
 from appliance.audience.contacts import removal, store, write
 from appliance.core import addresses, clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.storage.database import connection, fetch_one, fold_case, rows, run, scalar
@@ -246,9 +247,9 @@ def _start(
 
 def _check(account_id: int, act: str, argument: dict[str, Any]) -> None:
     if act not in ACTIONS:
-        raise Invalid({"act": ["is not included in the list"]})
+        raise Invalid({"act": [gettext("is not included in the list")]})
     if act.startswith("list_") and lists.get(account_id, argument["contact_list_id"]).segment_id is not None:
-        raise Invalid({"base": [lists.MIRROR_MESSAGE]})
+        raise Invalid({"base": [gettext(lists.MIRROR_MESSAGE)]})
     if act.startswith("tag_"):
         error = write.find_tag_error(argument.get("tag"))
         if error:
@@ -337,7 +338,7 @@ def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> Bulk
     require_write_transaction()
     bulk_action = get(account_id, act_id)
     if not bulk_action.can_undo:
-        raise Invalid({"base": ["cannot be undone"]})
+        raise Invalid({"base": [gettext("cannot be undone")]})
     undo_name = ACTIONS[bulk_action.action].undo or ""
     changed_ids = rows(
         "SELECT value FROM bulk_action_part, json_each(bulk_action_part.contact_ids) WHERE bulk_action_id = ? ORDER "
@@ -456,7 +457,7 @@ def plan_membership(account_id: int, list_id: int, request: BulkWrite) -> Member
     for name in ("add", "remove"):
         references[name] = _read_references(name, getattr(request, name), faults)
     if contact_list.segment_id is not None:
-        faults.add("base", lists.MIRROR_MESSAGE)
+        faults.add("base", gettext(lists.MIRROR_MESSAGE))
     faults.check()
     unknown: list[int | str] = []
     add, remove = (_find_contact_ids(account_id, references[name], unknown) for name in ("add", "remove"))
@@ -467,10 +468,10 @@ def _read_references(name: str, raw: Any, faults: Faults) -> list[int | str]:
     if raw is UNSET or raw is None:
         return []
     if not isinstance(raw, list):
-        faults.add(name, "is invalid")
+        faults.add(name, gettext("is invalid"))
         return []
     if len(raw) > MAX_REFERENCES:
-        faults.add(name, f"is too long (maximum is {MAX_REFERENCES} entries)")
+        faults.add(name, gettext("is too long (maximum is %(limit)s entries)", limit=MAX_REFERENCES))
         return []
     for index, reference in enumerate(raw):
         if (
@@ -478,7 +479,7 @@ def _read_references(name: str, raw: Any, faults: Faults) -> list[int | str]:
             or not isinstance(reference, int | str)
             or (isinstance(reference, str) and not _is_plausible(reference))
         ):
-            faults.add(f"{name}[{index}]", "is invalid")
+            faults.add(f"{name}[{index}]", gettext("is invalid"))
     return raw
 
 

@@ -17,6 +17,7 @@ from appliance.audience.segments import store as segments
 from appliance.core import clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Id, Name, PageQuery, Short, default
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -28,7 +29,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 _CHUNK = 500
 _CLOCK_MARGIN_MS = 1_000
-MIRROR_MESSAGE = "is a view of a segment"
+MIRROR_MESSAGE = gettext_noop("is a view of a segment")
 
 
 ListName = Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")]
@@ -237,7 +238,7 @@ def delete(account_id: int, list_id: int) -> ContactList:
     used_by: list[dict[str, Any]] = [{"campaign_id": row[0], "name": row[1]} for row in campaigns]
     used_by += segments.find_flows_using(account_id, "list", list_id)
     if used_by:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used_by)
+        raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=used_by)
     segments.detach("list", list_id)
     ContactList.delete().where(ContactList.id == list_id).execute()
     return contact_list
@@ -250,20 +251,20 @@ def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None 
         key = normalize_name(request.name)
         same_name = fetch_one("SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, key))
         if same_name is not None and same_name[0] != list_id:
-            faults.add("name", "has already been taken")
+            faults.add("name", gettext("has already been taken"))
     if isinstance(request.segment_id, int):
         if Segment.get_or_none(Segment.account == account_id, Segment.id == request.segment_id) is None:
-            faults.add("segment_id", "must exist")
+            faults.add("segment_id", gettext("must exist"))
         elif list_id is not None and list_id in segments.find_reachable_lists(account_id, request.segment_id):
-            faults.add("segment_id", "refers back to this list")
+            faults.add("segment_id", gettext("refers back to this list"))
         if isinstance(request.contact_ids, list):
-            faults.add("base", "a list has either members or a segment")
+            faults.add("base", gettext("a list has either members or a segment"))
     if isinstance(request.contact_ids, list):
         if request.segment_id is UNSET and list_id is not None and get(account_id, list_id).segment_id is not None:
-            faults.add("contact_ids", MIRROR_MESSAGE)
+            faults.add("contact_ids", gettext(MIRROR_MESSAGE))
         missing = find_unknown_contacts(account_id, request.contact_ids)
         if missing:
-            faults.add("contact_ids", "must exist")
+            faults.add("contact_ids", gettext("must exist"))
     faults.check()
 
 
@@ -290,7 +291,7 @@ def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | Non
             "SELECT 1 FROM membership WHERE contact_list_id = ? AND contact_id = ?", (list_id, contact_id)
         )
         if row is None or (row[0] is not None and membership is None):
-            errors.append("must exist" if row is None else MIRROR_MESSAGE)
+            errors.append(gettext("must exist") if row is None else gettext(MIRROR_MESSAGE))
     return {"list_ids": list(dict.fromkeys(errors))} if errors else {}
 
 

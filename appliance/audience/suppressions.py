@@ -14,6 +14,7 @@ from appliance.audience.consent import Evidence
 from appliance.core import addresses, clock, crypto
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import CreatedAfter, CreatedBefore, Long, PageQuery, When
 from appliance.events.log import parse_time_filters
 from appliance.storage.database import Page, fetch_one, paginate, rows, run
@@ -136,9 +137,9 @@ def check(account_id: int, request: SuppressionWrite, _: int | None = None) -> N
             faults.add("address", str(error))
     expires = request.expires_at if isinstance(request.expires_at, int) else None
     if expires is not None and request.reason != "manual":
-        faults.add("expires_at", "only a manual suppression may expire")
+        faults.add("expires_at", gettext("only a manual suppression may expire"))
     elif expires is not None and expires <= clock.now_ms():
-        faults.add("expires_at", "must be in the future")
+        faults.add("expires_at", gettext("must be in the future"))
     faults.check()
 
 
@@ -213,9 +214,9 @@ def lift(account_id: int, suppression_id: int, note: str | None, evidence: Evide
     require_write_transaction()
     row = get(account_id, suppression_id)
     if note is None or not note.strip():
-        raise Invalid({"reason": ["can't be blank"]})
+        raise Invalid({"reason": [gettext("can't be blank")]})
     if row.reason == "stop_keyword":
-        raise Invalid({"base": ["only a START from the number lifts this"]})
+        raise Invalid({"base": [gettext("only a START from the number lifts this")]})
     channel = _find_channel(row)
     if row.reason in ("complaint", "erased"):
         _opt_out(account_id, row.kind, row.address_hash, channel, evidence)

@@ -18,6 +18,7 @@ from appliance.campaigns.findings import find_transport
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext
 from appliance.core.validation import PageQuery, Short
 from appliance.sending.messages import sms_rules
 from appliance.storage.database import Page, fetch_one, rows, scalar
@@ -477,7 +478,7 @@ def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> Audie
     with snapshot():
         campaign = store.get(account_id, campaign_id)
         if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
-            raise Invalid({"contact_id": ["must exist"]})
+            raise Invalid({"contact_id": [gettext("must exist")]})
         row = fetch_one(
             "SELECT id, status, skip_reason FROM message WHERE campaign_id = ? AND contact_id = ?",
             (campaign_id, contact_id),

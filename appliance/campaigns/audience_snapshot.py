@@ -27,6 +27,7 @@ from appliance.campaigns.audience import Audience
 from appliance.campaigns.store import MAX_AT_ONCE, TriggerWrite, validate_trigger
 from appliance.core import clock, data_dir, signals
 from appliance.core.errors import Faults, Unavailable
+from appliance.core.i18n import gettext
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.settings import config
 from appliance.storage import database as storage_sql
@@ -91,7 +92,7 @@ def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, i
         )
         count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
     except apsw.InterruptError:
-        raise Unavailable("The service is stopping.") from None
+        raise Unavailable(gettext("The service is stopping.")) from None
     finally:
         db.set_progress_handler(None)
         detach_file("recipient_list")

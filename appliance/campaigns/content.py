@@ -23,6 +23,7 @@ from appliance.content.templates.revisions import to_document
 from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.store import TEST_FLOW_REFUSED
 from appliance.sending.messages import compose, merge_tags, preview, senders
 from appliance.storage.models import Account, Campaign, Contact, Flow, Template
@@ -30,8 +31,8 @@ from appliance.storage.transactions import require_write_transaction
 
 # Changes over the API of a standalone template, or of the template of a campaign or flow step.
 
-_TEST_KEY_REFUSED = "A test key cannot change a live flow."
-_LIVE_FLOW = "This flow is live; only a user who may send can change its content."
+_TEST_KEY_REFUSED = gettext_noop("A test key cannot change a live flow.")
+_LIVE_FLOW = gettext_noop("This flow is live; only a user who may send can change its content.")
 
 
 def update_template(
@@ -64,11 +65,11 @@ def _require_access(account_id: int, template_id: int, by: Actor) -> None:
     flow = Flow.select().join(Template, on=(Template.flow == Flow.id)).where(live).first()
     if flow is not None:
         if by.is_test and not flow.test:
-            raise NotAllowed(_TEST_KEY_REFUSED)
+            raise NotAllowed(gettext(_TEST_KEY_REFUSED))
         if not by.is_test and by.user_id is not None and not by.can_send:
-            raise NotAllowed(_LIVE_FLOW, required_scope="campaigns:send")
+            raise NotAllowed(gettext(_LIVE_FLOW), required_scope="campaigns:send")
         if flow.test and not by.can_read_contacts:
-            raise NotAllowed(TEST_FLOW_REFUSED, required_scope="contacts:read")
+            raise NotAllowed(gettext(TEST_FLOW_REFUSED), required_scope="contacts:read")
     check_template_change(account_id, template_id, by)
 
 
@@ -111,7 +112,7 @@ def _copy_content(template: Template, source: int | str, user_id: int | None) ->
     name, content = _read_starter(account_id, source) if isinstance(source, str) else _read_template(account_id, source)
     values: dict[str, Any] = {key: validation.normalize_field(key, content.get(key)) for key in _CONTENT_FIELDS}
     if not isinstance(source, str) and content["channel"] != template.channel:
-        raise Invalid({"template": ["is for the other channel"]})
+        raise Invalid({"template": [gettext("is for the other channel")]})
     if template.channel == "email":
         values |= {key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(template, key)}
     templates.write(template, values, user_id, label=f"Content of {name}"[:200], starts_over=True)
@@ -126,7 +127,7 @@ def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     if campaign.channel != "email":
-        raise Invalid({"body": ["is for the other channel"]})
+        raise Invalid({"body": [gettext("is for the other channel")]})
     values = {"body": validation.normalize_field("body", html), "design": validation.normalize_field("design", None)}
     templates.write(campaign.template, values, user_id, label="Pasted HTML", starts_over=True)
     store.mark_changed(campaign)

@@ -66,11 +66,6 @@ def find_transport(campaign: Campaign) -> str:
     return settings.sms.transport if campaign.channel == "sms" else settings.email.transport
 
 
-def format_people(count: int) -> str:
-    """Format a number of people, such as `1 person` or `1,200 people`."""
-    return "1 person" if count == 1 else f"{count:,} people"
-
-
 # Unknown keys that campaign requests reject, because ignoring them would change what is sent, to whom, or when.
 
 _ONE_SEGMENT = "a campaign goes to one `segment_id`; make a segment of several"

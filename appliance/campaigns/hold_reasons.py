@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from appliance.campaigns.findings import find_transport, format_people
-from appliance.core import clock, data_dir, rate_limit, send_status
+from appliance.campaigns.findings import find_transport
+from appliance.core import clock, data_dir, i18n, rate_limit, send_status
+from appliance.core.i18n import gettext, gettext_noop, ngettext, translate_stored
 from appliance.core.send_status import ExhaustedLimit, SendStatus
 from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
@@ -20,13 +21,17 @@ _SAMPLE_SIZE = 500
 # The condition on `channel` lets the index return rows in the order of `due_at`; without it all rows would be sorted.
 _OPEN = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
 _PAUSE_TEXTS = {
-    None: "paused by a person",
-    "bounce_rate": "paused: more than 5 % of the addresses do not exist",
-    "complaint_rate": "paused: too many people called it spam",
-    "transport": "paused: the mail server refused us 20 times in a row",
-    "missed_start": "paused: the time to start was missed",
-    "start_failed": "paused: it could not be started",
-    "domain_failed": "paused: the domain it is from has lost its DNS records",
+    None: gettext_noop("paused by a user"),
+    "bounce_rate": gettext_noop("paused: hard bounce rate is over 5%%"),
+    "complaint_rate": gettext_noop("paused: the spam complaint rate is too high"),
+    "transport": gettext_noop("paused: the mail server rejected 20 messages in a row"),
+    "missed_start": gettext_noop("paused: the start time was missed"),
+    "start_failed": gettext_noop("paused: it could not be started"),
+    "domain_failed": gettext_noop("paused: the sending domain is no longer verified"),
+}
+_SMS_PAUSE_TEXTS = {
+    "bounce_rate": gettext_noop("paused: more than 5%% of the numbers are invalid"),
+    "transport": gettext_noop("paused: the provider rejected 20 messages in a row"),
 }
 
 
@@ -62,27 +67,26 @@ def _load_time_zone(name: str) -> ZoneInfo:
 
 def _find_account_stop(account: Account) -> HoldReason | None:
     if account.sending_stopped:
-        cause = f": {account.stop_reason}" if account.stop_reason else " by a person"
-        return HoldReason("sending_stopped", f"sending is stopped{cause}")
+        if account.stop_reason:
+            return HoldReason("sending_stopped", gettext("sending is stopped: %(reason)s", reason=account.stop_reason))
+        return HoldReason("sending_stopped", gettext("sending is stopped by a user"))
     if data_dir.has_stop_file(config.current().data_dir):
-        return HoldReason("stop_file", "a file STOP in the data directory stops all sending")
+        return HoldReason("stop_file", gettext("a file STOP in the data directory stops all sending"))
     return None
 
 
 def _find_phase_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
     if campaign.phase == "paused":
-        text = _PAUSE_TEXTS.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
-        if campaign.channel == "sms":
-            text = text.replace("mail server", "provider").replace("addresses", "numbers")
-        return HoldReason("paused", text)
+        texts = _PAUSE_TEXTS | (_SMS_PAUSE_TEXTS if campaign.channel == "sms" else {})
+        if campaign.pause_reason in texts:
+            return HoldReason("paused", gettext(texts[campaign.pause_reason]))
+        return HoldReason("paused", gettext("paused: %(reason)s", reason=str(campaign.pause_reason).replace("_", " ")))
     if campaign.phase == "scheduled":
-        return HoldReason(
-            "scheduled", f"goes out at {_format_time(campaign.scheduled_at, zone)}", campaign.scheduled_at
-        )
+        text = gettext("goes out at %(time)s", time=_format_time(campaign.scheduled_at, zone))
+        return HoldReason("scheduled", text, campaign.scheduled_at)
     if campaign.phase == "holding" and (campaign.hold_until or 0) > clock.now_ms():
-        return HoldReason(
-            "held", f"held until {_format_time(campaign.hold_until, zone, seconds=True)}", campaign.hold_until
-        )
+        text = gettext("held until %(time)s", time=_format_time(campaign.hold_until, zone, seconds=True))
+        return HoldReason("held", text, campaign.hold_until)
     return None
 
 
@@ -100,10 +104,13 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     is_sms = campaign.channel == "sms"
     for transport in status.closed_transports:
         if transport.provider == provider:
-            server_label = "provider of SMS" if is_sms else "mail server"
-            next_try = _format_time(transport.until, zone, True)
-            sentence = f"the {server_label} takes nothing now ({transport.text}), next try at {next_try}"
-            return HoldReason("unreachable", sentence, transport.until)
+            values = {"reason": translate_stored(transport.text), "time": _format_time(transport.until, zone, True)}
+            text = (
+                gettext("the SMS provider accepts no messages now (%(reason)s), next try at %(time)s", **values)
+                if is_sms
+                else gettext("the mail server accepts no messages now (%(reason)s), next try at %(time)s", **values)
+            )
+            return HoldReason("unreachable", text, transport.until)
     if is_sms:
         return (
             _find_quiet_hours(campaign, due_at, zone)
@@ -127,11 +134,14 @@ def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldRe
     if not count:
         return None
     if sms_rules.get_parts_limit_end(campaign.account_id, zone.key, now) is not None:
-        return HoldReason(
-            "parts_per_day", f"all parts of today are used up, next at {_format_time(due_at, zone)}", due_at
-        )
-    people_text = f"{format_people(count)} {'lives' if count == 1 else 'live'}"
-    text = f"quiet hours where {people_text}, next at {_format_time(due_at, zone)}"
+        text = gettext("daily SMS limit reached, next at %(time)s", time=_format_time(due_at, zone))
+        return HoldReason("parts_per_day", text, due_at)
+    text = ngettext(
+        "quiet hours for %(num)s contact, next at %(time)s",
+        "quiet hours for %(num)s contacts, next at %(time)s",
+        count,
+        time=_format_time(due_at, zone),
+    )
     return HoldReason("quiet_hours", text, due_at)
 
 
@@ -144,24 +154,29 @@ def _find_slowdown(campaign: Campaign, status: SendStatus, zone: ZoneInfo) -> Ho
     )
     if names and exhausted.keys() >= set(names):
         first = min((exhausted[name] for name in names), key=lambda limit: limit.until)
-        text = f"limit of {first.per_hour} an hour {first.name}, next at {_format_time(first.until, zone)}"
+        text = gettext(
+            "limit of %(limit)s an hour %(name)s, next at %(time)s",
+            limit=first.per_hour, name=first.name, time=_format_time(first.until, zone),
+        )  # fmt: skip
         return HoldReason("hour_limit", text, first.until)
     state = next((throttled[name] for name in names if name in throttled), None)
     if state is None:
         return None
-    return HoldReason(
-        "group", f"SMS {state.group} wait until {_format_time(state.until, zone, True)}: {state.text}", state.until
-    )
+    text = gettext(
+        "SMS %(group)s wait until %(time)s: %(reason)s",
+        group=state.group, time=_format_time(state.until, zone, True), reason=translate_stored(state.text),
+    )  # fmt: skip
+    return HoldReason("group", text, state.until)
 
 
 def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone: ZoneInfo) -> HoldReason | None:
     exhausted = _find_full_quota(campaign, status, provider)
     if exhausted is not None:
-        return HoldReason(
-            "hour_limit",
-            f"limit of {exhausted.per_hour} an hour, next at {_format_time(exhausted.until, zone)}",
-            exhausted.until,
-        )
+        text = gettext(
+            "limit of %(limit)s an hour, next at %(time)s",
+            limit=exhausted.per_hour, time=_format_time(exhausted.until, zone),
+        )  # fmt: skip
+        return HoldReason("hour_limit", text, exhausted.until)
     warm_up = _find_warm_up(campaign, status, provider, zone)
     if warm_up is not None:
         return warm_up
@@ -172,9 +187,12 @@ def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone
     }
     for group in _list_recipient_groups(campaign) if throttled else ():
         if group in throttled:
-            until, text = throttled[group].until, throttled[group].text
-            sentence = f"mail to {group} waits until {_format_time(until, zone)}: {text}"
-            return HoldReason("group", sentence, until)
+            until, reason = throttled[group].until, translate_stored(throttled[group].text)
+            text = gettext(
+                "email to %(group)s waits until %(time)s: %(reason)s",
+                group=group, time=_format_time(until, zone), reason=reason,
+            )  # fmt: skip
+            return HoldReason("group", text, until)
     return None
 
 
@@ -191,9 +209,13 @@ def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: Z
         return None
     remaining = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _index_values(campaign)))
     last_day = senders.estimate_end(day, remaining)
-    text = f"{senders.describe_full_day(day)}; it goes on at {_format_time(day.ends_at, zone)}"
-    if last_day is not None:
-        text += f" and may be done on {senders.format_day(last_day)}"
+    values = {"state": senders.describe_full_day(day), "time": _format_time(day.ends_at, zone)}
+    if last_day is None:
+        text = gettext("%(state)s; sending resumes at %(time)s", **values)
+    else:
+        text = gettext(
+            "%(state)s; sending resumes at %(time)s and may end on %(day)s", day=senders.format_day(last_day), **values
+        )
     return HoldReason("warm_up", text, day.ends_at)
 
 
@@ -236,9 +258,13 @@ def _find_retry(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason |
         return None
     confirmed = f"SELECT 1 FROM message WHERE {_OPEN} AND uncertain_count = 0 LIMIT 1"
     if campaign.channel == "sms" and scalar(confirmed, _index_values(campaign)) is None:
-        text = "the provider is asked for what it may have taken without saying so"
-        return HoldReason("retries", f"{text}, next at {_format_time(due_at, zone, True)}", due_at)
-    return HoldReason("retries", f"only retries are left, next at {_format_time(due_at, zone)}", due_at)
+        text = gettext(
+            "checking with the provider which unconfirmed messages it accepted, next at %(time)s",
+            time=_format_time(due_at, zone, True),
+        )
+        return HoldReason("retries", text, due_at)
+    text = gettext("only retries are left, next at %(time)s", time=_format_time(due_at, zone))
+    return HoldReason("retries", text, due_at)
 
 
 def _format_time(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
@@ -249,11 +275,7 @@ def _format_time(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
     local_time = datetime.fromtimestamp((ms or 0) / 1000, UTC).astimezone(zone)
     today = datetime.fromtimestamp(clock.now(), UTC).astimezone(zone).date()
     hour = local_time.strftime("%H:%M:%S" if seconds else "%H:%M")
-    return (
-        hour
-        if local_time.date() == today
-        else f"{local_time.strftime('%a')} {local_time.day} {local_time.strftime('%b')}, {hour}"
-    )
+    return hour if local_time.date() == today else f"{i18n.format_date(local_time, 'MMMEd')}, {hour}"
 
 
 # The forecast of how long a send takes under the configured limits, shown before the send.
@@ -295,19 +317,28 @@ def _estimate_seconds(count: int, limit: float, seconds: float) -> float:
 def _list_sms_limits() -> list[tuple[str, float, float]]:
     settings = config.current().sms
     return [
-        (f"{settings.rate_per_second:g} a second", settings.rate_per_second, 1),
-        (f"{settings.parts_per_day:,} parts a day", settings.parts_per_day, _DAY),
+        (gettext("%(limit)s a second", limit=f"{settings.rate_per_second:g}"), settings.rate_per_second, 1),
+        (
+            gettext("%(limit)s SMS parts a day", limit=i18n.format_number(settings.parts_per_day)),
+            settings.parts_per_day,
+            _DAY,
+        ),
     ]
 
 
 def _list_email_limits(sender: str | None) -> list[tuple[str, float, float]]:
     settings = config.current().email
     limits = [
-        (f"{settings.rate_per_second:g} a second", settings.rate_per_second, 1.0),
-        (f"{settings.rate_per_hour:,} an hour", float(settings.rate_per_hour), _HOUR),
+        (gettext("%(limit)s a second", limit=f"{settings.rate_per_second:g}"), settings.rate_per_second, 1.0),
+        (
+            gettext("%(limit)s an hour", limit=i18n.format_number(settings.rate_per_hour)),
+            float(settings.rate_per_hour),
+            _HOUR,
+        ),
     ]
     for name, limit in map(rate_limit.parse_limit, settings.sender_limits):
         if sender and name == domain_of(sender):
-            limits.append((f"{limit.per_second:g} a second from {name}", limit.per_second, 1.0))
-            limits.append((f"{limit.per_hour:,} an hour from {name}", float(limit.per_hour), _HOUR))
+            per_second = gettext("%(limit)s a second from %(name)s", limit=f"{limit.per_second:g}", name=name)
+            per_hour = gettext("%(limit)s an hour from %(name)s", limit=i18n.format_number(limit.per_hour), name=name)
+            limits += [(per_second, limit.per_second, 1.0), (per_hour, float(limit.per_hour), _HOUR)]
     return limits

@@ -28,6 +28,7 @@ from appliance.content.designs.links import Link
 from appliance.content.designs.merge_limits import MAX_LINK_SECONDS, TOO_SLOW, MergeError, render_deadline
 from appliance.content.templates.revisions import to_document
 from appliance.core import signals
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored, ngettext, translate_stored
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import RequestFailed
 from appliance.sending.messages import compose, merge_tags, preview, shared_content
@@ -108,7 +109,7 @@ def _is_expired(check: LinkCheck, now: float) -> bool:
 
 def _create_result(href: str) -> LinkResult:
     if any(tag in href for tag in _MERGE_TAG_MARKS):
-        return LinkResult(href, "unchecked", "it has a merge tag in it")
+        return LinkResult(href, "unchecked", gettext_noop("it contains a merge tag"))
     fault = safe_http.find_url_fault(href)
     return LinkResult(href, "unchecked", fault) if fault else LinkResult(href)
 
@@ -144,7 +145,11 @@ async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:
         log.info("links: check timed out seconds=%g", _CHECK_SECONDS)
     for result in waiting:
         if result.state == "waiting":
-            result.state, result.explanation = "unchecked", "there was no time for it"
+            result.state, result.explanation = "unchecked", gettext_noop("there was not enough time")
+
+
+_ANSWERS = gettext_stored("answers %(status)s")
+_ANSWERS_MACHINE = gettext_stored("it returns %(status)s to automated requests")
 
 
 async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str]:
@@ -162,8 +167,8 @@ async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"]
         if status < 400:
             return "fine", ""
     if status in _ACCESS_STATUSES:
-        return "unchecked", f"it answers {status} to a machine"
-    return "broken", f"answers {status}" if status else "does not result"
+        return "unchecked", _ANSWERS_MACHINE % {"status": status}
+    return "broken", _ANSWERS % {"status": status} if status else gettext_noop("does not answer")
 
 
 def describe_check(check: LinkCheck) -> dict[str, Any]:
@@ -173,7 +178,11 @@ def describe_check(check: LinkCheck) -> dict[str, Any]:
     """
     results = list(check.results.values())
     by_state = {
-        state: [{"href": result.href, "why": result.explanation} for result in results if result.state == state]
+        state: [
+            {"href": result.href, "why": translate_stored(result.explanation)}
+            for result in results
+            if result.state == state
+        ]
         for state in ("broken", "unchecked")
     }
     return {
@@ -190,14 +199,23 @@ def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
     findings = [
         Finding(
             "link_broken",
-            f"a link {result.explanation}: {result.href[:200]}",
+            gettext(
+                "a link is broken (%(reason)s): %(url)s",
+                reason=translate_stored(result.explanation),
+                url=result.href[:200],
+            ),
             find_section(case.campaign.template.design, result.href),
         )
         for result in broken[:_MAX_NAMED]
     ]
     if unchecked:
-        others = f" and {len(unchecked) - 1} more" if len(unchecked) > 1 else ""
-        message = f"a link was not checked, for {unchecked[0].explanation}: {unchecked[0].href[:200]}{others}"
+        message = ngettext(
+            "%(num)s link was not checked (%(reason)s): %(url)s",
+            "%(num)s links were not checked, the first because of this (%(reason)s): %(url)s",
+            len(unchecked),
+            reason=translate_stored(unchecked[0].explanation),
+            url=unchecked[0].href[:200],
+        )
         findings.append(
             Finding("link_unchecked", message, find_section(case.campaign.template.design, unchecked[0].href))
         )
@@ -209,9 +227,12 @@ def find_slow_links(case: PreflightInput) -> list[Finding]:
     hrefs = {link.href for link in (case.content.links if case.content is not None else ()) if "{" in link.href}
     values = _get_sample_values(case.campaign) if hrefs else {}
     slow = [href for href in sorted(hrefs) if numbered.has_literal_host(href) and _is_slow(href, values)]
-    message = f"the merge tags of a link take longer than {MAX_LINK_SECONDS * 1000:.0f} ms, so clicks on it fail"
-    design = case.campaign.template.design
-    return [Finding("link_slow", f"{message}: {href[:200]}", find_section(design, href)) for href in slow[:_MAX_NAMED]]
+    design, limit = case.campaign.template.design, f"{MAX_LINK_SECONDS * 1000:.0f}"
+    message = gettext_noop("a link’s merge tags take longer than %(limit)s ms to fill, so clicks will fail: %(url)s")
+    return [
+        Finding("link_slow", gettext(message, limit=limit, url=href[:200]), find_section(design, href))
+        for href in slow[:_MAX_NAMED]
+    ]
 
 
 def _is_slow(href: str, values: dict[str, Any]) -> bool:

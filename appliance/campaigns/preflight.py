@@ -14,7 +14,7 @@ from appliance.campaigns import audience, audience_snapshot, sms_preflight, stor
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
-from appliance.campaigns.findings import Finding, PreflightInput, find_transport, format_people
+from appliance.campaigns.findings import Finding, PreflightInput, find_transport
 from appliance.campaigns.rehearsal import (
     MAX_RENDERED,
     Rehearsal,
@@ -29,6 +29,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.templates import starters
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock
+from appliance.core.i18n import format_number, gettext, ngettext
 from appliance.sending.messages import compose, preview, senders
 from appliance.sending.messages.compose import MessageSource, PreparedMessage
 from appliance.sending.messages.preview import GMAIL_CLIP_BYTES, GMAIL_WARN_BYTES
@@ -105,7 +106,7 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
     ]
     findings += _size_advice(case, max(facts["html_bytes"], rehearsal.result.html_bytes if rehearsal else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
-        findings.append(Finding("nobody", "nobody in this audience may be written to", _AUDIENCE))
+        findings.append(Finding("nobody", gettext("no contact in this audience can receive it"), _AUDIENCE))
     if rehearsal is None:
         return findings
     return [
@@ -117,23 +118,26 @@ def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehear
 
 def _check_sender_advice(case: PreflightInput) -> Iterator[Finding]:
     if not case.is_real and not (case.brand.physical_address or "").strip():
-        yield Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base")
+        message = gettext("your brand has no postal address, which is required to send outside test mode")
+        yield Finding("postal_address", message, "base")
     address = senders.resolve_email(case.account, case.campaign.template.from_email)
     for code, message in senders.find_email_advice(case.account.id, address, case.is_real):
         yield Finding(code, message, "template_attributes.from_email")
     if case.is_real and config.base_url(config.current()).startswith("http://"):
-        message = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
+        message = gettext("links use http, but one-click unsubscribe requires https (RFC 8058)")
         yield Finding("base_url_http", message, "base")
 
 
 def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
     if not case.campaign.template.preheader:
-        words = "without a preheader inboxes show the first words of the message"
-        yield Finding("preheader_missing", words, "template_attributes.preheader")
+        message = gettext("no preview text: inboxes will show the first words of the email")
+        yield Finding("preheader_missing", message, "template_attributes.preheader")
     if case.content is None:
         return
     for name in merge.find_unknown_roots(case.content.variables()):
-        yield Finding("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", _BODY)
+        yield Finding(
+            "unknown_merge_tag", gettext("%(tag)s is not a known merge tag and will be blank", tag=name), _BODY
+        )
     for advice in case.content.advice:
         if advice.code != "unknown_section":  # An unknown section is a blocker.
             yield Finding(advice.code, advice.message, _DESIGN + advice.path)
@@ -149,8 +153,13 @@ def _check_links(case: PreflightInput) -> Iterator[Finding]:
     links = case.content.links if case.content is not None else ()
     plain = [link for link in links if link.href.lower().startswith("http://")]
     if plain:
-        others = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
-        yield Finding("link_not_https", f"a link is not https: {plain[0].href[:100]}{others}", _BODY)
+        message = ngettext(
+            "%(num)s link does not use https: %(link)s",
+            "%(num)s links do not use https, such as %(link)s",
+            len(plain),
+            link=plain[0].href[:100],
+        )
+        yield Finding("link_not_https", message, _BODY)
     yield from link_check.find_slow_links(case)
 
 
@@ -161,7 +170,7 @@ def _check_test_sent(case: PreflightInput) -> Iterator[Finding]:
         (template.id, template.updated_at),
     )
     if case.is_readable and test_message is None:
-        yield Finding("not_tested", "nobody got a test since the last change", "base")
+        yield Finding("not_tested", gettext("no test was sent since the last change"), "base")
 
 
 def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:
@@ -170,7 +179,9 @@ def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:
     last_sent_at, last_added_at = audience.find_last_campaign(case.campaign)
     since = clock.now_ms() - 180 * _DAY_MS
     if last_added_at is not None and (last_sent_at < since if last_sent_at else last_added_at < since):
-        message = "nobody of this audience got mail for six months: many addresses will be dead, begin with a few"
+        message = gettext(
+            "this audience got no email in the last six months: many addresses may bounce, so start with a small batch"
+        )
         yield Finding("dormant", message, _AUDIENCE)
 
 
@@ -183,7 +194,8 @@ def _check_recent_campaign(case: PreflightInput) -> Iterator[Finding]:
         (*campaign_key, clock.now_ms() - 7 * _DAY_MS, subject),
     )
     if subject and previous is not None:
-        yield Finding("same_subject", f"{previous[0]} had the same subject this week", "template_attributes.subject")
+        message = gettext("a campaign of the last 7 days has the same subject: %(name)s", name=previous[0])
+        yield Finding("same_subject", message, "template_attributes.subject")
 
 
 def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
@@ -202,7 +214,8 @@ def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
             *(int(list_text) for list_text in (lists or "").strip("[]").split(",") if list_text.strip()),
         } - {None}
         if other_lists & own_lists or (segment_id is not None and segment_id == trigger.segment_id):
-            yield Finding("crowded", f"{name} goes to the same people within 24 hours", _AUDIENCE)
+            message = gettext("another campaign goes to the same list or segment within 24 hours: %(name)s", name=name)
+            yield Finding("crowded", message, _AUDIENCE)
             return
 
 
@@ -222,9 +235,10 @@ def _size_advice(case: PreflightInput, largest: int) -> list[Finding]:
     if case.content is None or largest <= GMAIL_WARN_BYTES:
         return []
     if largest <= GMAIL_CLIP_BYTES:
-        message = f"{largest // 1024} KB of HTML: Gmail cuts off what is over 102 KB"
+        size = format_number(largest // 1024)
+        message = gettext("the HTML has %(size)s KB: Gmail clips emails over 102 KB", size=size)
         return [Finding("nearly_too_long", message, _BODY)]
-    return [Finding("too_long", "over 102 KB: Gmail cuts it off", _BODY)]
+    return [Finding("too_long", gettext("the email is over 102 KB, so Gmail will clip it"), _BODY)]
 
 
 def _is_incomplete(outcome: RehearsalResult) -> bool:
@@ -239,16 +253,33 @@ def _check_rehearsal(rehearsal: Rehearsal) -> Iterator[Finding]:
     """Yield the warnings of a rehearsal: that it failed or ran out of time, render errors, and missing values."""
     result = rehearsal.result
     if rehearsal.status == "failed":
-        yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
+        message = gettext("preflight could not finish: see the server log")
+        yield Finding("rehearsal", message, "base")
     elif rehearsal.status == "complete" and result.done < result.total and _is_incomplete(result):
-        message = f"it takes long to make: rehearsed for {result.done:,} of {format_people(result.total)} only"
+        message = ngettext(
+            "personalising takes long, so only %(done)s of %(num)s recipient was checked",
+            "personalising takes long, so only %(done)s of %(num)s recipients were checked",
+            result.total,
+            done=format_number(result.done),
+        )
         yield Finding("rehearsal", message, _BODY)
     if result.failed:
-        message = f"cannot be made for {format_people(result.failed)}, who will be skipped: {result.failures[0].error}"
+        message = ngettext(
+            "cannot be personalised for %(num)s contact, who will be skipped: %(error)s",
+            "cannot be personalised for %(num)s contacts, who will be skipped: %(error)s",
+            result.failed,
+            error=result.failures[0].error,
+        )
         yield Finding("render_error", message, _BODY)
     missing_values = [missing for missing in result.lacking if missing.count]
     for missing in missing_values[:_MAX_NAMED]:
-        message = f"{missing.name} is empty for {missing.count:,} of {format_people(result.done)}, and has no default"
+        message = ngettext(
+            "%(tag)s is empty for %(empty)s of %(num)s contact and has no fallback",
+            "%(tag)s is empty for %(empty)s of %(num)s contacts and has no fallback",
+            result.done,
+            tag=missing.name,
+            empty=format_number(missing.count),
+        )
         yield Finding("missing_value", message, _BODY)
 
 
@@ -375,24 +406,25 @@ def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: Prepare
 def _check_audience(case: PreflightInput) -> Iterator[Finding]:
     field = "trigger_attributes.contact_list_id"
     if not audience.is_set(case.campaign):
-        yield Finding("audience_required", "choose a list, a segment, or confirm all contacts", field)
+        yield Finding("audience_required", gettext("select a list, a segment or all contacts"), field)
     for key in audience.find_missing_references(case.campaign):
-        message = "names a list or segment that was deleted: choose again"
+        message = gettext("a selected list or segment was deleted: select another")
         yield Finding("audience_required", message, f"trigger_attributes.data.{key}")
 
 
 def _check_confirmation(case: PreflightInput) -> Iterator[Finding]:
     data = case.campaign.trigger.data
     if audience.is_unbounded(case.campaign) and not (case.is_confirmed or data.get("confirm_send_to_all") is True):
-        yield Finding("confirmation_required", "confirm that all contacts get this", "confirm_send_to_all")
+        message = gettext("confirm that you want to send to all contacts")
+        yield Finding("confirmation_required", message, "confirm_send_to_all")
 
 
 def _check_content(case: PreflightInput) -> Iterator[Finding]:
     template = case.campaign.template
     if case.is_email and not (template.subject or "").strip():
-        yield Finding("content_required", "write a subject", "template_attributes.subject")
+        yield Finding("content_required", gettext("write a subject"), "template_attributes.subject")
     if not (template.body or "").strip() and not (case.is_email and designs.get_sections(template.design)):
-        yield Finding("content_required", "write the message", "template_attributes.body")
+        yield Finding("content_required", gettext("write the message"), "template_attributes.body")
 
 
 def _check_sender(case: PreflightInput) -> Iterator[Finding]:
@@ -414,15 +446,17 @@ def _check_approval(case: PreflightInput) -> Iterator[Finding]:
 
 def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
     if case.content_error:
-        yield Finding("preflight_failed", f"does not render: {case.content_error}", "template_attributes.body")
+        message = gettext("the message cannot be rendered: %(error)s", error=case.content_error)
+        yield Finding("preflight_failed", message, "template_attributes.body")
     if not case.is_email:
         yield from sms_preflight.check_length(case)
         return
     unknown = designs.find_unknown(case.campaign.template.design)
     if unknown:
-        kinds = sorted({section.type or "without type" for section in unknown})
+        kinds = sorted({section.type or gettext("without type") for section in unknown})
         path = f"template_attributes.design.{unknown[0].path}"
-        yield Finding("preflight_failed", f"unknown section kind: {', '.join(kinds)}", path)
+        message = gettext("unknown section kind: %(kinds)s", kinds=", ".join(kinds))
+        yield Finding("preflight_failed", message, path)
 
 
 def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
@@ -437,11 +471,16 @@ def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
     required = [name for name, variable in variables.items() if variable["required"]]
     for name in required:
         if name.partition(".")[0] in ("data", "event"):
-            message = f"{name} is empty for everybody: a campaign has none"
+            message = gettext("%(tag)s will be blank for all contacts: campaigns have no value for it", tag=name)
             yield Finding("preflight_failed", message, "template_attributes.body")
     for name, count in count_missing_values(audience.build_audience(case.campaign), required).items():
         if count:
-            message = f"{name} is empty for {format_people(count)} and has no default"
+            message = ngettext(
+                "%(tag)s is empty for %(num)s contact and has no fallback",
+                "%(tag)s is empty for %(num)s contacts and has no fallback",
+                count,
+                tag=name,
+            )
             yield Finding("preflight_failed", message, "template_attributes.body")
 
 

@@ -17,6 +17,7 @@ from appliance.content.templates import revisions
 from appliance.content.templates.store import PreparedContent
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
+from appliance.core.i18n import gettext
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import shared_content
@@ -116,7 +117,9 @@ def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = N
     """
     require_write_transaction()
     if campaign.pending_end is not None:
-        raise Unavailable("The previous send of this campaign is still being undone.", "unavailable", retry_after=2)
+        raise Unavailable(
+            gettext("The previous send of this campaign is still being undone."), "unavailable", retry_after=2
+        )
     now = clock.now_ms()
     campaign.sender = preflight.get_sender(campaign, campaign.account)
     campaign.pinned = shared_content.build_campaign_snapshot(campaign)
@@ -216,7 +219,7 @@ def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
     if word == "scheduled":
         when = campaign.scheduled_at if request.scheduled_at is UNSET else request.scheduled_at
         if when is None or when <= clock.now_ms():
-            raise Invalid({"scheduled_at": ["must be in the future"]})
+            raise Invalid({"scheduled_at": [gettext("must be in the future")]})
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)
 
 
@@ -278,7 +281,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, by: Actor) -
     require_write_transaction()
     original = store.get(account_id, campaign_id)
     if original.channel != "email" or original.started_at is None:
-        raise Invalid({"base": ["this is not an email campaign that was sent"]})
+        raise Invalid({"base": [gettext("this is not an email campaign that was sent")]})
     name = original.name[:_MAX_NAME]
     segment = segments.create(
         account_id,

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from appliance.campaigns.findings import Finding, PreflightInput, find_transport, format_people
+from appliance.campaigns.findings import Finding, PreflightInput, find_transport
 from appliance.campaigns.rehearsal import UNKNOWN, Rehearsal, SmsTotals
 from appliance.content.designs import merge
-from appliance.core import clock
+from appliance.core import clock, i18n
+from appliance.core.i18n import gettext, ngettext
 from appliance.sending.messages import compose, senders, sms_rules
 from appliance.sending.sms import segments
 from appliance.settings import config
@@ -86,7 +87,9 @@ def check_opt_out_hint(case: PreflightInput) -> Iterator[Finding]:
     opt_out_words = {*_OPT_OUT_WORDS, *(word.casefold() for word in config.current().sms.stop_words)}
     has_link = any(name in case.text.variables for name in _OPT_OUT_LINKS)
     if not has_link and not any(re.search(rf"\b{re.escape(word)}\b", body) for word in opt_out_words):
-        message = "it does not say how to leave: set the opt-out hint of the account (sms_opt_out_hint), or write it"
+        message = gettext(
+            "the text does not say how to opt out: set the opt-out text of the account (sms_opt_out_hint), or add it"
+        )
         yield Finding("opt_out_hint_missing", message, _BODY)
 
 
@@ -95,7 +98,9 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
     if case.text is None:
         return
     for name in merge.find_unknown_roots(list(case.text.variables)):
-        yield Finding("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", _BODY)
+        yield Finding(
+            "unknown_merge_tag", gettext("%(name)s is not a known merge tag and will be blank", name=name), _BODY
+        )
     body, account = case.campaign.template.body or "", case.account
     sender = senders.pick_sms_sender(account.sms_from, None, find_transport(case.campaign))
     names = [value.casefold() for value in (case.brand.company_name, account.name) if value]
@@ -103,10 +108,18 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
         value in case.text.variables for value in _NAME_TAGS
     )
     if not is_named and not senders.is_alphanumeric(sender):
-        yield Finding("sender_unnamed", "it does not say who writes: name the brand", _BODY)
+        yield Finding("sender_unnamed", gettext("the text does not identify you: add your brand name"), _BODY)
     if match := _SHORTENERS.search(body):
-        message = f"networks block {match.group()[2:]}: write the whole address, it is shortened to one of ours"
-        yield Finding("public_shortener", message if case.campaign.tracking else message.partition(":")[0], _BODY)
+        host = match.group()[2:]
+        message = (
+            gettext(
+                "carriers block links to %(host)s: use the full link, which is shortened to one on your own domain",
+                host=host,
+            )
+            if case.campaign.tracking
+            else gettext("carriers block links to %(host)s", host=host)
+        )
+        yield Finding("public_shortener", message, _BODY)
 
 
 def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
@@ -118,12 +131,15 @@ def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
     start = max(case.campaign.scheduled_at or 0, clock.now_ms())
     end = sms_rules.get_quiet_end(hours, case.account.time_zone, start) if hours else None
     if case.is_real and end is not None:
-        message = f"it starts in the quiet hours ({_format_hours(hours)}): people get it when theirs end"
+        message = gettext(
+            "sending starts in quiet hours (%(hours)s): contacts receive it when their quiet hours end",
+            hours=_format_hours(hours),
+        )
         yield Finding("quiet_hours", message, "scheduled_at")
 
 
 def _format_hours(hours: dict[str, str]) -> str:
-    return f"{hours['from']} to {hours['to']}"
+    return gettext("%(start)s to %(end)s", start=hours["from"], end=hours["to"])
 
 
 def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[Finding]:
@@ -134,19 +150,30 @@ def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[
     yield from _check_encoding(sms)
     if sms.refused:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sms.refused.items())
-        message = f"{format_people(sum(sms.refused.values()))} will be skipped for their number or consent: {reasons}"
+        message = ngettext(
+            "%(num)s contact will be skipped because of their number or consent: %(reasons)s",
+            "%(num)s contacts will be skipped because of their number or consent: %(reasons)s",
+            sum(sms.refused.values()),
+            reasons=reasons,
+        )
         yield Finding("numbers_refused", message, _AUDIENCE)
     if sms.resting:
         hours = _format_hours(case.account.sms_quiet_hours or {"from": "", "to": ""})
-        message = (
-            f"it is quiet for {format_people(sms.resting)} when it starts ({hours}, their time): they get it afterwards"
+        message = ngettext(
+            "%(num)s contact is in quiet hours at the start (%(hours)s local time) and will receive it afterwards",
+            "%(num)s contacts are in quiet hours at the start (%(hours)s local time) and will receive it afterwards",
+            sms.resting,
+            hours=hours,
         )
         yield Finding("quiet_hours_of_people", message, "scheduled_at")
     yield from _check_daily_limit(case, sms)
     if sms.fixed_lines:
-        yield Finding(
-            "fixed_line", f"{format_people(sms.fixed_lines)} gave a fixed line, which may show no SMS", _AUDIENCE
+        message = ngettext(
+            "%(num)s contact has a landline number, which may not receive SMS",
+            "%(num)s contacts have a landline number, which may not receive SMS",
+            sms.fixed_lines,
         )
+        yield Finding("fixed_line", message, _AUDIENCE)
     countries = {country for country in sms.countries if country != UNKNOWN}
     account = case.account
     for code, message in senders.find_sms_advice(account, countries, account.sms_opt_out_hint, case.is_real):
@@ -161,9 +188,13 @@ def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding
     remaining = daily_parts - sms_rules.get_parts_used(case.account.id, case.account.time_zone, clock.now_ms())
     if sms.parts > remaining:
         days = 1 + -(-(sms.parts - max(remaining, 0)) // daily_parts)
-        limit = f"{daily_parts:,} leave a day (sms.parts_per_day)"
-        parts = "1 part" if sms.parts == 1 else f"{sms.parts:,} parts"
-        message = f"it takes {parts}, and {limit}: it is done in {days} days"
+        message = ngettext(
+            "sending takes %(days)s days: %(num)s SMS part at %(limit)s per day (sms.parts_per_day)",
+            "sending takes %(days)s days: %(num)s SMS parts at %(limit)s per day (sms.parts_per_day)",
+            sms.parts,
+            limit=i18n.format_number(daily_parts),
+            days=i18n.format_number(days),
+        )
         yield Finding("parts_per_day", message, _BASE)
 
 
@@ -174,9 +205,13 @@ def _check_encoding(sms: SmsTotals) -> Iterator[Finding]:
         f"{entry.character} ({segments.character_name(entry.character)})"
         for entry in sms.forcing[:_MAX_CHARACTERS_NAMED]
     ]
-    others = " and others" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else ""
-    lacking = f"the short alphabet lacks {', '.join(characters)}{others}"
-    message = f"{lacking}: for {format_people(sms.ucs2)} a part holds 70 signs, not 160"
+    names = ", ".join(characters) + ("…" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else "")
+    message = ngettext(
+        "%(characters)s is not in GSM-7: for %(num)s contact a part holds 70 characters instead of 160",
+        "%(characters)s is not in GSM-7: for %(num)s contacts a part holds 70 characters instead of 160",
+        sms.ucs2,
+        characters=names,
+    )
     yield Finding("ucs2", message, _BODY)
 
 

@@ -18,6 +18,7 @@ from appliance.core.errors import (
     possible_actions,
     refuse_transition,
 )
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.delivery import bounce_classes
@@ -33,13 +34,22 @@ ALLOWED = {
     "completed": (),
 }
 ACTIONS = {
-    "send": Transition("sent", "active", ("draft", "paused")),
-    "pause": Transition("paused", "paused", ("active",)),
-    "resume": Transition("resumed", "active", ("paused",)),
-    "cancel": Transition("cancelled", "completed", ("active", "paused")),
+    "send": Transition(
+        gettext_noop("A campaign with the status %(status)s cannot be sent."), "active", ("draft", "paused")
+    ),
+    "pause": Transition(gettext_noop("A campaign with the status %(status)s cannot be paused."), "paused", ("active",)),
+    "resume": Transition(
+        gettext_noop("A campaign with the status %(status)s cannot be resumed."), "active", ("paused",)
+    ),
+    "cancel": Transition(
+        gettext_noop("A campaign with the status %(status)s cannot be cancelled."), "completed", ("active", "paused")
+    ),
 }
 # The hint of the error, by rejected action and current status.
-_REFUSAL_HINTS = {("resume", "draft"): "Send it instead.", ("cancel", "draft"): "Delete it instead."}
+_REFUSAL_HINTS = {
+    ("resume", "draft"): gettext_noop("Send it instead."),
+    ("cancel", "draft"): gettext_noop("Delete it instead."),
+}
 
 
 def require_state(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
@@ -50,7 +60,7 @@ def require_state(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> Non
     if campaign.status in may_from or (campaign.phase == "sending" and "active" in may_from):
         return
     raise Invalid(
-        {"status": [f"cannot change from {campaign.status} to {to}"]},
+        {"status": [gettext("cannot change from %(status)s to %(to)s", status=campaign.status, to=to)]},
         reason="invalid_transition",
         **cast(Any, {"from": campaign.status, "to": to, "allowed": _list_allowed_actions(campaign)}),
     )
@@ -72,9 +82,9 @@ def require_action(campaign: Campaign, action: str) -> None:
     status = "active" if campaign.phase == "sending" else campaign.status
     if status not in ACTIONS[action].sources:
         state = campaign.phase if campaign.phase in ("scheduled", "cancelled") else ""
-        instead = _REFUSAL_HINTS.get((action, status), "")
+        instead = gettext(_REFUSAL_HINTS.get((action, status), ""))
         current = CurrentState(status, _list_allowed_actions(campaign), possible_actions(ACTIONS, status), state)
-        raise refuse_transition("campaign", current, action, ACTIONS[action], instead)
+        raise refuse_transition(current, action, ACTIONS[action], instead)
 
 
 def pause(account_id: int, campaign_id: int, by: Actor) -> Campaign:
@@ -135,7 +145,10 @@ def refuse_failed_domain(campaign: Campaign) -> None:
     """
     sender = (campaign.sender or {}).get("email")
     if sender and not campaign.test and senders.has_domain_failed(campaign.account_id, sender):
-        message, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
+        message = gettext(
+            "the sending domain of %(address)s is no longer verified: its DNS records are missing", address=sender
+        )
+        field = "template_attributes.from_email"
         blockers = [{"code": "sender_not_ready", "message": message, "field": field}]
         raise Invalid({field: [message]}, reason="sender_not_ready", message=message, blockers=blockers)
 
@@ -403,11 +416,11 @@ def find_last_action(campaign: Campaign) -> LastAction | None:
 
 # Who may change or delete a campaign in its state, and change its template.
 
-_TEST_KEY_ONLY = "A test key can only change campaigns that test keys sent."
+_TEST_KEY_ONLY = gettext_noop("A test key can only change campaigns that test keys sent.")
 # Nobody gets what a test campaign sends. Its outcome depends on the values of contacts, so that each change of its
 # content would be an unseen guess (T45 in docs/threats.md).
-_TEST_CONTENT_REFUSED = "Changing a scheduled campaign of a test key needs the contacts:read scope."
-_SCHEDULED_LOCKED = "This campaign is scheduled; only a user who may send can change it."
+_TEST_CONTENT_REFUSED = gettext_noop("Changing a scheduled campaign of a test key needs the contacts:read scope.")
+_SCHEDULED_LOCKED = gettext_noop("This campaign is scheduled; only a user who may send can change it.")
 _SEND_SCOPE = "campaigns:send"
 
 
@@ -423,14 +436,14 @@ def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: A
     is_paused = campaign.status == "paused"
     moves = is_paused if isinstance(request, SendRequest) else isinstance(request.status, str)
     if by.is_test and not campaign.test and (moves or store.changes_content(campaign, request)):
-        raise NotAllowed(_TEST_KEY_ONLY)
+        raise NotAllowed(gettext(_TEST_KEY_ONLY))
     if campaign.test and not by.can_read_contacts and store.changes_content(campaign, request):
-        raise NotAllowed(_TEST_CONTENT_REFUSED, required_scope="contacts:read")
+        raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")
     if campaign.phase != "scheduled" or by.can_send:
         return
     is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
     if is_retimed or (by.user_id is not None and store.changes_content(campaign, request)):
-        raise NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)
+        raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
 
 
 def check_end(campaign: Campaign, by: Actor) -> None:
@@ -438,10 +451,11 @@ def check_end(campaign: Campaign, by: Actor) -> None:
     if campaign.phase in ("draft", "completed", "cancelled"):
         return
     if by.is_test and not campaign.test:
-        raise NotAllowed(_TEST_KEY_ONLY)
+        raise NotAllowed(gettext(_TEST_KEY_ONLY))
     if by.user_id is not None and not by.can_send:
         raise NotAllowed(
-            "This campaign is scheduled or live; only a user who may send can delete it.", required_scope=_SEND_SCOPE
+            gettext("This campaign is scheduled or live; only a user who may send can delete it."),
+            required_scope=_SEND_SCOPE,
         )
 
 
@@ -458,8 +472,8 @@ def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
     if armed is None:
         return
     if by.is_test and not armed.test:
-        raise NotAllowed(_TEST_KEY_ONLY)
+        raise NotAllowed(gettext(_TEST_KEY_ONLY))
     if not by.is_test and by.user_id is not None and not by.can_send:
-        raise NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)
+        raise NotAllowed(gettext(_SCHEDULED_LOCKED), required_scope=_SEND_SCOPE)
     if armed.test and not by.can_read_contacts:
-        raise NotAllowed(_TEST_CONTENT_REFUSED, required_scope="contacts:read")
+        raise NotAllowed(gettext(_TEST_CONTENT_REFUSED), required_scope="contacts:read")

@@ -15,6 +15,7 @@ from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import (
     MAX_GUESSED_KEYS,
     Data,
@@ -236,7 +237,7 @@ def select_matching(account_id: int, query: CampaignQuery) -> Any:
     if isinstance(query.status, str):
         phases = _PHASE_ALIASES.get(query.status)
         if phases is None and query.status not in _STATUSES:
-            raise Invalid({"status": ["is not included in the list"]})
+            raise Invalid({"status": [gettext("is not included in the list")]})
         matches = matches.where(Campaign.phase.in_(phases) if phases else Campaign.status == query.status)
     for name in ("phase", "channel", "approval_state"):
         if isinstance(getattr(query, name), str):
@@ -389,7 +390,8 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
     require_write_transaction()
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
         raise Conflict(
-            "The campaign was changed by another user since it was read.", updated_at=clock.iso(campaign.updated_at)
+            gettext("The campaign was changed by another user since it was read."),
+            updated_at=clock.iso(campaign.updated_at),
         )
     channel = request.channel if isinstance(request.channel, str) else campaign.channel
     validate_write(campaign.account_id, request, channel, content)
@@ -503,7 +505,7 @@ MAX_IDS = 500
 def content_locked(campaign: Campaign) -> Invalid:
     """Return the error (`campaign_locked`) for a change of a campaign that can no longer be edited."""
     return Invalid(
-        {"base": ["this campaign is locked: duplicate it to change it"]},
+        {"base": [gettext("this campaign is locked: duplicate it to change it")]},
         reason="campaign_locked",
         status=campaign.status,
     )
@@ -568,9 +570,9 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
     ):  # fmt: skip
         ids = data.get(key, [])
         if not isinstance(ids, list) or not all(type(item_id) is int for item_id in ids):
-            faults.add(f"{path}data.{key}", "is invalid")
+            faults.add(f"{path}data.{key}", gettext("is invalid"))
         elif len(ids) > MAX_IDS:
-            faults.add(f"{path}data.{key}", f"is too long (maximum is {MAX_IDS} entries)")
+            faults.add(f"{path}data.{key}", gettext("is too long (maximum is %(limit)s entries)", limit=MAX_IDS))
         else:
             references += [(f"data.{key}[{index}]", table, item_id) for index, item_id in enumerate(ids)]
     for name, table, item_id in references:
@@ -578,10 +580,10 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
             isinstance(item_id, int)
             and not table.select().where(table.account == account_id, table.id == item_id).exists()
         ):
-            faults.add(path + name, "must exist")
+            faults.add(path + name, gettext("must exist"))
     for index, key in enumerate(data.keys() - AUDIENCE_KEYS):
         guess = index < MAX_GUESSED_KEYS
         if message := find_key_error(AUDIENCE_KEYS, AUDIENCE_DATA, key, data[key], guess):
             faults.add(f"{path}data.{key}", message)
     if data.get("audience_type") not in (None, "all_contacts"):
-        faults.add(f"{path}data.audience_type", "is not included in the list")
+        faults.add(f"{path}data.audience_type", gettext("is not included in the list"))

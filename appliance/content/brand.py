@@ -12,6 +12,7 @@ from appliance.content.designs.sections import footer, header
 from appliance.content.designs.theme import Look
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import Colour, Data, Line, Long, check_http_url, sent_fields
 from appliance.storage.models import Brand, Media
 from appliance.storage.models.content import BRANDS
@@ -133,9 +134,9 @@ def validate(account_id: int, request: BrandWrite, _: int | None = None) -> None
 def _collect_faults(account_id: int, request: BrandWrite, faults: Faults) -> None:
     for index, link in enumerate(request.links or []):
         if isinstance(link.url, str) and not _is_link(link.url):
-            faults.add(f"links[{index}].url", "is invalid")
+            faults.add(f"links[{index}].url", gettext("is invalid"))
     if isinstance(request.logo, str) and request.logo.strip() and not _is_logo(account_id, request.logo.strip()):
-        faults.add("logo", "is invalid")
+        faults.add("logo", gettext("is invalid"))
     for name, kind in (("default_header", header.KIND), ("default_footer", footer.KIND)):
         section = getattr(request, name) or {}
         values = _section_props(section)
@@ -150,7 +151,7 @@ def _collect_faults(account_id: int, request: BrandWrite, faults: Faults) -> Non
             and value not in (None, "")
             and not (isinstance(value, str) and theme.parse_colour(value))
         ):
-            faults.add(f"default_theme.{prop.name}", "is invalid")
+            faults.add(f"default_theme.{prop.name}", gettext("is invalid"))
 
 
 def _is_logo(account_id: int, value: str) -> bool:

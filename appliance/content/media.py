@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,6 +11,7 @@ from appliance.content.pictures import process
 from appliance.content.pictures.formats import Picture, UnusablePicture
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext, translate_stored
 from appliance.settings import config
 from appliance.storage.database import Page, fetch_one, paginate, rows
 from appliance.storage.models import Media
@@ -71,7 +73,7 @@ async def decode(account_id: int, function: Callable[..., T], *arguments: Any) -
     One picture is decoded at a time. Each account has at most one call in the queue, so that accounts take turns.
     """
     async with _account_locks.setdefault(account_id, asyncio.Lock()):
-        return await asyncio.get_running_loop().run_in_executor(_decoder, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(_decoder, copy_context().run, function, *arguments)
 
 
 def prepare_upload(path: Path, full_size: bool = False) -> Picture:
@@ -82,7 +84,7 @@ def prepare_upload(path: Path, full_size: bool = False) -> Picture:
     try:
         return process.convert(path.read_bytes(), full_size)
     except UnusablePicture as why:
-        raise Invalid({"file": [str(why)]}) from None
+        raise Invalid({"file": [translate_stored(str(why))]}) from None
 
 
 def add(account_id: int, filename: str, picture: Picture) -> Media:
@@ -198,4 +200,4 @@ def delete(account_id: int, media_id: int) -> Media:
 
 def _raise_if_used(used: list[dict[str, Any]]) -> None:
     if used:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
+        raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=used)

@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple
 
 import idna
 
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored
+
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
 # Text that files and forms contain beside a phone number: invisible characters, a label before the number, and words in
@@ -29,8 +31,9 @@ _WHOLE_FLOAT = re.compile(r"(\d{6,15})[.,]0+")
 MAX_WRITTEN_PHONE_CHARACTERS = 255
 # `unicodedata.normalize` needs less than 10 ms for this number of characters, whatever they are.
 _MAX_INSERTION_SORTED = 1_000
-NO_COUNTRY, NOT_A_PHONE = "has no country code", "is not a phone number"
-SHORTENED = "was shortened by a spreadsheet: export the column as text"
+NO_COUNTRY, NOT_A_PHONE = gettext_noop("has no country code"), gettext_noop("is not a phone number")
+_NOT_OF_COUNTRY = gettext_stored("is not a phone number of %(country)s")
+SHORTENED = gettext_noop("was shortened by a spreadsheet: export the column as text")
 _SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
 _SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # the id of a Twilio messaging service
 _SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
@@ -59,11 +62,11 @@ def parse_email(text: str) -> Address:
     email_validator.SPECIAL_USE_DOMAIN_NAMES = []
     text = text.strip()
     if len(text) > 254:
-        raise ValueError("is invalid")
+        raise ValueError(gettext("is invalid"))
     try:
         validated = email_validator.validate_email(text, check_deliverability=False, strict=True)
     except email_validator.EmailNotValidError:
-        raise ValueError("is invalid") from None
+        raise ValueError(gettext("is invalid")) from None
     return Address("email", validated.normalized, f"{lowercase(validated.local_part)}@{validated.ascii_domain.lower()}")
 
 
@@ -121,7 +124,7 @@ def parse_phone(text: str) -> Address:
     """Parse an E.164 number, ignoring spaces, dots, hyphens and parentheses. Raises ValueError if it is invalid."""
     number = _PHONE_FILLER.sub("", text.strip())
     if not _PHONE.fullmatch(number):
-        raise ValueError("is invalid")
+        raise ValueError(gettext("is invalid"))
     return Address("phone", number, number)
 
 
@@ -159,7 +162,7 @@ def parse_written_phone(text: str, country: str | None = None) -> Address:
 
 def not_a_phone_of(country: str | None) -> str:
     """Return the reason why a national number is rejected."""
-    return f"is not a phone number of {country}"
+    return _NOT_OF_COUNTRY % {"country": country}
 
 
 def _to_phone_address(text: str, country: str | None) -> Address:

@@ -24,6 +24,8 @@ DeliveryError              a failed attempt to send a message
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
+from appliance.core.i18n import format_list, gettext
+
 T = TypeVar("T")
 
 
@@ -238,9 +240,12 @@ class Faults:
 
 
 class Transition(NamedTuple):
-    """An action that changes a status from one of `sources` to `target`; `participle` ("paused") is for error texts."""
+    """An action that changes a status from one of `sources` to `target`.
 
-    participle: str
+    `refusal` is the error for another status, which `%(status)s` stands for; it is marked with `gettext_noop`.
+    """
+
+    refusal: str
     target: str
     sources: tuple[str, ...]
 
@@ -262,20 +267,18 @@ def possible_actions(actions: Mapping[str, Transition], status: str) -> list[str
     return [name for name, transition in actions.items() if status in transition.sources]
 
 
-def refuse_transition(
-    noun: str, current: CurrentState, name: str, transition: Transition, instead: str = ""
-) -> Invalid:
+def refuse_transition(current: CurrentState, name: str, transition: Transition, instead: str = "") -> Invalid:
     """Return the error for an action that the status does not allow (docs/decisions.md#3).
 
-    `noun` is the kind of object ("campaign"), `name` the action, `instead` a sentence that says what to do instead.
+    `name` is the action, `instead` a translated sentence that says what to do instead.
     """
-    word = current.state or current.status
-    article = "An" if word[0] in "aeiou" else "A"
     more = {
         "from": current.status, "to": transition.target, "allowed": current.allowed_statuses, "action": name,
         "allowed_actions": current.allowed_actions,
     }  # fmt: skip
     return Invalid(
-        {"status": [f"must be {' or '.join(transition.sources)}"]}, reason="invalid_transition",
-        message=f"{article} {word} {noun} cannot be {transition.participle}. {instead}".strip(), **cast(Any, more),
+        {"status": [gettext("must be %(statuses)s", statuses=format_list(transition.sources, "or"))]},
+        reason="invalid_transition",
+        message=f"{gettext(transition.refusal, status=current.state or current.status)} {instead}".strip(),
+        **cast(Any, more),
     )  # fmt: skip

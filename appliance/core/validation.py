@@ -20,6 +20,7 @@ from msgspec.structs import fields as struct_fields
 
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults
+from appliance.core.i18n import gettext
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -31,9 +32,9 @@ def find_text_error(value: str, extra: dict[str, Any]) -> str | None:
     `extra` is the merged `Meta.extra` of the field: `line` forbids control characters, `filled` forbids blank texts.
     """
     if UNSTORABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
-        return "is invalid"
+        return gettext("is invalid")
     if extra.get("filled") and not value.strip():
-        return "can't be blank"
+        return gettext("can't be blank")
     return None
 
 
@@ -43,19 +44,19 @@ def find_data_error(value: Any, extra: dict[str, Any]) -> str | None:
     The limit of the JSON is `extra["bytes"]`; without it only a number is checked.
     """
     if isinstance(value, float) and not math.isfinite(value):
-        return "is not a number"
+        return gettext("is not a number")
     max_bytes = extra.get("bytes")
     if max_bytes is None:
         return None
     try:
         text = msgspec.json.encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
-        return "is invalid"
+        return gettext("is invalid")
     if b"\\u0000" in text:
-        return "is invalid"
+        return gettext("is invalid")
     if len(text) > max_bytes:
-        return f"is too long (maximum is {max_bytes} bytes)"
-    return "is invalid" if b"null" in text and _has_infinite_number(value) else None
+        return gettext("is too long (maximum is %(limit)s bytes)", limit=max_bytes)
+    return gettext("is invalid") if b"null" in text and _has_infinite_number(value) else None
 
 
 def _has_infinite_number(value: Any) -> bool:
@@ -71,7 +72,7 @@ def _has_infinite_number(value: Any) -> bool:
 
 def _parse_country(value: str) -> str:
     if not (len(value) == 2 and value.isascii() and value.isalpha()):
-        raise ValueError("is invalid")
+        raise ValueError(gettext("is invalid"))
     return value.upper()
 
 
@@ -83,7 +84,7 @@ def check_http_url(value: str) -> str:
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ValueError("is invalid")
+        raise ValueError(gettext("is invalid"))
     return value
 
 
@@ -113,7 +114,10 @@ SEND_TIMES = (
 
 
 class RefusedKey(NamedTuple):
-    """The field error of a rejected key; a key whose value is null or `neutral` is ignored instead."""
+    """The field error of a rejected key; a key whose value is null or `neutral` is ignored instead.
+
+    The error stays English, because no page sends such a key.
+    """
 
     message: str
     neutral: Any = None
@@ -177,7 +181,7 @@ def find_key_error(
     name = names[match[0]]
     if name in refused:
         return find_key_error((), refused, name, value)
-    return f"is not a known field: use {name}"
+    return gettext("is not a known field: use %(name)s", name=name)
 
 
 def describe_refused_keys(refused: RefusedKeys) -> str:
@@ -220,7 +224,7 @@ class StructReader:
     def struct(self, kind: type[S], raw: Any, path: str) -> S | UnsetType:
         """Return a Struct of the valid values of `raw`, after adding all errors; UNSET if `raw` is not an object."""
         if not isinstance(raw, dict):
-            self.faults.add(path or "base", "is invalid")
+            self.faults.add(path or "base", gettext("is invalid"))
             return UNSET
         values: dict[str, Any] = {}
         known_count = 0
@@ -231,7 +235,7 @@ class StructReader:
             else:
                 value = UNSET
                 if info.required:
-                    self.faults.add(_join_path(path, info.encode_name), "can't be blank")
+                    self.faults.add(_join_path(path, info.encode_name), gettext("can't be blank"))
             if value is not UNSET or info.required:
                 values[info.name] = value
         if known_count < len(raw):
@@ -247,7 +251,7 @@ class StructReader:
             field_path = _join_path(path, str(key))
             message = find_key_error(names, refused, key, raw[key], index < MAX_GUESSED_KEYS)
             if message is None and strict:
-                message = "is not a known field"
+                message = gettext("is not a known field")
             if message is None:
                 self.ignored.append(field_path)
             else:
@@ -260,7 +264,7 @@ class StructReader:
         if raw is None:
             if NoneType in options:
                 return None
-            self.faults.add(path, "can't be blank")
+            self.faults.add(path, gettext("can't be blank"))
             return UNSET
         inner = [option for option in options if option is not NoneType]
         if len(inner) > 1 and isinstance(raw, dict):
@@ -282,7 +286,7 @@ class StructReader:
         if self.loose and isinstance(raw, str):
             raw = [part for part in raw.split(",") if part]
         if not isinstance(raw, list):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return UNSET
         if self._is_too_long(raw, metas, path):
             return UNSET
@@ -293,7 +297,7 @@ class StructReader:
         for index, raw_value in enumerate(raw):
             entry_path = f"{path}[{index}]"
             if raw_value == "" and is_address:
-                self.faults.add(entry_path, "can't be blank")
+                self.faults.add(entry_path, gettext("can't be blank"))
                 items.append(UNSET)
             else:
                 items.append(self.value(item_type, raw_value, entry_path))
@@ -304,7 +308,7 @@ class StructReader:
 
     def _read_dict(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
         if not isinstance(raw, dict):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return UNSET
         if self._is_too_long(raw, metas, path):
             return UNSET
@@ -322,7 +326,7 @@ class StructReader:
         limit = next((meta.max_length for meta in metas if meta.max_length is not None), None)
         if limit is None or len(raw) <= limit:
             return False
-        self.faults.add(path, f"is too long (maximum is {limit} entries)")
+        self.faults.add(path, gettext("is too long (maximum is %(limit)s entries)", limit=limit))
         return True
 
     def _read_scalar(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
@@ -353,14 +357,14 @@ class StructReader:
         try:
             return clock.parse(raw)
         except (ValueError, TypeError, OverflowError, OSError):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return UNSET
 
     def _parse_day(self, raw: Any, path: str) -> str | UnsetType:
         try:
             clock.parse_day_or_time(raw, "UTC")
         except (ValueError, TypeError, AttributeError, OverflowError, OSError):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return UNSET
         return str(raw)
 
@@ -370,12 +374,12 @@ class StructReader:
             raw = int(raw)  # In JSON Schema (2020-12, 6.1.1) 3.0 is an integer.
         if self.loose and isinstance(raw, str) and base_type is int:
             if not _INTEGER.fullmatch(raw):
-                self.faults.add(path, "is not a number")
+                self.faults.add(path, gettext("is not a number"))
                 return UNSET
             if any((meta.extra or {}).get("endless") for meta in metas):
                 raw = max(-MAX_INTEGER, min(int(raw), MAX_INTEGER))
             elif abs(int(raw)) > MAX_INTEGER:
-                self.faults.add(path, "is not a number")
+                self.faults.add(path, gettext("is not a number"))
                 return UNSET
         try:
             return msgspec.convert(raw, kind, strict=not self.loose)
@@ -383,7 +387,7 @@ class StructReader:
             self.faults.add(path, _to_message(str(error), kind))
             return UNSET
         except UnicodeEncodeError:  # A lone surrogate in a key, or in a text with a pattern, raises this.
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return UNSET
 
 
@@ -406,14 +410,14 @@ def _unwrap(kind: Any) -> tuple[Any, list[Meta]]:
 def _to_message(message: str, kind: Any) -> str:
     if less := _ABOVE_MAXIMUM.search(message):
         if less[1] == "str":
-            return f"is too long (maximum is {less[2]} characters)"
-        return f"must be less than or equal to {less[2]}"
+            return gettext("is too long (maximum is %(limit)s characters)", limit=less[2])
+        return gettext("must be less than or equal to %(limit)s", limit=less[2])
     if (more := _BELOW_MINIMUM.search(message)) and more[1] != "str":
-        return f"must be greater than or equal to {more[2]}"
+        return gettext("must be greater than or equal to %(limit)s", limit=more[2])
     base_type = _unwrap(kind)[0]
     if message.startswith("Invalid enum value") or get_origin(base_type) is Literal:
-        return "is not included in the list"
-    return "is not a number" if base_type in (int, float) else "is invalid"
+        return gettext("is not included in the list")
+    return gettext("is not a number") if base_type in (int, float) else gettext("is invalid")
 
 
 def is_cleared_by_empty(kind: Any) -> bool:

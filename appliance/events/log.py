@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, UnsetType
 from appliance.core import addresses, clock, signals
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, CreatedAfter, CreatedBefore, PageQuery, Short
 from appliance.events import listing, user_agents
 from appliance.events.listing import EventFilters
@@ -181,7 +182,7 @@ def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: st
         try:
             times.append(None if text is UNSET else clock.parse_day_or_time(str(text), zone))
         except (ValueError, OverflowError):
-            faults[name] = ["is invalid"]
+            faults[name] = [gettext("is invalid")]
             times.append(None)
     if faults:
         raise Invalid(faults)
@@ -192,7 +193,7 @@ def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: st
 
 
 class EventKind(NamedTuple):
-    """A kind of event that the service records: its name, group and description ("opened an email")."""
+    """A kind of event that the service records: its name, group and description ("opened an email", a marked text)."""
 
     name: str
     group: str
@@ -202,42 +203,87 @@ class EventKind(NamedTuple):
 EVENT_KINDS = tuple(
     EventKind(name, group, words)
     for group, names in (
-        ("contact", {
-            "contact_add": "was added", "contact_update": "was changed", "contact_delete": "was deleted",
-            "contact_merge": "was merged", "tag_add": "got a tag", "tag_remove": "lost a tag",
-        }),
-        ("audience", {
-            "list_add": "joined a list", "list_remove": "left a list",
-            "segment_enter": "entered a segment", "segment_exit": "left a segment",
-        }),
-        ("consent", {
-            "opt_in": "opted in", "opt_out": "opted out", "double_opt_in_requested": "was asked to confirm",
-            "double_opt_in_confirmed": "confirmed", "form_submitted": "filled in a form",
-            "erase_requested": "asked to be erased",
-        }),
-        ("email", {
-            "email_sent": "email handed over", "email_delivered": "email delivered", "email_opened": "opened an email",
-            "email_clicked": "clicked a link", "email_soft_bounced": "email came back for now",
-            "email_bounced": "email came back", "email_complained": "complained", "email_failed": "email failed",
-            "email_skipped": "email skipped", "email_replied": "replied",
-        }),
-        ("sms", {
-            "sms_sent": "SMS handed over", "sms_delivered": "SMS delivered", "sms_failed": "SMS failed",
-            "sms_skipped": "SMS skipped", "sms_clicked": "clicked a link in an SMS",
-            "message": "wrote an SMS", "keyword": "sent a keyword",
-        }),
-        ("flow", {
-            "flow_enter": "entered a flow", "flow_exit": "left a flow", "flow_goal": "reached a goal",
-            "date_reached": "a date was reached",
-        }),
-        ("campaign", {
-            "campaign_started": "campaign started", "campaign_paused": "campaign paused",
-            "campaign_completed": "campaign completed", "domain_verified": "domain verified",
-            "domain_failed": "domain failed", "webhook_disabled": "webhook switched off",
-        }),
+        (
+            "contact",
+            {
+                "contact_add": gettext_noop("was added"),
+                "contact_update": gettext_noop("was updated"),
+                "contact_delete": gettext_noop("was deleted"),
+                "contact_merge": gettext_noop("was merged"),
+                "tag_add": gettext_noop("got a tag"),
+                "tag_remove": gettext_noop("lost a tag"),
+            },
+        ),
+        (
+            "audience",
+            {
+                "list_add": gettext_noop("joined a list"),
+                "list_remove": gettext_noop("left a list"),
+                "segment_enter": gettext_noop("entered a segment"),
+                "segment_exit": gettext_noop("left a segment"),
+            },
+        ),
+        (
+            "consent",
+            {
+                "opt_in": gettext_noop("opted in"),
+                "opt_out": gettext_noop("opted out"),
+                "double_opt_in_requested": gettext_noop("was asked to confirm the address"),
+                "double_opt_in_confirmed": gettext_noop("confirmed the address"),
+                "form_submitted": gettext_noop("submitted a form"),
+                "erase_requested": gettext_noop("asked for their data to be deleted"),
+            },
+        ),
+        (
+            "email",
+            {
+                "email_sent": gettext_noop("email sent"),
+                "email_delivered": gettext_noop("email delivered"),
+                "email_opened": gettext_noop("opened an email"),
+                "email_clicked": gettext_noop("clicked a link"),
+                "email_soft_bounced": gettext_noop("email soft bounced"),
+                "email_bounced": gettext_noop("email hard bounced"),
+                "email_complained": gettext_noop("marked an email as spam"),
+                "email_failed": gettext_noop("email rejected"),
+                "email_skipped": gettext_noop("email skipped"),
+                "email_replied": gettext_noop("replied to an email"),
+            },
+        ),
+        (
+            "sms",
+            {
+                "sms_sent": gettext_noop("SMS sent"),
+                "sms_delivered": gettext_noop("SMS delivered"),
+                "sms_failed": gettext_noop("SMS not delivered"),
+                "sms_skipped": gettext_noop("SMS skipped"),
+                "sms_clicked": gettext_noop("clicked a link in an SMS"),
+                "message": gettext_noop("replied by SMS"),
+                "keyword": gettext_noop("sent an SMS keyword"),
+            },
+        ),
+        (
+            "flow",
+            {
+                "flow_enter": gettext_noop("entered a flow"),
+                "flow_exit": gettext_noop("left a flow"),
+                "flow_goal": gettext_noop("reached the goal of a flow"),
+                "date_reached": gettext_noop("a date was reached"),
+            },
+        ),
+        (
+            "campaign",
+            {
+                "campaign_started": gettext_noop("campaign started"),
+                "campaign_paused": gettext_noop("campaign paused"),
+                "campaign_completed": gettext_noop("campaign sent"),
+                "domain_verified": gettext_noop("sending domain verified"),
+                "domain_failed": gettext_noop("sending domain failed verification"),
+                "webhook_disabled": gettext_noop("webhook turned off"),
+            },
+        ),
     )
     for name, words in names.items()
-)  # fmt: skip
+)
 
 RESERVED_NAMES = frozenset(kind.name for kind in EVENT_KINDS)
 KINDS_BY_NAME = {kind.name: kind for kind in EVENT_KINDS}
@@ -245,16 +291,16 @@ _PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def find_name_error(name: str) -> str | None:
-    """Return the error of the name of a client's event if it is reserved or invalid, else None."""
+    """Return the error of the name of a client's event if it is reserved or invalid, in English, else None."""
     if name in RESERVED_NAMES:
-        return "is reserved"
-    return None if _PATTERN.fullmatch(name) else "is invalid"
+        return gettext_noop("is reserved")
+    return None if _PATTERN.fullmatch(name) else gettext_noop("is invalid")
 
 
 def describe(name: str) -> str:
-    """Return the description of an event name; in an unknown name, underscores become spaces."""
+    """Return the description of an event in the current language; in an unknown name, underscores become spaces."""
     kind = KINDS_BY_NAME.get(name)
-    return kind.description if kind else name.replace("_", " ")
+    return gettext(kind.description) if kind else name.replace("_", " ")
 
 
 # Expired events that are still needed are not deleted: those that a reader of the log (table `cursor`) has not read,

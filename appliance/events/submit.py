@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from appliance.core import addresses, clock, signals, validation
 from appliance.core.errors import Conflict, Invalid, Refused
+from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EmailText, Id, Short, When, default
 from appliance.events import log, user_agents
 from appliance.storage.database import Json, connection, fetch_one, scalar
@@ -170,22 +171,22 @@ def prepare(request: EventWrite, test: bool = False) -> PreparedEvent:
     faults: dict[str, list[str]] = {}
     name_fault = log.find_name_error(request.event)
     if name_fault:
-        faults["event"] = [name_fault]
+        faults["event"] = [gettext(name_fault)]
     now = clock.now_ms()
     at = request.created_at if isinstance(request.created_at, int) else None
     if at is not None and not now - _MAX_AGE_MS <= at <= now + _MAX_AHEAD_MS:
-        faults["created_at"] = ["is invalid"]
+        faults["created_at"] = [gettext("is invalid")]
     key = _text_or_none(request.idempotency_key)
     if key is not None and not key.isprintable():
-        faults["idempotency_key"] = ["is invalid"]
+        faults["idempotency_key"] = [gettext("is invalid")]
     ip = _text_or_none(request.ip)
     stored_ips = {privacy: addresses.anonymize_ip(ip, privacy) for privacy in ("full", "truncated")} if ip else {}
     if ip and stored_ips["full"] is None:
-        faults["ip"] = ["is invalid"]
+        faults["ip"] = [gettext("is invalid")]
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
     address = _text_or_none(request.contact_email) if contact_id is None else None
     if contact_id is None and address is None:
-        faults["contact_id"] = ["can't be blank"]
+        faults["contact_id"] = [gettext("can't be blank")]
     late = at is not None and at < now - _LATE_AFTER_MS
     return PreparedEvent(
         contact_id, address, addresses.parse_email(address).key if address else None, request.create_contact is True,
@@ -322,7 +323,7 @@ def _insert_event(account_id: int, prepared: PreparedEvent, now: int, privacy: s
     earlier = _fetch_by_key(account_id, prepared) if not prepared.faults else None
     if earlier is not None:
         if _is_different(earlier, prepared, contact_id):
-            raise Conflict("this idempotency_key was used for another event", code="idempotency_conflict")
+            raise Conflict(gettext("this idempotency_key was used for another event"), code="idempotency_conflict")
         return Submitted(earlier["id"], None)
     if faults := _find_faults(prepared, contact_id):
         raise Invalid(faults)
@@ -356,7 +357,7 @@ def _record_interactions(recorded: Iterable[dict[str, Any]]) -> None:
 def _find_faults(prepared: PreparedEvent, contact_id: int | None) -> dict[str, list[str]]:
     faults = dict(prepared.faults)
     if contact_id is None and "contact_id" not in faults:
-        faults["contact_id" if prepared.contact_id is not None else "contact_email"] = ["must exist"]
+        faults["contact_id" if prepared.contact_id is not None else "contact_email"] = [gettext("must exist")]
     return faults
 
 

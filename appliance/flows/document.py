@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from appliance.content.designs import merge, merge_limits
 from appliance.core.errors import Faults
+from appliance.core.i18n import gettext
 from appliance.events import log
 from appliance.flows.steps import BY_TYPE, KINDS
 from appliance.flows.steps.base import ParseContext, StepKind
@@ -138,18 +139,18 @@ class _StepParser:
         if is_absent(raw):
             return []
         if not isinstance(raw, list):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return []
         steps = [self.parse_one(step, f"{path}[{index}]") for index, step in enumerate(raw)]
         return [step for step in steps if step is not None]
 
     def parse_one(self, raw: Any, path: str) -> Step | None:
         if not isinstance(raw, dict):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return None
         for key in raw:
             if key not in STEP_KEYS:
-                self.faults.add(f"{path}.{_make_printable(key)}", "is not a known field")
+                self.faults.add(f"{path}.{_make_printable(key)}", gettext("is not a known field"))
         previous_step = self._match_previous(raw, path)
         kind = self._resolve_kind(raw, path, previous_step)
         if kind is None:
@@ -175,11 +176,11 @@ class _StepParser:
         if is_absent(step_id):
             return None
         if type(step_id) is not int or not 0 < step_id < 2**63:
-            self.faults.add(f"{path}.id", "is invalid")
+            self.faults.add(f"{path}.id", gettext("is invalid"))
             return None
         previous_step = self.previous.get(step_id)
         if previous_step is not None and step_id in self.used_ids:
-            self.faults.add(f"{path}.id", "has already been taken")
+            self.faults.add(f"{path}.id", gettext("has already been taken"))
         self.used_ids.add(step_id)
         return previous_step
 
@@ -187,7 +188,7 @@ class _StepParser:
         sent_keys = {key for key, value in raw.items() if key in STEP_KEYS and not is_absent(value)} - {"id", "type"}
         type_name = raw.get("type")
         if not is_absent(type_name) and (not isinstance(type_name, str) or type_name not in BY_TYPE):
-            self.faults.add(f"{path}.type", "is not included in the list")
+            self.faults.add(f"{path}.type", gettext("is not included in the list"))
             return None
         kind = (
             BY_TYPE[type_name]
@@ -195,14 +196,28 @@ class _StepParser:
             else _infer_kind(raw, sent_keys, previous_step)
         )
         if kind is None:
-            self.faults.add(path, "can't be blank")
+            self.faults.add(path, gettext("can't be blank"))
             return None
         if previous_step is not None and previous_step["type"] != kind.type:
-            self.faults.add(path, f"cannot change from {previous_step['type']} to {kind.type}: leave out its id")
+            self.faults.add(
+                path,
+                gettext(
+                    "cannot change from %(previous_step)s to %(type)s: leave out its id",
+                    previous_step=previous_step["type"],
+                    type=kind.type,
+                ),
+            )
             return None
         unknown = sent_keys - kind.keys - (FRAME_KEYS if kind.branches else frozenset())
         if unknown:
-            self.faults.add(path, f"is a step of type {kind.type}, which has no {', '.join(sorted(unknown))}")
+            self.faults.add(
+                path,
+                gettext(
+                    "is a step of type %(type)s, which has no %(value)s",
+                    type=kind.type,
+                    value=", ".join(sorted(unknown)),
+                ),
+            )
             return None
         return kind
 

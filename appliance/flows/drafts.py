@@ -18,6 +18,8 @@ from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
+from appliance.events import log
 from appliance.flows import document, lifecycle, report, store, triggers, versions
 from appliance.flows.document import BRANCHES, Position, Step
 from appliance.flows.lifecycle import Blocker
@@ -243,7 +245,7 @@ def change_goal(account_id: int, flow_id: int, goal: str | None, by: Actor) -> N
 def _open_for_edit(account_id: int, flow_id: int) -> FlowDraft:
     draft = load_draft(account_id, flow_id)
     if draft.flow.status == "archived":
-        raise Invalid({"base": ["this flow is archived: make it a draft again to change it"]})
+        raise Invalid({"base": [gettext("this flow is archived: reopen it as a draft to change it")]})
     return draft
 
 
@@ -256,7 +258,7 @@ def _get_step(draft: FlowDraft, step_id: int) -> Step:
 
 def _check_steps(steps: list[Step] | None) -> list[Step]:
     if steps is None:
-        raise Invalid({"base": ["the position does not exist any more"]})
+        raise Invalid({"base": [gettext("this position no longer exists")]})
     error = document.check_size(steps)
     if error:
         raise Invalid({"base": [error]})
@@ -355,9 +357,9 @@ def _find_changes(draft: FlowDraft) -> Iterator[Change]:
     flow = draft.flow
     live_trigger, waiting = get_live_trigger(flow.id), count_inside(flow.id)
     if draft.trigger != live_trigger:
-        yield Change("changed", None, "Start", "", _describe_trigger_change(live_trigger, draft.trigger))
+        yield Change("changed", None, gettext("Trigger"), "", _describe_trigger_change(live_trigger, draft.trigger))
     if draft.goal != flow.goal:
-        yield Change("changed", None, "Goal", draft.goal or "no goal any more")
+        yield Change("changed", None, gettext("Goal"), draft.goal or gettext("removed"))
     old_steps = {step["id"]: step for _, step in document.walk(add_contents(flow.steps))}
     new_steps = {step["id"]: step for _, step in document.walk(add_contents(draft.steps))}
     changed_templates = lifecycle.find_changed_templates(flow)
@@ -379,7 +381,7 @@ def _find_changes(draft: FlowDraft) -> Iterator[Change]:
 def _build_change(
     kind: str, flow: Flow, step: Step, detail: str = "", waiting: int = 0, seconds: int | None = None
 ) -> Change:  # fmt: skip
-    label = BY_TYPE[step["type"]].label
+    label = gettext(BY_TYPE[step["type"]].label)
     return Change(kind, step["id"], label, report.summarize_step(flow.account_id, step), detail, waiting, seconds)
 
 
@@ -390,9 +392,9 @@ def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
     """
     differences = []
     if old["type"] == "wait" and old["duration"] != new["duration"]:
-        differences.append(f"was {format_duration(old['duration'])}")
+        differences.append(gettext("was %(duration)s", duration=format_duration(old["duration"])))
     elif any(old.get(key) != new.get(key) for key in {*old, *new} - {*BRANCHES, "content"}):
-        differences.append("its settings")
+        differences.append(gettext("settings"))
     if changed_template is not None:
         row, live = changed_template
         differences.append(
@@ -417,9 +419,9 @@ def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None 
 
 def _describe_trigger_change(old: TriggerSpec, new: TriggerSpec) -> str:
     if old.event != new.event:
-        return f"{new.event} in place of {old.event}"
+        return gettext("%(new)s instead of %(old)s", new=log.describe(new.event), old=log.describe(old.event))
     names = [name for name in ("segment_id", "contact_list_id", "data") if getattr(old, name) != getattr(new, name)]
-    labels = {"segment_id": "segment", "contact_list_id": "list", "data": "conditions"}
+    labels = {"segment_id": gettext("segment"), "contact_list_id": gettext("list"), "data": gettext("conditions")}
     return ", ".join(labels[name] for name in names)
 
 
@@ -440,7 +442,7 @@ def publish(account_id: int, flow_id: int, by: Actor, messages: StepMessages = N
     if flow.draft is not None:
         if flow.status == "active" and not lifecycle.needs_no_approval(flow, by):
             # The live version stays active until the change is approved.
-            message = approvals.OWN_CHANGE if by.can_approve else approvals.APPROVAL_REQUIRED
+            message = gettext(approvals.OWN_CHANGE if by.can_approve else approvals.APPROVAL_REQUIRED)
             raise Invalid({"base": [message]}, reason="approval_required")
         flow.draft = None
         flow.steps = versions.save_contents(account_id, flow_id, draft.steps, by.user_id)
@@ -500,7 +502,7 @@ def duplicate_flow(account_id: int, flow_id: int, by: Actor) -> Flow:
     """Create a copy of a flow, with its unpublished changes, as a draft; raises NotFound."""
     require_write_transaction()
     draft = load_draft(account_id, flow_id)
-    now, name = clock.now_ms(), f"{draft.flow.name[:249]}, copy"
+    now, name = clock.now_ms(), gettext("%(name)s (copy)", name=draft.flow.name[:240])
     copied = Flow.create(
         account=account_id, name=name, goal=draft.goal, data=draft.flow.data, last_action=draft.flow.last_action,
         edited_by=by.person_id, created_at=now, updated_at=now,

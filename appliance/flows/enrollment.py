@@ -19,6 +19,7 @@ from appliance.audience.segments import members
 from appliance.audience.segments import store as segments
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
 from appliance.core.validation import Id
 from appliance.events import log as events_log
 from appliance.events.log import NewEvent
@@ -527,19 +528,19 @@ def check_enrollment(account_id: int, request: EnrollWrite, flow_id: int) -> Non
     flow = store.find(account_id, flow_id)
     faults = Faults()
     if flow.status != "active":
-        faults.add("base", "is not active")
+        faults.add("base", gettext("is not active"))
     contact_ids = request.contact_ids if isinstance(request.contact_ids, list) else None
     segment_id = request.segment_id if isinstance(request.segment_id, int) else None
     if contact_ids is None and segment_id is None:
-        faults.add("contact_ids", "can't be blank")
+        faults.add("contact_ids", gettext("can't be blank"))
     if contact_ids is not None and segment_id is not None:
-        faults.add("base", "must name either contacts or a segment")
+        faults.add("base", gettext("must name either contacts or a segment"))
     if contact_ids is not None and lists.find_unknown_contacts(account_id, contact_ids):
-        faults.add("contact_ids", "must exist")
+        faults.add("contact_ids", gettext("must exist"))
     if segment_id is not None and not rows(
         "SELECT 1 FROM segment WHERE account_id = ? AND id = ?", (account_id, segment_id)
     ):  # fmt: skip
-        faults.add("segment_id", "must exist")
+        faults.add("segment_id", gettext("must exist"))
     faults.check()
 
 

@@ -21,6 +21,7 @@ from appliance.content.templates import store as templates
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows import document, run_ends, triggers, versions
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
@@ -137,9 +138,13 @@ TRANSITIONS = {
     "archived": ("draft",),
 }
 ACTIONS = {
-    "activate": Transition("activated", "active", ("draft", "paused")),
-    "pause": Transition("paused", "paused", ("active",)),
-    "archive": Transition("archived", "archived", ("draft", "active", "paused")),
+    "activate": Transition(
+        gettext_noop("A flow with the status %(status)s cannot be activated."), "active", ("draft", "paused")
+    ),
+    "pause": Transition(gettext_noop("A flow with the status %(status)s cannot be paused."), "paused", ("active",)),
+    "archive": Transition(
+        gettext_noop("A flow with the status %(status)s cannot be archived."), "archived", ("draft", "active", "paused")
+    ),
 }
 # The hint of the error, by rejected action and current status.
 _HINTS = {("activate", "archived"): "Make it a draft first: PATCH its `status`."}
@@ -190,7 +195,7 @@ def check_transition(flow: Flow, to: str) -> None:
     if to in TRANSITIONS[flow.status]:
         return
     raise Invalid(
-        {"status": [f"cannot change from {flow.status} to {to}"]},
+        {"status": [gettext("cannot change from %(status)s to %(to)s", status=flow.status, to=to)]},
         reason="invalid_transition",
         **cast(Any, {"from": flow.status, "to": to, "allowed": list(TRANSITIONS[flow.status])}),
     )
@@ -203,7 +208,7 @@ def _check_action(flow: Flow, action: str) -> None:
         current_state = CurrentState(
             flow.status, list(TRANSITIONS[flow.status]), possible_actions(ACTIONS, flow.status)
         )
-        raise refuse_transition("flow", current_state, action, ACTIONS[action], hint)
+        raise refuse_transition(current_state, action, ACTIONS[action], hint)
 
 
 def activate(
@@ -218,7 +223,7 @@ def activate(
     require_write_transaction()
     _check_action(flow, "activate")
     if flow.pending_end is not None:
-        raise Unavailable("Contacts are still being removed from this flow.", "unavailable", retry_after=2)
+        raise Unavailable(gettext("Contacts are still being removed from this flow."), "unavailable", retry_after=2)
     trigger = Trigger.get(Trigger.flow == flow.id)
     # A flow that a test key activates accepts only test runs, even if it accepted others before.
     flow.test = by.is_test

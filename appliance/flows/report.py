@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from msgspec import Meta, Struct
 
-from appliance.core import clock
+from appliance.core import clock, i18n
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
@@ -234,7 +234,8 @@ def build_report(flow: Flow, range_name: Range = "all") -> FlowReport:
     """Return the report of a flow for a period, possibly from the cache if the flow is large."""
     with snapshot():
         current = Flow.get_by_id(flow.id)
-        key = ("report", flow.id, current.updated_at, range_name)
+        # The summaries of steps are in the language of the request.
+        key = ("report", flow.id, current.updated_at, range_name, i18n.get_language())
         return _count_cache.get_or_count(key, current.entered_count, lambda: _count_report(current, range_name))
 
 

@@ -12,6 +12,7 @@ from appliance.accounts.audit import Actor
 from appliance.audience.contacts import store as contacts
 from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Faults, NotAllowed, NotFound, Transition, refuse_transition
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import ContactId, DayOrWhen, Id, PageQuery, Short
 from appliance.flows import document, report, run_ends, store
 from appliance.sending.messages.ledger import Status
@@ -144,12 +145,12 @@ def _check_query(account_id: int, query: RunQuery) -> int | UnsetType:
         try:
             since = clock.parse_day_or_time(query.since, Account.get_by_id(account_id).time_zone)
         except (ValueError, OverflowError):
-            faults.add("since", "is invalid")
+            faults.add("since", gettext("is invalid"))
     for name in ("outcome", "message"):
         if getattr(query, name) is not UNSET and query.step is UNSET:
-            faults.add("step", "can't be blank")
+            faults.add("step", gettext("can't be blank"))
     if query.outcome is not UNSET and query.message is not UNSET:
-        faults.add("message", "is invalid")
+        faults.add("message", gettext("is invalid"))
     faults.check()
     return since
 
@@ -283,8 +284,13 @@ RunAction = Literal["move_on", "take_out"]
 # The number of runs that one transaction changes, so that other writers do not wait.
 ACTION_BATCH_SIZE = 200
 ACTIONS = {
-    "move_on": Transition("moved on", "live", ("live",)), "take_out": Transition("taken out", "exited", ("live",)),
-}  # fmt: skip
+    "move_on": Transition(
+        gettext_noop("A flow run with the status %(status)s cannot be moved to the next step."), "live", ("live",)
+    ),
+    "take_out": Transition(
+        gettext_noop("A flow run with the status %(status)s cannot be removed."), "exited", ("live",)
+    ),
+}
 _IS_INSIDE = "flow_id = ? AND status = 'live'"
 
 
@@ -317,9 +323,9 @@ def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by
     require_write_transaction()
     run = get_run(account_id, flow_id, run_id)
     if by.is_test and not run.test:
-        raise NotAllowed("A test key can only act on test runs.")
+        raise NotAllowed(gettext("A test key can only act on test runs."))
     if run.status != "live":
-        raise refuse_transition("run", CurrentState(run.status, [], []), action, ACTIONS[action])
+        raise refuse_transition(CurrentState(run.status, [], []), action, ACTIONS[action])
     act_on_runs(flow_id, [run_id], action)
     audit.record(by, account_id, f"flow_run_{action}", f"run:{run_id}", {"flow_id": flow_id})
     return get_run(account_id, flow_id, run_id)
@@ -345,11 +351,11 @@ def check_selection(account_id: int, request: RunSelection, flow_id: int) -> Non
     run_ids = request.run_ids if isinstance(request.run_ids, list) else None
     step = request.step if isinstance(request.step, int) else None
     if run_ids is None and step is None:
-        faults.add("run_ids", "can't be blank")
+        faults.add("run_ids", gettext("can't be blank"))
     elif run_ids is not None and step is not None:
-        faults.add("step", "is invalid")
+        faults.add("step", gettext("is invalid"))
     if step is not None and not _has_step(flow, step):
-        faults.add("step", "must exist")
+        faults.add("step", gettext("must exist"))
     faults.check()
 
 

@@ -19,6 +19,7 @@ from appliance.audience.contacts.store import ContactWrite
 from appliance.audience.segments import members
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults, Invalid, Refused
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import read, sent_fields
 from appliance.events import log
 from appliance.flows import (
@@ -172,7 +173,10 @@ class FlowSimulator:
             ):
                 break
             if self._is_late():
-                self._add_note(f"It took too long and was ended early, at {format_moment(now, self.zone)}.")
+                time_text = format_moment(now, self.zone)
+                self._add_note(
+                    gettext("The simulation took too long and was ended early, at %(time)s.", time=time_text)
+                )
                 break
             now = self._get_next_moment(now, remaining)
         self._report_unreached()
@@ -200,9 +204,10 @@ class FlowSimulator:
                 if self._is_late():  # Hundreds of messages may be due at one moment, and rendering them takes time.
                     return
             for other_flow in self._other_flows.find_started():
-                self._add_entry(
-                    "starts", f"{other_flow.event} would start the flow “{other_flow.name}” too", event=other_flow.event
+                says = gettext(
+                    "%(event)s would also start the flow “%(flow)s”", event=other_flow.event, flow=other_flow.name
                 )
+                self._add_entry("starts", says, event=other_flow.event)
             if not has_processed and not due and len(self.entries) == entry_count:
                 return
 
@@ -226,21 +231,23 @@ class FlowSimulator:
 
     def _describe_step(self, node: Node, result: StepResult, is_waiting: bool, filters: list[Reason]) -> str:
         kind = BY_TYPE[node.kind]
-        if is_waiting:
-            return f"{kind.summary(node.props, self.flow.account_id)}: until {format_moment(result.until, self.zone)}"
         if filters:
-            is_yes = result.to == "yes"
-            return (
-                f"{kind.label}: {'Yes' if is_yes else 'No'}, {simulation_timeline.describe_decision(filters, is_yes)}"
-            )
+            conditions = simulation_timeline.describe_decision(filters)
+            if result.to == "yes":
+                return gettext("Branch: Yes, because the contact matches: %(conditions)s", conditions=conditions)
+            return gettext("Branch: No, because the contact does not match: %(conditions)s", conditions=conditions)
         summary = kind.summary(node.props, self.flow.account_id)
+        if is_waiting:
+            return gettext("%(step)s: until %(time)s", step=summary, time=format_moment(result.until, self.zone))
         if result.outcome == "skipped":
-            return f"{summary}: skipped, {simulation_timeline.describe_skip(result.reason)}"
-        return f"{summary}: failed, and they leave the flow" if result.reason == "failed" else summary
+            return _describe_skipped(summary, result.reason)
+        if result.reason == "failed":
+            return gettext("%(step)s: failed, the contact exits the flow", step=summary)
+        return summary
 
     def _report_goal(self) -> None:
         if self._get_end_reason() == "goal" and not any(entry.told == "goal" for entry in self.entries):
-            self._add_entry("goal", f"The goal is reached: {self.flow.goal}", event=self.flow.goal)
+            self._add_entry("goal", gettext("Goal reached: %(goal)s", goal=self.flow.goal), event=self.flow.goal)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -252,16 +259,13 @@ class FlowSimulator:
             entry = self._add_entry("message", says, step_id=sent.step_id, path=self.paths.get(sent.step_id))
         else:
             is_skipped = sent.message.status == "skipped"
-            entry.says = (
-                f"{entry.says}: skipped, {simulation_timeline.describe_skip(sent.message.skip_reason)}"
-                if is_skipped
-                else says
-            )
+            entry.says = _describe_skipped(entry.says, sent.message.skip_reason) if is_skipped else says
         entry.message = sent.message
         if sent.message.status in ("queued", "held") and not sent.message.is_held(clock.now_ms()):
             self._stuck_messages.add(sent.message_id)
         if sent.note is not None:
-            self._add_note(f"Step {sent.step_id}: {sent.note}")
+            position = simulation_timeline.format_position(self.paths.get(sent.step_id))
+            self._add_note(gettext("Step %(position)s: %(note)s", position=position, note=sent.note))
         self._schedule_after_message(sent)
 
     def _report_skipped(self) -> None:
@@ -279,9 +283,10 @@ class FlowSimulator:
             leaves = clock.iso(due) if status == "held" else None
             entry.message = RenderedMessage(channel, status, reason, recipient, None, subject, None, None, leaves)
             if status == "held":
-                entry.says = f"{entry.says}: held until {format_moment(due, self.zone)}"
+                time_text = format_moment(due, self.zone)
+                entry.says = gettext("%(step)s: held until %(time)s", step=entry.says, time=time_text)
             elif entry.outcome != "skipped":
-                entry.says = f"{entry.says}: skipped, {simulation_timeline.describe_skip(reason)}"
+                entry.says = _describe_skipped(entry.says, reason)
 
     def _schedule_after_message(self, sent: SimulatedSend) -> None:
         """Set the times of assumed events that count from a message that was just sent."""
@@ -311,18 +316,22 @@ class FlowSimulator:
         try:
             says = transactions.write(simulation_events.apply_assumption, assumption, self.simulated_run)
         except (ImpossibleEvent, Refused) as reason:
-            self._add_note(f"{assumption.event} could not happen: {reason}")
+            self._add_note(gettext("%(event)s could not happen: %(reason)s", event=assumption.event, reason=reason))
             return
         self._add_entry(
-            "assumed", f"Assumed: {says}", event=assumption.event, data=assumption.event_data or None, step_id=step_id
-        )
+            "assumed", gettext("Assumed: %(event)s", event=says), event=assumption.event,
+            data=assumption.event_data or None, step_id=step_id,
+        )  # fmt: skip
 
     def _replay(self, real_event: RealEvent) -> None:
         """Copy a real event into the sandbox, and add an entry for it if the flow refers to its name."""
         transactions.write(simulation_events.replay_event, real_event)
         if real_event.event in self._relevant_events:
-            sentence = f"As it really was: {log.describe(real_event.event)} ({real_event.event})"
-            self._add_entry("recorded", sentence, event=real_event.event)
+            description = log.describe(real_event.event)
+            says = gettext(
+                "Recorded event: %(description)s (%(event)s)", description=description, event=real_event.event
+            )
+            self._add_entry("recorded", says, event=real_event.event)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -355,10 +364,15 @@ class FlowSimulator:
     def _report_unreached(self) -> None:
         for planned in sorted(self._planned_events, key=lambda planned: planned.order):
             assumption = planned.assumption
+            event = assumption.event
             if planned.at is None:
-                self._add_note(f"{assumption.event} did not happen: step {assumption.step} sent no message that left")
+                note = gettext(
+                    "%(event)s did not happen: step %(step)s sent no message", event=event, step=assumption.step
+                )
             else:
-                self._add_note(f"{assumption.event} would come after the end, {format_moment(planned.at, self.zone)}")
+                time_text = format_moment(planned.at, self.zone)
+                note = gettext("%(event)s would happen after the end, %(time)s", event=event, time=time_text)
+            self._add_note(note)
 
     def _build_end(self) -> SimulationEnd:
         status, reason, ended_at, step_id, due = rows(
@@ -366,12 +380,21 @@ class FlowSimulator:
             (self.simulated_run.run_id,),
         )[0]
         if status == "live":
-            says = f"Still inside at the end of the rehearsal, {format_moment(self.until, self.zone)}"
-            if due is not None:
-                says += f"; goes on {format_moment(due, self.zone)}"
-            return SimulationEnd(status, None, None, step_id, f"{says}.")
-        why = simulation_timeline.describe_end(status, reason)
-        says = f"{'Completed' if status == 'completed' else 'Left'} {format_moment(ended_at, self.zone)}: {why}."
+            end = format_moment(self.until, self.zone)
+            if due is None:
+                says = gettext("Still in the flow at the end of the simulation, %(time)s.", time=end)
+            else:
+                due_text = format_moment(due, self.zone)
+                says = gettext(
+                    "Still in the flow at the end of the simulation, %(time)s; continues %(due)s.",
+                    time=end, due=due_text,
+                )  # fmt: skip
+            return SimulationEnd(status, None, None, step_id, says)
+        why, end = simulation_timeline.describe_end(status, reason), format_moment(ended_at, self.zone)
+        if status == "completed":
+            says = gettext("Completed %(time)s: %(reason)s.", time=end, reason=why)
+        else:
+            says = gettext("Exited %(time)s: %(reason)s.", time=end, reason=why)
         return SimulationEnd(status, reason, clock.iso(ended_at), step_id, says)
 
     # -- texts -----------------------------------------------------------------------------------------------------
@@ -385,6 +408,11 @@ class FlowSimulator:
     def _add_note(self, note: str | None) -> None:
         if note is not None and note not in self.notes:
             self.notes.append(note)
+
+
+def _describe_skipped(step: str, reason: str | None) -> str:
+    """Return the text of a skipped step or message, with the reason."""
+    return gettext("%(step)s: skipped (%(reason)s)", step=step, reason=simulation_timeline.describe_skip(reason))
 
 
 DAY_MS = 86_400_000
@@ -466,9 +494,9 @@ def _parse_times(request: SimulationInput, faults: Faults) -> TimeRange:
     start = request.start_at if isinstance(request.start_at, int) else now
     until = request.until if isinstance(request.until, int) else start + _DEFAULT_SPAN_MS
     if not now - _MAX_BACK_MS <= start <= now + _MAX_AHEAD_MS:
-        faults.add("start_at", "is invalid")
+        faults.add("start_at", gettext("is invalid"))
     if not start <= until <= start + _MAX_AHEAD_MS:
-        faults.add("until", "is invalid")
+        faults.add("until", gettext("is invalid"))
     return TimeRange(start, until)
 
 
@@ -481,9 +509,9 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
             faults.merge(_prefix_contact_fields(invalid.fields))
     if contact_id is not None:
         if request.contact:
-            faults.add("contact", "cannot be combined with contact_id")
+            faults.add("contact", gettext("cannot be combined with contact_id"))
         if fetch_one("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (flow.account_id, contact_id)) is None:
-            faults.add("contact_id", "must exist")
+            faults.add("contact_id", gettext("must exist"))
     ids = {step["id"] for _, step in document.walk(steps)}
     simulation_events.check_assumptions(flow.account_id, request.events or [], ids, faults)
     faults.check()
@@ -551,20 +579,37 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
     steps_with_content = drafts.add_contents(flow.steps)
     unfinished = [
-        f"{path}.{blocker.field}: {blocker.message}"
-        for path, _, blocker in lifecycle.list_unfinished(flow.account_id, steps_with_content)
+        _describe_problem(f"{path}.{warning.field}", warning.message)
+        for path, _, warning in lifecycle.list_unfinished(flow.account_id, steps_with_content)
     ]
     return [
-        *(f"It could not go live as it is: {blocker.field}: {blocker.message}" for blocker in blockers),
-        *(f"It is unfinished: {message}" for message in unfinished),
+        *(
+            gettext(
+                "This flow cannot go live yet: %(problem)s", problem=_describe_problem(blocker.field, blocker.message)
+            )
+            for blocker in blockers
+        ),
+        *(gettext("Unfinished content: %(problem)s", problem=problem) for problem in unfinished),
     ]
+
+
+_PROBLEMS = {"trigger.event": gettext_noop("the trigger is missing"), "steps": gettext_noop("the steps are missing")}
+
+
+def _describe_problem(field: str, message: str) -> str:
+    """Return a problem of a flow with the step or field that it is about."""
+    if field in _PROBLEMS:
+        return gettext(_PROBLEMS[field])
+    if position := simulation_timeline.format_position(field):
+        return gettext("step %(position)s: %(problem)s", position=position, problem=message)
+    return f"{field} {message}"
 
 
 def note_stopped_sending(account_id: int) -> list[str]:
     """Return a note, in a list, if the account's sending is stopped in reality; else an empty list."""
     if not fetch_one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
         return []
-    return ["All sending of the account is stopped now: in reality messages would wait until it goes on."]
+    return [gettext("All sending of the account is stopped. In reality, messages would wait until sending is resumed.")]
 
 
 def _build_entry(entered: simulation_sandbox.EntryResult, at: int) -> Entry:
@@ -577,10 +622,17 @@ def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
     """Return notes on how a simulation with a real contact differs from reality."""
     notes = []
     if simulation_events.is_really_inside(contact_id, flow_id):
-        notes.append("They are in this flow now: in reality they could not enter it again before they have left.")
+        notes.append(
+            gettext(
+                "The contact is in this flow now. In reality, the contact could not enter it again before leaving it."
+            )
+        )
     if start < clock.now_ms():
         notes.append(
-            "Events are those that came by then; fields, lists and counts of the person are as they are today."
+            gettext(
+                "Events after the simulated time are ignored; the contact’s fields, lists and counts "
+                "are their current values."
+            )
         )
     return notes
 
@@ -590,14 +642,14 @@ def _get_contact_name(contact_id: int) -> str:
     contact = contacts.load_relations([Contact.get_by_id(contact_id)])[0]
     address = next((channel.value for channel in contact.channels), None)
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))
-    return (
-        f"{name} <{address}>"
-        if name and address
-        else name or address or ("somebody" if contact.id >= FIRST_SANDBOX_ID else f"contact {contact.id}")
-    )
+    if name and address:
+        return f"{name} <{address}>"
+    if contact.id >= FIRST_SANDBOX_ID:
+        return name or address or gettext("Sample contact")
+    return name or address or gettext("Contact %(id)s", id=contact.id)
 
 
 def _format_title(flow: Flow, simulation: Simulation) -> str:
-    version = f"version {simulation.version}, which is live" if simulation.version else "as it is edited"
+    version = f"live version {simulation.version}" if simulation.version else "current draft"
     start = format_moment(clock.parse(simulation.started_at), simulation.time_zone)
-    return f"Rehearsal of “{flow.name}” ({version}) with {simulation.contact.name}, from {start}"
+    return f"Simulation of “{flow.name}” ({version}) with {simulation.contact.name}, from {start}"

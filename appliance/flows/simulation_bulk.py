@@ -13,8 +13,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.core import clock
+from appliance.core import clock, i18n
 from appliance.core.errors import Faults, Invalid, RateLimitExceeded, Refused
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.core.validation import PageQuery, When
 from appliance.flows import (
     document,
@@ -129,10 +130,10 @@ def count_steps(flow: Flow) -> list[StepCount]:
 
 def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
     """Return the result of a bulk simulation as text, with the counts of each step."""
-    version = f"version {simulation.version}, which is live" if simulation.version else "as it is edited"
+    version = f"live version {simulation.version}" if simulation.version else "current draft"
     lines = [
-        f"Rehearsal of “{flow.name}” ({version}) with those who met its trigger in the last {simulation.days} days",
-        f"{simulation.met} people met it; {simulation.rehearsed} were taken.", "",
+        f"Simulation of “{flow.name}” ({version}), contacts that met its trigger in the last {simulation.days} days",
+        f"Contacts that met the trigger: {simulation.met}; simulated: {simulation.rehearsed}.", "",
     ]  # fmt: skip
     for step in simulation.steps:
         lines += [
@@ -141,15 +142,15 @@ def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
         ]
     lines += [
         "",
-        f"In the end {simulation.completed} completed it, {simulation.exited} left before, "
-        f"{simulation.live} are inside.",
+        f"At the end: {simulation.completed} completed, {simulation.exited} exited early, "
+        f"{simulation.live} still in the flow.",
     ]
     lines += [f"Note: {note}" for note in simulation.notes]
     return "\n".join(lines) + "\n"
 
 
 def _format_counts(step: StepCount) -> Iterator[str]:
-    yield f"{step.entered} come"
+    yield f"{step.entered} entered"
     if step.type == "split" and step.entered:
         yield f"Yes {step.yes} ({_format_share(step.yes, step.entered)})"
         yield f"No {step.no} ({_format_share(step.no, step.entered)})"
@@ -223,7 +224,7 @@ def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -
     tried_steps = steps if steps is not None else flow.steps
     assumptions = list(request.events or [])
     if not _bulk_lock.acquire(blocking=False):
-        raise RateLimitExceeded("Another bulk simulation is running.", 5)
+        raise RateLimitExceeded(gettext("Another bulk simulation is running."), 5)
     try:
         days = request.days if isinstance(request.days, int) else 90
         limit = min(MAX_CONTACTS, max(_MAX_VISITS // max(len([*document.walk(tried_steps)]), 1), 1))
@@ -256,7 +257,7 @@ def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[
     start = request.start_at if isinstance(request.start_at, int) else now
     until = request.until if isinstance(request.until, int) else start + _DEFAULT_SPAN_MS
     if not now - DAY_MS <= start <= until <= start + 5 * _DEFAULT_SPAN_MS:
-        faults.add("start_at", "is invalid")
+        faults.add("start_at", gettext("is invalid"))
     faults.check()
     return steps, start, until
 
@@ -332,7 +333,9 @@ class _BulkSimulator:
             if next_moment is None or next_moment > self.until:
                 break
             if time.monotonic() - started > _MAX_SECONDS:
-                self.notes.append("It took too long and was ended early: not everybody has come to their end.")
+                self.notes.append(
+                    gettext("The simulation took too long and was ended early: some contacts have not reached the end.")
+                )
                 break
             now = next_moment
         return self._build_result(audience, days, len(runs))
@@ -373,12 +376,17 @@ class _BulkSimulator:
         reasons = {reason: count for _, reason, count in end_counts if reason is not None}
         if audience.number > run_count:
             self.notes.append(
-                f"{run_count} of the {audience.number} who met the trigger were drawn: shares are close, not exact."
+                ngettext(
+                    "A sample of %(num)s of the %(total)s contacts that met the trigger: percentages are estimates.",
+                    "A sample of %(num)s of the %(total)s contacts that met the trigger: percentages are estimates.",
+                    run_count,
+                    total=i18n.format_number(audience.number),
+                )
             )
         if run_count and fetch_one("SELECT 1 FROM main.run WHERE flow_id = ? AND status <> 'ignored'", (self.flow.id,)):
-            self.notes.append("All of them enter, whether or not they were in this flow before.")
+            self.notes.append(gettext("All of these contacts enter, even if they were in this flow before."))
         if not audience.number:
-            self.notes.append("Nobody met the trigger in that time.")
+            self.notes.append(gettext("No contact met the trigger in this period."))
         return BulkSimulation(
             self.flow.id, self.live, days, audience.number, run_count, audience.number > run_count,
             status_counts.get("completed", 0), status_counts.get("exited", 0), status_counts.get("live", 0), reasons,
@@ -423,7 +431,7 @@ async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool
     """
     global _waiting_count
     if refuses and _waiting_count >= _MAX_WAITING:
-        raise RateLimitExceeded("Too many simulations are waiting.", 10)
+        raise RateLimitExceeded(gettext("Too many simulations are waiting."), 10)
     _waiting_count += 1
     try:
         await _simulation_turn.acquire()
@@ -480,7 +488,9 @@ def run_scripts(
             continue
         if time.monotonic() - started > MAX_SECONDS:
             results.append(
-                ScriptResult(_get_script_name(raw, index), False, 0, ["not played: the others took too long"], "")
+                ScriptResult(
+                    _get_script_name(raw, index), False, 0, [gettext("not run: the other tests took too long")], ""
+                )
             )
         else:
             results.append(_run_script(flow, raw, index, sees_people, draft))
@@ -500,7 +510,13 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
         return ScriptResult(name, False, 0, _format_faults(faults.fields), "")
     expectations = script.expect or []
     if script.contact_id and not sees_people:
-        return ScriptResult(name, False, len(expectations), ["its person may be seen with the scope contacts:read"], "")
+        return ScriptResult(
+            name,
+            False,
+            len(expectations),
+            [gettext("needs the contacts:read scope, because it uses a real contact")],
+            "",
+        )
     try:
         if draft is not None:
             simulation = simulate_draft(draft, script, sees_people)
@@ -515,7 +531,7 @@ def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: Flow
 
 def _get_script_name(raw: Any, index: int) -> str:
     name = raw.get("name") if isinstance(raw, dict) else None
-    return name if isinstance(name, str) else f"Script {index + 1}"
+    return name if isinstance(name, str) else gettext("Script %(number)s", number=index + 1)
 
 
 def _format_faults(fields: dict[str, list[str]]) -> list[str]:
@@ -526,9 +542,11 @@ def _list_failures(expectation: Expectation, simulation: Simulation) -> Iterator
     """Yield a text for each way in which a simulation differs from an expectation."""
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
-            yield f"it should end {expectation.end}: {simulation.end.says}"
+            yield gettext("should end as %(status)s: %(result)s", status=expectation.end, result=simulation.end.says)
         elif isinstance(expectation.reason, str) and simulation.end.reason != expectation.reason:
-            yield f"it should end for {expectation.reason}: {simulation.end.says}"
+            yield gettext(
+                "should end for %(reason)s: %(result)s", reason=expectation.reason, result=simulation.end.says
+            )
         return
     entries = [
         entry
@@ -537,24 +555,38 @@ def _list_failures(expectation: Expectation, simulation: Simulation) -> Iterator
     ]
     if expectation.outcome == "not_reached":
         if entries:
-            yield f"step {expectation.step} should not be reached: {entries[0].says}"
+            yield gettext(
+                "step %(step)s should not be reached: %(result)s", step=expectation.step, result=entries[0].says
+            )
         return
     if not entries:
-        yield f"step {expectation.step} was not reached"
+        yield gettext("step %(step)s was not reached", step=expectation.step)
         return
     yield from _list_step_failures(expectation, entries)
+
+
+_WRONG_SUBJECT = gettext_noop("the subject of step %(step)s should contain “%(text)s”: %(result)s")
+_WRONG_TEXT = gettext_noop("the text of step %(step)s should contain “%(text)s”: %(result)s")
 
 
 def _list_step_failures(expectation: Expectation, entries: Sequence[Entry]) -> Iterator[str]:
     says = entries[-1].says
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
-        yield f"step {expectation.step} should be left with {expectation.outcome}: {says}"
+        yield gettext(
+            "step %(step)s should have the outcome %(outcome)s: %(result)s",
+            step=expectation.step, outcome=expectation.outcome, result=says,
+        )  # fmt: skip
     messages = [entry.message for entry in entries if entry.message is not None]
     reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
     if expectation.reason is not UNSET and expectation.reason not in reasons:
-        yield f"step {expectation.step} should be left for {expectation.reason}: {says}"
-    for key, expected_text in (("subject", expectation.subject), ("text", expectation.text)):
+        yield gettext(
+            "step %(step)s should have the reason %(reason)s: %(result)s",
+            step=expectation.step, reason=expectation.reason, result=says,
+        )  # fmt: skip
+    for key, expected_text, message in (
+        ("subject", expectation.subject, _WRONG_SUBJECT), ("text", expectation.text, _WRONG_TEXT),
+    ):  # fmt: skip
         if isinstance(expected_text, str) and not any(
-            expected_text.casefold() in (getattr(message, key) or "").casefold() for message in messages
+            expected_text.casefold() in (getattr(sent, key) or "").casefold() for sent in messages
         ):
-            yield f"the {key} of step {expectation.step} should have “{expected_text}”: {says}"
+            yield gettext(message, step=expectation.step, text=expected_text, result=says)

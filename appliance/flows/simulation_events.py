@@ -16,6 +16,7 @@ from appliance.audience.contacts import write
 from appliance.audience.contacts.store import ContactPatch, ContactWrite
 from appliance.core import clock
 from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, Name, Short, When, read, read_partial
 from appliance.events import log, submit
 from appliance.events.log import NewEvent
@@ -105,19 +106,19 @@ def check_assumptions(
     for index, assumption in enumerate(assumptions):
         item_path = f"{path}[{index}]"
         if assumption.after is not UNSET and assumption.at is not UNSET:
-            faults.add(f"{item_path}.at", "cannot be combined with after")
+            faults.add(f"{item_path}.at", gettext("cannot be combined with after"))
         if not isinstance(assumption.event, str):
             continue  # The checks below depend on the event.
         is_reserved = log.find_name_error(assumption.event) is not None and assumption.event not in ASSUMABLE_EVENTS
         if is_reserved:
-            faults.add(f"{item_path}.event", "cannot be assumed: it follows from other events")
+            faults.add(f"{item_path}.event", gettext("cannot be assumed: it follows from other events"))
         if assumption.step is not UNSET and assumption.event not in MESSAGE_EVENTS:
-            faults.add(f"{item_path}.step", "is only allowed for events of a message")
+            faults.add(f"{item_path}.step", gettext("is only allowed for events of a message"))
         elif assumption.step is not UNSET and assumption.step not in step_ids:
-            faults.add(f"{item_path}.step", "must exist")
+            faults.add(f"{item_path}.step", gettext("must exist"))
         list_id = assumption.event_data.get("contact_list_id")
         if assumption.event in _LIST_EVENTS and not (type(list_id) is int and _has_list(account_id, list_id)):
-            faults.add(f"{item_path}.data.contact_list_id", "must exist")
+            faults.add(f"{item_path}.data.contact_list_id", gettext("must exist"))
         if assumption.event == "contact_update":
             try:
                 read(ContactPatch, assumption.event_data, f"{item_path}.data")
@@ -149,8 +150,10 @@ def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
     amount = assumption.amount if isinstance(assumption.amount, float) else UNSET
     request = EventWrite(assumption.event, contact_id=run.contact_id, data=assumption.event_data, amount=amount)
     submit.submit(run.account_id, submit.prepare(request))
+    if not assumption.event_data:
+        return gettext("event %(event)s", event=assumption.event)
     data_json = msgspec.json.encode(assumption.event_data).decode()
-    return f"{assumption.event} happens" + (f", with {data_json[:300]}" if assumption.event_data else "")
+    return gettext("event %(event)s with %(data)s", event=assumption.event, data=data_json[:300])
 
 
 def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
@@ -164,32 +167,46 @@ def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
         "AND channel = ?3 AND (?2 IS NULL OR step_id = ?2) ORDER BY sent_at DESC, id DESC LIMIT 1",
         (run.run_id, step_id, assumption.event.partition("_")[0]),
     )
-    channel_name = "SMS" if assumption.event.startswith("sms_") else "email"
+    is_sms = assumption.event.startswith("sms_")
     if not message_rows:
-        raise ImpossibleEvent(
-            f"no {channel_name} of this flow has left by then"
-            if step_id is None
-            else f"step {step_id} has sent no {channel_name}"
-        )
+        raise ImpossibleEvent(_describe_missing_message(is_sms, step_id))
     message_id, _, subject, recipient, sent_at = message_rows[0]
-    message_name = f"“{subject}”" if subject else f"the {channel_name}"
+    if subject:
+        message_name = gettext("“%(text)s”", text=subject)
+    else:
+        message_name = gettext("the SMS") if is_sms else gettext("the email")
     if assumption.event == "email_replied":
         engagement.record_reply(message_id, _SOURCE)
-        return f"they reply to {message_name}"
+        return gettext("replies to %(message)s", message=message_name)
     if assumption.event in _DELIVERY_FACTS:
         kind, smtp, enhanced, text = _DELIVERY_FACTS[assumption.event]
         delivery_reports.record_report(DeliveryReport(message_id, kind, _SOURCE, text, smtp, enhanced, recipient))
-        return {"delivered": f"{message_name} is delivered", "complained": f"they call {message_name} spam"}.get(
-            kind, f"{message_name} comes back ({text})"
-        )
+        if kind == "delivered":
+            return gettext("%(message)s is delivered", message=message_name)
+        if kind == "complained":
+            return gettext("marks %(message)s as spam", message=message_name)
+        return gettext("%(message)s bounces (%(reply)s)", message=message_name, reply=text)
     return _open_or_click(assumption, message_id, message_name, sent_at)
+
+
+def _describe_missing_message(is_sms: bool, step_id: int | None) -> str:
+    """Return why there is no message that an assumed event could be about."""
+    if step_id is None:
+        return (
+            gettext("no SMS of this flow has been sent by then")
+            if is_sms
+            else gettext("no email of this flow has been sent by then")
+        )
+    if is_sms:
+        return gettext("step %(step)s has sent no SMS", step=step_id)
+    return gettext("step %(step)s has sent no email", step=step_id)
 
 
 def _open_or_click(assumption: Assumption, message_id: int, message_name: str, sent_at: int) -> str:
     wanted_target = LinkRequest(message_id, None)
     target = LinkResolver().resolve([wanted_target]).get(wanted_target)
     if target is None or target.tracking != "full":
-        raise ImpossibleEvent("this person has chosen not to be counted, so nobody would know")
+        raise ImpossibleEvent(gettext("opens and clicks of this contact are not tracked"))
     url = str(assumption.event_data.get("url") or "") or None
     # Bot detection would attribute a hit that comes sooner after the message to a machine.
     at = max(clock.now_ms(), sent_at + bot_detection.TOO_SOON_MS)
@@ -198,7 +215,11 @@ def _open_or_click(assumption: Assumption, message_id: int, message_name: str, s
     hit_event = HitEvent(target._replace(url=url), hit, None, Verdict(HUMAN, None))
     engagement.record_hit_events([hit_event])
     engagement.count_engagement([(hit_event.message, hit, hit_event.verdict)])
-    return f"they click in {message_name}" + (f" on {url}" if url else "") if is_click else f"they open {message_name}"
+    if not is_click:
+        return gettext("opens %(message)s", message=message_name)
+    if url:
+        return gettext("clicks %(url)s in %(message)s", url=url, message=message_name)
+    return gettext("clicks a link in %(message)s", message=message_name)
 
 
 def _change_consent(assumption: Assumption, run: SimulatedRun) -> str:
@@ -206,13 +227,19 @@ def _change_consent(assumption: Assumption, run: SimulatedRun) -> str:
     evidence = Evidence(_SOURCE, "recipient")
     channels = list(Channel.select().where(Channel.contact == run.contact_id, Channel.kind == kind))
     if not channels:
-        raise ImpossibleEvent("they have no such address")
+        raise ImpossibleEvent(
+            gettext("the contact has no phone number")
+            if kind == "phone"
+            else gettext("the contact has no email address")
+        )
     for channel in channels:
         if assumption.event == "opt_out":
             consent.opt_out(channel, "recipient", evidence)
         else:
             consent.opt_in_by_recipient(channel, evidence)
-    return f"they opt {'out of' if assumption.event == 'opt_out' else 'in to'} {'SMS' if kind == 'phone' else 'email'}"
+    if assumption.event == "opt_out":
+        return gettext("unsubscribes from SMS") if kind == "phone" else gettext("unsubscribes from emails")
+    return gettext("subscribes to SMS") if kind == "phone" else gettext("subscribes to emails")
 
 
 def _change_list(assumption: Assumption, run: SimulatedRun) -> str:
@@ -220,15 +247,15 @@ def _change_list(assumption: Assumption, run: SimulatedRun) -> str:
     name = ContactList.get_by_id(list_id).name
     if assumption.event == "list_add":
         lists.add_members(run.account_id, list_id, [run.contact_id])
-        return f"they join {name}"
+        return gettext("joins the list “%(list)s”", list=name)
     lists.remove_members(run.account_id, list_id, [run.contact_id])
-    return f"they leave {name}"
+    return gettext("leaves the list “%(list)s”", list=name)
 
 
 def _update_contact(assumption: Assumption, run: SimulatedRun) -> str:
     patch = read(ContactPatch, assumption.event_data)
     write.update(run.account_id, run.contact_id, patch, Evidence(_SOURCE, "operator"))
-    return f"they change: {msgspec.json.encode(assumption.event_data).decode()[:300]}"
+    return gettext("is updated: %(data)s", data=msgspec.json.encode(assumption.event_data).decode()[:300])
 
 
 def _receive_sms(assumption: Assumption, run: SimulatedRun) -> str:
@@ -246,7 +273,7 @@ def _receive_sms(assumption: Assumption, run: SimulatedRun) -> str:
         incoming_sms.receive_sms(_SOURCE, IncomingSms(None, number, "", text), account_id=run.account_id)
     else:
         log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.event_data))
-    return f"they write “{text[:160]}”" if text else log.describe(assumption.event)
+    return gettext("replies by SMS: “%(text)s”", text=text[:160]) if text else log.describe(assumption.event)
 
 
 _APPLY: dict[str, Callable[[Assumption, SimulatedRun], str]] = {
@@ -312,9 +339,9 @@ def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
         return
     scripts_path = f"{path}.{SCRIPTS}"
     if not isinstance(raw, list):
-        faults.add(scripts_path, "is invalid")
+        faults.add(scripts_path, gettext("is invalid"))
     elif len(raw) > MAX_SCRIPTS:
-        faults.add(scripts_path, f"is too long (maximum is {MAX_SCRIPTS} entries)")
+        faults.add(scripts_path, gettext("is too long (maximum is %(limit)s entries)", limit=MAX_SCRIPTS))
     else:
         for index, script in enumerate(raw):
             parse_script(script, faults, f"{scripts_path}[{index}]")
@@ -328,17 +355,17 @@ def parse_script(raw: Any, faults: Faults, path: str) -> Script | None:
     if parsed.value is UNSET:
         return None
     if script.name is UNSET and f"{path}.name" not in faults.fields:
-        faults.add(f"{path}.name", "can't be blank")
+        faults.add(f"{path}.name", gettext("can't be blank"))
     for index, expectation in enumerate(script.expect or []):
         item_path = f"{path}.expect[{index}]"
         if (expectation.step is UNSET) == (expectation.end is UNSET):
-            faults.add(item_path, "must have either step or end")
+            faults.add(item_path, gettext("must have either step or end"))
         elif expectation.end is not UNSET and (expectation.outcome, expectation.subject, expectation.text) != (
             UNSET,
             UNSET,
             UNSET,
         ):
-            faults.add(item_path, "must not have outcome, subject or text beside end")
+            faults.add(item_path, gettext("must not have outcome, subject or text beside end"))
     return script
 
 

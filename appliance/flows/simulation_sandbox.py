@@ -15,6 +15,7 @@ from appliance.audience.segments import explain, members
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, RecipientRejected, SenderRejected
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.flows import enrollment, simulation_events, simulation_timeline, triggers
@@ -142,9 +143,11 @@ class SimulationSandbox:
 
 
 _REFUSALS = {
-    enrollment.FREQUENCY: "they were in this flow before, and its trigger does not allow another entry yet",
-    enrollment.ALREADY_INSIDE: "they are inside already",
-    enrollment.TOO_DEEP: "its event comes from too deep a chain of flows",
+    enrollment.FREQUENCY: gettext_noop(
+        "the contact was in this flow before, and its trigger does not allow another entry yet"
+    ),
+    enrollment.ALREADY_INSIDE: gettext_noop("the contact is already in this flow"),
+    enrollment.TOO_DEEP: gettext_noop("flows triggered each other too many times"),
 }  # fmt: skip
 
 
@@ -183,21 +186,30 @@ def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) 
     notes = (
         []
         if is_matched
-        else [f"In reality {spec.event} would not let them in: {describe_refusal(spec, reasons, flow)}."]
+        else [
+            gettext(
+                "In reality, %(event)s would not start this flow for the contact: %(reason)s.",
+                event=spec.event,
+                reason=describe_refusal(spec, reasons, flow),
+            )
+        ]
     )
     open_flow = OpenFlow(flow.account_id, flow.id, flow.name, flow.version, triggers.get_frequency(spec))
     entrant = Entrant(contact_id, event_id)
     result = enrollment.start_runs(open_flow, [entrant])
     if not result.started:
-        notes += [f"In reality they would not enter: {_REFUSALS.get(reason, reason)}." for reason in result.ignored]
+        refusals = [gettext(_REFUSALS[reason]) if reason in _REFUSALS else reason for reason in result.ignored]
+        notes += [gettext("In reality, the contact would not enter: %(reason)s.", reason=reason) for reason in refusals]
         enrollment.start_runs(open_flow._replace(frequency="every_time"), [entrant])
     run_id = scalar(
         "SELECT id FROM run WHERE flow_id = ? AND contact_id = ? AND status = 'live'", (flow.id, contact_id)
     )
     close_entry(flow.id)
-    says = "Enters the flow by hand" if event_id is None else f"Enters the flow: {log.describe(spec.event)}"
-    if event_id is not None:
-        says += f" ({spec.event})"
+    if event_id is None:
+        says = gettext("Enters the flow manually")
+    else:
+        description = log.describe(spec.event)
+        says = gettext("Enters the flow: %(description)s (%(event)s)", description=description, event=spec.event)
     return EntryResult(int(run_id), says, None if event_id is None else spec.event, data or None, reasons, notes)
 
 
@@ -286,10 +298,12 @@ def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: A
 def describe_refusal(spec: TriggerSpec, reasons: list[Reason], flow: Flow) -> str:
     """Return a text that says why a trigger does not match a contact, from its explained conditions."""
     if any(not reason.holds for reason in reasons):
-        return simulation_timeline.describe_decision(reasons, yes=False)
+        conditions = simulation_timeline.describe_decision(reasons)
+        return gettext("the contact does not match: %(conditions)s", conditions=conditions)
     if spec.contact_list_id is not None:
-        return f"it is about {explain.fetch_name(flow.account_id, 'list', spec.contact_list_id)}"
-    return "its event is not the one that is waited for"
+        list_name = explain.fetch_name(flow.account_id, "list", spec.contact_list_id)
+        return gettext("the trigger is only for the list “%(list)s”", list=list_name)
+    return gettext("the event does not match the trigger")
 
 
 _WORKER_ID = "rehearsal"
@@ -340,7 +354,7 @@ def show_message(message: Message, note: str | None = None, renderer: MessagePre
         try:
             rendered = renderer.fill_again(message)
         except (MergeError, ValueError) as error:
-            note = note or f"the message cannot be shown: {error}"
+            note = note or gettext("the message cannot be shown: %(error)s", error=error)
     subject = rendered.subject if rendered else message.subject
     message_shown = RenderedMessage(
         message.channel, message.status, message.skip_reason, message.recipient, message.sender,
@@ -366,7 +380,7 @@ def _explain_waiting(claim: Claim) -> str | None:
     message = Message.get_by_id(claim.id)
     if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
         return None
-    return disk_guard.send_blocker() or "it would wait for its turn"
+    return disk_guard.send_blocker() or gettext("it would wait in the queue")
 
 
 def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
@@ -375,13 +389,13 @@ def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | Non
     except SenderRejected as error:
         # Only the sender is invalid, so the content is shown and the simulation continues.
         subject = renderer.fill_again(Message.get_by_id(claim.id)).subject
-        message = f"it would wait until its sender is put right: {error.text}"
+        message = gettext("it would wait until the sender is fixed: %(error)s", error=error.text)
         return Outcome(claim, subject=subject, sender=""), message
     except (MergeError, ValueError) as error:
         message = error.describe() if isinstance(error, MergeError) else str(error)
-        return Outcome(
-            claim, RecipientRejected(message), skip_reason="render_error"
-        ), f"the message cannot be made: {message}"
+        return Outcome(claim, RecipientRejected(message), skip_reason="render_error"), gettext(
+            "the message cannot be rendered: %(error)s", error=message
+        )
     return Outcome(
         claim, subject=prepared.subject, sender=prepared.sender, internet_message_id=prepared.internet_message_id,
         # Recording the text counts the parts of an SMS for the day, and keeps its opt-out hint out of the next one.
@@ -466,21 +480,25 @@ def _build_recent_contact(
         (contact_id, flow.id),
     )
     if live_run:
-        return RecentContact(contact_id, at, True, "they are inside now")
+        return RecentContact(contact_id, at, True, gettext("already in this flow"))
     return RecentContact(contact_id, at, True, _describe_skipped(contact_id, channels))
 
 
 def _describe_skipped(contact_id: int, channels: Collection[str]) -> str:
     """Return which messages would be skipped because the contact is not subscribed, or an empty string."""
-    skipped = [
-        {"email": "emails", "sms": "SMS"}[channel]
+    skipped = {
+        channel
         for channel in channels
         if not scalar(
             "SELECT count(*) FROM channel WHERE contact_id = ? AND kind = ? AND subscribed = 1 AND suppression IS NULL",
             (contact_id, "phone" if channel == "sms" else "email"),
         )
-    ]
-    return f"they are not subscribed: their {' and '.join(skipped)} would be skipped" if skipped else ""
+    }
+    if len(skipped) > 1:
+        return gettext("not subscribed: emails and SMS would be skipped")
+    if "email" in skipped:
+        return gettext("not subscribed to emails: they would be skipped")
+    return gettext("not subscribed to SMS: they would be skipped") if skipped else ""
 
 
 def count_segment(account_id: int, segment_id: int) -> int | None:

@@ -15,7 +15,8 @@ from appliance.audience.filters.parse import ConditionGroup, EventCondition, Nod
 from appliance.audience.segments import explain
 from appliance.audience.segments.explain import Row
 from appliance.content.designs.merge import make_readable
-from appliance.core import clock
+from appliance.core import clock, i18n
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 
 
 class Reason(Struct):
@@ -75,58 +76,64 @@ def _describe_actual(node: Node, row: Row, scope: Scope) -> str:
     """Return the contact's value for a filter as text; for a group, how many of its filters hold."""
     if isinstance(node, ConditionGroup):
         holding = sum(part.matches for part in row.rows)
-        return f"{holding} of {len(row.rows)} hold"
+        return ngettext(
+            "%(count)s of %(num)s matches",
+            "%(count)s of %(num)s match",
+            len(row.rows),
+            count=i18n.format_number(holding),
+        )
     if isinstance(node, EventCondition):
         return _describe_events(row.actual, scope)
     if node.field.type == "time":
-        return "never" if row.actual is None else format_moment(clock.parse(row.actual), scope.zone)
+        return gettext("never") if row.actual is None else format_moment(clock.parse(row.actual), scope.zone)
     if node.field.type == "boolean":
-        return "yes" if row.actual is True else "no"
+        return gettext("yes") if row.actual is True else gettext("no")
     if node.field.type == "id":
         names = [explain.fetch_name(scope.account_id, node.field.id_kind, number) for number in row.actual or []]
-        return _join([f"“{name}”" for name in names])
+        return _join([gettext("“%(text)s”", text=name) for name in names])
     return _describe_value(row.actual)
 
 
 def _describe_events(actual: Any, scope: Scope) -> str:
     if not actual["count"]:
-        return "never"
-    count = {1: "once", 2: "twice"}.get(actual["count"], f"{actual['count']} times")
-    return f"{count}, last {format_moment(clock.parse(actual['last_at']), scope.zone)}"
+        return gettext("never")
+    last_time = format_moment(clock.parse(actual["last_at"]), scope.zone)
+    return ngettext("once, last %(time)s", "%(num)s times, last %(time)s", actual["count"], time=last_time)
 
 
 def _describe_value(value: Any) -> str:
     if value is None or value == []:
-        return "nothing"
+        return gettext("empty")
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return gettext("true") if value else gettext("false")
     if isinstance(value, list):
         return _join([_describe_value(item) for item in value])
     if isinstance(value, dict):
         return msgspec.json.encode(value).decode()[:200]
-    return f"“{value}”" if isinstance(value, str) else str(value)
+    return gettext("“%(text)s”", text=value) if isinstance(value, str) else str(value)
 
 
 def _join(parts: list[str]) -> str:
-    suffix = f" and {len(parts) - 10} more" if len(parts) > 10 else ""
-    return ", ".join(parts[:10]) + suffix or "none"
+    items = ", ".join(parts[:10])
+    if len(parts) > 10:
+        return ngettext("%(items)s and %(num)s more", "%(items)s and %(num)s more", len(parts) - 10, items=items)
+    return items or gettext("none")
 
 
 def format_moment(ms: int, zone: str) -> str:
-    """Return the date and time of a Unix time in milliseconds, in a time zone, as `Tue 24 Nov 2026, 10:00`."""
-    return f"{format_day(ms, zone)}, {format_time(ms, zone)}"
+    """Return the date and time of a Unix time in milliseconds, in a time zone, as `Tue, 24 Nov 2026, 10:00`."""
+    return gettext("%(date)s, %(time)s", date=format_day(ms, zone), time=format_time(ms, zone))
 
 
 def format_day(ms: int, zone: str) -> str:
-    """Return the date of a Unix time in milliseconds, in a time zone, as `Tue 24 Nov 2026`."""
-    moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
-    return f"{moment:%a} {moment.day} {moment:%b %Y}"
+    """Return the date of a Unix time in milliseconds, in a time zone, as `Tue, 24 Nov 2026`."""
+    return i18n.format_date(datetime.fromtimestamp(ms / 1000, ZoneInfo(zone)), "yMMMEd")
 
 
 def format_time(ms: int, zone: str) -> str:
     """Return the time of day of a Unix time in milliseconds, in a time zone, as `10:00`, or `10:00:05` with seconds."""
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(zone))
-    return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
+    return f"{moment:%H:%M:%S}" if moment.second else i18n.format_clock(moment)
 
 
 _RULES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # the lines under headings in text parts
@@ -216,7 +223,7 @@ def format_text(simulation: Simulation, title: str) -> str:
     """Return a simulation as text, with a line for each entry under the heading of its day."""
     lines = [
         title,
-        f"All times are those of {simulation.time_zone}.",
+        f"Time zone: {simulation.time_zone}.",
         *_format_days(simulation.timeline, simulation.time_zone),
     ]
     lines += ["", simulation.end.says]
@@ -235,7 +242,7 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
             shown_day = entry_day
         position = f"{format_position(entry.path)}. " if entry.path and entry.told in ("step", "message") else ""
         # The reasons follow, a line for each filter.
-        sentence = entry.says.partition(", because ")[0] if entry.type == "split" else entry.says
+        sentence = describe_branch(entry.outcome == "yes") if entry.type == "split" and entry.filters else entry.says
         yield f"  {format_time(at, zone)}  {position}{sentence}"
         yield from _format_reasons(entry.filters, 9)
         if entry.message is not None and entry.message.text:
@@ -251,49 +258,74 @@ def _quote(message: RenderedMessage) -> str:
 
 
 def format_position(path: str | None) -> str:
-    """Return the path of a step as users count: `steps[1].no[0]` is `2 No 1`."""
+    """Return the path of a step as users count: `steps[1].no[0]` is `2 No 1`; empty for other paths."""
+    labels = {"steps": "", "yes": gettext("Yes"), "no": gettext("No")}
     parts = _PATH_PART.findall(path or "")
-    return " ".join(f"{int(index) + 1}" if name == "steps" else f"{name.capitalize()} {int(index) + 1}"
-                    for name, index in parts)  # fmt: skip
+    return " ".join(f"{labels[name]} {int(index) + 1}".strip() for name, index in parts)
 
 
 def _format_reasons(reasons: Sequence[Reason], indent: int) -> Iterator[str]:
     for reason in reasons:
         mark = "✓" if reason.holds else "✗"
-        group_words = {"any": "any of these: ", "all": "all of these: ", "none": "none of these: "}
+        group_words = {"any": "any of these", "all": "all of these", "none": "none of these"}
         sentence = group_words.get(reason.predicate, reason.sentence) if reason.rows else reason.sentence
-        decided = "  ← this decided" if reason.decided else ""
-        yield f"{' ' * indent}{mark} {sentence.rstrip(': ')}: {reason.found}{decided}"
+        decided = "  ← decisive" if reason.decided else ""
+        yield f"{' ' * indent}{mark} {sentence}: {reason.found}{decided}"
         yield from _format_reasons(reason.rows, indent + 2)
 
 
 # Texts in the entries of a simulation.
 
 _END_WORDS = {
-    "completed": "the last step is done", "goal": "the goal is reached", "exit_step": "a step says so",
-    "contact_deleted": "the contact is gone", "failed": "a step failed",
-}  # fmt: skip
+    "completed": gettext_noop("last step completed"),
+    "goal": gettext_noop("goal reached"),
+    "exit_step": gettext_noop("exit step reached"),
+    "contact_deleted": gettext_noop("contact deleted"),
+    "failed": gettext_noop("a step failed"),
+}
 _SKIP_WORDS = {
-    "unsubscribed": "they have unsubscribed", "no_channel": "they have no such address",
-    "no_consent": "they never opted in", "frequency_cap": "they have had as many as the account allows",
-    "render_error": "it cannot be made", "invalid_address": "their address is none",
-    "country_not_allowed": "SMS do not go to their country",
-    "sender_not_allowed": "no sender of the account is allowed to send to their country",
-    "transactional_disabled": "service messages are switched off",
-    "not_verified": "they have not confirmed their address", "quiet_hours_expired": "the quiet hours lasted too long",
-}  # fmt: skip
+    "unsubscribed": gettext_noop("unsubscribed"),
+    "no_channel": gettext_noop("no address for this channel"),
+    "no_consent": gettext_noop("not subscribed"),
+    "frequency_cap": gettext_noop("frequency cap reached"),
+    "render_error": gettext_noop("the content could not be rendered"),
+    "invalid_address": gettext_noop("invalid address"),
+    "country_not_allowed": gettext_noop("SMS to this country are not allowed"),
+    "sender_not_allowed": gettext_noop("no sender is approved for this country"),
+    "transactional_disabled": gettext_noop("transactional messages are turned off"),
+    "not_verified": gettext_noop("address not confirmed"),
+    "quiet_hours_expired": gettext_noop("expired during quiet hours"),
+    "exit_step": gettext_noop("exit step reached"),
+    "failed": gettext_noop("a step failed"),
+    "left_list": gettext_noop("the contact left this list before"),
+    "list_deleted": gettext_noop("the list was deleted"),
+    "list_is_view": gettext_noop("the list follows a segment"),
+    "invalid_data": gettext_noop("the data would be invalid or too long"),
+    "contact_deleted": gettext_noop("the contact was deleted"),
+    "suppressed_hard_bounce": gettext_noop("suppressed: hard bounce"),
+    "suppressed_soft_bounce": gettext_noop("suppressed: repeated soft bounces"),
+    "suppressed_complaint": gettext_noop("suppressed: spam complaint"),
+    "suppressed_manual": gettext_noop("suppressed: added manually"),
+    "suppressed_erased": gettext_noop("suppressed: deleted (GDPR)"),
+    "suppressed_stop_keyword": gettext_noop("suppressed: replied STOP"),
+}
 
 
-def describe_decision(reasons: Sequence[Reason], yes: bool) -> str:
-    """Return a text that says why a split took a branch: the filters that decided, with the contact's values.
+def describe_branch(is_yes: bool) -> str:
+    """Return a text that says which branch a split took."""
+    return gettext("Branch: Yes") if is_yes else gettext("Branch: No")
 
-    `yes` says which branch it took.
-    """
+
+def describe_decision(reasons: Sequence[Reason]) -> str:
+    """Return the filters that determined a result, each with the contact's value."""
     decisive = [reason for reason in reasons if reason.decided]
-    parts = [f"somebody {_get_sentence(reason)} (found: {reason.found})" for reason in decisive[:3]]
+    parts = [
+        gettext("%(condition)s (found: %(value)s)", condition=_get_sentence(reason), value=reason.found)
+        for reason in decisive[:3]
+    ]
     if len(decisive) > 3:
-        parts.append(f"{len(decisive) - 3} more")
-    return f"because this is {' and '.join(parts)}" if yes else f"because this is not {' nor '.join(parts)}"
+        parts.append(ngettext("%(num)s more", "%(num)s more", len(decisive) - 3))
+    return "; ".join(parts)
 
 
 def _get_sentence(reason: Reason) -> str:
@@ -304,29 +336,31 @@ def _get_sentence(reason: Reason) -> str:
 def describe_skip(reason: str | None) -> str:
     """Return a text for the reason code with which a step or message was skipped."""
     reason = reason or "skipped"
-    if reason.startswith("suppressed_"):
-        return f"their address is suppressed ({reason.removeprefix('suppressed_').replace('_', ' ')})"
-    return _SKIP_WORDS.get(reason, reason.replace("_", " "))
+    return gettext(_SKIP_WORDS[reason]) if reason in _SKIP_WORDS else reason.replace("_", " ")
 
 
 def describe_end(status: str, reason: str | None) -> str:
     """Return a text that says why a run ended, from its status and exit reason."""
-    text = _END_WORDS.get(reason or status)
-    return text or (reason or status).replace("_", " ")
+    reason = reason or status
+    return gettext(_END_WORDS[reason]) if reason in _END_WORDS else reason.replace("_", " ")
 
 
 def describe_message(message: RenderedMessage, zone: str) -> str:
     """Return a text that says whether a message is sent, waits or is skipped."""
     name = _name_message(message)
     if message.status == "skipped":
-        return f"{name} is skipped, {describe_skip(message.skip_reason)}"
+        return gettext("%(message)s: skipped (%(reason)s)", message=name, reason=describe_skip(message.skip_reason))
     if message.status in ("queued", "held"):
-        until = f" until {format_moment(clock.parse(message.leaves_at), zone)}" if message.leaves_at else ""
-        return f"{name} waits{until}"
-    return f"{name} goes to {message.to}"
+        if not message.leaves_at:
+            return gettext("%(message)s: waits", message=name)
+        leaves_at = format_moment(clock.parse(message.leaves_at), zone)
+        return gettext("%(message)s: waits until %(time)s", message=name, time=leaves_at)
+    return gettext("%(message)s: sent to %(recipient)s", message=name, recipient=message.to)
 
 
 def _name_message(message: RenderedMessage) -> str:
     if message.channel == "email":
-        return f"Email “{make_readable(message.subject)}”" if message.subject else "Email"
-    return f"SMS of {message.segments} parts" if (message.segments or 0) > 1 else "SMS"
+        subject = make_readable(message.subject) if message.subject else ""
+        return gettext("Email “%(subject)s”", subject=subject) if subject else gettext("Email")
+    segments = message.segments or 0
+    return ngettext("SMS (%(num)s part)", "SMS (%(num)s parts)", segments) if segments > 1 else gettext("SMS")

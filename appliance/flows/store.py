@@ -15,6 +15,7 @@ from appliance.content.templates import starters as letters
 from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Data, EventName, Line, Name, PageQuery, Short, When, default, schema_name
 from appliance.flows import document, lifecycle, simulation_events, triggers, versions
 from appliance.flows.document import ParsedSteps
@@ -152,21 +153,25 @@ def build_starters(look: Look) -> tuple[Starter, ...]:
     emails = letters.build_flow_emails(letters.get_home_url(look))
     return (
         Starter(
-            "welcome", "Welcome", "Two emails for everyone who joins a list; a click in the first decides the second.",
-            "Welcome", {"event": "list_add"}, _build_welcome(look, emails),
+            "welcome", gettext("Welcome"),
+            gettext("Two emails for new members of a list; a click in the first email decides the second."),
+            gettext("Welcome"), {"event": "list_add"}, _build_welcome(look, emails),
         ),
         Starter(
-            "win_back", "Win back", "Asks people who have gone quiet whether they want to stay. Choose their segment.",
-            "Win back", {"event": "segment_enter"}, _build_win_back(emails),
+            "win_back", gettext("Win-back"),
+            gettext("Asks inactive contacts whether they want to stay. Select a segment of them as the trigger."),
+            gettext("Win-back"), {"event": "segment_enter"}, _build_win_back(emails),
         ),
         Starter(
-            "birthday", "Birthday", "A greeting on the day that stands in a contact's data as `birthday`.",
-            "Birthday", {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
+            "birthday", gettext("Birthday"),
+            gettext("A greeting on the date in a contact’s custom field “birthday”."), gettext("Birthday"),
+            {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
             _build_birthday(emails),
         ),
         Starter(
-            "after_event", "After an event", "Some days after an order: a word of thanks, and a question.",
-            "After an order", {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY_SECONDS}}},
+            "after_event", gettext("Post-purchase"),
+            gettext("Some days after an order: a thank-you and a question."), gettext("Post-purchase"),
+            {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY_SECONDS}}},
             _build_after_event(emails),
         ),
     )  # fmt: skip
@@ -218,7 +223,7 @@ def _build_after_event(emails: Emails) -> Steps:
     return [{"duration": 7 * _DAY_SECONDS}, emails["after_event"]]
 
 
-DEFAULT_NAME = "Untitled flow"
+DEFAULT_NAME = gettext_noop("Untitled flow")
 # Nobody gets what a test flow sends. Its outcome depends on the values of contacts, so that each change of its content
 # would be an unseen guess (T45 in docs/threats.md).
 TEST_FLOW_REFUSED = "Changing an active flow of a test key needs the contacts:read scope."
@@ -389,7 +394,7 @@ def _raise_faults(faults: Faults) -> None:
 
     If all are about disabled transactional messages, the reason is `transactional_disabled`.
     """
-    if faults.fields and all(messages == [SERVICE_MESSAGES_OFF] for messages in faults.fields.values()):
+    if faults.fields and all(messages == [gettext(SERVICE_MESSAGES_OFF)] for messages in faults.fields.values()):
         raise Invalid(faults.fields, reason="transactional_disabled")
     faults.check()
 
@@ -403,7 +408,7 @@ def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
         return request
     starter = find_starter(account_id, request.starter)
     if starter is None:
-        raise Invalid({"starter": ["is not included in the list"]})
+        raise Invalid({"starter": [gettext("is not included in the list")]})
     return FlowCreate(
         name=starter.name if request.name is UNSET else request.name, goal=request.goal,
         trigger=starter.trigger if request.trigger is UNSET else request.trigger,
@@ -437,7 +442,7 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
     require_write_transaction()
     flow = find(account_id, flow_id)
     if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
-        raise Conflict("This flow was changed since it was read.", updated_at=clock.iso(flow.updated_at))
+        raise Conflict(gettext("This flow was changed since it was read."), updated_at=clock.iso(flow.updated_at))
     if draft.base_updated_at != flow.updated_at:
         draft = parse_request(account_id, request, flow_id)._replace(messages=draft.messages)
     status = STATUS_ALIASES.get(str(request.status), request.status)

@@ -16,6 +16,7 @@ from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Sco
 from appliance.audience.segments import members
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, Unavailable
+from appliance.core.i18n import gettext
 from appliance.core.validation import Data, EventName, Id, read_partial, sent_fields
 from appliance.sending.sms import keywords
 from appliance.settings import config
@@ -108,7 +109,7 @@ def parse_trigger(
     for key, table in (("segment_id", Segment), ("contact_list_id", ContactList)):
         row_id = sent_keys.get(key)
         if row_id and not table.select().where(table.account == account_id, table.id == row_id).exists():
-            faults.add(f"{path}.{key}", "must exist")
+            faults.add(f"{path}.{key}", gettext("must exist"))
     if "data" in sent_keys:
         _check_data(account_id, spec.data, faults, f"{path}.data")
     return spec
@@ -148,14 +149,14 @@ def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
     The filters are checked by `list_broken_conditions`.
     """
     if spec.event == MANUAL:
-        return [("event", "names no event that starts it: `manual` is none")]
+        return [("event", gettext("names no event that starts the flow: `manual` is none"))]
     if spec.event in SEGMENT_EVENTS and spec.segment_id is None:
-        return [("segment_id", "can't be blank: people come into a segment or leave it")]
+        return [("segment_id", gettext("can't be blank: contacts enter a segment or leave it"))]
     if spec.event == DATE and not spec.data.get("path"):
-        return [("data.path", "can't be blank: it names the field of people with the date")]
+        return [("data.path", gettext("can't be blank: it names the custom field with the date"))]
     if spec.event in LIST_EVENTS and scalar(_SELECT_MIRRORED_SEGMENT, (spec.contact_list_id,)):
         # Contacts do not join or leave a mirror, because its segment decides who is in it.
-        return [("contact_list_id", lists.MIRROR_MESSAGE)]
+        return [("contact_list_id", gettext(lists.MIRROR_MESSAGE))]
     return [*_list_reserved_keywords(spec)]
 
 
@@ -228,7 +229,7 @@ def _check_data(account_id: int, data: Mapping[str, Any], faults: Faults, path: 
 def _check_gap(gap: dict[str, Any], faults: Faults, path: str) -> None:
     for key in gap:
         if key != "min_gap_seconds":
-            faults.add(f"{path}.{key[:100]}", "is not a known field")
+            faults.add(f"{path}.{key[:100]}", gettext("is not a known field"))
     error = _check_integer(1, _MAX_GAP_SECONDS)(gap.get("min_gap_seconds"))
     if error:
         faults.add(f"{path}.min_gap_seconds", error)
@@ -238,17 +239,20 @@ def _check_keywords(keyword_list: Any, faults: Faults, path: str) -> None:
     if keyword_list is None:
         return
     if not isinstance(keyword_list, list):
-        faults.add(path, "is invalid")
+        faults.add(path, gettext("is invalid"))
     elif len(keyword_list) > _MAX_KEYWORDS:
-        faults.add(path, f"is too long (maximum is {_MAX_KEYWORDS} entries)")
+        faults.add(path, gettext("is too long (maximum is %(limit)s entries)", limit=_MAX_KEYWORDS))
     else:
         for index, word in enumerate(keyword_list):
             if not isinstance(word, str):
-                faults.add(f"{path}[{index}]", "is invalid")
+                faults.add(f"{path}[{index}]", gettext("is invalid"))
             elif not word.strip():
-                faults.add(f"{path}[{index}]", "can't be blank")
+                faults.add(f"{path}[{index}]", gettext("can't be blank"))
             elif len(word) > _MAX_KEYWORD_CHARACTERS:
-                faults.add(f"{path}[{index}]", f"is too long (maximum is {_MAX_KEYWORD_CHARACTERS} characters)")
+                faults.add(
+                    f"{path}[{index}]",
+                    gettext("is too long (maximum is %(limit)s characters)", limit=_MAX_KEYWORD_CHARACTERS),
+                )
 
 
 def _check_integer(minimum: int, maximum: int) -> Any:

@@ -22,6 +22,7 @@ from appliance.content.templates.store import NO_STEP_MESSAGES, PreparedContent,
 from appliance.content.templates.validation import Content, TemplateWrite
 from appliance.core import clock
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext
 from appliance.flows import document
 from appliance.flows.document import BRANCHES, MAX_TAG_CODE, Step, walk
 from appliance.flows.steps.base import MESSAGE_FIELDS, Node
@@ -431,6 +432,6 @@ def _number_links(
     try:
         return shared_content.add_step_links(template, pinned, step["type"] == "email", compiled)
     except MergeError as error:
-        message = f"does not render: {error}"
+        message = gettext("does not render: %(error)s", error=error)
         blockers = [{"code": "preflight_failed", "message": message, "field": f"{path}.body"}]
         raise Invalid({f"{path}.body": [message]}, reason="preflight_failed", blockers=blockers) from None

@@ -11,6 +11,7 @@ from appliance.accounts.access import PUBLIC_PREFIX
 from appliance.audience.lists import MIRROR_MESSAGE
 from appliance.core import clock, crypto
 from appliance.core.errors import Faults, NotFound, RateLimitExceeded
+from appliance.core.i18n import gettext
 from appliance.core.validation import HttpUrl, Id, Long, Name, PageQuery, Short, default, sent_fields
 from appliance.sending.messages import links
 from appliance.settings import config
@@ -204,9 +205,9 @@ def _parse_request(account_id: int, request: FormWrite | FormPatch) -> dict[str,
         values["list_ids"] = list(dict.fromkeys(values["list_ids"]))
         segments_by_list = dict(rows("SELECT id, segment_id FROM contact_list WHERE account_id = ?", (account_id,)))
         if not set(values["list_ids"]) <= set(segments_by_list):
-            faults.add("list_ids", "must exist")
+            faults.add("list_ids", gettext("must exist"))
         elif any(segments_by_list[list_id] is not None for list_id in values["list_ids"]):
-            faults.add("list_ids", MIRROR_MESSAGE)
+            faults.add("list_ids", gettext(MIRROR_MESSAGE))
     if "origins" in values:
         values["origins"] = _parse_origins(values["origins"], faults)
     if "fields" in values:
@@ -226,7 +227,7 @@ def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
         origin = links.encode_url(text.strip().rstrip("/").lower()) or ""
         match = _ORIGIN.fullmatch(origin)
         if match is None or (match["port"] and not 0 < int(match["port"]) < 65_536):
-            faults.add(f"origins[{index}]", "is invalid")
+            faults.add(f"origins[{index}]", gettext("is invalid"))
         origins.append(_DEFAULT_PORT.sub(r"\1\2", origin))
     return list(dict.fromkeys(origins))
 
@@ -244,16 +245,16 @@ def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
             continue  # The error of a missing or invalid name was reported before.
         match = _DATA_KEY.fullmatch(name)
         if match is None:
-            faults.add(f"fields[{index}]", "is invalid")
+            faults.add(f"fields[{index}]", gettext("is invalid"))
             continue
         key = name if name in CONTACT_FIELDS else match[1]
         if key in _RESERVED_KEYS and name not in CONTACT_FIELDS:
-            faults.add(f"fields[{index}]", "is reserved")
+            faults.add(f"fields[{index}]", gettext("is reserved"))
         if key in seen_keys:
-            faults.add(f"fields[{index}]", "has already been taken")
+            faults.add(f"fields[{index}]", gettext("has already been taken"))
         seen_keys.add(key)
         if isinstance(field, FormField) and isinstance(field.label, str) and _CONTROL_CHARACTERS.search(field.label):
-            faults.add(f"fields[{index}].label", "is invalid")
+            faults.add(f"fields[{index}].label", gettext("is invalid"))
 
 
 # Submissions of anonymous clients are counted in memory: a restart resets the counts, and no client data is stored.
@@ -290,4 +291,4 @@ def check_rate(key: str, limit: int, window_ms: int = MINUTE_MS) -> None:
     """Count a submission under a key; raises RateLimitExceeded with the seconds to wait (see `count_submission`)."""
     wait = count_submission(key, limit, window_ms)
     if wait:
-        raise RateLimitExceeded("Too many attempts.", retry_after=wait)
+        raise RateLimitExceeded(gettext("Too many attempts."), retry_after=wait)

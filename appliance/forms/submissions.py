@@ -18,6 +18,7 @@ from appliance.audience.contacts.store import ContactPatch, ContactWrite
 from appliance.core import addresses, clock, crypto, recipient_texts, validation
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
 from appliance.core.validation import Line
 from appliance.events import log, user_agents
 from appliance.events.log import NewEvent
@@ -82,9 +83,11 @@ def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
     values: dict[str, Any] = {**addresses_by_kind, **names, **{f"data.{key}": value for key, value in data.items()}}
     for field in form_fields:
         if field.required and values.get(field.name) in (None, "") and field.name not in faults.fields:
-            faults.add(field.name, "can't be blank")
+            faults.add(field.name, gettext("can't be blank"))
     if not any(addresses_by_kind.values()) and not set(addresses_by_kind) & set(faults.fields):
-        faults.add("phone" if not any(field.name == "email" for field in form_fields) else "email", "can't be blank")
+        faults.add(
+            "phone" if not any(field.name == "email" for field in form_fields) else "email", gettext("can't be blank")
+        )
     faults.check()
     address = addresses_by_kind["email"] or addresses_by_kind["phone"]
     assert address is not None
@@ -95,14 +98,14 @@ def _parse_address(form: Form, kind: str, text: Any, faults: Faults) -> Address 
     if text is None or text == "":
         return None
     if not isinstance(text, str) or len(text) > 300:
-        faults.add(kind, "is invalid")
+        faults.add(kind, gettext("is invalid"))
         return None
     try:
         if kind == "phone":
             return addresses.parse_written_phone(text, Account.get_by_id(form.account_id).country_code)
         return addresses.parse_email(text)
     except ValueError:
-        faults.add(kind, "is invalid")
+        faults.add(kind, gettext("is invalid"))
         return None
 
 
@@ -122,9 +125,12 @@ def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults
         if isinstance(value, str):
             value = value.strip()
             if not _is_text(value):
-                faults.add(field.name, "is invalid")
+                faults.add(field.name, gettext("is invalid"))
             elif len(value) > _MAX_CHARACTERS:
-                faults.add(field.name, f"is too long (maximum is {_MAX_CHARACTERS} characters)")
+                faults.add(
+                    field.name,
+                    gettext("is too long (maximum is %(limit)s characters)", limit=_MAX_CHARACTERS),
+                )
         if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value):
             values[field.key] = value
     return values

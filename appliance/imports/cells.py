@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from appliance.core import addresses, clock
 from appliance.core.addresses import Address
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.imports.detection import split_name
 
 MAX_TAGS = 100
@@ -124,6 +125,15 @@ def is_blank(cell: str, target: str) -> bool:
     return target == "phone" and not folded.strip("0 .-/()")
 
 
+# Reasons are stored in English.
+_TOO_LONG = gettext_stored("is too long (maximum is %(limit)s characters)")
+_TOO_MANY_TAGS = gettext_stored("is one too many (maximum is %(limit)s tags)")
+_TOO_MANY_LISTS = gettext_stored("is one too many (maximum is %(limit)s lists)")
+_INVALID_EMAIL = gettext_stored("email is invalid: %(value)s")
+_INVALID_PHONE = gettext_stored("phone %(reason)s: %(value)s")
+_NO_CHANNELS = gettext_stored("channels is not a list of addresses (maximum is %(limit)s)")
+
+
 def add_warning(row: dict[str, Any], target: str, cell: Any, reason: str) -> None:
     """Add a warning (target, cell, reason) to a row: the value was left out or changed, but the row is imported."""
     row.setdefault("warnings", []).append((target, str(cell)[:100], reason))
@@ -145,9 +155,9 @@ def _read_line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
     if not text.isprintable():
         text = _BREAKS.sub(" ", text).strip()
     if len(text) > 255:
-        add_warning(row, target, text, "is too long (maximum is 255 characters)")
+        add_warning(row, target, text, gettext_noop("is too long (maximum is 255 characters)"))
     elif not text.isprintable() and _CONTROL.search(text):
-        add_warning(row, target, text, "contains control characters")
+        add_warning(row, target, text, gettext_noop("contains control characters"))
     elif text:
         row[target] = text
 
@@ -161,7 +171,7 @@ def _read_name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
     """Read a full name into the first and the last name of the row, and its titles into the custom field of titles."""
     name = str(cell)
     if len(name) > _MAX_NAME_CHARACTERS:
-        add_warning(row, target, name, f"is too long (maximum is {_MAX_NAME_CHARACTERS} characters)")
+        add_warning(row, target, name, _TOO_LONG % {"limit": _MAX_NAME_CHARACTERS})
         return
     parts = split_name(name)
     for field, text in (("first_name", parts.first), ("last_name", parts.last)):
@@ -200,14 +210,14 @@ def _read_country(row: dict[str, Any], data: dict[str, Any], cell: Any, target: 
     elif code := _countries().get(fold_accents(text)):
         row[target] = code
     else:
-        add_warning(row, target, cell, "is not a country")
+        add_warning(row, target, cell, gettext_noop("is not a country"))
 
 
 def _read_tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     if cell in ("full", "aggregate", "none"):
         row[target] = cell
     else:
-        add_warning(row, target, cell, "is not full, aggregate or none")
+        add_warning(row, target, cell, gettext_noop("is not full, aggregate or none"))
 
 
 def _read_tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
@@ -215,10 +225,10 @@ def _read_tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
     tags = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
     for tag in tags:
         if len(tag) > 64:
-            add_warning(row, target, tag, "is too long (maximum is 64 characters)")
+            add_warning(row, target, tag, gettext_noop("is too long (maximum is 64 characters)"))
     valid_tags = [tag for tag in tags if len(tag) <= 64]
     for tag in valid_tags[MAX_TAGS:]:
-        add_warning(row, target, tag, f"is one too many (maximum is {MAX_TAGS} tags)")
+        add_warning(row, target, tag, _TOO_MANY_TAGS % {"limit": MAX_TAGS})
     if valid_tags:
         data["tags"] = valid_tags[:MAX_TAGS]
 
@@ -241,7 +251,7 @@ def _read_data(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        add_warning(row, target, cell, "is not a JSON object")
+        add_warning(row, target, cell, gettext_noop("is not a JSON object"))
         return
     for key, value in values.items():
         data.setdefault(key, value)
@@ -260,7 +270,7 @@ def _read_reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: s
     if reason in KNOWN_REASONS:
         row["reason"] = reason
     else:
-        add_warning(row, target, cell, "is not a known reason; kept as manual")
+        add_warning(row, target, cell, gettext_noop("is not a known reason; kept as manual"))
 
 
 # The parameters are the row, its custom data, the cell and its target. A reader stores the value of the cell in the row
@@ -324,13 +334,13 @@ class AddressReader:
             except InvalidRecord:
                 parsed, further = self._in_words(row, data, cell)
             if parsed is None:
-                add_warning(row, "email", cell, "is not an email address")
+                add_warning(row, "email", cell, gettext_noop("is not an email address"))
             elif address is not None:
                 data.setdefault("other_email", cell)
             else:
                 address = parsed
             for other in further:
-                add_warning(row, "email", other.value, "is a further address; kept as other_email")
+                add_warning(row, "email", other.value, gettext_noop("is a further address; kept as other_email"))
                 data.setdefault("other_email", other.value)
         return address
 
@@ -374,7 +384,7 @@ class AddressReader:
             else:
                 address = parsed
             for other in further:
-                add_warning(row, "phone", other, "is a further number; kept as other_phone")
+                add_warning(row, "phone", other, gettext_noop("is a further number; kept as other_phone"))
                 data.setdefault("other_phone", other)
         return address
 
@@ -422,10 +432,12 @@ def explain_missing_address(row: dict[str, Any]) -> str:
     """Return the reason why a row has no valid address, from its warnings for email and phone."""
     faults = [(field, value, reason) for field, value, reason in row.get("warnings", ()) if field in ("email", "phone")]
     reasons = [
-        f"email is invalid: {value}" if field == "email" else f"phone {reason}: {value[:40]}"
+        _INVALID_EMAIL % {"value": value}
+        if field == "email"
+        else _INVALID_PHONE % {"reason": reason, "value": value[:40]}
         for field, value, reason in faults
     ]
-    return "; ".join(reasons) or "the row has no address"
+    return "; ".join(reasons) or gettext_noop("the row has no address")
 
 
 def _normalize_domain(domain: str) -> tuple[str, str] | None:
@@ -475,7 +487,7 @@ def parse_phone(text: Any) -> Address:
     try:
         return addresses.parse_phone(str(text))
     except ValueError:
-        raise InvalidRecord(f"phone is invalid: {str(text)[:40]}") from None
+        raise InvalidRecord(_INVALID_PHONE % {"reason": gettext_noop("is invalid"), "value": str(text)[:40]}) from None
 
 
 def parse_email(text: Any) -> Address:
@@ -483,7 +495,7 @@ def parse_email(text: Any) -> Address:
     try:
         return addresses.parse_email(str(text))
     except ValueError:
-        raise InvalidRecord(f"email is invalid: {str(text)[:100]}") from None
+        raise InvalidRecord(_INVALID_EMAIL % {"value": str(text)[:100]}) from None
 
 
 def parse_past_time(cell: Any) -> int | None:
@@ -509,13 +521,13 @@ def parse_channels(cell: Any) -> list[RowAddress]:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             channels = None
     if not isinstance(channels, list) or len(channels) > MAX_ADDRESSES:
-        raise InvalidRecord(f"channels is not a list of addresses (maximum is {MAX_ADDRESSES})")
+        raise InvalidRecord(_NO_CHANNELS % {"limit": MAX_ADDRESSES})
     return [_parse_channel(channel) for channel in channels]
 
 
 def _parse_channel(channel: Any) -> RowAddress:
     if not isinstance(channel, dict) or channel.get("kind") not in ("email", "phone"):
-        raise InvalidRecord("channels is not a list of addresses")
+        raise InvalidRecord(gettext_noop("channels is not a list of addresses"))
     address = (parse_email if channel["kind"] == "email" else parse_phone)(channel.get("value"))
     reason = STATES.get(normalize_word(channel.get("suppression")))
     subscribed = channel.get("subscribed")
@@ -532,7 +544,7 @@ def _parse_channel(channel: Any) -> RowAddress:
 def _read_time(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     past_time = parse_past_time(cell)
     if past_time is None:
-        add_warning(row, target, cell, "is not a date in the past")
+        add_warning(row, target, cell, gettext_noop("is not a date in the past"))
     row[target] = past_time or row.get(target)
 
 
@@ -545,10 +557,10 @@ def _read_lists(row: dict[str, Any], data: dict[str, Any], cell: Any, target: st
     names = list(dict.fromkeys(text for entry in entries if (text := str(entry).strip(SPACES))))
     for name in names:
         if len(name) > 255 or not name.isprintable():
-            add_warning(row, target, name, "is not the name of a list")
+            add_warning(row, target, name, gettext_noop("is not the name of a list"))
     valid_names = [name for name in names if len(name) <= 255 and name.isprintable()]
     for name in valid_names[MAX_LISTS:]:
-        add_warning(row, target, name, f"is one too many (maximum is {MAX_LISTS} lists)")
+        add_warning(row, target, name, _TOO_MANY_LISTS % {"limit": MAX_LISTS})
     row["lists"] = msgspec.json.encode(valid_names[:MAX_LISTS]).decode() if valid_names else None
 
 

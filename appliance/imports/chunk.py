@@ -10,6 +10,7 @@ from appliance.audience import lists
 from appliance.audience.contacts import search
 from appliance.audience.lists import ListCreate
 from appliance.core import clock
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.imports import contact_rows, row_writer
 from appliance.imports.cells import RowAddress
 from appliance.imports.contact_rows import (
@@ -52,8 +53,9 @@ class NamedLists:
 
 
 CREATED, UPDATED, SKIPPED, FAILED = "created", "updated", "skipped", "failed"
-_PHONE_OF_ANOTHER = "its phone number belongs to another contact"
-_EXISTS = "there is a contact with this address already"
+_PHONE_OF_ANOTHER = gettext_noop("its phone number belongs to another contact")
+_EXISTS = gettext_noop("there is a contact with this address already")
+_SAME_ADDRESS = gettext_stored("the same address as line %(line)s")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 _FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
@@ -202,7 +204,7 @@ class Chunk:
         if outcome.result in (CREATED, UPDATED) and (person.warnings is not None or outcome.warnings):
             self.warned += 1
         if person.first is not None and (outcome.reason is None or outcome.reason == _EXISTS):
-            outcome = outcome._replace(reason=f"the same address as line {person.first}")
+            outcome = outcome._replace(reason=_SAME_ADDRESS % {"line": person.first})
         self.outcomes.append(outcome)
         if outcome.contact_id is not None and outcome.result != SKIPPED:
             for list_id in dict.fromkeys((*self.plan.list_ids, *named_lists.ids(person))):
@@ -227,7 +229,7 @@ class Chunk:
                 # Several people may share the phone number of an office or household, but it belongs to one contact, so
                 # the others are imported without it.
                 row_addresses.remove(address)
-                left_out.append((address.kind, address.value, "belongs to another contact"))
+                left_out.append((address.kind, address.value, gettext_noop("belongs to another contact")))
                 continue
             contact_id = channel.contact_id
         if contact_id is None:
@@ -436,7 +438,9 @@ class SuppressionChunk:
             if channel is not None and reason == "complaint":
                 self._repetitions.opt_out(channel, person.kind, hashed, "recipient", self._opt_out_note())
             self._repetitions.suppression(contact_id, person.kind, hashed, reason)
-            return Outcome(person.line, SKIPPED, contact_id, "the address is suppressed for this reason already")
+            return Outcome(
+                person.line, SKIPPED, contact_id, gettext_noop("the address is suppressed for this reason already")
+            )
         self.known.suppress(person.kind, hashed, reason)
         self.before.suppressed(person.kind, hashed, reason)
         self.rows.suppression(

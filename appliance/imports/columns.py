@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, time
 from typing import Literal, NamedTuple
 
 from appliance.core import clock
+from appliance.core.i18n import gettext_noop
 from appliance.imports.cells import fold_accents
 
 # The targets of columns, in addition to `data.<key>`. A column with the target "" is skipped.
@@ -378,12 +379,12 @@ def convert_date(text: str, verdict: DateFormat) -> tuple[str | None, str | None
     """Convert a value of a column of dates; return (ISO 8601 text, None), or (None, reason) if it is not converted."""
     parsed = parse_date(text)
     if parsed is None:
-        return None, "is not a date"
+        return None, gettext_noop("is not a date")
     if parsed.is_clear:
         return parsed.day_first, None
     if not (parsed.day_first and parsed.month_first):
         # Only one order makes a valid date of 31.12.1985 or 12/31/1985, even in a column that contains both orders.
         return parsed.day_first or parsed.month_first, None
     if verdict in ("ambiguous", "mixed", "clear"):
-        return None, "may be day or month first"
+        return None, gettext_noop("may be day or month first")
     return (parsed.month_first if verdict == "mdy" else parsed.day_first), None

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from appliance.core.i18n import gettext_noop
+
 # The rules for full names, in order:
 #
 # - A comma separates the last name from the first: `Kühn, Grace`. A part that has only titles or degrees is neither:
@@ -355,11 +357,11 @@ def convert_number(text: str, verdict: NumberFormat) -> tuple[int | float | None
     """Convert a value of a column of numbers; return (number, None), or (None, reason) if it is not converted."""
     amount = parse_amount(text)
     if amount is None:
-        return None, "is not a number"
+        return None, gettext_noop("is not a number")
     if amount.with_comma is None or amount.with_point is None:
         return (amount.with_point if amount.with_comma is None else amount.with_comma), None
     if amount.is_clear or verdict == ",":
         return amount.with_comma, None
     if verdict == ".":
         return amount.with_point, None
-    return None, "may have a decimal comma or groups of digits"
+    return None, gettext_noop("may have a decimal comma or groups of digits")

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from appliance.core import crypto
 from appliance.core.executable import read_task, send_to_parent
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.imports import cells as imports_cells
 from appliance.imports import columns, staging
 from appliance.imports.columns import DateFormat, DateOrder
@@ -102,12 +103,12 @@ def preview_file(path: Path) -> FilePreview:
     """Return the preview of a file; raises UnreadableFile with the reason."""
     with path.open("rb") as file:
         if file.read(4) in _WORKBOOKS:
-            raise UnreadableFile("the file is a workbook of a spreadsheet: save it as CSV first")
+            raise UnreadableFile(gettext_noop("the file is a workbook of a spreadsheet: save it as CSV first"))
     encoding, skip = find_encoding(path)
     first_lines = list(islice(read_lines(path, encoding, skip), _PREVIEW_LINES * 5))
     header_index = next((index for index, line in enumerate(first_lines) if line.strip()), None)
     if header_index is None:
-        raise UnreadableFile("the file is empty")
+        raise UnreadableFile(gettext_noop("the file is empty"))
     if first_lines[header_index].lstrip().startswith("{"):
         return _preview_jsonl(encoding, skip, first_lines)
     separator = None
@@ -116,13 +117,12 @@ def preview_file(path: Path) -> FilePreview:
         header_index += 1
     header_index = _find_header(first_lines, header_index, separator)
     if header_index >= len(first_lines) or isinstance(first_lines[header_index], OverlongLine):
-        raise UnreadableFile("the first line is too long for a row of column names")
+        raise UnreadableFile(gettext_noop("the first line is too long for a row of column names"))
     separator = separator or find_delimiter(first_lines[header_index])
     records = list(read_csv(iter(first_lines[header_index:]), separator))
     if not records or records[0].fault is not None:
-        raise UnreadableFile(
-            f"the row of column names cannot be read: {records[0].fault if records else 'it is missing'}"
-        )
+        reason = records[0].fault if records else gettext_noop("it is missing")
+        raise UnreadableFile(_NO_COLUMN_NAMES % {"reason": reason})
     names = [str(cell).strip("\ufeff ").strip() for cell in records[0].cells]
     has_header = not any("@" in name for name in names)
     rows = [row.cells for row in records[1 if has_header else 0 :] if row.fault is None and not _is_empty(row.cells)]
@@ -199,7 +199,7 @@ def _make_unique(names: list[str]) -> list[str]:
 def _preview_jsonl(encoding: str, skip: int, lines: list[str]) -> FilePreview:
     objects = [row.cells for row in read_jsonl(iter(lines)) if row.fault is None]
     if not objects:
-        raise UnreadableFile("the file begins like JSON lines, but its lines are not JSON objects")
+        raise UnreadableFile(gettext_noop("the file begins like JSON lines, but its lines are not JSON objects"))
     names = list(dict.fromkeys(name for row in objects for name in row))[:MAX_COLUMNS]
     rows = [[_sample_text(row.get(name)) for name in names] for row in objects]
     product = columns.recognize_product(names)
@@ -270,7 +270,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
     for row in _read_rows(path, preview, report_progress, writer.utf8_line):
         report_progress()
         if writer.good + writer.bad >= MAX_ROWS:
-            writer.fault(row.line, f"the file has more than {MAX_ROWS} rows; the rest was left out", "")
+            writer.fault(row.line, _TOO_MANY_ROWS % {"limit": MAX_ROWS}, "")
             is_truncated = True
             break
         if row.fault is not None:
@@ -313,9 +313,12 @@ def _describe_columns(
     }
 
 
-_NO_READABLE_ROW = (
-    f"this file has no rows that can be read: its first {MAX_UNREADABLE_ROWS:,} rows are empty or invalid"
-)
+_NO_READABLE_ROW = gettext_stored(
+    "this file has no rows that can be read: its first %(limit)s rows are empty or invalid"
+) % {"limit": f"{MAX_UNREADABLE_ROWS:,}"}
+_TOO_MANY_ROWS = gettext_stored("the file has more than %(limit)s rows; the rest was left out")
+_TOO_MANY_EMPTY_ROWS = gettext_stored("the file has %(limit)s empty rows; the rest of the file was left out")
+_NO_COLUMN_NAMES = gettext_stored("the row of column names cannot be read: %(reason)s")
 
 
 def _read_rows(
@@ -342,7 +345,7 @@ def _read_rows(
         if not has_readable_row and empty_count + fault_count >= MAX_UNREADABLE_ROWS:
             raise UnreadableFile(_NO_READABLE_ROW)
         if empty_count >= MAX_EMPTY_ROWS:
-            yield Record(row.line, "", f"the file has {MAX_EMPTY_ROWS} empty rows; the rest of the file was left out")
+            yield Record(row.line, "", _TOO_MANY_EMPTY_ROWS % {"limit": MAX_EMPTY_ROWS})
             return
 
 

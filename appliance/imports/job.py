@@ -23,6 +23,7 @@ from appliance.audience.contacts import store as contacts
 from appliance.core import clock, crypto
 from appliance.core.errors import Unavailable
 from appliance.core.executable import run_child
+from appliance.core.i18n import gettext_noop
 from appliance.imports import file_reader, removal, row_writer, staging, store
 from appliance.imports.chunk import Chunk, Outcome, StateCounter, SuppressionChunk
 from appliance.imports.contact_rows import DryRunState
@@ -355,7 +356,9 @@ class Importer:
             transactions.write(finish_import, job.id, "failed", str(fault))
         except Exception:
             log.exception("imports: import failed import=%s", job.id)
-            transactions.write(finish_import, job.id, "failed", "something went wrong on our side; the log says what")
+            transactions.write(
+                finish_import, job.id, "failed", gettext_noop("something went wrong in Campanero; the log says what")
+            )
 
     def _read(self, job: Import, home: Path) -> Generator[bool, None, Import]:
         """Write the staging file and return the import; raises Cancelled or UnreadableFile."""

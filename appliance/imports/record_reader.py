@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.core.i18n import gettext_noop, gettext_stored
+
 ROW_CHARACTERS = 65_536
 _BLOCK = 262_144
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -204,7 +206,7 @@ def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[R
         else:
             cells, further_lines = _parse_quoted(line, lines, ahead, separator)
             if cells is None:
-                yield Record(number, line[:200], "the quotes are not closed or stand in the wrong place")
+                yield Record(number, line[:200], gettext_noop("the quotes are not closed or are misplaced"))
             else:
                 yield _check_width(number, cells)
             number += further_lines
@@ -256,19 +258,23 @@ def _parse_line(text: str, separator: str) -> list[str] | None:
     return parsed_rows[0] if len(parsed_rows) == 1 else None
 
 
+_TOO_LONG = gettext_stored("the row is too long (maximum is %(limit)s characters)")
+_TOO_MANY_COLUMNS = gettext_stored("the row has too many columns (maximum is %(limit)s)")
+
+
 def _find_line_error(line: str) -> str | None:
     if isinstance(line, OverlongLine):
-        return f"the row is too long (maximum is {ROW_CHARACTERS} characters)"
+        return _TOO_LONG % {"limit": ROW_CHARACTERS}
     if "\0" in line:
-        return "the row holds a NUL character"
+        return gettext_noop("the row holds a NUL character")
     if not line.isascii() and _UNREADABLE.search(line):
-        return "the row holds characters that its encoding does not allow"
+        return gettext_noop("the row holds characters that its encoding does not allow")
     return None
 
 
 def _check_width(number: int, cells: list[str]) -> Record:
     if len(cells) > MAX_COLUMNS:
-        return Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
+        return Record(number, "", _TOO_MANY_COLUMNS % {"limit": MAX_COLUMNS})
     return Record(number, cells)
 
 
@@ -286,11 +292,11 @@ def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
         try:
             cells = _json.decode(line)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            yield Record(number, line[:200], "the line is not JSON")
+            yield Record(number, line[:200], gettext_noop("the line is not JSON"))
             continue
         if not isinstance(cells, dict):
-            yield Record(number, line[:200], "the line is not a JSON object")
+            yield Record(number, line[:200], gettext_noop("the line is not a JSON object"))
         elif len(cells) > MAX_COLUMNS:
-            yield Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
+            yield Record(number, "", _TOO_MANY_COLUMNS % {"limit": MAX_COLUMNS})
         else:
             yield Record(number, cells)

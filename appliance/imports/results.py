@@ -12,6 +12,7 @@ import msgspec
 
 from appliance.core import clock
 from appliance.core.errors import NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.imports import store
 from appliance.imports.chunk import CONTACT_STATES
 from appliance.imports.staging import StagingFile, decode_warnings
@@ -27,7 +28,7 @@ _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 _PHONE = re.compile(r"\+[0-9]{6,15}")
 _FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")
 # The reason of a line that a cancelled import did not reach
-_NOT_REACHED = "not reached"
+_NOT_REACHED = gettext_noop("not reached")
 # A value that was left out or changed: field, value, reason
 Warned = tuple[str, str, str]
 
@@ -196,10 +197,10 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
 def _explain_missing_lines(job: Import) -> str:
     """Return the reason why an import has no staging file."""
     if job.phase == "staging":
-        return "the file is being read; its lines come when that is done"
+        return gettext("the file is still being read; its rows appear when that is done")
     if (job.completed_at or job.created_at) < clock.now_ms() - store.RETENTION_MS:
-        return "the lines of an import are kept for 7 days"
-    return "the lines of this import are not kept any more: it never was read, or somebody in it was erased"
+        return gettext("the lines of an import are kept for 7 days")
+    return gettext("the lines of this import are not stored: it was never read, or a contact in it was erased")
 
 
 def _result_line(

@@ -16,6 +16,7 @@ import msgspec
 
 from appliance.core import crypto, data_dir
 from appliance.core.addresses import Address
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.core.validation import MAX_DATA_BYTES, MAX_DATA_DEPTH, is_too_deep
 from appliance.imports import cells, columns
 from appliance.imports.cells import (
@@ -43,6 +44,9 @@ from appliance.imports.detection import NumberFormat, convert_number
 from appliance.storage.database import attach_file, connection, detach_file
 
 _MAX_NAMES = 2000
+_KEPT_AS_TEXT = gettext_stored("%(reason)s; kept as text")
+_TOO_MANY_KEYS = gettext_stored("the file has too many different keys (maximum is %(limit)s)")
+_TOO_LONG = gettext_stored("is too long (maximum is %(limit)s bytes)")
 READERS = {**cells.CELL_READERS, **cells.STATE_READERS}
 _MAUTIC_REASONS = {"1": "out", "2": "hard_bounce", "3": "manual"}
 _encode = msgspec.json.Encoder().encode
@@ -172,7 +176,7 @@ class PersonReader:
         iso, reason = columns.convert_date(cell, self._written[index])
         # Times of consent get no warning here: a cell may be a word such as yes, and the readers report invalid times.
         if iso is None and target.startswith("data.") and cell not in BLANKS:
-            add_warning(row, target, cell, f"{reason}; kept as text")
+            add_warning(row, target, cell, _KEPT_AS_TEXT % {"reason": reason})
         return iso or cell
 
     def _number(self, row: dict[str, Any], cell: str, index: int, target: str) -> Any:
@@ -182,7 +186,7 @@ class PersonReader:
             return number
         value = parse_typed(cell)
         if isinstance(value, str):
-            add_warning(row, target, cell, f"{reason}; kept as text")
+            add_warning(row, target, cell, _KEPT_AS_TEXT % {"reason": reason})
         return value
 
     def _object(self, line: int, record: dict[str, Any]) -> Person:
@@ -208,7 +212,7 @@ class PersonReader:
         """Guess the targets of new keys of a JSON object; raises InvalidRecord if the file has too many keys."""
         for name in record.keys() - self._names:
             if len(self._names) >= _MAX_NAMES:
-                raise InvalidRecord(f"the file has too many different keys (maximum is {_MAX_NAMES})")
+                raise InvalidRecord(_TOO_MANY_KEYS % {"limit": _MAX_NAMES})
             self._names.add(name)
             target = columns.guess_targets([name])[0]
             if target:
@@ -224,7 +228,7 @@ class PersonReader:
             if state is not None or word in SUBSCRIBED or word in YES:
                 row["stated"] = True
             else:
-                add_warning(row, target, cell, "is not a known status")
+                add_warning(row, target, cell, gettext_noop("is not a known status"))
         elif target == "bounced":
             state = None if word in NO else "hard_bounce"
         elif target == "unsubscribed":
@@ -241,7 +245,7 @@ class PersonReader:
                 # Our own export has the word for every address that is not subscribed; `opted_out_by` tells opt-outs.
                 state = "off"
             if state is None:
-                add_warning(row, target, cell, "is neither yes nor no")
+                add_warning(row, target, cell, gettext_noop("is neither yes nor no"))
             if target == "subscribed_phone":
                 row["phone_consent"] = "out" if state in REASONS_BY_SEVERITY else state
                 return
@@ -308,11 +312,11 @@ class PersonReader:
         fault = None
         text = _encode(data).decode()
         if len(text) > MAX_DATA_BYTES:
-            fault = f"is too long (maximum is {MAX_DATA_BYTES} bytes)"
+            fault = _TOO_LONG % {"limit": MAX_DATA_BYTES}
         elif "\\u0000" in text:
-            fault = "holds a NUL character"
+            fault = gettext_noop("holds a NUL character")
         elif text.count("{") + text.count("[") > MAX_DATA_DEPTH and is_too_deep(data):
-            fault = "is nested too deeply"
+            fault = gettext_noop("is nested too deeply")
         if fault is None:
             return text
         add_warning(row, "data", text, fault)

@@ -11,6 +11,7 @@ from appliance.accounts import accounts
 from appliance.audience import lists
 from appliance.core import addresses, clock, data_dir, signals
 from appliance.core.errors import CurrentState, Faults, Invalid, NotFound, Transition, refuse_transition
+from appliance.core.i18n import gettext, gettext_noop, translate_stored
 from appliance.core.validation import Country, Id, Line, Name, PageQuery, RefusedKeys, use_instead, use_within
 from appliance.imports import columns, detection, file_reader
 from appliance.imports.file_reader import FilePreview
@@ -174,12 +175,20 @@ UNDO_MS = 24 * 3600 * 1000
 RETENTION_MS = 7 * 24 * 3600 * 1000
 OPEN_STATUSES = ("pending", "processing")
 ACTIONS = {
-    "cancel": Transition("cancelled", "cancelled", OPEN_STATUSES),
-    "undo": Transition("undone", "undone", ("complete", "cancelled")),
+    "cancel": Transition(
+        gettext_noop("An import with the status %(status)s cannot be cancelled."), "cancelled", OPEN_STATUSES
+    ),
+    "undo": Transition(
+        gettext_noop("An import with the status %(status)s cannot be undone."), "undone", ("complete", "cancelled")
+    ),
     # These actions are for dry runs.
-    "apply": Transition("applied", "pending", ("complete",)),
-    "discard": Transition("discarded", "discarded", ("complete",)),
-}  # fmt: skip
+    "apply": Transition(
+        gettext_noop("An import with the status %(status)s cannot be applied."), "pending", ("complete",)
+    ),
+    "discard": Transition(
+        gettext_noop("An import with the status %(status)s cannot be discarded."), "discarded", ("complete",)
+    ),
+}
 # The reasons why an undo keeps a contact that the import created
 KEEP_REASONS = ("changed", "messaged", "in_another_list")
 _MAX_LABELLED_IMPORTS = 20
@@ -203,22 +212,22 @@ def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
     try:
         file_preview = file_reader.preview_file(Path(upload.path))
     except file_reader.UnreadableFile as fault:
-        faults.add("file", str(fault))
+        faults.add("file", translate_stored(str(fault)))
     for name, target in upload.options.map.items():
         if file_preview is not None and name not in file_preview.names and file_preview.format == "csv":
-            faults.add(f"options.map.{name}", "must exist")
+            faults.add(f"options.map.{name}", gettext("must exist"))
         elif target and target not in columns.TARGETS and not (target.startswith("data.") and len(target) > 5):
-            faults.add(f"options.map.{name}", "is not included in the list")
+            faults.add(f"options.map.{name}", gettext("is not included in the list"))
     for name in upload.options.column_types:
         if file_preview is not None and name not in file_preview.names and file_preview.format == "csv":
-            faults.add(f"options.column_types.{name}", "must exist")
+            faults.add(f"options.column_types.{name}", gettext("must exist"))
     targets = (
         file_reader.assign_targets(file_preview, upload.resource, upload.options.map)
         if file_preview is not None
         else []
     )
     if file_preview is not None and mapped and not {"email", "phone", "channels"} & set(targets):
-        faults.add("file", "has no column of addresses")
+        faults.add("file", gettext("has no column of addresses"))
     faults.check()
     assert file_preview is not None  # Otherwise `faults` has the reason and `check` raises.
     data_dir.sync_to_disk(Path(upload.path))
@@ -347,12 +356,12 @@ def _sample(row: list[str], index: int) -> str:
 def _check_lists(account_id: int, options: ImportOptions) -> None:
     faults = Faults()
     if options.default_country and options.default_country not in addresses.phone_countries():
-        faults.add("options.default_country", "is not included in the list")
+        faults.add("options.default_country", gettext("is not included in the list"))
     list_errors = lists.find_list_errors(account_id, options.list_ids)
     faults.merge({f"options.{name}": messages for name, messages in list_errors.items()})
     for list_id in options.list_ids:
         if fetch_one("SELECT 1 FROM contact_list WHERE id = ? AND segment_id IS NOT NULL", (list_id,)):
-            faults.add("options.list_ids", "a list that mirrors a segment takes no members by name")
+            faults.add("options.list_ids", gettext("a list that mirrors a segment takes no members by name"))
     faults.check()
 
 
@@ -396,7 +405,7 @@ def _get_dry_run(account_id: int, import_id: int) -> Import:
     if not job.dry_run or job.status in OPEN_STATUSES:
         raise _refusal(job, "apply")
     if not has_file(import_id):
-        raise Invalid({"base": ["the file is not kept any more; hand it in again"]})
+        raise Invalid({"base": [gettext("the file is no longer stored; upload it again")]})
     return job
 
 
@@ -471,13 +480,13 @@ def _refusal(job: Import, action: str) -> Invalid:
     is_open = job.status in OPEN_STATUSES and job.phase != "undoing"
     reason = ""
     if action == "undo" and job.dry_run:
-        reason = "A dry run writes nothing."
+        reason = gettext("A dry run writes nothing.")
     elif job.phase in ("undoing", "undone"):
-        reason = "It is being undone." if job.phase == "undoing" else "It was undone."
+        reason = gettext("It is being undone.") if job.phase == "undoing" else gettext("It was undone.")
     elif action == "undo" and job.status not in OPEN_STATUSES and job.undo_until is not None:
-        reason = "It ended more than 24 hours ago."
+        reason = gettext("It ended more than 24 hours ago.")
     state = CurrentState(job.status, ["cancelled"] if is_open else [], ["cancel"] if is_open else [])
-    return refuse_transition("import", state, action, ACTIONS[action], reason)
+    return refuse_transition(state, action, ACTIONS[action], reason)
 
 
 def is_due() -> bool:

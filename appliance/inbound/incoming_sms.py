@@ -7,15 +7,15 @@ SMS from an unknown number creates no contact.
 
 import logging
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from appliance.audience import consent, suppressions
 from appliance.audience.consent import Evidence
 from appliance.audience.suppressions import SuppressionCause
 from appliance.content import brand as brands
-from appliance.core import addresses, clock, crypto, signals
+from appliance.core import addresses, clock, crypto, i18n, signals
 from appliance.core.addresses import Address
+from appliance.core.i18n import pgettext, pgettext_noop
 from appliance.events import log as events
 from appliance.events.log import NewEvent
 from appliance.sending.messages.ledger import DUE_NOW
@@ -29,43 +29,25 @@ from appliance.storage.models import Message as tables_Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Automatic answers are in the language of the account, short, and in GSM-7 characters, which every phone has.
+# Automatic answers are in the language of the account and short; those in Latin letters have only GSM-7 characters.
 
 # {company} is the name of the sender, {help} the text `contact` with the address for questions, or nothing.
-_ENGLISH = {
-    "stop": "{company}: You are unsubscribed and will get no more messages. Reply START to get them again.",
-    "start": "{company}: You are subscribed again. Message frequency varies. Msg & data rates may apply. Reply HELP "
-    "for help, STOP to unsubscribe.",
-    "help": "{company}: news and offers by SMS, message frequency varies. Msg & data rates may apply.{help} Reply STOP "
-    "to unsubscribe.",
-    "contact": " Help: {contact}.",
+_ANSWERS = {
+    "stop": pgettext_noop(
+        "SMS", "{company}: You are unsubscribed and will get no more messages. Reply START to get them again."
+    ),
+    "start": pgettext_noop(
+        "SMS",
+        "{company}: You are subscribed again. Message frequency varies. Msg & data rates may apply. Reply HELP for "
+        "help, STOP to unsubscribe.",
+    ),
+    "help": pgettext_noop(
+        "SMS",
+        "{company}: news and offers by SMS, message frequency varies. Msg & data rates may apply.{help} Reply STOP to "
+        "unsubscribe.",
+    ),
+    "contact": pgettext_noop("SMS", " Help: {contact}."),
 }
-_GERMAN = {
-    "stop": "{company}: Sie sind abgemeldet und erhalten keine SMS mehr. Mit START melden Sie sich wieder an.",
-    "start": "{company}: Sie sind wieder angemeldet. Wie oft wir schreiben, ist verschieden. Es gelten die Preise "
-    "Ihres Anbieters. Hilfe mit HELP, abmelden mit STOP.",
-    "help": "{company}: Neuigkeiten und Angebote per SMS, unterschiedlich oft. Es gelten die Preise Ihres "
-    "Anbieters.{help} Abmelden mit STOP.",
-    "contact": " Hilfe: {contact}.",
-}
-_SPANISH = {
-    "stop": "{company}: Ha cancelado los SMS y no le enviaremos nuevos mensajes. Responda START para recibirlos otra "
-    "vez.",
-    "start": "{company}: Vuelve a recibir nuestros SMS, con frecuencia variable. Pueden aplicarse cargos de su "
-    "operador. Responda HELP para ayuda, STOP para cancelar.",
-    "help": "{company}: novedades y ofertas por SMS, con frecuencia variable. Pueden aplicarse cargos de su "
-    "operador.{help} Responda STOP para cancelar.",
-    "contact": " Ayuda: {contact}.",
-}
-_FRENCH = {
-    "stop": "{company} : vous ne recevrez plus nos SMS. Répondez START pour les recevoir à nouveau.",
-    "start": "{company} : vous recevez de nouveau nos SMS, à fréquence variable. Prix selon votre opérateur. Répondez "
-    "HELP pour de l'aide, STOP pour ne plus les recevoir.",
-    "help": "{company} : actualités et offres par SMS, à fréquence variable. Prix selon votre opérateur.{help} "
-    "Répondez STOP pour ne plus les recevoir.",
-    "contact": " Aide : {contact}.",
-}
-_LANGUAGES: dict[str, Mapping[str, str]] = {"en": _ENGLISH, "de": _GERMAN, "es": _SPANISH, "fr": _FRENCH}
 
 
 def keyword_answer_text(kind: str, locale: str, company: str, contact: str | None) -> str:
@@ -73,10 +55,10 @@ def keyword_answer_text(kind: str, locale: str, company: str, contact: str | Non
 
     `contact` is the address for questions in the answer to HELP.
     """
-    short = locale.replace("_", "-").partition("-")[0].lower()
-    texts = _LANGUAGES.get(short, _ENGLISH)
-    help_contact = texts["contact"].format(contact=contact) if contact else ""
-    return texts[kind].format(company=company, help=help_contact)
+    with i18n.use_language(i18n.match_language(locale) or i18n.DEFAULT_LANGUAGE):
+        answer, help_text = _ANSWERS[kind], _ANSWERS["contact"]
+        help_contact = pgettext("SMS", help_text).format(contact=contact) if contact else ""
+        return pgettext("SMS", answer).format(company=company, help=help_contact)
 
 
 # STOP and START opt a number out and in, in one account (docs/decisions.md#9).

@@ -10,6 +10,7 @@ from appliance.audience.contacts import store
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import ContactId, CreatedAfter, CreatedBefore, PageQuery
 from appliance.events.log import parse_time_filters
 from appliance.inbound import incoming_sms
@@ -216,9 +217,9 @@ def send_reply(account_id: int, contact_id: int, text: str, key: str | None = No
     require_write_transaction()
     channel = find_phone_channel(store.get(account_id, contact_id))
     if channel is None:
-        raise Invalid({"text": ["there is no number to write to"]})
+        raise Invalid({"text": [gettext("there is no number to write to")]})
     if not text.strip():
-        raise Invalid({"text": ["can't be blank"]})
+        raise Invalid({"text": [gettext("can't be blank")]})
     request = MessageWrite(to=channel.value, channel="sms", body=_BODY, data={"said": text})
     key = f"{key}:{idempotency.hash_payload(text)}" if key else None
     reply = idempotency.run_once(
@@ -236,5 +237,5 @@ def _queue_message(account_id: int, request: MessageWrite) -> int:
         name = "text" if "body" in error.fields else "base"
         raise Invalid({name: faults}, error.reason) from None
     if (refusal := transactional.get_refusal(queued)) is not None:
-        raise Invalid({"base": ["may not be written to"]}, refusal.reason)
+        raise Invalid({"base": [gettext("may not be written to")]}, refusal.reason)
     return int(queued.id)

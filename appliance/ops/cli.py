@@ -18,7 +18,7 @@ import peewee
 
 from appliance import VERSION
 from appliance.accounts import settings
-from appliance.core import clock, crypto, data_dir, executable, logs
+from appliance.core import clock, crypto, data_dir, executable, i18n, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
 from appliance.ops.backups import archive, create
 from appliance.sending.sms.providers import PROVIDERS
@@ -425,6 +425,7 @@ def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None
     if missing := PROVIDERS[loaded.config.sms.transport].find_setting_faults():
         raise ConfigError("; ".join(f"{name}: {words}" for name, words in missing))
     clock.use_offset_file(os.environ.get("CAMPANERO_TEST_CLOCK"))
+    i18n.use_test_catalogues(os.environ.get("CAMPANERO_TEST_CATALOGUES"))
     return loaded
 
 
@@ -524,10 +525,14 @@ def _check(options: argparse.Namespace) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     from appliance.ops import doctor as ops_doctor
 
+    def load(page: dict[str, Any] | None) -> LoadedConfig:
+        loaded = _load_configuration(options, page)
+        # A page that runs this command shows the findings in the language of its user.
+        i18n.set_language(os.environ.get(executable.LANGUAGE_VARIABLE, i18n.DEFAULT_LANGUAGE))
+        return loaded
+
     findings = []
-    for finding in ops_doctor.run_checks(
-        lambda page: _load_configuration(options, page), options.seed, options.account
-    ):
+    for finding in ops_doctor.run_checks(load, options.seed, options.account):
         findings.append(finding)
         if not options.json:
             fix = f" [{' '.join(finding.fix.split())}]" if finding.fix else ""

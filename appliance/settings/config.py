@@ -21,7 +21,7 @@ from appliance.settings.schema import Config
 
 PREFIX = "CAMPANERO_"
 # Environment variables with the prefix that are not settings; other modules read them.
-TEST_VARIABLES = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
+TEST_VARIABLES = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS", "CAMPANERO_TEST_CATALOGUES")
 OTHER_VARIABLES = {*TEST_VARIABLES, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

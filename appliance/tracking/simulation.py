@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.core import clock, crypto
 from appliance.core.errors import Invalid, Unavailable
+from appliance.core.i18n import gettext
 from appliance.inbound import delivery_reports, incoming_sms
 from appliance.inbound.delivery_reports import DeliveryReport, MessageInFlight, ReportKind
 from appliance.sending.messages import capture_inbox, links
@@ -91,7 +92,7 @@ def simulate_sms(message: Message, action: str, reply: str | None) -> Callable[[
         return lambda: _apply_receipt(message, Receipt(message.provider_id or "", *_receipt_fields(message, action)))
     text = _SMS_TEXTS[action] if reply is None or action != "reply" else reply
     if not text.strip():
-        raise Invalid({"text": ["can't be blank"]})
+        raise Invalid({"text": [gettext("can't be blank")]})
     incoming = IncomingSms(None, message.recipient or "", message.sender or "", text)
     return lambda: incoming_sms.receive_sms(
         message.provider, incoming, test=message.test, account_id=message.account_id
@@ -160,14 +161,22 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
     row = capture_inbox.get(account_id, captured_id)
     message = Message.get_or_none(Message.account == account_id, Message.id == row.message_id)
     if message is None or message.recipient_key is None:
-        raise Invalid({"base": ["its message or its recipient is gone"]})
+        raise Invalid({"base": [gettext("its message or its recipient is gone")]})
     action = request.action
     if message.channel == "sms" and action in SMS_ACTIONS:
         return SimulatedAction(
             message, simulate_sms(message, action, request.text if isinstance(request.text, str) else None)
         )
     if action in (_EMAIL_ACTIONS if message.channel == "sms" else _SMS_ONLY_ACTIONS):
-        raise Invalid({"action": [f"does not happen to {'an SMS' if message.channel == 'sms' else 'mail'}"]})
+        raise Invalid(
+            {
+                "action": [
+                    gettext("does not happen to an SMS")
+                    if message.channel == "sms"
+                    else gettext("does not happen to an email")
+                ]
+            }
+        )
     if action in _REPORTS:
         kind, smtp, enhanced, words = _REPORTS[action]
         fact = DeliveryReport(message.id, kind, SIMULATION_SOURCE, words, smtp, enhanced, message.recipient)
@@ -219,7 +228,7 @@ def _build_hit(message: Message, request: Simulate) -> Hit:
     link_request = LinkRequest(message.id, number)
     message_link = LinkResolver().resolve([link_request]).get(link_request)
     if message_link is None or (number is not None and message_link.url is None):
-        raise Invalid({"link": ["must exist"]})
+        raise Invalid({"link": [gettext("must exist")]})
     # The hit gets a later time, because a hit right after sending would be taken for a machine's.
     earliest = (message_link.accepted_at or 0) + bot_detection.TOO_SOON_MS
     if message_link.sent_at is None:

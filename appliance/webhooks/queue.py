@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, json
 from appliance.accounts import audit
 from appliance.core import addresses, clock, signals
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import EventId, PageQuery, Short, When
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -297,7 +298,7 @@ def reschedule_delayed_deliveries() -> bool:
 Status = Literal["pending", "delivered", "failed", "cancelled"]
 # The number of rows that one transaction changes, so few that other writers do not wait long.
 REPLAY_BATCH_SIZE = 1_000
-WEBHOOK_DISABLED = "the webhook is switched off"
+WEBHOOK_DISABLED = gettext_noop("the webhook is turned off")
 
 
 class DeliveryQuery(PageQuery):
@@ -361,7 +362,7 @@ def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDeliver
     require_write_transaction()
     delivery = get_delivery(account_id, webhook_id, delivery_id)
     if delivery.event is None:
-        raise Invalid({"base": ["the event is not kept any more"]})
+        raise Invalid({"base": [gettext("the event is not kept any more")]})
     _require_enabled(webhook_id)
     now = clock.now_ms()
     run(
@@ -395,4 +396,4 @@ def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> in
 
 def _require_enabled(webhook_id: int) -> None:
     if not Webhook.get_by_id(webhook_id).enabled:
-        raise Invalid({"base": [WEBHOOK_DISABLED]})
+        raise Invalid({"base": [gettext(WEBHOOK_DISABLED)]})

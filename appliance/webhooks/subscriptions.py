@@ -12,6 +12,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.core import clock, crypto, signals
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import HttpUrl, PageQuery, default, sent_fields
 from appliance.events import log
 from appliance.sending.delivery import safe_http
@@ -150,7 +151,7 @@ def create(account_id: int, request: WebhookWrite, by: Actor) -> tuple[Webhook, 
     require_write_transaction()
     webhook_count = scalar("SELECT count(*) FROM webhook WHERE account_id = ? AND deleted_at IS NULL", (account_id,))
     if webhook_count >= MAX_WEBHOOKS:
-        raise Invalid({"base": [f"there are {MAX_WEBHOOKS} webhooks already"]})
+        raise Invalid({"base": [gettext("there are %(webhooks)s webhooks already", webhooks=MAX_WEBHOOKS)]})
     values, now, new_secret = _validated_values(request), clock.now_ms(), generate_secret()
     webhook = Webhook.create(
         account=account_id,
@@ -252,7 +253,7 @@ def _validated_values(request: WebhookWrite | WebhookPatch) -> dict[str, Any]:
     """Return the columns that a request sets, with their values. Raises Invalid with all faults."""
     faults, values = Faults(), sent_fields(request)
     if "url" in values and safe_http.find_url_fault(values["url"]):
-        faults.add("url", "is invalid")
+        faults.add("url", gettext("is invalid"))
     if "events" in values:
         values["events"] = _event_names(values["events"] or [], faults)
     if "enabled" in values:
@@ -265,5 +266,5 @@ def _event_names(names: list[str], faults: Faults) -> list[str]:
     """Return the requested event names without duplicates, or [] for all events; add malformed names to `faults`."""
     for index, name in enumerate(names):
         if name != ALL_EVENTS and log.find_name_error(name) == "is invalid":
-            faults.add(f"events[{index}]", "is invalid")
+            faults.add(f"events[{index}]", gettext("is invalid"))
     return [] if ALL_EVENTS in names else list(dict.fromkeys(names))

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.core import clock
 from appliance.core.errors import Invalid, Unavailable
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.events import listing
 from appliance.events import log as event_log
 from appliance.sending.delivery import safe_http
@@ -31,12 +32,12 @@ from appliance.webhooks.subscriptions import EncryptedSecrets
 TIMEOUT_SECONDS = 5.0
 # How much of a response is read, in bytes, and how much of its text is stored, in characters.
 _MAX_RESPONSE_BYTES, _MAX_RESPONSE_CHARACTERS = 16_384, 1_000
-UNREACHABLE = "no answer: the address cannot be reached within 5 seconds, or is not public"
-SECRET_UNREADABLE = (
-    "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"  # noqa: S105 - a message
+UNREACHABLE = gettext_noop("no answer: the address cannot be reached within 5 seconds, or is not public")
+SECRET_UNREADABLE = gettext_noop(
+    "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"
 )
-WEBHOOK_DELETED = "the webhook was deleted"
-EVENT_PRUNED = "the event is not kept any more"
+WEBHOOK_DELETED = gettext_noop("the webhook was deleted")
+EVENT_PRUNED = gettext_noop("the event is not kept any more")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MAX_PAUSE_MS = 24 * 3600 * 1000
 
@@ -276,7 +277,7 @@ async def _record_outcomes(
             outcomes.append(task.result())
         except Exception:
             log.exception("webhooks: delivery failed id=%s", job.id)
-            outcomes.append(Outcome(job, error="the request failed with an internal error"))
+            outcomes.append(Outcome(job, error=gettext_noop("the request failed with an internal error")))
     if not outcomes:
         return
     try:
@@ -324,7 +325,7 @@ class WebhookTest(Struct):
 def validate_test(_: int, request: WebhookTest, __: int) -> None:
     """Raise Invalid if the requested event name is malformed; the ids of account and webhook are not used."""
     if isinstance(request.event, str) and event_log.find_name_error(request.event) == "is invalid":
-        raise Invalid({"event": ["is invalid"]})
+        raise Invalid({"event": [gettext("is invalid")]})
 
 
 def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:

@@ -13,6 +13,7 @@ from appliance.audience.suppressions import SuppressionCause
 from appliance.core import clock, crypto, signals
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
 from appliance.core.signals import Signal
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -221,10 +222,10 @@ def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Co
     """
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
-        raise Invalid({"contact_id": ["is invalid"]})
+        raise Invalid({"contact_id": [gettext("is invalid")]})
     other_contacts = store.fetch_by_ids([other_id])
     if not other_contacts or other_contacts[0].account_id != account_id:
-        raise Invalid({"contact_id": ["must exist"]})
+        raise Invalid({"contact_id": [gettext("must exist")]})
     return contact, other_contacts[0]
 
 

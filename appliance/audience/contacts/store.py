@@ -22,6 +22,7 @@ from appliance.audience.segments import members, query_plan
 from appliance.audience.segments import store as segments
 from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import (
     Country,
     CreatedAfter,
@@ -417,7 +418,7 @@ def _add_time_conditions(account_id: int, query: ContactQuery, clauses: list[str
 def _segment_conditions(account_id: int, segment_id: Any) -> list[Compiled]:
     segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     if segment is None:
-        raise Invalid({"segment_id": ["must exist"]})
+        raise Invalid({"segment_id": [gettext("must exist")]})
     return _rule_conditions(account_id, segment.filters, "s")
 
 
@@ -439,7 +440,7 @@ def _count_segment(account_id: int, segment_id: Any) -> int | None:
 def _get_list(account_id: int, list_id: Any) -> ContactList:
     contact_list = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
     if contact_list is None:
-        raise Invalid({"list_id": ["must exist"]})
+        raise Invalid({"list_id": [gettext("must exist")]})
     return contact_list
 
 

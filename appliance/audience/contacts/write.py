@@ -13,6 +13,7 @@ from appliance.audience.contacts.store import ChannelWrite, ContactPatch, Contac
 from appliance.core import addresses, clock
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults
+from appliance.core.i18n import gettext
 from appliance.core.validation import MAX_DATA_BYTES
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -71,21 +72,21 @@ class ChannelPlan:
             if entry.id is not UNSET:
                 channel = next((known for known in self.channels if known.id == entry.id), None)
                 if channel is None:
-                    self.faults.add(f"{path}.id", "must exist")
+                    self.faults.add(f"{path}.id", gettext("must exist"))
                     continue
             self._plan_entry(entry, channel, path)
 
     def _plan_entry(self, entry: ChannelWrite, channel: Channel | None, path: str) -> None:
         if entry.destroy is True:
             if channel is None:
-                self.faults.add(f"{path}.id", "can't be blank")
+                self.faults.add(f"{path}.id", gettext("can't be blank"))
             else:
                 self.steps.append(("remove", channel, None, None))
             return
         desired = entry.subscribed if isinstance(entry.subscribed, bool) else None
         if not isinstance(entry.value, str) or not entry.value:
             if channel is None:
-                self.faults.add(f"{path}.value", "can't be blank")
+                self.faults.add(f"{path}.value", gettext("can't be blank"))
             elif desired is not None:
                 self.steps.append(("keep", channel, None, desired))
             return
@@ -131,7 +132,7 @@ class ChannelPlan:
             step[2] and step[2].key == address.key and step[2].kind == address.kind for step in self.steps
         )
         if (owner is not None and owner != self.contact_id) or is_repeated:
-            self.faults.add(field, "has already been taken")
+            self.faults.add(field, gettext("has already been taken"))
             return False
         return True
 
@@ -197,15 +198,15 @@ def check_data(data: dict[str, Any], field: str, faults: Faults) -> dict[str, An
     `tags` must be a list of up to `MAX_TAGS` texts of up to `MAX_TAG_CHARACTERS` characters.
     """
     if len(_encode(data)) > MAX_DATA_BYTES:
-        faults.add(field, f"is too long (maximum is {MAX_DATA_BYTES} bytes)")
+        faults.add(field, gettext("is too long (maximum is %(limit)s bytes)", limit=MAX_DATA_BYTES))
     tags = data.get("tags")
     if tags is None:
         return {key: value for key, value in data.items() if key != "tags"}
     path = f"{field}.tags"
     if not isinstance(tags, list):
-        faults.add(path, "is invalid")
+        faults.add(path, gettext("is invalid"))
     elif len(tags) > MAX_TAGS:
-        faults.add(path, f"is too long (maximum is {MAX_TAGS} entries)")
+        faults.add(path, gettext("is too long (maximum is %(limit)s entries)", limit=MAX_TAGS))
     else:
         for index, tag in enumerate(tags):
             error = find_tag_error(tag)
@@ -217,10 +218,14 @@ def check_data(data: dict[str, Any], field: str, faults: Faults) -> dict[str, An
 def find_tag_error(tag: Any) -> str | None:
     """Return the error message of an invalid tag, or None."""
     if not isinstance(tag, str):
-        return "is invalid"
+        return gettext("is invalid")
     if not tag.strip():
-        return "can't be blank"
-    return f"is too long (maximum is {MAX_TAG_CHARACTERS} characters)" if len(tag) > MAX_TAG_CHARACTERS else None
+        return gettext("can't be blank")
+    return (
+        gettext("is too long (maximum is %(limit)s characters)", limit=MAX_TAG_CHARACTERS)
+        if len(tag) > MAX_TAG_CHARACTERS
+        else None
+    )
 
 
 def tags_of(data: dict[str, Any]) -> list[str]:
@@ -359,7 +364,7 @@ def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, 
         owners.append(find_owner(account_id, address) if address else None)
     by_email, by_phone = owners
     if by_email and by_phone and by_email != by_phone:
-        return by_email, {"phone": ["has already been taken"]}
+        return by_email, {"phone": [gettext("has already been taken")]}
     return by_email or by_phone, {}
 
 

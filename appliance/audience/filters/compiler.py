@@ -7,6 +7,7 @@ from typing import NamedTuple
 from appliance.audience.filters.fields import Binder, Compiled, Scope
 from appliance.audience.filters.parse import ConditionGroup, EventCondition, EventQuery, FieldCondition, Node, is_judged
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext
 
 # The maximum number of conditions, including those of segments that filters refer to: all of them must fit into one
 # SQLite statement.
@@ -96,7 +97,16 @@ class _Compiler:
     def compile_one(self, node: Node) -> str:
         self.condition_count += 1
         if self.condition_count > MAX_CONDITIONS:
-            raise Invalid({"filters": [f"is too long (maximum is {MAX_CONDITIONS} with the segments it names)"]})
+            raise Invalid(
+                {
+                    "filters": [
+                        gettext(
+                            "is too long (maximum is %(limit)s with the segments it names)",
+                            limit=MAX_CONDITIONS,
+                        )
+                    ]
+                }
+            )
         if isinstance(node, ConditionGroup):
             return self._group(node)
         sql = self._event_condition(node) if isinstance(node, EventCondition) else self._field_condition(node)

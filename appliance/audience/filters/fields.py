@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from appliance.core import addresses
 from appliance.core.errors import Faults
+from appliance.core.i18n import gettext, gettext_noop
 
 
 class FilterPlace(Enum):
@@ -106,6 +107,10 @@ class Field(NamedTuple):
     normalize: Callable[[str, bool], str] | None = None
     listed: bool = True
 
+    def title(self) -> str:
+        """Return the label in the language of this request; custom data and events are labelled with their path."""
+        return self.label if self.type == "json" else gettext(self.label)
+
     def wrap(self, condition: str) -> str:
         """Return the SQL of a filter on the field, given a condition on its operand."""
         return self.sql_template.replace("{}", condition, 1)
@@ -168,58 +173,130 @@ def _link(name: str, label: str, of: str, table: str, column: str, condition: st
 
 
 FIELDS: tuple[Field, ...] = (
-    _column("contact_first_name", "text", "first name", "first_name", "first_name"),
-    _column("contact_last_name", "text", "last name", "last_name", "last_name"),
-    _address("contact_email", "email", "email", "email"),
-    _address("contact_phone_number", "phone number", "phone", "phone", "phone_number"),
-    _column("contact_source", "text", "source", "source", "source"),
-    _column("contact_country", "code", "country", "country_code", "country", "country_code"),
-    Field("contact_verification_status", "code", "verification", Operand(_STATUS), f"json_quote({_STATUS})", 40,
-          aliases=("verification_status",), choices=("verified", "suppressed", "unverified")),
-    Field("contact_suppression_reason", "code", "suppression", Operand("h.suppression"),
-          "(SELECT json_group_array(h.suppression) FROM channel h WHERE h.contact_id = c.id "
-          "AND h.suppression IS NOT NULL)", 30,
-          "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND {})", ("suppression_reason",), REASONS),
-    Field("contact_tag", "tags", "tags", Operand("t.value"), "c.data -> '$.tags'", 20,
-          "(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t "
-          "WHERE t.type = 'text' AND {}))", ("tag", "tags")),
-    _boolean("contact_subscribed_email", "subscribed by email", _subscribed("email"), 30, "subscribed_email"),
-    _boolean("contact_subscribed_phone", "subscribed by phone", _subscribed("phone"), 30, "subscribed_phone"),
-    _boolean("contact_verified", "verified", f"({_STATUS} = 'verified')", 40, "verified"),
-    _boolean("contact_enriched", "enriched with data from another service", _ENRICHED, 35, "enriched"),
-    _boolean("contact_suppressed", "suppressed", _SUPPRESSED, 30, "suppressed"),
-    _column("contact_created_at", "time", "date added", "created_at", "created_at"),
-    _column("contact_updated_at", "time", "date changed", "updated_at", "updated_at"),
-    _column("contact_last_interacted_at", "time", "last interaction", "last_interacted_at", "last_interacted_at"),
-    Field("contact_unsubscribed_at", "time", "date unsubscribed", Operand(_OPTED_OUT_AT), _OPTED_OUT_AT, 30,
-          aliases=("unsubscribed_at",)),
-    _column("email_last_sent_at", "time", "last email sent", "email_last_sent_at"),
-    _column("email_last_opened_at", "time", "last email opened", "email_last_opened_at"),
-    _column("email_last_clicked_at", "time", "last email clicked", "email_last_clicked_at"),
-    _link("contact_list", "list", "list", "membership", "contact_list_id", "1", "list_id", "list_ids"),
-    Field("contact_segment", "id", "segment", Operand(""), "NULL", 50, aliases=("segment_id",), id_kind="segment"),
-    _link("contact_flow", "flow", "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
-    _link("campaign_sent", "campaign received", "campaign", "message", "campaign_id",
-            "l.sent_at IS NOT NULL AND l.test = 0"),
-    _link("campaign_opened", "campaign opened", "campaign", "message", "campaign_id",
-            "l.opened_at IS NOT NULL AND l.test = 0"),
-    _link("campaign_clicked", "campaign clicked", "campaign", "message", "campaign_id",
-            "l.clicked_at IS NOT NULL AND l.test = 0"),
+    _column("contact_first_name", "text", gettext_noop("First name"), "first_name", "first_name"),
+    _column("contact_last_name", "text", gettext_noop("Last name"), "last_name", "last_name"),
+    _address("contact_email", gettext_noop("Email address"), "email", "email"),
+    _address("contact_phone_number", gettext_noop("Phone number"), "phone", "phone", "phone_number"),
+    _column("contact_source", "text", gettext_noop("Source"), "source", "source"),
+    _column("contact_country", "code", gettext_noop("Country"), "country_code", "country", "country_code"),
+    Field(
+        "contact_verification_status",
+        "code",
+        gettext_noop("Address status"),
+        Operand(_STATUS),
+        f"json_quote({_STATUS})",
+        40,
+        aliases=("verification_status",),
+        choices=("verified", "suppressed", "unverified"),
+    ),
+    Field(
+        "contact_suppression_reason",
+        "code",
+        gettext_noop("Suppression reason"),
+        Operand("h.suppression"),
+        "(SELECT json_group_array(h.suppression) FROM channel h WHERE h.contact_id = c.id "
+        "AND h.suppression IS NOT NULL)",
+        30,
+        "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND {})",
+        ("suppression_reason",),
+        REASONS,
+    ),
+    Field(
+        "contact_tag",
+        "tags",
+        gettext_noop("Tags"),
+        Operand("t.value"),
+        "c.data -> '$.tags'",
+        20,
+        "(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t "
+        "WHERE t.type = 'text' AND {}))",
+        ("tag", "tags"),
+    ),
+    _boolean(
+        "contact_subscribed_email", gettext_noop("Subscribed to email"), _subscribed("email"), 30, "subscribed_email"
+    ),
+    _boolean(
+        "contact_subscribed_phone", gettext_noop("Subscribed to SMS"), _subscribed("phone"), 30, "subscribed_phone"
+    ),
+    _boolean("contact_verified", gettext_noop("Address confirmed"), f"({_STATUS} = 'verified')", 40, "verified"),
+    _boolean("contact_enriched", gettext_noop("Has data from an enrichment service"), _ENRICHED, 35, "enriched"),
+    _boolean("contact_suppressed", gettext_noop("On the suppression list"), _SUPPRESSED, 30, "suppressed"),
+    _column("contact_created_at", "time", gettext_noop("Date added"), "created_at", "created_at"),
+    _column("contact_updated_at", "time", gettext_noop("Date updated"), "updated_at", "updated_at"),
+    _column(
+        "contact_last_interacted_at", "time", gettext_noop("Last active"), "last_interacted_at", "last_interacted_at"
+    ),
+    Field(
+        "contact_unsubscribed_at",
+        "time",
+        gettext_noop("Date unsubscribed"),
+        Operand(_OPTED_OUT_AT),
+        _OPTED_OUT_AT,
+        30,
+        aliases=("unsubscribed_at",),
+    ),
+    _column("email_last_sent_at", "time", gettext_noop("Last email sent"), "email_last_sent_at"),
+    _column("email_last_opened_at", "time", gettext_noop("Last email open"), "email_last_opened_at"),
+    _column("email_last_clicked_at", "time", gettext_noop("Last email click"), "email_last_clicked_at"),
+    _link("contact_list", gettext_noop("List"), "list", "membership", "contact_list_id", "1", "list_id", "list_ids"),
+    Field(
+        "contact_segment",
+        "id",
+        gettext_noop("Segment"),
+        Operand(""),
+        "NULL",
+        50,
+        aliases=("segment_id",),
+        id_kind="segment",
+    ),
+    _link("contact_flow", gettext_noop("Active flow"), "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
+    _link(
+        "campaign_sent",
+        gettext_noop("Campaign received"),
+        "campaign",
+        "message",
+        "campaign_id",
+        "l.sent_at IS NOT NULL AND l.test = 0",
+    ),
+    _link(
+        "campaign_opened",
+        gettext_noop("Campaign opened"),
+        "campaign",
+        "message",
+        "campaign_id",
+        "l.opened_at IS NOT NULL AND l.test = 0",
+    ),
+    _link(
+        "campaign_clicked",
+        gettext_noop("Campaign clicked"),
+        "campaign",
+        "message",
+        "campaign_id",
+        "l.clicked_at IS NOT NULL AND l.test = 0",
+    ),
     *(
         _column(name, "number", label, name)
         for name, label in (
-            ("email_sent_count", "emails sent"), ("email_open_count", "emails opened"),
-            ("email_click_count", "emails clicked"), ("email_soft_bounce_count", "soft bounces"),
-            ("sms_sent_count", "SMS sent"),
+            ("email_sent_count", gettext_noop("Emails sent")),
+            ("email_open_count", gettext_noop("Emails opened")),
+            ("email_click_count", gettext_noop("Emails clicked")),
+            ("email_soft_bounce_count", gettext_noop("Soft bounces")),
+            ("sms_sent_count", gettext_noop("SMS sent")),
         )
     ),
-    Field("enrichment_status", "code", "enrichment",
-          Operand(f"CASE WHEN {_ENRICHED} THEN 'enriched' ELSE 'not_enriched' END"),
-          f"CASE WHEN {_ENRICHED} THEN '\"enriched\"' ELSE '\"not_enriched\"' END", 35,
-          choices=("enriched", "not_enriched"), listed=False),
-    Field("event", "history", "events", Operand(""), "NULL", 30),
-    Field("group", "group", "a group of conditions", Operand(""), "NULL", 30),
-)  # fmt: skip
+    Field(
+        "enrichment_status",
+        "code",
+        gettext_noop("Enrichment status"),
+        Operand(f"CASE WHEN {_ENRICHED} THEN 'enriched' ELSE 'not_enriched' END"),
+        f"CASE WHEN {_ENRICHED} THEN '\"enriched\"' ELSE '\"not_enriched\"' END",
+        35,
+        choices=("enriched", "not_enriched"),
+        listed=False,
+    ),
+    Field("event", "history", gettext_noop("Events"), Operand(""), "NULL", 30),
+    Field("group", "group", gettext_noop("Group of conditions"), Operand(""), "NULL", 30),
+)
 
 FIELDS_BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.name, *field.aliases)}
 

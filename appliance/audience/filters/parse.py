@@ -8,6 +8,7 @@ from appliance.audience.filters import fields, predicates
 from appliance.audience.filters.fields import Field, FilterPlace, Scope, ValueContext
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE, Predicate
 from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
 
 EVENT_QUERY_KEYS = ("event", "at_least", "at_most", "within_days", "since", "where", "include_machine")
 _MAX_TIMES = 1_000_000
@@ -38,22 +39,22 @@ def read_event_query(raw: Any, context: ValueContext) -> EventQuery | None:
     Returns None if the value is missing or not an object. With other errors, the query is incomplete.
     """
     if raw is None:
-        return context.add_error("can't be blank")
+        return context.add_error(gettext("can't be blank"))
     if not isinstance(raw, dict):
-        return context.add_error("is invalid")
+        return context.add_error(gettext("is invalid"))
     for key in raw:
         if key not in EVENT_QUERY_KEYS:
-            context.add_error("is not a known field", f".{predicates.UNSTORABLE.sub('?', str(key))[:100]}")
+            context.add_error(gettext("is not a known field"), f".{predicates.UNSTORABLE.sub('?', str(key))[:100]}")
     event = _read_event_name(raw.get("event"), context)
     at_least = _read_times(raw, "at_least", context)
     at_most = _read_times(raw, "at_most", context)
     at_least = 1 if at_least is None else at_least
     if at_most is not None and at_most < at_least:
-        context.add_error(f"must be greater than or equal to {at_least}", ".at_most")
+        context.add_error(gettext("must be greater than or equal to %(limit)s", limit=at_least), ".at_most")
     within = raw.get("within_days")
     machine = raw.get("include_machine")
     if machine is not None and not isinstance(machine, bool):
-        context.add_error("is invalid", ".include_machine")
+        context.add_error(gettext("is invalid"), ".include_machine")
     days = None if within is None else predicates.read_days(within, context, ".within_days")
     return EventQuery(
         event or "", at_least, at_most, days, _read_since(raw, context), machine is True, raw.get("where")
@@ -62,9 +63,9 @@ def read_event_query(raw: Any, context: ValueContext) -> EventQuery | None:
 
 def _read_event_name(name: Any, context: ValueContext) -> str | None:
     if name in (None, ""):
-        return context.add_error("can't be blank", ".event")
+        return context.add_error(gettext("can't be blank"), ".event")
     good = isinstance(name, str) and len(name) <= 64 and name.isascii() and name.replace("_", "a").isalnum()
-    return name if good else context.add_error("is invalid", ".event")
+    return name if good else context.add_error(gettext("is invalid"), ".event")
 
 
 def _read_times(raw: dict[str, Any], key: str, context: ValueContext) -> int | None:
@@ -72,10 +73,14 @@ def _read_times(raw: dict[str, Any], key: str, context: ValueContext) -> int | N
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        return context.add_error("is not a number", f".{key}")
+        return context.add_error(gettext("is not a number"), f".{key}")
     if value < 0:
-        return context.add_error("must be greater than or equal to 0", f".{key}")
-    return value if value <= _MAX_TIMES else context.add_error(f"must be less than or equal to {_MAX_TIMES}", f".{key}")
+        return context.add_error(gettext("must be greater than or equal to 0"), f".{key}")
+    return (
+        value
+        if value <= _MAX_TIMES
+        else context.add_error(gettext("must be less than or equal to %(limit)s", limit=_MAX_TIMES), f".{key}")
+    )
 
 
 def _read_since(raw: dict[str, Any], context: ValueContext) -> int | str | None:
@@ -147,7 +152,7 @@ def parse_filters(raw: Any, scope: Scope, path: str = "filters") -> list[Node]:
     reader = _Parser(scope, faults)
     nodes = reader.parse_all(raw, path, MAX_FILTERS, 1)
     if reader.count > MAX_FILTERS:
-        faults.add(path, f"is too long (maximum is {MAX_FILTERS} filters)")
+        faults.add(path, gettext("is too long (maximum is %(limit)s filters)", limit=MAX_FILTERS))
     if faults.fields:
         raise Invalid(faults.fields)
     return nodes
@@ -190,10 +195,10 @@ class _Parser:
 
     def parse_all(self, raw: Any, path: str, max_filters: int, depth: int) -> list[Node]:
         if not isinstance(raw, list):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return []
         if len(raw) > max_filters:
-            self.faults.add(path, f"is too long (maximum is {max_filters} filters)")
+            self.faults.add(path, gettext("is too long (maximum is %(limit)s filters)", limit=max_filters))
             return []
         nodes = [self.parse_one(raw_filter, f"{path}[{index}]", depth) for index, raw_filter in enumerate(raw)]
         return [node for node in nodes if node is not None]
@@ -201,11 +206,11 @@ class _Parser:
     def parse_one(self, raw: Any, path: str, depth: int) -> Node | None:
         self.count += 1
         if not isinstance(raw, dict):
-            self.faults.add(path, "is invalid")
+            self.faults.add(path, gettext("is invalid"))
             return None
         unknown_keys = (key for key in raw if key not in FILTER_KEYS)
         for key in islice(unknown_keys, MAX_UNKNOWN_KEYS):
-            self.faults.add(f"{path}.{_printable(key)}", "is not a known field")
+            self.faults.add(f"{path}.{_printable(key)}", gettext("is not a known field"))
         field = self._parse_field(raw, path)
         if field is None:
             return None
@@ -218,14 +223,14 @@ class _Parser:
     def _parse_field(self, raw: dict[str, Any], path: str) -> Field | None:
         """Return the field that a filter names, or None; errors of name and predicate are added."""
         if raw.get("predicate") in (None, ""):
-            self.faults.add(f"{path}.predicate", "can't be blank")
+            self.faults.add(f"{path}.predicate", gettext("can't be blank"))
         name = raw.get("name")
         if name in (None, ""):
-            self.faults.add(f"{path}.name", "can't be blank")
+            self.faults.add(f"{path}.name", gettext("can't be blank"))
             return None
         field = fields.find_field(name, self.scope.place, self.scope.document) if isinstance(name, str) else None
         if field is None:
-            self.faults.add(f"{path}.name", "is not included in the list")
+            self.faults.add(f"{path}.name", gettext("is not included in the list"))
         return field
 
     def _parse_predicate(self, raw: dict[str, Any], path: str, allowed: Any) -> str | None:
@@ -233,7 +238,7 @@ class _Parser:
         if key in (None, ""):
             return None
         if not isinstance(key, str) or key not in allowed:
-            self.faults.add(f"{path}.predicate", "is not included in the list")
+            self.faults.add(f"{path}.predicate", gettext("is not included in the list"))
             return None
         return key
 
@@ -267,10 +272,10 @@ class _Parser:
         mode = self._parse_predicate(raw, path, GROUP_MODES)
         value_path = f"{path}.value"
         if raw.get("value") in (None, []):
-            self.faults.add(value_path, "can't be blank")
+            self.faults.add(value_path, gettext("can't be blank"))
             return None
         if depth >= MAX_DEPTH:
-            self.faults.add(value_path, f"is nested too deeply (maximum is {MAX_DEPTH} levels)")
+            self.faults.add(value_path, gettext("is nested too deeply (maximum is %(limit)s levels)", limit=MAX_DEPTH))
             return None
         nodes = self.parse_all(raw["value"], value_path, MAX_IN_GROUP, depth + 1)
         return ConditionGroup(mode, nodes, raw) if mode else None

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from appliance.audience.filters.fields import Binder, Operand, ValueContext, like_condition
 from appliance.core import clock
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.database import fold_case
 
 MAX_IN_VALUES = 500
@@ -37,42 +38,45 @@ class Span(NamedTuple):
 def read_text(raw: Any, context: ValueContext, below: str = "", is_whole: bool = True) -> str | None:
     """Read a text to compare with; for an address field, it is normalized as a whole address if `is_whole`."""
     if raw is None or raw == "":
-        return context.add_error("can't be blank", below)
+        return context.add_error(gettext("can't be blank"), below)
     if not isinstance(raw, str) or UNSTORABLE.search(raw):
-        return context.add_error("is invalid", below)
+        return context.add_error(gettext("is invalid"), below)
     if len(raw) > MAX_TEXT_CHARACTERS:
-        return context.add_error(f"is too long (maximum is {MAX_TEXT_CHARACTERS} characters)", below)
+        return context.add_error(
+            gettext("is too long (maximum is %(limit)s characters)", limit=MAX_TEXT_CHARACTERS),
+            below,
+        )
     field = context.field
     if field.choices and raw.lower() not in field.choices:
-        return context.add_error("is not included in the list", below)
+        return context.add_error(gettext("is not included in the list"), below)
     return field.normalize(raw, is_whole) if field.normalize else raw
 
 
 def read_text_part(raw: Any, context: ValueContext) -> str | None:
     """Read a part of a text, which is not normalized as a whole address."""
     text = read_text(raw, context, is_whole=False)
-    return context.add_error("can't be blank") if text == "" else text
+    return context.add_error(gettext("can't be blank")) if text == "" else text
 
 
 def read_number(raw: Any, context: ValueContext, below: str = "") -> float | int | None:
     """Read a finite number that SQLite can store."""
     if raw is None:
-        return context.add_error("can't be blank", below)
+        return context.add_error(gettext("can't be blank"), below)
     if isinstance(raw, bool) or not isinstance(raw, int | float):
-        return context.add_error("is not a number", below)
+        return context.add_error(gettext("is not a number"), below)
     is_storable = abs(raw) <= _MAX_ID if isinstance(raw, int) else math.isfinite(raw)
-    return raw if is_storable else context.add_error("is invalid", below)
+    return raw if is_storable else context.add_error(gettext("is invalid"), below)
 
 
 def read_id(raw: Any, context: ValueContext, below: str = "") -> int | None:
     """Read the id of a list, segment, flow or campaign, which must exist if the scope checks ids."""
     if raw is None:
-        return context.add_error("can't be blank", below)
+        return context.add_error(gettext("can't be blank"), below)
     if isinstance(raw, bool) or not isinstance(raw, int):
-        return context.add_error("is not a number", below)
+        return context.add_error(gettext("is not a number"), below)
     exists = context.scope.exists
     if not 1 <= raw <= _MAX_ID or (exists is not None and not exists(context.field.id_kind, raw)):
-        return context.add_error("must exist", below)
+        return context.add_error(gettext("must exist"), below)
     return raw
 
 
@@ -86,27 +90,27 @@ def read_json_value(raw: Any, context: ValueContext, below: str = "") -> Any:
 def read_boolean(raw: Any, context: ValueContext, below: str = "") -> bool | None:
     """Read a boolean."""
     if raw is None:
-        return context.add_error("can't be blank", below)
-    return raw if isinstance(raw, bool) else context.add_error("is invalid", below)
+        return context.add_error(gettext("can't be blank"), below)
+    return raw if isinstance(raw, bool) else context.add_error(gettext("is invalid"), below)
 
 
 def read_flag(raw: Any, context: ValueContext) -> bool:
     """Read the value of a predicate that needs none; return False for false, which inverts the predicate, else True."""
     if raw is not None and not isinstance(raw, bool):
-        context.add_error("is invalid")
+        context.add_error(gettext("is invalid"))
     return raw is not False
 
 
 def read_span(raw: Any, context: ValueContext, below: str = "") -> Span | None:
     """Read a date-time with an offset as a moment, or a date as that whole day in the account's time zone."""
     if raw is None or raw == "":
-        return context.add_error("can't be blank", below)
+        return context.add_error(gettext("can't be blank"), below)
     try:
         if isinstance(raw, str) and _DAY.match(raw):
             return _day_span(date.fromisoformat(raw), context.scope.zone)
         moment = clock.parse(raw)
     except (ValueError, TypeError, OverflowError, OSError):
-        return context.add_error("is invalid", below)
+        return context.add_error(gettext("is invalid"), below)
     return Span(moment, moment + 1)
 
 
@@ -120,12 +124,12 @@ def read_day(raw: Any, context: ValueContext) -> Span | None:
             datetime.fromtimestamp(span.start // 1000, ZoneInfo(context.scope.zone)).date(), context.scope.zone
         )
     except (ValueError, OverflowError, OSError):
-        return context.add_error("is invalid")
+        return context.add_error(gettext("is invalid"))
 
 
 def _day_span(calendar_day: date, zone: str) -> Span:
     if not 1 < calendar_day.year < 9999:
-        raise ValueError("the day is outside of the supported years in some time zone")
+        raise ValueError(gettext("the day is outside of the supported years in some time zone"))
     edges = [
         int(datetime(day_start.year, day_start.month, day_start.day, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
         for day_start in (calendar_day, calendar_day + timedelta(days=1))
@@ -136,12 +140,16 @@ def _day_span(calendar_day: date, zone: str) -> Span:
 def read_days(raw: Any, context: ValueContext, below: str = "") -> int | None:
     """Read a number of days before now, from 1 to `MAX_DAYS`."""
     if raw is None:
-        return context.add_error("can't be blank", below)
+        return context.add_error(gettext("can't be blank"), below)
     if isinstance(raw, bool) or not isinstance(raw, int):
-        return context.add_error("is not a number", below)
+        return context.add_error(gettext("is not a number"), below)
     if raw < 1:
-        return context.add_error("must be greater than or equal to 1", below)
-    return raw if raw <= MAX_DAYS else context.add_error(f"must be less than or equal to {MAX_DAYS}", below)
+        return context.add_error(gettext("must be greater than or equal to 1"), below)
+    return (
+        raw
+        if raw <= MAX_DAYS
+        else context.add_error(gettext("must be less than or equal to %(limit)s", limit=MAX_DAYS), below)
+    )
 
 
 def list_of(reader: Any) -> Any:
@@ -149,11 +157,11 @@ def list_of(reader: Any) -> Any:
 
     def read(raw: Any, context: ValueContext) -> list[Any] | None:
         if raw is None or raw == []:
-            return context.add_error("can't be blank")
+            return context.add_error(gettext("can't be blank"))
         if not isinstance(raw, list):
-            return context.add_error("is invalid")
+            return context.add_error(gettext("is invalid"))
         if len(raw) > MAX_IN_VALUES:
-            return context.add_error(f"is too long (maximum is {MAX_IN_VALUES} entries)")
+            return context.add_error(gettext("is too long (maximum is %(limit)s entries)", limit=MAX_IN_VALUES))
         return [reader(raw_value, context, f"[{index}]") for index, raw_value in enumerate(raw)]
 
     return read
@@ -164,12 +172,12 @@ def pair_of(reader: Any) -> Any:
 
     def read(raw: Any, context: ValueContext) -> list[Any] | None:
         if raw is None or raw == []:
-            return context.add_error("can't be blank")
+            return context.add_error(gettext("can't be blank"))
         if not isinstance(raw, list) or len(raw) != 2:
-            return context.add_error("is invalid")
+            return context.add_error(gettext("is invalid"))
         low, high = (reader(raw_value, context, f"[{index}]") for index, raw_value in enumerate(raw))
         if low is not None and high is not None and isinstance(low, str) != isinstance(high, str):
-            return context.add_error("is invalid")
+            return context.add_error(gettext("is invalid"))
         return [low, high]
 
     return read
@@ -178,7 +186,7 @@ def pair_of(reader: Any) -> Any:
 def read_bound(raw: Any, context: ValueContext, below: str = "") -> Any:
     """Read a bound to compare custom data with: a number or a text, such as a date in ISO 8601, which sorts as text."""
     if isinstance(raw, bool):
-        return context.add_error("is invalid", below)
+        return context.add_error(gettext("is invalid"), below)
     return read_json_value(raw, context, below)
 
 
@@ -289,11 +297,11 @@ JSON_PREDICATES: tuple[tuple[Any, ...], ...] = (
      "ends with {}", "does not end with {}"),
     ("in", "not_in", "values", list_of(read_json_value), _json_one_of, "is one of {}", "is none of {}"),
     ("gt", None, "value", read_bound, _json_compare(">"), "is over {}"),
-    ("gteq", None, "value", read_bound, _json_compare(">="), "is {} or more"),
+    ("gteq", None, "value", read_bound, _json_compare(">="), "is at least {}"),
     ("lt", None, "value", read_bound, _json_compare("<"), "is under {}"),
-    ("lteq", None, "value", read_bound, _json_compare("<="), "is {} or less"),
+    ("lteq", None, "value", read_bound, _json_compare("<="), "is at most {}"),
     ("between", None, "values", pair_of(read_bound), _json_between, "is between {}"),
-    ("present", "blank", "flag", read_flag, _json_filled, "is known", "is not known"),
+    ("present", "blank", "flag", read_flag, _json_filled, "is set", "is not set"),
     ("true", "false", "flag", read_flag, _json_true, "is true", "is not true"),
 )  # fmt: skip
 
@@ -414,10 +422,46 @@ def _is_true(operand: Operand, value: bool, binder: Binder) -> str:
 
 _COMPARISONS = (
     ("gt", ">", "end", ">=", "is over {}", "is after {}"),
-    ("gteq", ">=", "start", ">=", "is {} or more", "is {} or later"),
+    ("gteq", ">=", "start", ">=", "is at least {}", "is on or after {}"),
     ("lt", "<", "start", "<", "is under {}", "is before {}"),
-    ("lteq", "<=", "end", "<", "is {} or less", "is {} or earlier"),
+    ("lteq", "<=", "end", "<", "is at most {}", "is on or before {}"),
 )
+
+# The phrases of the predicates below, marked for translation.
+PHRASES = {
+    gettext_noop("are not set"),
+    gettext_noop("are set"),
+    gettext_noop("contains {}"),
+    gettext_noop("do not include {}"),
+    gettext_noop("does not contain {}"),
+    gettext_noop("does not end with {}"),
+    gettext_noop("does not start with {}"),
+    gettext_noop("ends with {}"),
+    gettext_noop("include none of {}"),
+    gettext_noop("include one of {}"),
+    gettext_noop("include {}"),
+    gettext_noop("is after {}"),
+    gettext_noop("is at least {}"),
+    gettext_noop("is at most {}"),
+    gettext_noop("is before {}"),
+    gettext_noop("is between {}"),
+    gettext_noop("is none of {}"),
+    gettext_noop("is not set"),
+    gettext_noop("is not true"),
+    gettext_noop("is not within the last {} days"),
+    gettext_noop("is not {}"),
+    gettext_noop("is on or after {}"),
+    gettext_noop("is on or before {}"),
+    gettext_noop("is on {}"),
+    gettext_noop("is one of {}"),
+    gettext_noop("is over {}"),
+    gettext_noop("is set"),
+    gettext_noop("is true"),
+    gettext_noop("is under {}"),
+    gettext_noop("is within the last {} days"),
+    gettext_noop("is {}"),
+    gettext_noop("starts with {}"),
+}
 
 PREDICATES: tuple[Predicate, ...] = (
     Predicate(("text", "code"), "eq", "not_eq", "text", read_text, equals, "is {}", "is not {}"),
@@ -426,11 +470,12 @@ PREDICATES: tuple[Predicate, ...] = (
               "does not start with {}"),
     Predicate(("text",), "end", "not_end", "text", read_text_part, ends, "ends with {}", "does not end with {}"),
     Predicate(("text", "code"), "in", "not_in", "texts", list_of(read_text), one_of, "is one of {}", "is none of {}"),
-    Predicate(("text", "code"), "present", "blank", "flag", read_flag, _is_filled, "is known", "is not known"),
-    Predicate(("tags",), "cont", "not_cont", "text", read_text, equals, "has {}", "does not have {}"),
-    Predicate(("tags",), "eq", "not_eq", "text", read_text, equals, "has {}", "does not have {}"),
-    Predicate(("tags",), "in", "not_in", "texts", list_of(read_text), one_of, "has one of {}", "has none of {}"),
-    Predicate(("tags",), "present", "blank", "flag", read_flag, _is_filled, "has any", "has none"),
+    Predicate(("text", "code"), "present", "blank", "flag", read_flag, _is_filled, "is set", "is not set"),
+    Predicate(("tags",), "cont", "not_cont", "text", read_text, equals, "include {}", "do not include {}"),
+    Predicate(("tags",), "eq", "not_eq", "text", read_text, equals, "include {}", "do not include {}"),
+    Predicate(("tags",), "in", "not_in", "texts", list_of(read_text), one_of,
+              "include one of {}", "include none of {}"),
+    Predicate(("tags",), "present", "blank", "flag", read_flag, _is_filled, "are set", "are not set"),
     Predicate(("id",), "eq", "not_eq", "id", read_id, _compare("="), "{}", "not {}"),
     Predicate(("id",), "in", "not_in", "ids", list_of(read_id), _is_in, "one of {}", "none of {}"),
     Predicate(("id",), "present", "blank", "flag", read_flag, _is_known, "any", "none"),
@@ -441,7 +486,7 @@ PREDICATES: tuple[Predicate, ...] = (
     ),
     Predicate(("number",), "between", None, "numbers", pair_of(read_number), _is_between, "is between {}"),
     Predicate(("number",), "in", "not_in", "numbers", list_of(read_number), _is_in, "is one of {}", "is none of {}"),
-    Predicate(("number", "time"), "present", "blank", "flag", read_flag, _is_known, "is known", "is not known"),
+    Predicate(("number", "time"), "present", "blank", "flag", read_flag, _is_known, "is set", "is not set"),
     *(
         Predicate(("time",), key, None, "time", read_span, _compare_edge(sign, edge), words)
         for key, _, edge, sign, _, words in _COMPARISONS

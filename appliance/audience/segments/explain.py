@@ -1,9 +1,9 @@
 """Describe filters in words, and explain the membership of a contact filter by filter."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -16,70 +16,90 @@ from appliance.audience.filters.predicates import Span
 from appliance.audience.segments import members, store
 from appliance.core import clock
 from appliance.core.errors import Invalid
+from appliance.core.i18n import format_clock, format_date, format_list, format_number, gettext, gettext_noop, ngettext
 from appliance.storage.database import rows, scalar
 
 Names = Callable[[str, int], str]
 # The predicates that ask which of two values is greater.
 COMPARISONS = ("gt", "gteq", "lt", "lteq", "between")
 _NUMBER = re.compile(r"[+-]?\d[\d.,\s]*")
-_JOINED_BEFORE = "whose "
-_VERBS = {
-    "email_sent": "were sent an email", "email_delivered": "got an email", "email_opened": "opened an email",
-    "email_clicked": "clicked", "email_replied": "replied", "email_bounced": "had an email bounce",
-    "email_complained": "complained", "sms_sent": "were sent an SMS", "sms_clicked": "clicked in an SMS",
-    "form_submitted": "filled in a form",
-    "list_add": "joined a list", "list_remove": "left a list", "opt_in": "opted in", "opt_out": "opted out",
-    "contact_add": "were added", "flow_enter": "entered a flow", "message": "wrote an SMS",
-}  # fmt: skip
+# The label of each event of the service.
+_EVENTS = {
+    "email_sent": gettext_noop("Email sent"),
+    "email_delivered": gettext_noop("Email delivered"),
+    "email_opened": gettext_noop("Opened an email"),
+    "email_clicked": gettext_noop("Clicked a link"),
+    "email_replied": gettext_noop("Replied"),
+    "email_bounced": gettext_noop("Email bounced"),
+    "email_complained": gettext_noop("Marked an email as spam"),
+    "sms_sent": gettext_noop("SMS sent"),
+    "sms_clicked": gettext_noop("Clicked a link in an SMS"),
+    "form_submitted": gettext_noop("Submitted a form"),
+    "list_add": gettext_noop("Joined a list"),
+    "list_remove": gettext_noop("Left a list"),
+    "opt_in": gettext_noop("Subscribed"),
+    "opt_out": gettext_noop("Unsubscribed"),
+    "contact_add": gettext_noop("Added"),
+    "flow_enter": gettext_noop("Entered a flow"),
+    "message": gettext_noop("Replied by SMS"),
+}
 # The phrases of each field of ids: is, is not, has any, has none.
 _IDS = {
-    "contact_list": ("in {}", "not in {}", "in any list", "in no list"),
-    "contact_segment": ("in {}", "not in {}", "", ""),
-    "contact_flow": ("now in the flow {}", "not now in the flow {}", "now in a flow", "now in no flow"),
-    "campaign_sent": ("who got {}", "who did not get {}", "who got a campaign", "who got no campaign"),
-    "campaign_opened": ("who opened {}", "who did not open {}", "who opened a campaign", "who opened no campaign"),
-    "campaign_clicked": ("who clicked in {}", "who did not click in {}", "who clicked in a campaign",
-                         "who clicked in no campaign"),
+    "contact_list": (
+        gettext_noop("List is {}"), gettext_noop("List is not {}"),
+        gettext_noop("In any list"), gettext_noop("In no list"),
+    ),
+    "contact_segment": (gettext_noop("In the segment {}"), gettext_noop("Not in the segment {}"), "", ""),
+    "contact_flow": (
+        gettext_noop("In the flow {}"), gettext_noop("Not in the flow {}"),
+        gettext_noop("In any flow"), gettext_noop("In no flow"),
+    ),
+    "campaign_sent": (
+        gettext_noop("Received {}"), gettext_noop("Did not receive {}"),
+        gettext_noop("Received any campaign"), gettext_noop("Received no campaign"),
+    ),
+    "campaign_opened": (
+        gettext_noop("Opened {}"), gettext_noop("Did not open {}"),
+        gettext_noop("Opened any campaign"), gettext_noop("Opened no campaign"),
+    ),
+    "campaign_clicked": (
+        gettext_noop("Clicked in {}"), gettext_noop("Did not click in {}"),
+        gettext_noop("Clicked in any campaign"), gettext_noop("Clicked in no campaign"),
+    ),
 }  # fmt: skip
+MAX_SHOWN_VALUES = 6
 
 
 def describe(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
-    """Return filters as one sentence without a full stop, such as "People in Newsletter who clicked at least once".
+    """Return filters as one text without a full stop, such as "List is Newsletter and First name contains “An”".
 
     `names(kind, id)` returns the name of a list, segment, flow or campaign.
     """
     if not nodes:
-        return "Everybody"
-    list_phrases = [
-        phrase
-        for phrase in (describe_node(node, scope, names) for node in nodes)
-        if phrase.startswith(("in ", "not in "))
-    ]
-    other_phrases = [
-        phrase for phrase in (describe_node(node, scope, names) for node in nodes) if phrase not in list_phrases
-    ]
-    return " ".join(["People", *(_join_words(phrases, "and") for phrases in (list_phrases, other_phrases) if phrases)])
+        return gettext("All contacts")
+    return _join([describe_node(node, scope, names) for node in nodes])
 
 
 def describe_node(node: Node, scope: Scope, names: Names) -> str:
-    """Return one filter as a phrase that can follow the word "People"."""
+    """Return one filter in words."""
     if isinstance(node, ConditionGroup):
         phrases = [describe_node(child, scope, names) for child in node.parts]
         if node.mode == "none":
-            return f"who are none of these: {_join_words(phrases, 'or')}"
-        return f"({_join_words(phrases, 'or' if node.mode == 'any' else 'and')})"
+            return gettext("none of these: %(conditions)s", conditions=_join(phrases, "or"))
+        return f"({_join(phrases, 'or' if node.mode == 'any' else 'standard')})"
     if isinstance(node, EventCondition):
         return _describe_event(node, scope)
     if node.field.type == "id":
         return _describe_ids(node, names)
+    label = node.field.title()
     if node.field.type == "boolean":
         is_true = (node.value is True) != node.is_negative
-        return f"who are {'' if is_true else 'not '}{node.field.label}"
-    pattern = node.predicate.opposite_phrase if node.is_negative else node.predicate.phrase
-    if node.field.type == "tags":
-        return f"with {_describe_tags(pattern, node)}"
-    phrase = pattern.format(_format_value(node.value, scope)) if "{}" in pattern else pattern
-    return f"whose {node.field.label} {phrase}{' (compared as text)' if _compares_numbers_as_text(node) else ''}"
+        return gettext("%(field)s: yes", field=label) if is_true else gettext("%(field)s: no", field=label)
+    pattern = gettext(node.predicate.opposite_phrase if node.is_negative else node.predicate.phrase)
+    comparison = pattern.replace("{}", _format_value(node.value, scope, node.predicate.key == "between"))
+    if _compares_numbers_as_text(node):
+        return gettext("%(field)s %(comparison)s (compared as text)", field=label, comparison=comparison)
+    return gettext("%(field)s %(comparison)s", field=label, comparison=comparison)
 
 
 def _compares_numbers_as_text(node: FieldCondition) -> bool:
@@ -92,51 +112,46 @@ def _compares_numbers_as_text(node: FieldCondition) -> bool:
     )
 
 
-def _describe_tags(pattern: str, node: FieldCondition) -> str:
-    verb = pattern.split("{}")[0].strip()
-    phrase = {"has": "the tag", "does not have": "no tag", "has one of": "one of the tags",
-           "has none of": "none of the tags", "has any": "any tag", "has none": "no tag at all"}[verb]  # fmt: skip
-    return f"{phrase} {_format_plain(node.value)}" if "{}" in pattern else phrase
-
-
 def _describe_ids(node: FieldCondition, names: Names) -> str:
     shape = _IDS[node.field.name]
     if node.predicate.key == "present":
-        return shape[3 if node.is_negative else 2]
+        return gettext(shape[3 if node.is_negative else 2])
     ids = node.value if isinstance(node.value, list) else [node.value]
-    return shape[1 if node.is_negative else 0].format(
-        _join_words([names(node.field.id_kind, number) for number in ids], "or")
-    )
+    objects = _join([names(node.field.id_kind, number) for number in ids], "or")
+    return gettext(shape[1 if node.is_negative else 0]).replace("{}", objects)
 
 
 def _describe_event(node: EventCondition, scope: Scope) -> str:
     query = node.query
-    activity = _VERBS.get(query.event, "did “" + query.event.replace("_", " ") + "”")
-    verb = f"did not do this: {activity}" if node.is_negative else activity
-    data = " with matching data" if query.nodes else ""
-    return f"who {verb} {_describe_frequency(query)}{_describe_period(query, scope)}{data}"
+    event = gettext(_EVENTS[query.event]) if query.event in _EVENTS else f"“{query.event.replace('_', ' ')}”"
+    parts = [_describe_frequency(query, node.is_negative), *_describe_period(query, scope)]
+    if query.nodes:
+        parts.append(gettext("with matching data"))
+    return gettext("%(event)s: %(details)s", event=event, details=", ".join(parts))
 
 
-def _describe_frequency(query: EventQuery) -> str:
-    def times(number: int) -> str:
-        return {1: "once", 2: "twice"}.get(number, f"{number} times")
-
+def _describe_frequency(query: EventQuery, is_negative: bool) -> str:
     if query.at_most is None:
-        return f"at least {times(query.at_least)}"
-    if query.at_least in (0, query.at_most):
-        return f"{'at most' if query.at_least != query.at_most else 'exactly'} {times(query.at_most)}"
-    return f"{query.at_least} to {query.at_most} times"
+        if is_negative and query.at_least == 1:
+            return gettext("never")
+        frequency = ngettext("at least once", "at least %(num)s times", query.at_least)
+    elif query.at_least == query.at_most:
+        frequency = ngettext("exactly once", "exactly %(num)s times", query.at_most)
+    elif query.at_least == 0:
+        frequency = ngettext("at most once", "at most %(num)s times", query.at_most)
+    else:
+        numbers = {"least": format_number(query.at_least), "most": format_number(query.at_most)}
+        frequency = gettext("%(least)s to %(most)s times", **numbers)
+    return gettext("not %(frequency)s", frequency=frequency) if is_negative else frequency
 
 
-def _describe_period(query: EventQuery, scope: Scope) -> str:
-    phrase = ""
+def _describe_period(query: EventQuery, scope: Scope) -> Iterator[str]:
     if query.within_days is not None:
-        phrase += f" in the last {query.within_days} days" if query.within_days > 1 else " in the last day"
-    if query.since is not None:
-        phrase += (
-            " since they entered" if isinstance(query.since, str) else f" since {_format_time(query.since, scope)}"
-        )
-    return phrase
+        yield ngettext("in the last day", "in the last %(num)s days", query.within_days)
+    if isinstance(query.since, str):
+        yield gettext("since entering the flow")
+    elif query.since is not None:
+        yield gettext("since %(time)s", time=_format_time(query.since, scope))
 
 
 def _format_time(ms: int, scope: Scope, last: bool = False) -> str:
@@ -144,33 +159,35 @@ def _format_time(ms: int, scope: Scope, last: bool = False) -> str:
     if last and (moment.hour, moment.minute) == (0, 0):
         # A span of days ends at the start of the following day, so its last day is the day before.
         moment -= timedelta(days=1)
-    return f"{moment.day} {moment:%B %Y}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%d %B %Y, %H:%M}"
+    day = format_date(moment, "yMMMd")
+    return day if (moment.hour, moment.minute) == (0, 0) else f"{day}, {format_clock(moment)}"
 
 
-def _format_value(value: Any, scope: Scope) -> str:
+def _format_value(value: Any, scope: Scope, is_range: bool) -> str:
     if isinstance(value, Span):
         return _format_time(value.start, scope)
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], Span):
-        return f"{_format_time(value[0].start, scope)} and {_format_time(value[1].end, scope, last=True)}"
+        return _join([_format_time(value[0].start, scope), _format_time(value[1].end, scope, last=True)])
+    if is_range:
+        return _join([_format_plain(entry) for entry in value])
     return _format_plain(value)
 
 
 def _format_plain(value: Any) -> str:
     if isinstance(value, list):
-        return _join_words([_format_plain(entry) for entry in value], "or")
+        return _join([_format_plain(entry) for entry in value], "or")
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return gettext("true") if value else gettext("false")
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return f"“{value}”" if isinstance(value, str) else str(value)
+    return gettext("“%(text)s”", text=value) if isinstance(value, str) else str(value)
 
 
-def _join_words(phrases: list[str], conjunction: str) -> str:
-    if len(phrases) > 6:
-        phrases = [*phrases[:5], f"{len(phrases) - 5} more"]
-    if len(phrases) < 2:
-        return "".join(phrases)
-    return f"{', '.join(phrases[:-1])} {conjunction} {phrases[-1]}"
+def _join(phrases: list[str], style: Literal["standard", "or"] = "standard") -> str:
+    if len(phrases) > MAX_SHOWN_VALUES:
+        others = len(phrases) - MAX_SHOWN_VALUES + 1
+        phrases = [*phrases[: MAX_SHOWN_VALUES - 1], ngettext("%(num)s more", "%(num)s more", others)]
+    return format_list(phrases, style)
 
 
 NO_PARAMETERS: Mapping[str, Any] = {}
@@ -214,7 +231,7 @@ def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
     """
     segment = store.get(account_id, segment_id)
     if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
-        raise Invalid({"contact_id": ["must exist"]})
+        raise Invalid({"contact_id": [gettext("must exist")]})
     scope = members.build_scope(account_id)
     nodes = members.parse_filters(account_id, segment.filters)
     explanations = [explain_node(node, scope, contact_id) for node in nodes]

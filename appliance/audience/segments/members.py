@@ -19,6 +19,7 @@ from appliance.audience.filters.parse import Node
 from appliance.audience.segments import query_plan
 from appliance.core import clock
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext
 from appliance.storage import database as storage_sql
 from appliance.storage import transactions
 from appliance.storage.database import close_database, connection, fetch_one, rows, scalar
@@ -144,7 +145,7 @@ def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[Non
     try:
         yield
     except apsw.InterruptError:
-        raise Invalid({"filters": ["takes too long to count: ask for less"]}) from None
+        raise Invalid({"filters": [gettext("takes too long to count: ask for less")]}) from None
     finally:
         db.set_progress_handler(None)
 

@@ -16,6 +16,7 @@ from appliance.audience.filters.parse import MAX_FILTERS, ConditionGroup, FieldC
 from appliance.audience.segments import members
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import ContactId, Name, PageQuery, Short
 from appliance.storage.database import Page, paginate, rows, run, scalar
 from appliance.storage.models import Account, Campaign, Flow, Segment, Trigger
@@ -364,7 +365,7 @@ def delete(account_id: int, segment_id: int) -> Segment:
     segment = get(account_id, segment_id)
     usage = find_usage(account_id, segment_id)
     if usage:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=usage)
+        raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=usage)
     detach("segment", segment_id)
     Segment.delete().where(Segment.id == segment_id).execute()
     after_commit(lambda: signals.wake("segments"))
@@ -423,7 +424,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
     faults: dict[str, list[str]] = {}
     for kind, number, path in iter_references(nodes) if segment_id is not None else ():
         if ("segment", segment_id) in find_reachable(account_id, kind, number):
-            faults[path] = ["refers back to this segment"]
+            faults[path] = [gettext("refers back to this segment")]
     if faults:
         raise Invalid(faults)
     compiler.compile_filters(nodes, scope)

@@ -55,6 +55,7 @@ from appliance.content.designs.merge_limits import (
     render_deadline,
     scan_tags,
 )
+from appliance.core.i18n import gettext_noop
 
 # Checks of addresses that contain merge tags: a single pass finds the text before each tag.
 #
@@ -76,11 +77,11 @@ _BLOCKS = ("if", "unless", "case", "for", "raw")
 
 
 class AddressError(Exception):
-    """An error in an attribute or address: its message, and its index in the source."""
+    """An error in an attribute or address: its text and values (see `MergeError`), and its index in the source."""
 
-    def __init__(self, message: str, index: int) -> None:
-        super().__init__(message)
-        self.message, self.index = message, index
+    def __init__(self, text: str, index: int, **values: Any) -> None:
+        super().__init__(text % values)
+        self.text, self.index, self.values = text, index, values
 
 
 class AddressPrefix(NamedTuple):
@@ -109,10 +110,14 @@ def read_prefixes(html: str, tags: Sequence[MergeTag], start: int, end: int) -> 
         until = tag.start if tag else end
         size += until - position
         if size > MAX_ADDRESS_CHARACTERS:
-            raise AddressError(f"an address is too long (maximum is {MAX_ADDRESS_CHARACTERS} characters)", start)
+            raise AddressError(
+                gettext_noop("an address is too long (maximum is %(limit)s characters)"),
+                start,
+                limit=MAX_ADDRESS_CHARACTERS,
+            )
         run = _IGNORED_CHARACTERS.sub("", unescape(html[position:until]))
         if not is_sure and not _has_safe_scheme(run):
-            raise AddressError("an address may only begin with https, http, mailto, tel or sms", position)
+            raise AddressError(gettext_noop("an address may only begin with https, http, mailto, tel or sms"), position)
         text, run_text = text + run, run_text + run
         is_sure = is_sure or (not has_logic and has_host_ended(text))
         if tag is None:
@@ -124,7 +129,9 @@ def read_prefixes(html: str, tags: Sequence[MergeTag], start: int, end: int) -> 
             run_text += "{"
             continue
         if text and not (is_sure or has_logic or begins_with_tag):
-            raise AddressError("logic may not stand in an address before its host has ended", until)
+            raise AddressError(
+                gettext_noop("conditions are not allowed in an address before its host has ended"), until
+            )
         has_logic, run_text = True, ""
     return prefixes
 
@@ -158,11 +165,15 @@ def check_blocks(tags: Sequence[MergeTag], start: int, end: int) -> None:
             open_blocks.append(name)
         elif name.startswith("end") or name in ("else", "elsif", "when"):
             if not open_blocks:
-                raise AddressError(f"{name}: a block may not end within an attribute", tag.start)
+                raise AddressError(
+                    gettext_noop("%(tag)s: a block may not end within an attribute"), tag.start, tag=name
+                )
             if name.startswith("end"):
                 open_blocks.pop()
     if open_blocks:
-        raise AddressError(f"{open_blocks[-1]}: a block within an attribute must end there", start)
+        raise AddressError(
+            gettext_noop("%(tag)s: a block within an attribute must end there"), start, tag=open_blocks[-1]
+        )
 
 
 # Conditions guarantee values: within `{% if contact.city %}` the variable `contact.city` is known to have a value.
@@ -349,7 +360,9 @@ def _encode_output(output: Output, kind: str, prefix: AddressPrefix, earlier: li
     """
     root = next((root for root in RECIPIENT_ROOTS if root in output.roots), None)
     if root is not None and not prefix.has_host:
-        raise AddressError(f"{root}: a contact's data may not say where a link leads", output.offset)
+        raise AddressError(
+            gettext_noop("%(root)s: a contact's data may not say where a link leads"), output.offset, root=root
+        )
     # An earlier output whose blocks all enclose this one is shown whenever this one is, so this one is not at the
     # beginning.
     if not prefix.text and not any(
@@ -391,7 +404,7 @@ class CompiledTemplate:
         except LiquidError as error:
             raise _to_merge_error(error) from None
         except RecursionError:
-            raise MergeError("is nested too deeply") from None
+            raise MergeError(gettext_noop("is nested too deeply")) from None
         self.variables = sorted(
             {".".join(str(part) for part in use.segments) for uses in analysis.globals.values() for use in uses}
         )
@@ -401,7 +414,7 @@ class CompiledTemplate:
             try:
                 encode_outputs(source, self._template.nodes, is_address=context == "url")
             except AddressError as fault:
-                raise MergeError(fault.message, *line_and_column(source, fault.index)) from None
+                raise MergeError(fault.text, *line_and_column(source, fault.index), **fault.values) from None
         try:
             self._splice: SpliceTemplate | None = SpliceTemplate(self._template.nodes, environment)
         except NeedsLiquid:
@@ -424,16 +437,21 @@ class CompiledTemplate:
                 if not isinstance(variable.segments[0], str):
                     # In `[contact.city].name`, a contact's data would decide which variable is read.
                     raise MergeError(
-                        "a value must begin with its name", *line_and_column(self.source, variable.span.index)
+                        gettext_noop("a value must begin with its name"),
+                        *line_and_column(self.source, variable.span.index),
                     )
                 if any(str(part).startswith("_") for part in variable.segments):
                     name = ".".join(map(str, variable.segments))
                     raise MergeError(
-                        f"{name}: names may not begin with _", *line_and_column(self.source, variable.span.index)
+                        gettext_noop("%(name)s: names may not begin with _"),
+                        *line_and_column(self.source, variable.span.index),
+                        name=name,
                     )
         for name, uses in analysis.filters.items():
             if name not in FILTERS:
-                raise MergeError(f"unknown filter '{name}'", *line_and_column(self.source, uses[0].index))
+                raise MergeError(
+                    gettext_noop("unknown filter '%(name)s'"), *line_and_column(self.source, uses[0].index), name=name
+                )
 
     def render(self, values: Mapping[str, Any], until: float | None = None) -> str:
         """Render the template with the merge values; raises MergeError past a limit, or if a filter rejects a value.
@@ -448,7 +466,10 @@ class CompiledTemplate:
         text = self.render_whole(values, until) if text is None else text
         if self.context == "header":
             if len(text) > MAX_HEADER_CHARACTERS:
-                raise MergeError(f"is too long once it is filled in (maximum is {MAX_HEADER_CHARACTERS} characters)")
+                raise MergeError(
+                    gettext_noop("is too long once it is filled in (maximum is %(limit)s characters)"),
+                    limit=MAX_HEADER_CHARACTERS,
+                )
             text = _CONTROL.sub(" ", text).strip()
         if self._is_constant:
             self._constant = text
@@ -464,7 +485,7 @@ class CompiledTemplate:
         except LiquidError as error:
             raise _to_merge_error(error) from None
         except (TypeError, ValueError, ArithmeticError, RecursionError, OSError) as error:
-            raise MergeError(f"cannot be filled: {error}") from None
+            raise MergeError(gettext_noop("cannot be filled: %(error)s"), error=error) from None
 
 
 def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
@@ -497,7 +518,7 @@ def _find_default(expression: Any) -> str | None:
 
 
 def _to_merge_error(error: LiquidError) -> MergeError:
-    message = str(error.args[0]) if error.args else "cannot be parsed"
+    message = str(error.args[0]).replace("%", "%%") if error.args else gettext_noop("cannot be parsed")
     if error.token is None:
         return MergeError(message)
     start = error.token.start_index

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from appliance.content.designs import merge, merge_limits
 from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, validate_value
 from appliance.content.designs.sections import BY_NAME, KINDS
+from appliance.core.i18n import gettext
 
 MAX_SECTIONS = 200
 MAX_COLUMN_SECTIONS = 50
@@ -115,17 +116,20 @@ def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
     """
     raw = document.get("sections", [])
     if not isinstance(raw, list):
-        add("sections", "is invalid")
+        add("sections", gettext("is invalid"))
     elif len(raw) > MAX_SECTIONS:
-        add("sections", f"is too long (maximum is {MAX_SECTIONS} entries)")
+        add("sections", gettext("is too long (maximum is %(limit)s entries)", limit=MAX_SECTIONS))
     elif sum(1 for _ in islice(walk_sections(document), MAX_TOTAL_SECTIONS + 1)) > MAX_TOTAL_SECTIONS:
-        add("sections", f"is too long (maximum is {MAX_TOTAL_SECTIONS} entries, those in columns too)")
+        add(
+            "sections",
+            gettext("is too long (maximum is %(limit)s entries, those in columns too)", limit=MAX_TOTAL_SECTIONS),
+        )
     elif sum(text.count("{{") + text.count("{%") for text in merge.iterate_strings(document)) > merge_limits.MAX_TAGS:
-        add("sections", f"more than {merge_limits.MAX_TAGS} tags")
+        add("sections", gettext("more than %(tags)s tags", tags=merge_limits.MAX_TAGS))
     else:
         theme = document.get("theme")
         if not isinstance(theme, dict | None):
-            add("theme", "is invalid")
+            add("theme", gettext("is invalid"))
         for prop in THEME:
             validate_value(prop, prop.get_value(theme), f"theme.{prop.name}", add)
         _validate_sections(raw, "sections", 0, add)
@@ -135,15 +139,15 @@ def _validate_sections(raw: list[Any], path: str, level: int, add: Callable[[str
     for index, raw_section in enumerate(raw):
         item_path = f"{path}[{index}]"
         if not isinstance(raw_section, dict):
-            add(item_path, "is invalid")
+            add(item_path, gettext("is invalid"))
             continue
         for name in ("props", "styles"):
             if not isinstance(raw_section.get(name), dict | None):
-                add(f"{item_path}.{name}", "is invalid")
+                add(f"{item_path}.{name}", gettext("is invalid"))
         if not isinstance(raw_section.get("id"), str | int | None) or isinstance(raw_section.get("id"), bool):
-            add(f"{item_path}.id", "is invalid")
+            add(f"{item_path}.id", gettext("is invalid"))
         if not isinstance(raw_section.get("type"), str | None):
-            add(f"{item_path}.type", "is invalid")
+            add(f"{item_path}.type", gettext("is invalid"))
         section = read_section(raw_section, item_path)
         for prop in STYLES:
             validate_value(prop, prop.get_value(section.styles), f"{item_path}.styles.{prop.name}", add)
@@ -159,7 +163,7 @@ def _validate_columns(section: Section, level: int, add: Callable[[str, str], No
     columns = section.props.get("columns")
     path = f"{section.path}.props.columns"
     if level >= MAX_COLUMN_LEVELS:
-        add(path, f"is nested too deeply (maximum is {MAX_COLUMN_LEVELS} levels)")
+        add(path, gettext("is nested too deeply (maximum is %(limit)s levels)", limit=MAX_COLUMN_LEVELS))
         return
     for number, column in enumerate(columns if isinstance(columns, list) else []):
         inner = column.get("sections") if isinstance(column, dict) else None
@@ -167,9 +171,9 @@ def _validate_columns(section: Section, level: int, add: Callable[[str, str], No
         if inner is None:
             continue
         if not isinstance(inner, list):
-            add(inner_path, "is invalid")
+            add(inner_path, gettext("is invalid"))
         elif len(inner) > MAX_COLUMN_SECTIONS:
-            add(inner_path, f"is too long (maximum is {MAX_COLUMN_SECTIONS} entries)")
+            add(inner_path, gettext("is too long (maximum is %(limit)s entries)", limit=MAX_COLUMN_SECTIONS))
         else:
             _validate_sections(inner, inner_path, level + 1, add)
 
@@ -215,12 +219,12 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return the author's name for the section, or the label of its kind."""
+        """Return the author's name for the section, or the label of its kind in the language of this request."""
         name = self.section.props.get("name")
         has_name = self.section.kind is not None and "name" not in {prop.name for prop in self.section.kind.props}
         if has_name and isinstance(name, str) and name.strip():
             return name.strip()
-        return self.section.kind.label if self.section.kind is not None else "Section from the API"
+        return gettext(self.section.kind.label) if self.section.kind is not None else gettext("Unknown section")
 
 
 def list_entries(design: Any) -> list[Entry]:

@@ -23,6 +23,7 @@ from appliance.content.designs.theme import (
     render_table,
 )
 from appliance.core import recipient_texts
+from appliance.core.i18n import gettext, gettext_noop
 
 # A property is declared once, for validation, `/templates/spec`, the editor and rendering.
 #
@@ -41,8 +42,26 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
 SCHEMES = ("http", "https", "mailto", "tel", "sms")
 _BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
 
-# A callback that takes a message with advice about a value.
-Note = Callable[[str], None]
+
+class Finding(NamedTuple):
+    """A piece of advice about a section: its code, its English text, and the values of the text.
+
+    The value `property` is the label of a property, which is translated with the text.
+    """
+
+    code: str
+    text: str
+    values: Mapping[str, str] = {}
+
+    @property
+    def message(self) -> str:
+        """Return the advice in the language of this request."""
+        labels = {name: gettext(value) for name, value in self.values.items() if name == "property"}
+        return gettext(self.text, **{**self.values, **labels})
+
+
+# A callback that takes advice about a value.
+Note = Callable[[Finding], None]
 
 
 class Prop(Struct, frozen=True, kw_only=True):
@@ -162,24 +181,24 @@ def validate_value(prop: Prop, value: Any, path: str, add: Callable[[str, str], 
         if isinstance(value, dict | str):
             _validate_fields(prop.fields, _to_group(prop, value), path, add)
         else:
-            add(path, "is invalid")
+            add(path, gettext("is invalid"))
     elif isinstance(value, dict | list):
-        add(path, "is invalid")
+        add(path, gettext("is invalid"))
     elif isinstance(value, str):
         _validate_text(prop, value, path, add)
 
 
 def _validate_list(prop: Prop, value: Any, path: str, add: Callable[[str, str], None]) -> None:
     if not isinstance(value, list):
-        add(path, "is invalid")
+        add(path, gettext("is invalid"))
         return
     if len(value) > prop.maximum:
-        add(path, f"is too long (maximum is {prop.maximum:g} entries)")
+        add(path, gettext("is too long (maximum is %(limit)s entries)", limit=f"{prop.maximum:g}"))
     for index, entry in enumerate(value[: int(prop.maximum)]):
         if isinstance(entry, dict):
             _validate_fields(prop.fields, entry, f"{path}[{index}]", add)
         elif entry is not None:
-            add(f"{path}[{index}]", "is invalid")
+            add(f"{path}[{index}]", gettext("is invalid"))
 
 
 def _validate_fields(
@@ -197,7 +216,7 @@ def _to_group(prop: Prop, value: Any) -> Any:
 def _validate_text(prop: Prop, value: str, path: str, add: Callable[[str, str], None]) -> None:
     max_characters = _MAX_CHARACTERS.get(prop.kind, 1_000)
     if len(value) > max_characters:
-        add(path, f"is too long (maximum is {max_characters} characters)")
+        add(path, gettext("is too long (maximum is %(limit)s characters)", limit=max_characters))
         return
     error = merge.find_error(value, "url" if prop.kind in ("url", "image") else "html")
     if error:
@@ -206,7 +225,7 @@ def _validate_text(prop: Prop, value: str, path: str, add: Callable[[str, str], 
         scheme = _SCHEME.match(value.strip())
         allowed = SCHEMES if prop.kind == "url" else SCHEMES[:2]
         if scheme is not None and scheme[1].lower() not in allowed and not _BARE_HOST.match(value.strip()):
-            add(path, "is invalid")
+            add(path, gettext("is invalid"))
 
 
 def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]) -> Any:
@@ -227,7 +246,8 @@ def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]
     read = _READERS[prop.kind](prop, value, is_tag)
     if read is None:
         shown_value = value if isinstance(value, str | int | float) else type(value).__name__
-        note(f"{prop.label}: {str(shown_value)[:60]!r} cannot be used here")
+        text = gettext_noop("%(property)s: “%(value)s” cannot be used here")
+        note(Finding("section", text, {"property": prop.label, "value": str(shown_value)[:60]}))
         return prop.default
     return read
 
@@ -310,24 +330,29 @@ _READERS: dict[str, Callable[[Prop, Any, Callable[[str], bool]], Any]] = {
 
 # The properties that sections of every kind have (docs/decisions.md#11).
 COMMON = (
-    choice("align", "Alignment", "left", "center", "right", default=None),
-    choice("hide_on", "Hide on", "none", "phone", "desktop"),
-    Prop(name="show_if", kind="filters", label="Show only to", help="the filters of a segment"),
-    line("name", "Name in the outline"),
+    choice("align", gettext_noop("Alignment"), "left", "center", "right", default=None),
+    choice("hide_on", gettext_noop("Hide on"), "none", "phone", "desktop"),
+    Prop(name="show_if", kind="filters", label=gettext_noop("Show only to"), help=gettext_noop("Segment filters.")),
+    line("name", gettext_noop("Section name")),
 )
 THEME = (
-    colour("brand_color", "Brand colour", help="buttons, links, signs"),
-    colour("text_color", "Text colour"),
-    colour("bg_color", "Page colour", help="around the sections"),
-    line("font_heading", "Font of headings"),
-    line("font_body", "Font of text"),
-    choice("button_shape", "Buttons", *BUTTON_RADII, default=None),
-    image("logo_url", "Logo"),
-    number("width", "Width", DEFAULT_WIDTH, MIN_WIDTH, MAX_WIDTH),
+    colour("brand_color", gettext_noop("Brand colour"), help=gettext_noop("Buttons, links and symbols.")),
+    colour("text_color", gettext_noop("Text colour")),
+    colour("bg_color", gettext_noop("Background colour"), help=gettext_noop("Around the sections.")),
+    line("font_heading", gettext_noop("Heading font")),
+    line("font_body", gettext_noop("Body font")),
+    choice("button_shape", gettext_noop("Button shape"), *BUTTON_RADII, default=None),
+    image("logo_url", gettext_noop("Logo")),
+    number("width", gettext_noop("Width"), DEFAULT_WIDTH, MIN_WIDTH, MAX_WIDTH),
 )
 STYLES = (
-    Prop(name="background_color", kind="colour", label="Background"),
-    Prop(name="padding", kind="line", label="Padding", help="one to four pixel values, 0 to 96"),
+    Prop(name="background_color", kind="colour", label=gettext_noop("Background")),
+    Prop(
+        name="padding",
+        kind="line",
+        label=gettext_noop("Padding"),
+        help=gettext_noop("One to four pixel values, 0 to 96."),
+    ),
 )
 
 
@@ -526,8 +551,8 @@ class Kind(NamedTuple):
     is_in_columns: bool = False
     is_on_page: bool = False
     padding: tuple[int, int, int, int] = (12, 32, 12, 32)
-    # Yields the code and message of each piece of advice about a section.
-    advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())
+    # Yields advice about a section.
+    advise: Callable[[View], Iterator[Finding]] = lambda view: iter(())
     matches: Callable[[dict[str, Any]], bool] = lambda props: False
     # Recognises a section by less specific properties, if no kind's `matches` did.
     matches_loosely: Callable[[dict[str, Any]], bool] = lambda props: False

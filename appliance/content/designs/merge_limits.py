@@ -6,9 +6,10 @@
 import re
 import time
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from appliance.content.designs import markup
+from appliance.core.i18n import gettext, gettext_noop
 
 Context = Literal["html", "text", "header", "url"]
 
@@ -47,7 +48,8 @@ MAX_LINK_SECONDS = 0.01
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 _BYTES_PER_TEMPLATE, _BYTES_PER_TAG, _BYTES_PER_TAG_CHARACTER = 12_000, 1_500, 200
 TOO_SLOW = f"takes longer than {MAX_RENDER_SECONDS * 1000:.0f} ms to render"
-_TOO_MUCH_CODE = "the merge tags are too long (maximum is {} characters outside of quotes)"
+_TOO_MUCH_CODE = gettext_noop("the merge tags are too long (maximum is %(limit)s characters outside of quotes)")
+_TOO_MANY_LINES = gettext_noop("has too many lines (maximum is %(limit)s)")
 _BEGIN = re.compile(r"\{[{%]")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _OPERATOR = re.compile(r"[=!<>]+|\b(?:and|or|contains)\b")
@@ -56,22 +58,29 @@ _VERBATIM = re.compile(r"-?\s*(raw|doc)\s*-?")
 
 
 class MergeError(Exception):
-    """An error of a template: a message and, if known, the line and column, both from 1."""
+    """An error of a template: a message and, if known, the line and column, both from 1.
 
-    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+    `text` is the message with `%(name)s` for each of `values`, marked with `gettext_noop`. `message` is English,
+    because errors are cached; `describe` translates it.
+    """
+
+    def __init__(self, text: str, line: int | None = None, column: int | None = None, **values: Any) -> None:
+        self.text, self.values = text, values
+        self.message = text % values
+        super().__init__(self.message)
         self.line = line
         self.column = column
 
     def copy(self) -> "MergeError":
         """Return a copy without a traceback; a raised error would keep its stack frames alive in the cache."""
-        return MergeError(self.message, self.line, self.column)
+        return MergeError(self.text, self.line, self.column, **self.values)
 
     def describe(self) -> str:
-        """Return the message of a field error, with line and column if they are known."""
-        position = f" (line {self.line}, column {self.column})" if self.line else ""
-        return f"{self.message}{position}"
+        """Return the translated message of a field error, with line and column if they are known."""
+        error = gettext(self.text, **self.values)
+        if not self.line:
+            return error
+        return gettext("%(error)s (line %(line)s, column %(column)s)", error=error, line=self.line, column=self.column)
 
 
 def render_deadline(seconds: float | None = None) -> float:
@@ -82,7 +91,7 @@ def render_deadline(seconds: float | None = None) -> float:
 def find_line_error(source: str) -> str | None:
     """Return an error message if a template has more than `MAX_LINES` lines, else None."""
     ends = source.count("\n") + source.count("\r") - source.count("\r\n")
-    return f"has too many lines (maximum is {MAX_LINES})" if ends >= MAX_LINES else None
+    return gettext(_TOO_MANY_LINES, limit=MAX_LINES) if ends >= MAX_LINES else None
 
 
 def scan_tags(source: str) -> int:
@@ -92,8 +101,8 @@ def scan_tags(source: str) -> int:
     needed because the library's parser searches for the end of an unclosed tag repeatedly, so that a few kilobytes
     would take seconds. A template that passes is parsed in linear time. Raises MergeError also for too many lines.
     """
-    if error := find_line_error(source):
-        raise MergeError(error)
+    if find_line_error(source):
+        raise MergeError(_TOO_MANY_LINES, limit=MAX_LINES)
     count = position = characters = code = 0
     while True:
         match = _BEGIN.search(source, position)
@@ -104,16 +113,19 @@ def scan_tags(source: str) -> int:
         end = source.find(closing, begin + 2)
         tag_text = source[begin + 2 : end if end >= 0 else begin + 200]
         if end < 0 or "{{" in tag_text or "{%" in tag_text:
-            raise MergeError(f"expected '{closing}'", *line_and_column(source, begin))
+            raise MergeError(gettext_noop("expected '%(closing)s'"), *line_and_column(source, begin), closing=closing)
         count += 1
         if count > MAX_TAGS:
-            raise MergeError(f"more than {MAX_TAGS} tags")
+            raise MergeError(gettext_noop("more than %(limit)s tags"), limit=MAX_TAGS)
         characters += len(tag_text)
         if characters > MAX_TAG_CHARACTERS:
-            raise MergeError(f"the merge tags are too long (maximum is {MAX_TAG_CHARACTERS} characters in all)")
+            raise MergeError(
+                gettext_noop("the merge tags are too long (maximum is %(limit)s characters in all)"),
+                limit=MAX_TAG_CHARACTERS,
+            )
         code += len(tag_text) if len(tag_text) <= MAX_BRACKETS else _check_tag(tag_text, source, begin)
         if code > MAX_TAG_CODE_CHARACTERS:
-            raise MergeError(_TOO_MUCH_CODE.format(MAX_TAG_CODE_CHARACTERS))
+            raise MergeError(_TOO_MUCH_CODE, limit=MAX_TAG_CODE_CHARACTERS)
         position = end + 2
         if closing == "%}" and (verbatim := _VERBATIM.fullmatch(tag_text)):
             position = _end_of_raw(source, begin, position, verbatim[1])
@@ -126,10 +138,10 @@ def _end_of_raw(source: str, begin: int, position: int, tag: str) -> int:
     and is not scanned.
     """
     if tag == "doc":
-        raise MergeError("unexpected tag 'doc'", *line_and_column(source, begin))
+        raise MergeError(gettext_noop("unexpected tag 'doc'"), *line_and_column(source, begin))
     end = markup.END_RAW.search(source, position)
     if end is None:
-        raise MergeError("expected 'endraw'", *line_and_column(source, begin))
+        raise MergeError(gettext_noop("expected 'endraw'"), *line_and_column(source, begin))
     return end.end()
 
 
@@ -143,7 +155,7 @@ def find_code_error(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS
         for tag in markup.iterate_tags(text):
             code += len(_QUOTED.sub('""', text[tag.start + 2 : tag.end - 2]))
             if code > maximum:
-                return _TOO_MUCH_CODE.format(maximum)
+                return gettext(_TOO_MUCH_CODE, limit=maximum)
     return None
 
 
@@ -154,9 +166,15 @@ def _check_tag(tag_text: str, source: str, begin: int) -> int:
     """
     unquoted = _QUOTED.sub('""', tag_text)
     if unquoted.count("(") + unquoted.count("[") > MAX_BRACKETS:
-        raise MergeError(f"more than {MAX_BRACKETS} brackets in one tag", *line_and_column(source, begin))
+        raise MergeError(
+            gettext_noop("more than %(limit)s brackets in one tag"), *line_and_column(source, begin), limit=MAX_BRACKETS
+        )
     if len(unquoted) > MAX_OPERATORS and len(_OPERATOR.findall(unquoted)) > MAX_OPERATORS:
-        raise MergeError(f"more than {MAX_OPERATORS} conditions in one tag", *line_and_column(source, begin))
+        raise MergeError(
+            gettext_noop("more than %(limit)s conditions in one tag"),
+            *line_and_column(source, begin),
+            limit=MAX_OPERATORS,
+        )
     return len(unquoted)
 
 

@@ -16,10 +16,20 @@ from jinja2 import Environment, StrictUndefined
 
 from appliance.content.designs import document, merge, merge_limits
 from appliance.content.designs.document import Section
-from appliance.content.designs.kind import SCHEMES, THEME, InnerContent, Kind, View, normalize_address, read_values
+from appliance.content.designs.kind import (
+    SCHEMES,
+    THEME,
+    Finding,
+    InnerContent,
+    Kind,
+    View,
+    normalize_address,
+    read_values,
+)
 from appliance.content.designs.markup import Tokens, remove_control_characters
 from appliance.content.designs.theme import Look, Theme, is_right_to_left, parse_colour, resolve_theme, wrap_html
 from appliance.core import executable, recipient_texts
+from appliance.core.i18n import gettext_noop
 
 SECTION_MARK = "cn:"  # begins each comment that marks a section for the canvas; the path of the section follows
 _SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
@@ -29,11 +39,20 @@ _MAX_CACHED_CHARACTERS, _MAX_CHARACTERS = 200_000, 2_500_000
 
 
 class Advice(NamedTuple):
-    """A piece of advice about a part of a document: a code, a message, and the path of the part."""
+    """A piece of advice about a part of a document, and the path of the part."""
 
-    code: str
-    message: str
+    finding: Finding
     path: str
+
+    @property
+    def code(self) -> str:
+        """Return the code of the advice."""
+        return self.finding.code
+
+    @property
+    def message(self) -> str:
+        """Return the advice in the language of this request; renderings are cached for all languages."""
+        return self.finding.message
 
 
 class RenderedDesign(NamedTuple):
@@ -74,9 +93,9 @@ def render_design(design: Any, look: Look, locale: str = "en", marked: bool = Fa
         text = document.to_canonical_json(design)
     except (RecursionError, TypeError, ValueError):
         # Requests are validated; only a stored document can be nested too deeply or contain a value that is not JSON.
-        return _render_empty(Advice("section", "the document cannot be read", "sections"), look, locale)
+        return _render_empty(Finding("section", gettext_noop("The design cannot be read")), look, locale)
     if len(text) > _MAX_CHARACTERS:
-        return _render_empty(Advice("too_large", "the document is larger than any request", "sections"), look, locale)
+        return _render_empty(Finding("too_large", gettext_noop("The design is too large")), look, locale)
     make = _render_cached if len(text) < _MAX_CACHED_CHARACTERS else _render
     return make(_replace_surrogates(text), _replace_surrogates(json.dumps(look, ensure_ascii=False)), locale, marked)
 
@@ -100,8 +119,8 @@ def _sanitize_look(look: Look) -> Look:
     )
 
 
-def _render_empty(advice: Advice, look: Look, locale: str) -> RenderedDesign:
-    return _render("{}", json.dumps(look), locale)._replace(advice=(advice,))
+def _render_empty(finding: Finding, look: Look, locale: str) -> RenderedDesign:
+    return _render("{}", json.dumps(look), locale)._replace(advice=(Advice(finding, "sections"),))
 
 
 def _render(text: str, look: str, locale: str, marked: bool = False) -> RenderedDesign:
@@ -141,8 +160,11 @@ class _Rendering:
             value = prop.get_value(values)
             usable = value in (None, "") or (isinstance(value, str) and parse_colour(value) is not None)
             if prop.kind == "colour" and not usable:
-                message = f"{prop.label}: {str(value)[:60]!r} is no colour"
-                self.advice.append(Advice("section", message, f"theme.{prop.name}"))
+                self._advise_colour(prop.label, value, f"theme.{prop.name}")
+
+    def _advise_colour(self, label: str, value: Any, path: str) -> None:
+        text = gettext_noop("%(property)s: “%(value)s” is not a valid colour")
+        self.advice.append(Advice(Finding("section", text, {"property": label, "value": str(value)[:60]}), path))
 
     def result(self) -> RenderedDesign:
         parts, texts = [], []
@@ -167,17 +189,18 @@ class _Rendering:
         if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge_limits.MAX_OUTPUT_BYTES:
             return True
         if not any(advice.code == "too_large" for advice in self.advice):
-            self.advice.append(Advice("too_large", "no message has room for this section and those after it", path))
+            text = gettext_noop("The email is too large: this section and those after it are left out")
+            self.advice.append(Advice(Finding("too_large", text), path))
         return False
 
-    def _render_unknown(self, section: Section, action: str) -> None:
-        kind = (section.type or "unknown")[:60]
-        self.advice.append(Advice("unknown_section", f"a section of the kind {kind!r} cannot {action}", section.path))
+    def _render_unknown(self, section: Section, text: str) -> None:
+        values = {"type": (section.type or "unknown")[:60]}
+        self.advice.append(Advice(Finding("unknown_section", text, values), section.path))
 
     def _render_section(self, section: Section) -> tuple[str, str]:
         """Return a top-level section as MJML and as text; a section of an unknown kind is empty, with advice."""
         if section.kind is None:
-            self._render_unknown(section, "be shown")
+            self._render_unknown(section, gettext_noop("A section of type “%(type)s” cannot be shown"))
             return self._wrap_mark(section.path, ""), ""
         view = self._build_view(section, section.kind, self.theme.width)
         content = self._render_content(section.kind, view)
@@ -216,8 +239,8 @@ class _Rendering:
         return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>", f"{begin}{text}{end}" if text else ""
 
     def _build_view(self, section: Section, kind: Kind, width: float) -> View:
-        def note(code: str, message: str) -> None:
-            self.advice.append(Advice(code, message, section.path))
+        def note(finding: Finding) -> None:
+            self.advice.append(Advice(finding, section.path))
 
         texts = recipient_texts.get_texts(recipient_texts.language_of_locale(self.locale))
         layer = {"header": self.look.header, "footer": self.look.footer}.get(kind.name) or {}
@@ -228,7 +251,7 @@ class _Rendering:
             values = {**self.tokens.protect(dict(layer)), **own_values}
         if kind.name == "footer" and values.get("unsubscribe_text") is None:
             values = {**values, "unsubscribe_text": texts["leave_title"]}
-        props = read_values(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
+        props = read_values(kind.all_props(), values, note, self.tokens.starts)
         view = View(props, self.theme, self.look, self._keep_html, self._render_inner, width, self.level > 0)
         # The texts of the source count twice, because reading them takes longer than writing the output.
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
@@ -243,7 +266,7 @@ class _Rendering:
         if ground and not view.is_on_page:
             view.background = self.theme.colour(ground, "") or None
             if view.background is None:
-                note("section", f"Background: {ground[:60]!r} is no colour")
+                self._advise_colour(gettext_noop("Background"), ground, section.path)
         coloured = view.background is not None or view.is_on_page
         view.is_boxed = view.is_nested and (coloured or bool(section.styles.get("padding")))
         if view.is_boxed and not section.styles.get("padding"):
@@ -251,8 +274,8 @@ class _Rendering:
         view.classes = [f"h-{props.hide_on}"] if props.hide_on in ("phone", "desktop") else []
         if not view.is_nested and min(view.padding[1], view.padding[3]) > 20:
             view.classes.append("c-pad")
-        for code, message in kind.advise(view):
-            note(code, message)
+        for finding in kind.advise(view):
+            note(finding)
         return view
 
     def _keep_html(self, html: str) -> str:
@@ -270,7 +293,9 @@ class _Rendering:
             return kind.padding
         sizes_text = str(raw).split() if not isinstance(raw, list | dict | bool) else []
         if not 1 <= len(sizes_text) <= 4 or not all(_SPACE.match(word) for word in sizes_text):
-            self.advice.append(Advice("section", f"Padding: {str(raw)[:60]!r} cannot be used here", section.path))
+            text = gettext_noop("%(property)s: “%(value)s” cannot be used here")
+            values = {"property": gettext_noop("Padding"), "value": str(raw)[:60]}
+            self.advice.append(Advice(Finding("section", text, values), section.path))
             return kind.padding
         sizes = [max(0, min(96, round(float(word.removesuffix("px"))))) for word in sizes_text]
         top, right, bottom, left = (sizes * 4)[:4] if len(sizes) < 3 else [*sizes, sizes[1]][:4]
@@ -289,7 +314,7 @@ class _Rendering:
                 continue
             section = document.read_section(raw_section, item_path)
             if section.kind is None or not section.kind.is_in_columns or self.level > document.MAX_COLUMN_LEVELS:
-                self._render_unknown(section, "stand in a column")
+                self._render_unknown(section, gettext_noop("A section of type “%(type)s” cannot be inside a column"))
                 parts.append(self._wrap_mark(item_path, ""))
                 continue
             mjml, text = self._render_nested(section, section.kind, width)

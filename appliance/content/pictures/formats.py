@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from appliance.core.i18n import gettext_noop, gettext_stored
+
 Format = Literal["PNG", "JPEG", "GIF", "WEBP"]
 MAX_PIXELS = 25_000_000
 # A long, thin picture has few pixels, but scaling takes memory and time in proportion to its longest side.
@@ -24,7 +26,18 @@ MAX_CHUNKS = 10_000
 MAX_WEBP_PIXELS = 10_000_000
 # The slowest picture within the limits takes about a second on a computer of 2020.
 MAX_PROCESSOR_SECONDS = 5
-TOO_MANY_PIXELS = f"has too many pixels (maximum is {MAX_PIXELS:,})"
+# Errors are English, because a child process decodes; `media.prepare_upload` translates them.
+TOO_MANY_PIXELS = gettext_stored("has too many pixels (maximum is %(limit)s)") % {"limit": f"{MAX_PIXELS:,}"}
+_TOO_MANY_PIXELS_OF_FORMAT = gettext_stored("has too many pixels (maximum is %(limit)s in this format)")
+_TOO_LONG_SIDE = gettext_stored("is too wide or too high (maximum is %(limit)s pixels on each side)")
+_TOO_MANY_SCANS = gettext_stored("has too many scans (maximum is %(limit)s): save it as a JPEG again")
+_TOO_MANY_SEGMENTS = gettext_stored("has too many segments (maximum is %(limit)s): save it as a JPEG again")
+_TOO_MANY_CHUNKS = gettext_stored("has too many chunks (maximum is %(limit)s): save it as a PNG again")
+TOO_MANY_BLOCKS = gettext_stored("has too many blocks (maximum is %(limit)s): save it again")
+TOO_MANY_FRAMES = gettext_stored("has too many frames (maximum is %(limit)s)")
+TOO_MANY_FRAME_PIXELS = gettext_stored("has too many pixels in all its frames (maximum is %(limit)s)")
+TOO_LARGE_ENCODED = gettext_stored("is too large after re-encoding (maximum is %(limit)s bytes)")
+TOO_SLOW = gettext_stored("takes too long to decode (maximum is %(limit)s seconds)")
 _ANIMATED, _EXTENDED, _LOSSLESS, _LOSSY = 0x02, b"VP8X", b"VP8L", b"VP8 "
 
 
@@ -61,25 +74,23 @@ def detect_format(content: bytes) -> Format:
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "WEBP"
     if not content:
-        raise UnusablePicture("is empty")
+        raise UnusablePicture(gettext_noop("is empty"))
     if b"<svg" in content[:4096].lower():
-        raise UnusablePicture("is an SVG, which mail programs do not show: export it as a PNG")
+        raise UnusablePicture(gettext_noop("is an SVG, which email apps do not show: export it as a PNG"))
     if content[4:8] == b"ftyp" and content[8:12] in (b"heic", b"heix", b"mif1", b"msf1", b"hevc", b"avif"):
-        raise UnusablePicture("is a HEIC or AVIF picture, which few mail programs show: export it as a JPEG")
-    raise UnusablePicture("is not a PNG, JPEG, GIF or WebP picture")
+        raise UnusablePicture(gettext_noop("is a HEIC or AVIF image, which few email apps show: export it as a JPEG"))
+    raise UnusablePicture(gettext_noop("is not a PNG, JPEG, GIF or WebP image"))
 
 
 def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS, max_side: int = MAX_SIDE) -> None:
     """Raise UnusablePicture if a side is zero or too long, or if the picture has too many pixels to decode."""
     if width < 1 or height < 1:
-        raise UnusablePicture("is broken")
+        raise UnusablePicture(gettext_noop("is broken"))
     if max(width, height) > max_side:
-        raise UnusablePicture(f"is too wide or too high (maximum is {max_side:,} pixels on each side)")
+        raise UnusablePicture(_TOO_LONG_SIDE % {"limit": f"{max_side:,}"})
     if width * height > max_pixels:
         raise UnusablePicture(
-            TOO_MANY_PIXELS
-            if max_pixels == MAX_PIXELS
-            else f"has too many pixels (maximum is {max_pixels:,} in this format)"
+            TOO_MANY_PIXELS if max_pixels == MAX_PIXELS else _TOO_MANY_PIXELS_OF_FORMAT % {"limit": f"{max_pixels:,}"}
         )
 
 
@@ -98,15 +109,15 @@ def check_jpeg(content: bytes) -> None:
     The limits are `MAX_SCANS`, `MAX_SEGMENTS` and `MAX_FILL_BYTES`.
     """
     if content.count(b"\xff\xda") > MAX_SCANS:
-        raise UnusablePicture(f"has too many scans (maximum is {MAX_SCANS}): save it as a JPEG again")
+        raise UnusablePicture(_TOO_MANY_SCANS % {"limit": MAX_SCANS})
     if sum(len(run) for run in _FILL.findall(content)) > MAX_FILL_BYTES:
-        raise UnusablePicture("is padded with fill bytes: save it as a JPEG again")
+        raise UnusablePicture(gettext_noop("is padded with fill bytes: save it as a JPEG again"))
     place, count = 2, 0
     while (match := _SEGMENT.match(content, place)) and match[1] != _SCAN:
         place = match.end(1) + (0 if match[1] in _EMPTY_SEGMENTS else int.from_bytes(match[2], "big"))
         count += 1
         if count > MAX_SEGMENTS:
-            raise UnusablePicture(f"has too many segments (maximum is {MAX_SEGMENTS:,}): save it as a JPEG again")
+            raise UnusablePicture(_TOO_MANY_SEGMENTS % {"limit": f"{MAX_SEGMENTS:,}"})
 
 
 def check_png(content: bytes) -> None:
@@ -121,9 +132,9 @@ def check_png(content: bytes) -> None:
         place += 12 + size
         count += 1
         if count > MAX_CHUNKS:
-            raise UnusablePicture(f"has too many chunks (maximum is {MAX_CHUNKS:,}): save it as a PNG again")
+            raise UnusablePicture(_TOO_MANY_CHUNKS % {"limit": f"{MAX_CHUNKS:,}"})
     if profiles > 1:
-        raise UnusablePicture("is broken")
+        raise UnusablePicture(gettext_noop("is broken"))
 
 
 def read_webp_header(content: bytes) -> WebPHeader:
@@ -133,7 +144,7 @@ def read_webp_header(content: bytes) -> WebPHeader:
     """
     name, head = content[12:16], content[20:30]
     if len(head) < 10:
-        raise UnusablePicture("is cut off")
+        raise UnusablePicture(gettext_noop("is cut off"))
     if name == _EXTENDED:
         width = int.from_bytes(head[4:7], "little") + 1
         height = int.from_bytes(head[7:10], "little") + 1
@@ -144,7 +155,7 @@ def read_webp_header(content: bytes) -> WebPHeader:
     if name == _LOSSY and head[3:6] == b"\x9d\x01\x2a":
         width, height = struct.unpack("<HH", head[6:10])
         return WebPHeader(width & 0x3FFF, height & 0x3FFF, False, False)
-    raise UnusablePicture("is broken")
+    raise UnusablePicture(gettext_noop("is broken"))
 
 
 def _webp_chunks(content: bytes) -> list[bytes]:

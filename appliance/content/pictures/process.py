@@ -26,6 +26,7 @@ from appliance.content.pictures.formats import (
 )
 from appliance.core import executable
 from appliance.core.errors import Unavailable
+from appliance.core.i18n import gettext, gettext_noop
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.pictures")
@@ -80,16 +81,14 @@ class PictureProcess:
             return formats.receive_message(connection, deadline)
         except TimeoutError:
             self._end(must_kill=True)
-            raise UnusablePicture(f"takes too long to decode (maximum is {MAX_SECONDS:.0f} seconds)") from None
+            raise UnusablePicture(formats.TOO_SLOW % {"limit": f"{MAX_SECONDS:.0f}"}) from None
         except (EOFError, ConnectionError):
             code = self._end()
             if -code == signal.SIGXCPU:
-                raise UnusablePicture(
-                    f"takes too long to decode (maximum is {formats.MAX_PROCESSOR_SECONDS} seconds)"
-                ) from None
+                raise UnusablePicture(formats.TOO_SLOW % {"limit": formats.MAX_PROCESSOR_SECONDS}) from None
             if -code in _CRASHES:
                 log.warning("pictures: decoder crashed signal=%s", -code)
-                raise UnusablePicture("cannot be decoded") from None
+                raise UnusablePicture(gettext_noop("cannot be decoded")) from None
             log.error("pictures: child process ended code=%s", code)
             raise _unavailable() from None
 
@@ -127,7 +126,7 @@ class PictureProcess:
 
 
 def _unavailable() -> Unavailable:
-    return Unavailable("Pictures cannot be decoded now; upload the picture again in a moment.", "unavailable", 5)
+    return Unavailable(gettext("Images cannot be decoded now; upload the image again in a moment."), "unavailable", 5)
 
 
 _process = PictureProcess()

@@ -27,6 +27,10 @@ from appliance.content.pictures import formats
 from appliance.content.pictures.formats import (
     MAX_PIXELS,
     MAX_WEBP_PIXELS,
+    TOO_LARGE_ENCODED,
+    TOO_MANY_BLOCKS,
+    TOO_MANY_FRAME_PIXELS,
+    TOO_MANY_FRAMES,
     TOO_MANY_PIXELS,
     ConvertTask,
     FindColoursTask,
@@ -42,6 +46,7 @@ from appliance.content.pictures.formats import (
     detect_format,
     read_webp_header,
 )
+from appliance.core.i18n import gettext_noop
 
 # Uploaded pictures are decoded, scaled and encoded again, so that nothing but the picture remains.
 #
@@ -120,7 +125,7 @@ def convert_gif(content: bytes) -> ConvertedGif:
         gif = _read_gif(content)
         encoded = b"".join(_write_gif(gif))
     except (IndexError, struct.error):
-        raise UnusablePicture("is cut off") from None
+        raise UnusablePicture(gettext_noop("is cut off")) from None
     return ConvertedGif(encoded, gif.width, gif.height, len(gif.frames))
 
 
@@ -140,29 +145,29 @@ def _read_gif(content: bytes) -> _Gif:
         elif mark == _EXTENSION:
             extension_count += 1
             if extension_count > MAX_GIF_EXTENSIONS:
-                raise UnusablePicture(f"has too many blocks (maximum is {MAX_GIF_EXTENSIONS:,}): save it again")
+                raise UnusablePicture(TOO_MANY_BLOCKS % {"limit": f"{MAX_GIF_EXTENSIONS:,}"})
             label, (blocks, place) = content[place + 1], _read_blocks(content, place + 2)
             if label == _CONTROL and blocks and len(blocks[0]) == 4:
                 control = blocks[0]
             elif label == _APPLICATION and len(blocks) > 1 and blocks[0] == _LOOP and len(blocks[1]) == 3:
                 loops = int.from_bytes(blocks[1][1:], "little")
         else:
-            raise UnusablePicture("is broken")
+            raise UnusablePicture(gettext_noop("is broken"))
     if content[place + 1 :].strip(b"\0\r\n\t "):
-        raise UnusablePicture("has something behind its end that is no picture")
+        raise UnusablePicture(gettext_noop("has other data after the image"))
     if not frames:
-        raise UnusablePicture("has no picture in it")
+        raise UnusablePicture(gettext_noop("has no image in it"))
     return _Gif(width, height, background, colours, frames, loops)
 
 
 def _check_frame(frame: _GifFrame, size: tuple[int, int], earlier: list[_GifFrame], colours: bytes | None) -> None:
     x, y, width, height = frame.box
     if not width or not height or x + width > size[0] or y + height > size[1] or not (frame.colours or colours):
-        raise UnusablePicture("is broken")
+        raise UnusablePicture(gettext_noop("is broken"))
     if len(earlier) >= MAX_GIF_FRAMES:
-        raise UnusablePicture(f"has too many frames (maximum is {MAX_GIF_FRAMES})")
+        raise UnusablePicture(TOO_MANY_FRAMES % {"limit": MAX_GIF_FRAMES})
     if sum(item.box[2] * item.box[3] for item in earlier) + width * height > MAX_GIF_PIXELS:
-        raise UnusablePicture(f"has too many pixels in all its frames (maximum is {MAX_GIF_PIXELS:,})")
+        raise UnusablePicture(TOO_MANY_FRAME_PIXELS % {"limit": f"{MAX_GIF_PIXELS:,}"})
 
 
 def _read_colour_table(content: bytes, place: int, flags: int) -> tuple[bytes | None, int]:
@@ -241,9 +246,9 @@ def convert(content: bytes, full_size: bool = False) -> Picture:
     except Image.DecompressionBombError:
         raise UnusablePicture(TOO_MANY_PIXELS) from None
     except _DECODER_ERRORS:
-        raise UnusablePicture("is broken or cut off") from None
+        raise UnusablePicture(gettext_noop("is broken or cut off")) from None
     if len(picture.content) > _MAX_ENCODED_BYTES:
-        raise UnusablePicture(f"is too large after re-encoding (maximum is {_MAX_ENCODED_BYTES} bytes)")
+        raise UnusablePicture(TOO_LARGE_ENCODED % {"limit": _MAX_ENCODED_BYTES})
     return picture
 
 
@@ -280,7 +285,7 @@ def _convert_still(content: bytes, format_: Format, full_size: bool) -> Picture:
 
 def _require_still(is_animated: bool) -> None:
     if is_animated:
-        raise UnusablePicture("moves, but not in most mail programs: save it as a GIF")
+        raise UnusablePicture(gettext_noop("is animated, which most email apps show only in a GIF: save it as one"))
 
 
 def _load(image: Image.Image, widest: int | None) -> Image.Image:
@@ -297,7 +302,7 @@ def _load(image: Image.Image, widest: int | None) -> Image.Image:
         image.draft(None, size)
     image.load()
     if image.mode == "P" and image.palette is None:
-        raise UnusablePicture("is broken or cut off")  # a PNG with palette colours but no PLTE chunk
+        raise UnusablePicture(gettext_noop("is broken or cut off"))  # a PNG with palette colours but no PLTE chunk
     profile = image.info.get("icc_profile")
     picture = _resize(image, size) if size != image.size else _to_writable_mode(image)
     if image.mode == "P" and picture.mode == "RGB":
@@ -413,7 +418,7 @@ def find_dominant_colours(content: bytes) -> tuple[str, ...]:
             image.draft("RGB", (_PALETTE_SIDE, _PALETTE_SIDE))
             reduced = image.convert("RGBA")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        raise UnusablePicture("is no picture") from None
+        raise UnusablePicture(gettext_noop("is not an image")) from None
     reduced.thumbnail((_PALETTE_SIDE, _PALETTE_SIDE))
     sheet = Image.new("RGBA", reduced.size, "white")
     sheet.alpha_composite(reduced)
@@ -496,11 +501,13 @@ def _run_task(task: Task) -> TaskResult:
     except UnusablePicture as why:
         return TaskResult(unusable=str(why))
     except MemoryError:
-        return TaskResult(unusable="needs too much memory to decode: save it with fewer pixels", is_exhausted=True)
+        return TaskResult(
+            unusable=gettext_noop("needs too much memory to decode: save it with fewer pixels"), is_exhausted=True
+        )
     except Exception:
         # No decoder is known to raise another error, so the traceback is for the operator.
         traceback.print_exc()
-        return TaskResult(unusable="cannot be decoded")
+        return TaskResult(unusable=gettext_noop("cannot be decoded"))
 
 
 def _dispatch(task: Task) -> Any:

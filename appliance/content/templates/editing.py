@@ -22,8 +22,10 @@ from appliance.content.designs.kind import SCHEMES, STYLES, THEME, Kind, Prop, n
 from appliance.content.templates import store, validation
 from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
+from appliance.core import i18n
 from appliance.core import validation as fields
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.storage.models import Template, TemplateRevision, User
 from appliance.storage.transactions import require_write_transaction
 
@@ -56,12 +58,13 @@ class ValuePath(NamedTuple):
     @property
     def label(self) -> str:
         """Return the label of this value in the history, such as `entries, title`."""
-        label = self.owner.label if self.prop is self.owner else f"{self.owner.label}, {_lower_first(self.prop.label)}"
-        return _lower_first(label)
+        label = _lower_first(gettext(self.owner.label))
+        return label if self.prop is self.owner else f"{label}, {_lower_first(gettext(self.prop.label))}"
 
 
 def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+    """Return a label for the middle of a sentence: with a small letter, except an acronym and a noun in German."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() and i18n.get_language() != "de" else text
 
 
 def hash_value(value: Any) -> str:
@@ -214,14 +217,14 @@ def parse_typed(value_path: ValuePath, typed: str) -> Any:
     if prop.kind == "flag":
         return typed.lower() in ("true", "on", "yes", "1")
     if prop.kind == "choice" and typed not in prop.options:
-        raise Invalid({value_path.path: ["is not included in the list"]})
+        raise Invalid({value_path.path: [gettext("is not included in the list")]})
     if prop.kind == "colour":
         return _parse_colour(value_path, typed)
     if prop.kind in ("url", "image"):
         typed = typed.strip()
         schemes = SCHEMES if prop.kind == "url" else SCHEMES[:2]
         if not typed.startswith("{") and normalize_address(typed, schemes, lambda text: False) is None:
-            raise Invalid({value_path.path: ["is invalid"]})
+            raise Invalid({value_path.path: [gettext("is invalid")]})
     if prop.kind == "filters":
         return _parse_filters(value_path, typed)
     faults: list[str] = []
@@ -237,7 +240,15 @@ def _parse_number(value_path: ValuePath, typed: str, minimum: float, maximum: fl
         return None
     value = float(typed) if _NUMBER.match(typed) else None
     if value is None or not minimum <= value <= maximum:
-        raise Invalid({value_path.path: [f"must be between {minimum:g} and {maximum:g}"]})
+        raise Invalid(
+            {
+                value_path.path: [
+                    gettext(
+                        "must be between %(minimum)s and %(maximum)s", minimum=f"{minimum:g}", maximum=f"{maximum:g}"
+                    )
+                ]
+            }
+        )
     return int(value) if value == int(value) else value
 
 
@@ -246,7 +257,7 @@ def _parse_colour(value_path: ValuePath, typed: str) -> str:
     if re.fullmatch(r"[0-9a-fA-F]{6}|[0-9a-fA-F]{3}", typed):
         typed = f"#{typed}"
     if not theme.is_colour(typed):
-        raise Invalid({value_path.path: ["is no colour"]})
+        raise Invalid({value_path.path: [gettext("is not a colour")]})
     return typed.lower()
 
 
@@ -256,7 +267,7 @@ def _parse_filters(value_path: ValuePath, typed: str) -> list[Any] | None:
     except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, list):
-        raise Invalid({value_path.path: ["is invalid"]})
+        raise Invalid({value_path.path: [gettext("is invalid")]})
     return parsed or None
 
 
@@ -267,8 +278,11 @@ def get_holder(entry: Entry | None, design: dict[str, Any], value_path: ValuePat
 
 # The fields of a template besides its design; each is edited as one value.
 DETAIL_FIELDS = ("name", "subject", "preheader", "from_name", "from_email", "reply_to", "body")
-DETAIL_LABELS = {"name": "Name", "subject": "Subject", "preheader": "Preview line", "from_name": "Name people see",
-          "from_email": "Address people see", "reply_to": "Answers go to", "body": "Content"}  # fmt: skip
+_DETAIL_LABELS = {
+    "name": gettext_noop("Name"), "subject": gettext_noop("Subject"), "preheader": gettext_noop("Preview text"),
+    "from_name": gettext_noop("From name"), "from_email": gettext_noop("From address"),
+    "reply_to": gettext_noop("Reply-to address"), "body": gettext_noop("Content"),
+}  # fmt: skip
 
 
 class Change(Struct):
@@ -343,9 +357,10 @@ def build_value_edit(template: Template, key: str | None, changes: list[Change])
             labels.append(value_path.label)
     if not labels:
         return None
-    subject = entry.label if entry is not None else "Theme"
+    section, names = entry.label if entry is not None else gettext("Theme"), ", ".join(labels)
+    label = gettext("%(section)s: %(properties)s changed", section=section, properties=names)
     edited_field = f"{key or 'theme'} {changes[0].path}" if len(changes) == 1 else None
-    return Edit({"design": _validate_design(design)}, f"{subject}: {', '.join(labels)} changed"[:255], edited_field)
+    return Edit({"design": _validate_design(design)}, label[:255], edited_field)
 
 
 def _parse_change(value_path: ValuePath, change: Change) -> Any:
@@ -465,7 +480,8 @@ def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
         values[name] = value
     if not values:
         return None
-    label = f"{', '.join(DETAIL_LABELS[name] for name in values)} changed"
+    names = ", ".join(gettext(_DETAIL_LABELS[name]) for name in values)
+    label = gettext("%(fields)s changed", fields=names)
     return Edit(values, label, f"email {next(iter(values))}" if len(values) == 1 else None)
 
 
@@ -479,7 +495,7 @@ def _build_conflict(template: Template, path: str, current: Any, edited_field: s
     last = newest.where(TemplateRevision.edited_field == edited_field).first() or newest.first()
     author = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
     return Conflict(
-        "Another user changed this value.", path=path, theirs=current, seen=hash_value(current),
+        gettext("Another user changed this value."), path=path, theirs=current, seen=hash_value(current),
         changed_by=(author.name or author.email) if author is not None else None, changed_at=last.created_at,
     )  # fmt: skip
 

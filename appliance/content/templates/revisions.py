@@ -10,14 +10,18 @@ from peewee import JOIN
 
 from appliance.core import clock
 from appliance.core.errors import NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import PageQuery
 from appliance.storage.database import Page, connection, paginate, rows
 from appliance.storage.models import Template, TemplateRevision, User
 from appliance.storage.transactions import require_write_transaction
 
 CONTENT_FIELDS = ("name", "subject", "body", "preheader", "from_name", "from_email", "reply_to", "design")
-_WORDS = {"body": "content", "from_name": "sender name", "from_email": "sender", "reply_to": "reply address",
-          "preheader": "preview line"}  # fmt: skip
+_FIELD_LABELS = {
+    "name": gettext_noop("name"), "subject": gettext_noop("subject"), "preheader": gettext_noop("preview text"),
+    "body": gettext_noop("content"), "design": gettext_noop("design"), "from_name": gettext_noop("From name"),
+    "from_email": gettext_noop("From address"), "reply_to": gettext_noop("Reply-to address"),
+}  # fmt: skip
 # The number of newest edits that `prune` keeps in any case.
 MAX_KEPT_EDITS = 200
 # Changes of the same value by the same user within this time share one revision.
@@ -119,7 +123,7 @@ def pop_mergeable_revision(template: Template, edited_field: str | None, user_id
 
 def describe_change(names: list[str]) -> str:
     """Return the label of an edit that changed the named fields."""
-    return "Changed " + ", ".join(_WORDS.get(name, name) for name in names)
+    return gettext("Changed %(fields)s", fields=", ".join(gettext(_FIELD_LABELS.get(name, name)) for name in names))
 
 
 def fetch_origins(template_id: int) -> dict[int, Origin]:
@@ -181,7 +185,7 @@ def name_revision(account_id: int, template_id: int, number: int, label: str | N
     require_write_transaction()
     revision = get(account_id, template_id, number)
     label = (label or "").strip()[:255]
-    revision.label, revision.named = label or "Edited", bool(label)
+    revision.label, revision.named = label or gettext("Edited"), bool(label)
     revision.save(only=[TemplateRevision.label, TemplateRevision.named])
     return revision
 
@@ -276,4 +280,6 @@ def get_content_values(document: dict[str, Any]) -> dict[str, Any]:
 
 def describe_revision(revision: Any) -> str:
     """Return the number of a revision, and its label if it has one."""
-    return f"revision {revision.number} ({revision.label})"[:200] if revision.label else f"revision {revision.number}"
+    if not revision.label:
+        return gettext("revision %(number)s", number=str(revision.number))
+    return gettext("revision %(number)s (%(label)s)", number=str(revision.number), label=revision.label)[:200]

@@ -15,6 +15,7 @@ from appliance.content.designs.kind import Kind
 from appliance.content.designs.sections import BY_NAME
 from appliance.content.templates.editing import SectionEdit
 from appliance.core.errors import Invalid, NotFound
+from appliance.core.i18n import gettext, ngettext
 
 
 class SectionTarget(Struct):
@@ -45,7 +46,7 @@ def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
             raise NotFound
         raw = _set_ids({"type": kind, "props": copy.deepcopy(section_kind.initial_props)})
         _insert(design, entries, raw, section_kind, spot, lenient=True)
-        return f"{section_kind.label} added", str(raw["id"])
+        return gettext("%(section)s added", section=gettext(section_kind.label)), str(raw["id"])
 
     return make
 
@@ -60,13 +61,13 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
         entry = _get_entry(entries, key)
         targets = [target for target in (spot.before, spot.after, spot.parent) if target]
         if any(target == key or _is_inside(entries, target, key) for target in targets):
-            raise Invalid({"base": ["a section cannot be moved into itself"]})
+            raise Invalid({"base": [gettext("A section cannot be moved into itself.")]})
         # A marker keeps the old position until the section is inserted, so that the other indexes do not shift.
         mark: dict[str, Any] = {}
         entry.siblings[entry.position] = mark
         _insert(design, entries, entry.raw, entry.section.kind, spot)
         _remove_marker(entry.siblings, mark)
-        return f"{entry.label} moved", _find_key(design, entry.raw)
+        return gettext("%(section)s moved", section=entry.label), _find_key(design, entry.raw)
 
     return make
 
@@ -81,7 +82,11 @@ def shift_section(key: str, by: int) -> SectionEdit:
         entry = _get_entry(entries, key)
         to = max(0, min(len(entry.siblings) - 1, entry.position + by))
         entry.siblings.insert(to, entry.siblings.pop(entry.position))
-        return f"{entry.label} moved {'up' if by < 0 else 'down'}", _find_key(design, entry.raw)
+        up, down = (
+            gettext("%(section)s moved up", section=entry.label),
+            gettext("%(section)s moved down", section=entry.label),
+        )
+        return up if by < 0 else down, _find_key(design, entry.raw)
 
     return make
 
@@ -96,7 +101,7 @@ def duplicate_section(key: str) -> SectionEdit:
         entry = _get_entry(entries, key)
         copied = _set_ids(copy.deepcopy(entry.raw), renew=True)
         entry.siblings.insert(entry.position + 1, copied)
-        return f"{entry.label} duplicated", _find_key(design, copied)
+        return gettext("%(section)s duplicated", section=entry.label), _find_key(design, copied)
 
     return make
 
@@ -112,11 +117,19 @@ def remove_section(key: str) -> SectionEdit:
         neighbours = [other for other in entries if other.siblings is entry.siblings and other.key != key]
         neighbour = min(neighbours, key=lambda other: abs(other.position - entry.position), default=None)
         del entry.siblings[entry.position]
-        return f"{entry.label} removed", _find_key(design, neighbour.raw) if neighbour is not None else (
-            entry.parent or None
-        )
+        label = gettext("%(section)s removed", section=entry.label)
+        return label, _find_key(design, neighbour.raw) if neighbour is not None else entry.parent or None
 
     return make
+
+
+def _describe_list_edit(act: str, section: str, list_label: str) -> str:
+    """Return the label of an edit of a list in the history."""
+    if act == "add":
+        return gettext("%(section)s: entry added (%(list)s)", section=section, list=list_label)
+    if act == "remove":
+        return gettext("%(section)s: entry removed (%(list)s)", section=section, list=list_label)
+    return gettext("%(section)s: order changed (%(list)s)", section=section, list=list_label)
 
 
 def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
@@ -139,11 +152,17 @@ def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
             raise NotFound
         if act == "add":
             if len(entries) >= prop.maximum:
-                raise Invalid({"base": [f"there can be {prop.maximum:g} at most"]})
+                text = ngettext(
+                    "must have at most %(num)s entry", "must have at most %(num)s entries", int(prop.maximum)
+                )
+                raise Invalid({"base": [text]})
             entries.append({"sections": []} if name == "columns" else {})
         elif act == "remove":
             if len(entries) <= prop.minimum:
-                raise Invalid({"base": [f"there must be {prop.minimum:g} at least"]})
+                text = ngettext(
+                    "must have at least %(num)s entry", "must have at least %(num)s entries", int(prop.minimum)
+                )
+                raise Invalid({"base": [text]})
             del entries[at]
         else:
             to = max(0, min(len(entries) - 1, at + (-1 if act == "up" else 1)))
@@ -153,8 +172,7 @@ def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
         props[name] = entries
         if name == "columns" and props.get("preset") and act in ("add", "remove"):
             props.pop("preset")
-        change_label = {"add": "one more", "remove": "one removed"}.get(act, "order changed")
-        return f"{entry.label}: {prop.label.lower()}, {change_label}", key
+        return _describe_list_edit(act, entry.label, gettext(prop.label)), key
 
     return make
 
@@ -186,7 +204,7 @@ def _insert(
         while entry.parent and lenient and not _fits_in_column(kind, entry.level):
             entry, is_behind = _get_entry(entries, entry.parent), True
         if entry.parent and not _fits_in_column(kind, entry.level):
-            raise Invalid({"base": ["this section is not allowed in a column"]})
+            raise Invalid({"base": [gettext("this section is not allowed in a column")]})
         place = next(index for index, other in enumerate(entry.siblings) if other is entry.raw) + is_behind
         entry.siblings.insert(place, raw)
         if lenient and not entry.parent:
@@ -198,7 +216,7 @@ def _insert(
         if not 0 <= target.column < len(columns) or not isinstance(columns[target.column], dict):
             raise NotFound
         if not _fits_in_column(kind, parent.level + 1):
-            raise Invalid({"base": ["this section is not allowed in a column"]})
+            raise Invalid({"base": [gettext("this section is not allowed in a column")]})
         inner = columns[target.column].setdefault("sections", [])
         if not isinstance(inner, list):
             inner = columns[target.column]["sections"] = []

@@ -12,6 +12,7 @@ from appliance.content.designs.kind import Prop
 from appliance.content.designs.sections import BY_NAME, KINDS
 from appliance.content.designs.theme import Look
 from appliance.content.templates.validation import set_ids
+from appliance.core.i18n import gettext, gettext_noop
 
 # The link of buttons if the brand has no website.
 FALLBACK_URL = "https://example.com"
@@ -80,10 +81,10 @@ def _story(title: str, text: str, link: str, href: str) -> dict[str, Any]:
 # The padding of a text below a coloured hero.
 _BELOW_HERO = {"padding": "32px 32px 12px"}
 GREETING = 'Hello {{ contact.first_name | default: "there" }},'
-_REGARDS = "With kind regards"
+_REGARDS = "Kind regards"
 _PREFERENCES = (
-    "<strong>Too much, or too little?</strong><br>You choose what you get from us, at any time: "
-    '<a href="{{ preferences_url }}">set your preferences</a>.'
+    "<strong>Too many emails, or too few?</strong><br>You can choose what you get from us at any time: "
+    '<a href="{{ preferences_url }}">update your preferences</a>.'
 )
 # Texts, headings and subjects of starters that fit every sender. They may be sent unchanged and are no placeholders.
 _WELCOME_HEADING = 'Good to have you here, {{ contact.first_name | default: "friend" }}'
@@ -95,92 +96,94 @@ SENDABLE_TEXTS = (
 def _newsletter(home: str) -> Sections:
     return [
         _section("heading", text="Three things worth your time", level=1),
-        _text(GREETING, "This month was a busy one. Here is what we finished, what we learned on the way, and one idea "
-                      "you can try before the week is over."),
+        _text(GREETING, "It has been a busy month. Here is what we launched, what we learned along the way, and one "
+                      "idea you can try this week."),
         _section("divider"),
-        _section("heading", text="What we finished", level=2),
-        _text("You asked for it more than for anything else, so we took the time to do it well. It is ready now, and "
-              "the people who tried it first tell us they would not go back."),
-        _section("button", text="See what is new", href=home),
+        _section("heading", text="What we launched", level=2),
+        _text("It was your most requested feature, so we took the time to get it right. It’s ready now, and early "
+              "testers say they wouldn’t go back."),
+        _section("button", text="See what’s new", href=home),
         _section("divider"),
         _section("columns", preset="1:1", gap=32, columns=[
-            _story("What we learned", "Small steps beat big plans. Four notes from a year of changing one thing a "
-                   "week, and keeping only what helped.", "Read the notes", home),
-            _story("Try this week", "Choose the task you put off most and give it twenty minutes before you open "
-                   "your mail. That is the whole idea.", "How it works", home),
+            _story("What we learned", "Small steps beat big plans. Four lessons from a year of changing one thing a "
+                   "week and keeping only what worked.", "Read more", home),
+            _story("Try this week", "Pick the task you keep putting off and give it twenty minutes before you open "
+                   "your inbox. That’s it.", "How it works", home),
         ]),
-        _section("quote", {"padding": "24px 32px"}, text="I look forward to this letter. It is short, and there is "
-                 "always something I can use on the same day.", author="A reader", role="for five years"),
+        _section("quote", {"padding": "24px 32px"}, text="I look forward to this newsletter. It’s short, and "
+                 "there’s always something I can use the same day.", author="A reader",
+                 role="subscriber for five years"),
     ]  # fmt: skip
 
 
 def _announcement(home: str) -> Sections:
     return [
         _section("hero", {"background_color": "theme:brand"}, title="Something new is here",
-                 subtitle="It is simpler, quicker, and made from what you told us.", cta_text="Have a look",
+                 subtitle="Simpler, faster and built on your feedback.", cta_text="Take a look",
                  cta_url=home, height=320),
-        _text(GREETING, "For a long time one question came up again and again: could this not be easier? Today we can "
-                      "say yes. Here is what changes for you, in short.", styles=_BELOW_HERO),
+        _text(GREETING, "You kept asking us the same question: could this be easier? Today the answer is yes. Here is "
+                      "what changes for you.", styles=_BELOW_HERO),
         _section("list", style="check", items=[
-            {"title": "Done in one step", "text": "What took four screens fits on one now."},
-            {"title": "Everything stays where it was", "text": "Nothing you have made is lost or moved."},
-            {"title": "Nothing to set up", "text": "It is switched on for you already."},
+            {"title": "Done in one step", "text": "What used to take four screens now fits on one."},
+            {"title": "Everything stays where it was", "text": "None of your work is lost or moved."},
+            {"title": "Nothing to set up", "text": "It’s already turned on for you."},
         ]),
         _section("button", text="Try it now", href=home, align="left"),
-        _text("If something does not work the way you expect, just answer this email. A person reads every reply."),
+        _text("If something doesn’t work the way you expect, just reply to this email. We read every reply."),
     ]  # fmt: skip
 
 
 def _offer(home: str) -> Sections:
     return [
-        _section("heading", {"padding": "28px 32px 4px"}, text="20 % off until Sunday", level=1,
+        _section("heading", {"padding": "28px 32px 4px"}, text="20% off until Sunday", level=1,
                  align="center"),
-        _text("A thank-you to everyone who reads our letters. Choose what you like, write the code at the checkout, "
-              "and the price falls by a fifth.", align="center"),
-        _section("coupon", {"padding": "16px 32px 28px"}, code="THANKYOU20", text="20 % off everything you order",
+        _text("A thank-you to everyone who reads our emails. Pick what you like, enter the code at checkout and "
+              "save 20%.", align="center"),
+        _section("coupon", {"padding": "16px 32px 28px"}, code="THANKYOU20", text="20% off your whole order",
                  button={"text": "Use the code", "href": home}, border="dashed"),
         _section("divider"),
-        _section("heading", text="Two to begin with", level=2, align="center"),
+        _section("heading", text="Our top picks", level=2, align="center"),
         _section("product_grid", items=[
-            {"name": "The classic", "price": "€ 24", "old_price": "€ 30", "href": home,
-             "description": "Our first, and still the one we sell most.", "button": "View"},
-            {"name": "The new one", "price": "€ 36", "old_price": "€ 45", "href": home,
-             "description": "A little larger, and made to last longer.", "button": "View"},
+            {"name": "The classic", "price": "€24", "old_price": "€30", "href": home,
+             "description": "Our first product, and still our bestseller.", "button": "View"},
+            {"name": "The new one", "price": "€36", "old_price": "€45", "href": home,
+             "description": "A little larger, and built to last.", "button": "View"},
         ]),
-        _text("One code for each order, not to be combined with others. Prices include tax.", size=13, align="center"),
+        _text("One code per order. Cannot be combined with other offers. Prices include tax.", size=13, align="center"),
     ]  # fmt: skip
 
 
 def _invitation(home: str) -> Sections:
     return [
         _section("hero", {"background_color": "theme:brand"}, title="You are invited",
-                 subtitle="An evening of good people, short talks and dinner.", cta_text="Save my seat",
+                 subtitle="An evening of short talks, dinner and good company.", cta_text="Save my seat",
                  cta_url=home, height=300),
-        _text(GREETING, "Once a year we open our doors and show what we have been working on. We would be glad to have "
-                      "you with us.", styles=_BELOW_HERO),
+        _text(GREETING, "Once a year we open our doors and show what we’ve been working on. We’d love to have you with "
+                      "us.", styles=_BELOW_HERO),
         _section("columns", {"padding": "8px 32px"}, preset="1:1", gap=32, columns=[
             {"sections": [_section("heading", text="When", level=3),
-                          _text("Thursday, 14 May<br>from 18:30 to about 21:00")]},
+                          _text("Thursday, 14 May<br>18:30 to 21:00")]},
             {"sections": [_section("heading", text="Where", level=3),
                           _text("The old print works<br>12 Harbour Street")]},
         ]),
         _section("divider"),
-        _section("heading", text="The evening", level=2),
+        _section("heading", text="What to expect", level=2),
         _section("list", style="bullet", items=[
-            {"title": "18:30 – Doors open", "text": "Something to drink, and time to say hello."},
-            {"title": "19:15 – Three short talks", "text": "Fifteen minutes each, and room for questions."},
-            {"title": "20:15 – Dinner", "text": "One long table. Tell us what you do not eat."},
+            {"title": "18:30 – Doors open", "text": "Drinks and time to say hello."},
+            {"title": "19:15 – Three short talks", "text": "Fifteen minutes each, with time for questions."},
+            {"title": "20:15 – Dinner", "text": "One long table. Let us know about any dietary requirements."},
         ]),
-        _section("button", text="Save my seat", href=home, note="Free of charge. There are sixty seats."),
+        _section("button", text="Save my seat", href=home, note="Free of charge. Limited to 60 seats."),
     ]  # fmt: skip
 
 
 def _letter(home: str) -> Sections:
     return [
-        _text(GREETING, "I am writing to you myself, because this is easier said in a letter than in a brochure.",
-              "We have known each other for some time now. You have seen what we do well, and where we could do "
-              "better. I should like to hear about both: which one thing should we change first?",
-              "Just answer this email. It reaches me directly, and I read every line.",
+        _text(GREETING, "I’m writing to you personally, because this is easier to say in a short email than in a "
+              "brochure.",
+              "We’ve known each other for some time now. You’ve seen what we do well, and where we could do better. "
+              "I’d like to hear about both: what is the one thing we should change first?",
+              "Just reply to this email. It comes straight to me, and I read every reply.",
               styles={"padding": "36px 32px 8px"}),
         _text(_REGARDS, '<strong>Your name</strong><br>{{ brand.company_name | default: account.name }}',
               styles={"padding": "8px 32px 36px"}),
@@ -191,33 +194,33 @@ def _welcome(home: str) -> Sections:
     return [
         _section("heading", {"padding": "28px 32px 4px"}, level=1,
                  text=_WELCOME_HEADING),
-        _text("Thank you for joining us. You will hear from us about twice a month: what is new, what is useful, and "
-              "now and then something just for the people on this list."),
-        _section("heading", text="Three good places to begin", level=2),
+        _text("Thank you for joining us. You’ll hear from us about twice a month with news, useful tips and the "
+              "occasional offer just for subscribers."),
+        _section("heading", text="Three good places to start", level=2),
         _section("list", style="number", items=[
-            {"title": "See what we make", "text": "The short tour takes three minutes."},
-            {"title": "Read what others ask first", "text": "Ten questions, ten plain answers."},
-            {"title": "Tell us what you are looking for", "text": "Answer this email and a person writes back."},
+            {"title": "See what we make", "text": "The tour takes three minutes."},
+            {"title": "Read the FAQ", "text": "Ten questions, ten short answers."},
+            {"title": "Tell us what you’re looking for", "text": "Reply to this email and we’ll get back to you."},
         ]),
-        _section("button", text="Take the short tour", href=home),
+        _section("button", text="Take the tour", href=home),
         _section("divider"),
         _text(_PREFERENCES, styles={"padding": "4px 32px 20px"}, align="center"),
     ]  # fmt: skip
 
 
 _STARTERS: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...] = (
-    ("newsletter", "Newsletter", "One main story, two short ones and a voice.", "Three things worth your time",
-     "What we finished, what we learned, and one idea to try this week.", _newsletter),
-    ("announcement", "Announcement", "One thing that is new, and what it means.", "Something new is here",
-     "Simpler, quicker, and made from what you told us.", _announcement),
-    ("offer", "Offer", "A code, a date, and two things to use it on.", "20 % off until Sunday",
-     "A thank-you to everyone who reads our letters.", _offer),
-    ("invitation", "Invitation", "What, when, where, and one button.", "You are invited",
-     "An evening of good people, short talks and dinner.", _invitation),
-    ("letter", "Plain letter", "Words only, as from one person to another.", "A question, in my own words",
-     "It is easier said in a letter than in a brochure.", _letter),
-    ("welcome", "Welcome", "The first email somebody gets from you.", "Good to have you here",
-     "Three good places to begin.", _welcome),
+    ("newsletter", gettext_noop("Newsletter"), gettext_noop("One main story, two short ones and a quote."),
+     "Three things worth your time", "What we launched, what we learned and one idea to try this week.", _newsletter),
+    ("announcement", gettext_noop("Announcement"), gettext_noop("What is new and why it matters."),
+     "Something new is here", "Simpler, faster and built on your feedback.", _announcement),
+    ("offer", gettext_noop("Offer"), gettext_noop("A coupon with an end date, and two products."),
+     "20% off until Sunday", "A thank-you to everyone who reads our emails.", _offer),
+    ("invitation", gettext_noop("Invitation"), gettext_noop("What, when, where, and one button."), "You are invited",
+     "An evening of short talks, dinner and good company.", _invitation),
+    ("letter", gettext_noop("Plain email"), gettext_noop("Text only, like a personal email."),
+     "A quick question for you", "It’s easier to say in a short email than in a brochure.", _letter),
+    ("welcome", gettext_noop("Welcome"), gettext_noop("The first email a new subscriber gets."),
+     "Good to have you here", "Three good places to start.", _welcome),
 )  # fmt: skip
 
 
@@ -231,30 +234,33 @@ def build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
     """
     return {
         "welcome_clicked": _build_flow_email(
-            "What people read next", "Three things that others found useful.", "What people read next",
-            "You have had a first look around. These three are what most people open next.",
+            "What to read next", "Three things other readers found useful.", "What to read next",
+            "You’ve had a first look around. These are the three things most people read next.",
             "Show me", home,
         ),
         "welcome_not_clicked": _build_flow_email(
-            "Did this find you at a bad time?", "One link, whenever it suits you.", "Whenever it suits you",
-            "A few days ago we sent you a first letter. If there was no time, here is the one page worth keeping.",
-            "Have a look", home,
+            "Did we catch you at a bad time?", "One link, for whenever you have a minute.",
+            "Whenever you have a minute",
+            "A few days ago we sent you our first email. If you didn’t have time to read it, here is the one page "
+            "worth keeping.",
+            "Take a look", home,
         ),
         "win_back": _build_flow_email(
-            "Shall we stay in touch?", "One click is all it takes.", "Shall we stay in touch?",
-            "It has been a while since you opened one of our letters. If you still want them, click once. If not, you "
-            "need do nothing: we will write less.",
-            "Yes, keep writing", home,
+            "Should we stay in touch?", "One click is all it takes.", "Should we stay in touch?",
+            "It’s been a while since you opened one of our emails. If you still want them, click the button. If not, "
+            "you don’t need to do anything: we’ll email you less.",
+            "Yes, keep me subscribed", home,
         ),
         "birthday": _build_flow_email(
             "Happy birthday{% if contact.first_name %}, {{ contact.first_name }}{% endif %}!",
             "A little something for you.", "Happy birthday!",
-            "Today is yours. We wish you a good year, and have put something small aside for you.",
-            "See what it is", home,
+            "Today is your day. We wish you a great year, and we have a small gift for you.",
+            "See your gift", home,
         ),
         "after_event": _build_flow_email(
-            "How is it?", "We'd love to hear from you.", "How is it?",
-            "A week ago you ordered from us. Is everything as you hoped? Answer this email, and a person writes back.",
+            "How is your order?", "We’d love to hear from you.", "How is your order?",
+            "You ordered from us a week ago. Is everything as you hoped? Reply to this email and we’ll get back to "
+            "you.",
             "Write a review", home,
         ),
     }  # fmt: skip
@@ -312,27 +318,27 @@ def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
     placeholders: list[Placeholder] = []
     subject = document.get("subject") or ""
     if subject in _starter_subjects():
-        placeholders.append(_text_placeholder("the subject", subject, "subject"))
+        placeholders.append(_text_placeholder(subject, "subject"))
     preheader = document.get("preheader") or ""
     if not _starter_texts().isdisjoint(_split_paragraphs(preheader)):
-        placeholders.append(_text_placeholder("the preview text", preheader, "preheader"))
+        placeholders.append(_text_placeholder(preheader, "preheader"))
     body = document.get("body") or ""
     if _LOREM.search(body):
-        placeholders.append(_text_placeholder("the message", "Lorem ipsum", "body"))
+        placeholders.append(_text_placeholder("Lorem ipsum", "body"))
     if markup.is_html(body):
-        placeholders += _find_link_placeholder("the message", (link.href for link in links.find_links(body)), "body")
+        placeholders += _find_link_placeholder((link.href for link in links.find_links(body)), "body")
     for entry in designs.list_entries(document.get("design")):
         kind = entry.section.kind
         if kind is None:
             continue
-        place, path = f"the section “{entry.label}”", f"design.{entry.section.path}"
+        path = f"design.{entry.section.path}"
         texts = list(_iterate_texts(kind.props, entry.section.props))
         placeholder_text = next(
             (paragraph for text in texts for paragraph in _find_text_placeholders(kind.name, text)), None
         )
         if placeholder_text is not None:
-            placeholders.append(_text_placeholder(place, placeholder_text, path))
-        placeholders += _find_link_placeholder(place, _iterate_addresses(kind.props, entry.section.props), path)
+            placeholders.append(_text_placeholder(placeholder_text, path, entry.label))
+        placeholders += _find_link_placeholder(_iterate_addresses(kind.props, entry.section.props), path, entry.label)
     return placeholders
 
 
@@ -348,18 +354,40 @@ def has_placeholder_link(text: str) -> bool:
     return any(_is_placeholder_link(address) for address in addresses)
 
 
-def _text_placeholder(place: str, text: str, path: str) -> Placeholder:
+# The messages about placeholder texts by path; those in sections have a message of their own.
+_TEXT_MESSAGES = {
+    "subject": gettext_noop("“%(text)s” in the subject is still placeholder text"),
+    "preheader": gettext_noop("“%(text)s” in the preview text is still placeholder text"),
+    "body": gettext_noop("“%(text)s” in the message is still placeholder text"),
+}
+_SECTION_MESSAGE = gettext_noop("“%(text)s” in the section “%(section)s” is still placeholder text")
+
+
+def _text_placeholder(text: str, path: str, section: str = "") -> Placeholder:
     quoted = text if len(text) <= MAX_QUOTED_CHARACTERS else text[:MAX_QUOTED_CHARACTERS].rstrip() + "…"
-    return Placeholder("placeholder_content", f"“{quoted}” in {place} is still placeholder text", path)
+    message = gettext(_TEXT_MESSAGES.get(path, _SECTION_MESSAGE), text=quoted, section=section)
+    return Placeholder("placeholder_content", message, path)
 
 
-def _find_link_placeholder(place: str, addresses: Iterable[str], path: str) -> Iterator[Placeholder]:
+def _find_link_placeholder(addresses: Iterable[str], path: str, section: str = "") -> Iterator[Placeholder]:
     """Yield a finding for the first address that is `#` or a link to an example domain, if there is one."""
     address = next((address for address in addresses if _is_placeholder_link(address)), None)
-    if address is not None:
-        is_example = f"{address[:MAX_QUOTED_CHARACTERS]} in {place} is still a placeholder link"
-        message = f"a link in {place} leads nowhere: its address is only #" if address == "#" else is_example
-        yield Placeholder("placeholder_link", message, path)
+    if address is None:
+        return
+    if address == "#" and section:
+        message = gettext("A link in the section “%(section)s” has no address, only #", section=section)
+    elif address == "#":
+        message = gettext("A link in the message has no address, only #")
+    elif section:
+        message = gettext(
+            "%(address)s in the section “%(section)s” is still a placeholder link",
+            address=address[:MAX_QUOTED_CHARACTERS], section=section,
+        )  # fmt: skip
+    else:
+        message = gettext(
+            "%(address)s in the message is still a placeholder link", address=address[:MAX_QUOTED_CHARACTERS]
+        )
+    yield Placeholder("placeholder_link", message, path)
 
 
 def _is_placeholder_link(address: str) -> bool:

@@ -22,13 +22,14 @@ from appliance.content.templates.validation import (
 )
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.signals import Provider, Signal
 from appliance.core.validation import sent_fields
 from appliance.storage.database import Page, fetch_one, paginate
 from appliance.storage.models import Campaign, Flow, Template, User
 from appliance.storage.transactions import require_write_transaction
 
-UNTITLED = "Untitled template"
+UNTITLED = gettext_noop("Untitled template")
 # The sort keys of the template list; a minus before the key means descending.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
 # By message source: the links of the compiled message as (address, text), or the error of a message that does not
@@ -168,7 +169,7 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> 
     name = source.name or make_readable(source.subject or "") or UNTITLED
     copied.name = f"{name[:240]} (copy)"
     copied.save(force_insert=True)
-    revisions.add_revision(copied, f"Copied from {name}", user_id, Origin(1, None, None))
+    revisions.add_revision(copied, gettext("Copied from %(name)s", name=name), user_id, Origin(1, None, None))
     return copied
 
 
@@ -186,7 +187,7 @@ def update(
     require_unchanged(template, request.updated_at if isinstance(request.updated_at, int) else None, revision)
     faults = Faults()
     if isinstance(request.channel, str) and request.channel != template.channel:
-        faults.add("channel", "cannot be changed: make another template")
+        faults.add("channel", gettext("cannot be changed: make another template"))
     known_faults = prepared and prepared.get_faults(request, template.channel)
     validate_content(account_id, request, "", faults, template.channel, known_faults)
     faults.check()
@@ -199,7 +200,8 @@ def require_unchanged(template: Template, moment: int | None = None, revision: i
     if (moment is None or moment >= template.updated_at) and revision in (None, template.revision):
         return
     raise Conflict(
-        "The template was changed by another user since it was read.", **describe_conflict(template, moment, revision)
+        gettext("The template was changed by another user since it was read."),
+        **describe_conflict(template, moment, revision),
     )
 
 
@@ -311,7 +313,7 @@ def delete(account_id: int, template_id: int) -> Template:
     require_write_transaction()
     template = get(account_id, template_id)
     if template.flow_id is not None:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=[{"flow_id": template.flow_id}])
+        raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=[{"flow_id": template.flow_id}])
     Template.delete().where(Template.id == template_id).execute()
     return template
 
@@ -337,7 +339,7 @@ def require_unlocked(template: Template) -> Campaign | None:
         Campaign.flow == template.flow_id, Campaign.template == template.id, Campaign.deleted_at.is_null()
     )
     if campaign is not None and not is_editable(campaign):
-        raise Invalid({"base": ["is locked"]}, reason="campaign_locked", status=campaign.status)
+        raise Invalid({"base": [gettext("is locked")]}, reason="campaign_locked", status=campaign.status)
     return campaign
 
 
@@ -349,7 +351,8 @@ def _require_sender(user_id: int | None) -> None:
     person = User.get_or_none(User.id == user_id) if user_id is not None else None
     if person is not None and not access.role_can_send(person.role):
         raise NotAllowed(
-            "This campaign is scheduled; only a user who may send can change it.", required_scope="campaigns:send"
+            gettext("This campaign is scheduled; only a user who may send can change it."),
+            required_scope="campaigns:send",
         )
 
 
@@ -424,7 +427,7 @@ def _set_archived(account_id: int, template_id: int, moment: int | None) -> Temp
     require_write_transaction()
     template = get(account_id, template_id)
     if template.flow_id is not None:
-        raise Invalid({"base": ["belongs to a campaign or a flow"]}, reason="in_use")
+        raise Invalid({"base": [gettext("belongs to a campaign or a flow")]}, reason="in_use")
     template.removed_at = moment
     template.save(only=[Template.removed_at])
     return template
@@ -461,7 +464,7 @@ class TemplateOwner(Struct):
 def find_owner(template: Template) -> TemplateOwner:
     """Return the owner of a template; raises NotFound if the campaign, the flow or the step was deleted."""
     if template.flow_id is None:
-        return TemplateOwner("template", template.id, template.name or UNTITLED)
+        return TemplateOwner("template", template.id, template.name or gettext(UNTITLED))
     campaign = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.template == template.id)
     if campaign is not None:
         if campaign.deleted_at is not None:
@@ -542,7 +545,7 @@ def restore(
         template,
         revisions.get_content_values(revision_row.document),
         user_id,
-        f"Restored {revisions.describe_revision(revision_row)}",
+        gettext("Restored %(revision)s", revision=revisions.describe_revision(revision_row)),
         restored_number=number,
         prepared=prepared,
     )
@@ -571,9 +574,12 @@ def _undo_or_redo(
     require_unchanged(template, revision=revision)
     number: int | None = getattr(revisions.find_undo_steps(template), direction)
     if number is None:
-        raise Invalid({"base": [f"there is nothing to {direction}"]})
+        nothing_undone, nothing_redone = gettext("There is nothing to undo."), gettext("There is nothing to redo.")
+        raise Invalid({"base": [nothing_undone if direction == "undo" else nothing_redone]})
     target = revisions.get(account_id, template_id, number)
-    label = f"{direction.capitalize()}: back to {revisions.describe_revision(target)}"
+    revision_name = revisions.describe_revision(target)
+    undone = gettext("Undo: back to %(revision)s", revision=revision_name)
+    label = undone if direction == "undo" else gettext("Redo: back to %(revision)s", revision=revision_name)
     values = revisions.get_content_values(target.document)
     write(template, values, user_id, label, restored_number=number, moved=True, prepared=prepared)
     return template

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from appliance.audience.filters import parse
 from appliance.audience.segments import members
 from appliance.content.designs import document, merge, merge_limits
+from appliance.core import i18n
 from appliance.core.errors import Faults, Invalid
 from appliance.core.validation import (
     EmailText,
@@ -132,13 +133,14 @@ def find_text_faults(request: Content, channel: str) -> TextFaults:
             if error:
                 errors.append((name, error))
     if isinstance(request.design, dict):
-        errors += ((f"design.{path}", message) for path, message in _design_faults(_HashedDocument(request.design)))
+        design_faults = _design_faults(_HashedDocument(request.design), i18n.get_language())
+        errors += ((f"design.{path}", message) for path, message in design_faults)
     return tuple(errors)
 
 
 def validate_design(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
     """Add every error of a design to `faults`, at `prefix` followed by a path such as `sections[2].props.href`."""
-    design_faults = _design_faults(_HashedDocument(design))
+    design_faults = _design_faults(_HashedDocument(design), i18n.get_language())
     for path, message in design_faults:
         faults.add(prefix + path, message)
     if "sections" not in (path for path, _ in design_faults):
@@ -173,7 +175,8 @@ class _HashedDocument:
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _design_faults(text: _HashedDocument) -> TextFaults:
+def _design_faults(text: _HashedDocument, language: str) -> TextFaults:
+    """Return the errors of a document in the current language, which is a parameter so that the cache keeps each."""
     if message := merge_limits.find_code_error(merge.iterate_strings(text.design)):
         return (("sections", message),)
     faults: list[tuple[str, str]] = []

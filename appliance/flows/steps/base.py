@@ -12,6 +12,7 @@ from appliance.content.templates import validation
 from appliance.content.templates.validation import Content
 from appliance.core import clock, signals
 from appliance.core.errors import Faults
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import read_partial, sent_fields
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -101,7 +102,7 @@ class StepContext(NamedTuple):
 
 
 class StepField(NamedTuple):
-    """A field of a step, for forms and for `/flows/spec`."""
+    """A field of a step, for forms and for `/flows/spec`; its label and help are marked texts."""
 
     name: str
     label: str
@@ -123,7 +124,7 @@ class ParseContext(NamedTuple):
 
 
 class StepKind(ABC):
-    """A kind of step: how its steps are parsed, shown and executed."""
+    """A kind of step: how its steps are parsed, shown and executed; its label is a marked text."""
 
     type: ClassVar[str]
     label: ClassVar[str]
@@ -221,7 +222,7 @@ def _get_common_values(channel: str, node: Node, context: StepContext) -> dict[s
     """Return the SQL values that all messages of a step share; raises ValueError for a step without content."""
     row = fetch_one(_SELECT_STEP, (context.flow_id, context.version, node.id))
     if row is None or row[1] is None:
-        raise ValueError("the step says nothing")
+        raise ValueError(gettext("the step has no content"))
     template_id, pinned, zone, allowed, quiet_hours = row
     message = msgspec.json.decode(pinned)
     now, transactional = clock.now_ms(), bool(message["transactional"])
@@ -256,7 +257,7 @@ def _build_skip_event(channel: str, row: tuple[Any, ...], node: Node, context: S
 
 # The content fields in the template of a step, in the order in which they are shown.
 MESSAGE_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to", "body", "design")
-SERVICE_MESSAGES_OFF = "service messages are switched off for this account"
+SERVICE_MESSAGES_OFF = gettext_noop("transactional messages are turned off for this account")
 
 
 class MessageStep(StepKind):
@@ -281,7 +282,7 @@ class MessageStep(StepKind):
         if transactional not in (None, True):
             context.add_fault("transactional", "is invalid")
         if transactional and not _is_allowed(context.account_id):
-            context.add_fault("transactional", SERVICE_MESSAGES_OFF)
+            context.add_fault("transactional", gettext(SERVICE_MESSAGES_OFF))
         template_id = raw.get("template_id")
         if template_id is not None and not _exists(context.account_id, template_id):
             context.add_fault("template_id", "must exist")
@@ -310,7 +311,7 @@ class MessageStep(StepKind):
         """Return errors for missing content, and for a transactional message if the account does not allow those."""
         missing = self.list_missing_content(get_content(props))
         if props.get("transactional") and not _is_allowed(account_id):
-            missing.append(("transactional", SERVICE_MESSAGES_OFF))
+            missing.append(("transactional", gettext(SERVICE_MESSAGES_OFF)))
         return missing
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:

@@ -9,6 +9,7 @@ from appliance.audience.consent import Evidence
 from appliance.audience.contacts import write
 from appliance.audience.contacts.store import ContactPatch
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Data, read
 from appliance.flows.steps.base import (
     CONTINUE,
@@ -33,11 +34,16 @@ class ContactUpdate(StepKind):
     """A step that merges values into the custom data of the contact (RFC 7396)."""
 
     type = "contact_update"
-    label = "Change data"
+    label = gettext_noop("Update custom fields")
     icon = "pencil"
     batch_size = 10
     keys = frozenset({"data_merge"})
-    fields = (StepField("data_merge", "Data", "object", required=True, help="null takes a value away."),)
+    fields = (
+        StepField(
+            "data_merge", gettext_noop("Custom fields"), "object", required=True,
+            help=gettext_noop("null removes a value."),
+        ),
+    )  # fmt: skip
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         """Parse `data_merge`, a JSON object with at least one key."""
@@ -61,10 +67,13 @@ class ContactUpdate(StepKind):
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text that names the keys that are set and those that are cleared."""
         values = props["data_merge"]
-        set_keys = [key for key, value in values.items() if value is not None]
-        cleared_keys = [key for key, value in values.items() if value is None]
-        parts = [f"{verb} {', '.join(keys)}" for verb, keys in (("set", set_keys), ("clear", cleared_keys)) if keys]
-        return " and ".join(parts).capitalize()
+        set_keys = ", ".join(key for key, value in values.items() if value is not None)
+        cleared_keys = ", ".join(key for key, value in values.items() if value is None)
+        if set_keys and cleared_keys:
+            return gettext("Set %(set)s and clear %(cleared)s", set=set_keys, cleared=cleared_keys)
+        return (
+            gettext("Set %(fields)s", fields=set_keys) if set_keys else gettext("Clear %(fields)s", fields=cleared_keys)
+        )
 
 
 def _update_contact(run: ActiveRun, request: ContactPatch, evidence: Evidence) -> StepResult:

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.core.validation import Data, read
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -32,13 +33,13 @@ class EmitEvent(StepKind):
     """A step that records an event of the contact, with its own data and optionally that of the triggering event."""
 
     type = "emit_event"
-    label = "Record event"
+    label = gettext_noop("Record event")
     icon = "zap"
     claims = keys = frozenset({"event_name", "event_data", "forward_event_data"})
     fields = (
-        StepField("event_name", "Event", "event", required=True),
-        StepField("event_data", "Its data", "object"),
-        StepField("forward_event_data", "Pass on the data of the event that started the flow", "boolean"),
+        StepField("event_name", gettext_noop("Event name"), "event", required=True),
+        StepField("event_data", gettext_noop("Event data"), "object"),
+        StepField("forward_event_data", gettext_noop("Include the data of the trigger event"), "boolean"),
     )
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
@@ -81,4 +82,4 @@ class EmitEvent(StepKind):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the name of the event."""
-        return f"Record the event {props['event_name']}"
+        return gettext("Record the event “%(event)s”", event=props["event_name"])

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.steps.base import ActiveRun, Node, ParseContext, StepContext, StepKind, StepResult, leave
 
 
@@ -10,7 +11,7 @@ class Exit(StepKind):
     """A step that ends the run."""
 
     type = "exit"
-    label = "Leave the flow"
+    label = gettext_noop("Exit")
     icon = "log-out"
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
@@ -23,4 +24,4 @@ class Exit(StepKind):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a fixed text."""
-        return "Leave the flow"
+        return gettext("Exit the flow")

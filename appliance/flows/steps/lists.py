@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from appliance.audience import lists
 from appliance.audience.lists import MIRROR_MESSAGE
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.steps.base import (
     CONTINUE,
     ActiveRun,
@@ -22,11 +23,11 @@ from appliance.storage.models import ContactList
 
 
 class _ListStep(StepKind):
-    """Base class of steps that change one list; `summary` puts the list's name into `pattern`."""
+    """Base class of steps that change one list; `summary` puts the list's name into `pattern`, a marked text."""
 
     icon = "list"
     keys = frozenset({"contact_list_id"})
-    fields = (StepField("contact_list_id", "List", "list", required=True),)
+    fields = (StepField("contact_list_id", gettext_noop("List"), "list", required=True),)
     pattern: ClassVar[str]
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
@@ -45,15 +46,15 @@ class _ListStep(StepKind):
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the name of the list."""
         contact_list = _find_list(account_id, props["contact_list_id"])
-        return self.pattern.format(contact_list.name if contact_list else "a list that was deleted")
+        return gettext(self.pattern, list=contact_list.name if contact_list else gettext("a deleted list"))
 
 
 class ListAdd(_ListStep):
     """A step that adds the contact to a list."""
 
     type = "list_add"
-    label = "Add to list"
-    pattern = "Add to {}"
+    label = gettext_noop("Add to list")
+    pattern = gettext_noop("Add to %(list)s")
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Add all contacts to the list; skip the step for contacts who left the list themselves."""
@@ -76,8 +77,8 @@ class ListRemove(_ListStep):
     """A step that removes the contact from a list."""
 
     type = "list_remove"
-    label = "Remove from list"
-    pattern = "Remove from {}"
+    label = gettext_noop("Remove from list")
+    pattern = gettext_noop("Remove from %(list)s")
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
         """Remove all contacts from the list."""
@@ -111,4 +112,4 @@ def _check_list(account_id: int, list_id: Any) -> str | None:
     contact_list = _find_list(account_id, list_id)
     if contact_list is None:
         return "must exist"
-    return MIRROR_MESSAGE if contact_list.segment_id is not None else None
+    return gettext(MIRROR_MESSAGE) if contact_list.segment_id is not None else None

@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.content.designs.merge import make_readable
 from appliance.content.templates.validation import Content
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows.steps.base import MessageStep, ParseContext, StepField, get_content
 from appliance.sending.sms import segments
 from appliance.sending.sms.segments import MAX_CHARACTERS
@@ -23,15 +24,21 @@ class Sms(MessageStep):
     """A step that sends an SMS to the contact."""
 
     type = "sms"
-    label = "SMS"
+    label = gettext_noop("SMS")
     icon = "message-square"
     claims = frozenset({"body"})
     keys = frozenset({"body", "transactional", "template_id"})
     content_type = SmsContent
     fields = (
-        StepField("body", "Text", "text", required=True),
-        StepField("transactional", "Service message", "boolean", help="Goes to people who left marketing too."),
-    )
+        StepField("body", gettext_noop("Text"), "text", required=True),
+        StepField(
+            "transactional", gettext_noop("Transactional message"), "boolean",
+            help=gettext_noop(
+                "Sent even to unsubscribed contacts. Use only for transactional messages such as "
+"receipts."
+            ),
+        ),
+    )  # fmt: skip
 
     def check(self, content: Content, context: ParseContext) -> None:
         """Add an error for invalid merge tags, or for a text that is too long whatever its merge tags contain."""
@@ -41,15 +48,12 @@ class Sms(MessageStep):
 
     def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:
         """Return an error, as (key, message), for an empty text."""
-        return [] if (content.get("body") or "").strip() else [("body", "write the message")]
+        return [] if (content.get("body") or "").strip() else [("body", gettext("write the message"))]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the beginning of the SMS."""
         body = make_readable(" ".join((get_content(props).get("body") or "").split()))
         if not body:
-            return "Send an SMS that is not written yet"
-        return (
-            f"Send an SMS: “{body[: _MAX_SUMMARY_CHARACTERS - 1]}…”"
-            if len(body) > _MAX_SUMMARY_CHARACTERS
-            else f"Send an SMS: “{body}”"
-        )
+            return gettext("Send an SMS without text")
+        is_long = len(body) > _MAX_SUMMARY_CHARACTERS
+        return gettext("Send SMS “%(text)s”", text=f"{body[: _MAX_SUMMARY_CHARACTERS - 1]}…" if is_long else body)

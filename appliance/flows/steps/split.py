@@ -13,6 +13,7 @@ from appliance.audience.filters.fields import FilterPlace, Scope
 from appliance.audience.filters.parse import Node as Filter
 from appliance.audience.segments import explain, members
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.flows import simulation_timeline
 from appliance.flows.steps.base import (
     NO,
@@ -56,12 +57,12 @@ class Split(StepKind):
     """A step that chooses between the branches `yes` and `no`."""
 
     type = "split"
-    label = "Branch"
+    label = gettext_noop("Branch")
     icon = "split"
     claims = frozenset({"filters", "yes", "no"})
     keys = frozenset({"filters"})
     branches = True
-    fields = (StepField("filters", "Who takes the branch Yes", "filters", required=True),)
+    fields = (StepField("filters", gettext_noop("Conditions for Yes"), "filters", required=True),)
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         """Parse the filters; they may also refer to the data of the event that started the run."""
@@ -101,10 +102,10 @@ class Split(StepKind):
         }
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return a text that says which contacts take the branch `yes`."""
+        """Return a question that says which contacts take the branch `yes`."""
         filter_scope = get_scope(account_id)
         sentence = explain.describe_filters(account_id, parse_filters(props, filter_scope), filter_scope)
-        return f"{sentence}: yes; all others: no"
+        return gettext("%(conditions)s?", conditions=sentence)
 
 
 def get_scope(account_id: int, writing: bool = False) -> Scope:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.flows.steps.base import (
     CONTINUE,
     ActiveRun,
@@ -16,17 +17,22 @@ from appliance.flows.steps.base import (
 )
 
 MAX_SECONDS = 31_622_400  # a leap year
-_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+_UNITS = (86_400, 3_600, 60, 1)
 
 
 class Wait(StepKind):
     """A step that makes the run wait for `duration` seconds."""
 
     type = "wait"
-    label = "Wait"
+    label = gettext_noop("Wait")
     icon = "clock"
     claims = keys = frozenset({"duration"})
-    fields = (StepField("duration", "How long", "duration", required=True, help="In seconds, a year at most."),)
+    fields = (
+        StepField(
+            "duration", gettext_noop("Duration"), "duration", required=True,
+            help=gettext_noop("In seconds, up to 366 days."),
+        ),
+    )  # fmt: skip
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         """Parse `duration`, an integer from 0 to `MAX_SECONDS`."""
@@ -48,14 +54,25 @@ class Wait(StepKind):
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
         """Return a text with the duration."""
-        return f"Wait {format_duration(props['duration'])}"
+        return gettext("Wait %(duration)s", duration=format_duration(props["duration"]))
 
 
 def format_duration(seconds: int) -> str:
     """Return a duration as text in its two largest units, such as `3 days 4 hours`."""
     parts = []
-    for size, name in _UNITS:
+    for size in _UNITS:
         number, seconds = divmod(seconds, size)
         if number:
-            parts.append(f"{number} {name}{'s' if number > 1 else ''}")
-    return " ".join(parts[:2]) or "no time"
+            parts.append(_format_units(number, size))
+    return " ".join(parts[:2]) or _format_units(0, 1)
+
+
+def _format_units(number: int, size: int) -> str:
+    """Return a number of days, hours, minutes or seconds as text; `size` is the unit in seconds."""
+    if size == 86_400:
+        return ngettext("%(num)s day", "%(num)s days", number)
+    if size == 3_600:
+        return ngettext("%(num)s hour", "%(num)s hours", number)
+    if size == 60:
+        return ngettext("%(num)s minute", "%(num)s minutes", number)
+    return ngettext("%(num)s second", "%(num)s seconds", number)

@@ -14,6 +14,7 @@ import msgspec
 from appliance.accounts import settings
 from appliance.core import data_dir
 from appliance.core.errors import ConfigError
+from appliance.core.i18n import gettext
 from appliance.ops.doctor import checks, connections, seed
 from appliance.ops.doctor.checks import CheckAborted, Finding
 from appliance.settings import config
@@ -65,7 +66,7 @@ def run_checks(
         yield from checks.check_data_directory(directory)
         yield from checks.check_database(directory)
         if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
-            yield Finding("fail", "account", f"account {account_id} does not exist")
+            yield Finding("fail", "account", gettext("account %(account_id)s does not exist", account_id=account_id))
         loaded = load(settings.load())
         # The service may have been started with `--listen`, so the address that it recorded at its start has priority.
         listen = data_dir.read_listen_address(directory) or loaded.config.listen
@@ -78,4 +79,4 @@ def run_checks(
         return
     except apsw.CorruptError as error:
         # `check_database` has already reported the damage, but a later check could not read the damaged part.
-        yield Finding("fail", "database", f"cannot be read further: {error}")
+        yield Finding("fail", "database", gettext("cannot be read further: %(error)s", error=error))

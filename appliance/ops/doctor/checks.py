@@ -17,6 +17,7 @@ import peewee
 from appliance.campaigns import ledger_check as bookkeeping
 from appliance.campaigns import store
 from appliance.core import clock, crypto, data_dir
+from appliance.core.i18n import gettext, gettext_noop, ngettext
 from appliance.ops.backups import create
 from appliance.sending.messages import sms_rules
 from appliance.settings import config
@@ -55,7 +56,7 @@ def check_configuration(loaded: LoadedConfig) -> Iterator[Finding]:
     for words in loaded.warnings:
         yield Finding("warn", "configuration", words)
     if not loaded.warnings:
-        yield Finding("ok", "configuration", "valid")
+        yield Finding("ok", "configuration", gettext("valid"))
 
 
 def check_data_directory(directory: Path) -> Iterator[Finding]:
@@ -64,29 +65,39 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
     Raises CheckAborted if the directory does not exist or the key cannot be loaded.
     """
     if not directory.is_dir():
-        yield Finding("fail", "data directory", f"{directory} does not exist: run campanero serve or campanero setup")
+        yield Finding(
+            "fail",
+            "data directory",
+            gettext("%(directory)s does not exist: run campanero serve or campanero setup", directory=directory),
+        )
         raise CheckAborted
     wrong_kinds = data_dir.find_wrong_kinds(directory)
     for words in wrong_kinds:
         yield Finding("fail", "data directory", words)
     journal_error = None if wrong_kinds else _find_journal_error(directory)
     if journal_error is not None:
-        words = f"{journal_error.filename} cannot be written: {journal_error.strerror}"
+        words = gettext(
+            "%(filename)s cannot be written: %(strerror)s",
+            filename=journal_error.filename,
+            strerror=journal_error.strerror,
+        )
         yield Finding("fail", "data directory", words)
     accessible = [name for name in (directory, *sorted(directory.iterdir())) if _is_accessible_to_others(name)]
     if accessible:
         words = f"other users can read {', '.join(map(str, accessible[:MAX_SHOWN]))}: chmod go-rwx"
         yield Finding("fail", "data directory", words)
     elif not os.access(directory, os.W_OK):
-        yield Finding("fail", "data directory", f"{directory} cannot be written by this user")
+        yield Finding(
+            "fail", "data directory", gettext("%(directory)s cannot be written by this user", directory=directory)
+        )
     elif not wrong_kinds and journal_error is None:
-        yield Finding("ok", "data directory", f"{directory}, private")
+        yield Finding("ok", "data directory", gettext("%(directory)s, private", directory=directory))
     try:
         crypto.load_key(directory)
     except (crypto.WrongKey, OSError) as error:
         yield Finding("fail", "key file", str(error))
         raise CheckAborted from None
-    yield Finding("ok", "key file", "readable; keep a copy of it separate from backups")
+    yield Finding("ok", "key file", gettext("readable; keep a copy of it separate from backups"))
 
 
 def _find_journal_error(directory: Path) -> OSError | None:
@@ -115,8 +126,12 @@ def check_database(directory: Path) -> Iterator[Finding]:
         check_version()
         facts = migrations.NEW_DATABASE if migrations.is_missing_or_empty(path) else migrations.inspect_database(path)
         if facts.schema == 0:
-            state = "is empty" if path.exists() else "does not exist"
-            raise migrations.UnusableDatabase(f"{path} {state}: restore a backup (campanero restore FILE)")
+            text = (
+                gettext("%(path)s is empty: restore a backup (campanero restore FILE)", path=path)
+                if path.exists()
+                else gettext("%(path)s does not exist: restore a backup (campanero restore FILE)", path=path)
+            )
+            raise migrations.UnusableDatabase(text)
         open_database(path)
         damage = sql.quick_check(MAX_SHOWN)
         schema, expected_schema = facts.schema, len(MIGRATIONS)
@@ -130,69 +145,103 @@ def check_database(directory: Path) -> Iterator[Finding]:
             yield Finding("fail", "key file", str(error))
     yield Finding("ok", "SQLite", apsw.sqlite_lib_version())
     if damage:
-        yield Finding("fail", "database", f"is damaged: {'; '.join(damage)}")
+        yield Finding("fail", "database", gettext("is damaged: %(damage)s", damage="; ".join(damage)))
     else:
-        yield Finding("ok", "database", f"{path.stat().st_size / 1e6:.0f} MB, intact{_describe_spare_space()}")
+        yield Finding(
+            "ok",
+            "database",
+            _describe_size(path),
+        )
     if schema > expected_schema:
-        yield Finding("fail", "schema", f"{schema}, but this program supports {expected_schema}: use a newer version")
+        yield Finding(
+            "fail",
+            "schema",
+            gettext(
+                "%(schema)s, but this program supports %(supported)s: use a newer version",
+                schema=schema,
+                supported=expected_schema,
+            ),
+        )
         raise CheckAborted
     if schema < expected_schema:
-        yield Finding("warn", "schema", f"{schema}; the next start migrates it to {expected_schema}")
+        yield Finding(
+            "warn",
+            "schema",
+            gettext(
+                "%(schema)s; the next start migrates it to %(supported)s",
+                schema=schema,
+                supported=expected_schema,
+            ),
+        )
         raise CheckAborted
-    yield Finding("ok", "schema", f"version {schema}, up to date")
+    yield Finding("ok", "schema", gettext("version %(schema)s, up to date", schema=schema))
 
 
-def _describe_spare_space() -> str:
-    """Return a clause on the unused space in the database, or an empty string if it is at most 1 MB."""
-    spare = sql.count_free_bytes()
-    return f"; {spare / 1e6:.0f} MB of it are unused" if spare > 1e6 else ""
+def _describe_size(path: Path) -> str:
+    """Return the size of the database, and its unused space if that is more than 1 MB."""
+    size, spare = f"{path.stat().st_size / 1e6:.0f}", sql.count_free_bytes()
+    if spare <= 1e6:
+        return gettext("%(size)s MB, intact", size=size)
+    return gettext("%(size)s MB, intact; %(spare)s MB of it are unused", size=size, spare=f"{spare / 1e6:.0f}")
 
 
 def check_disk_space(directory: Path) -> Iterator[Finding]:
     """Check the free disk space: below the limit where sending stops is a failure, below twice the limit a warning."""
     free, min_free = disk_guard.measure_free_space(directory)
-    words = f"{free / 1e6:.0f} MB free"
+    size, limit = f"{free / 1e6:.0f}", f"{min_free / 1e6:.0f}"
     if free < min_free:
-        yield Finding("fail", "disk", f"{words}; nothing is sent below {min_free / 1e6:.0f} MB")
+        words = gettext("%(size)s MB free; nothing is sent below %(limit)s MB", size=size, limit=limit)
+        yield Finding("fail", "disk", words)
     elif free < 2 * min_free:
-        yield Finding("warn", "disk", f"{words}; sending stops below {min_free / 1e6:.0f} MB")
+        words = gettext("%(size)s MB free; sending stops below %(limit)s MB", size=size, limit=limit)
+        yield Finding("warn", "disk", words)
     else:
-        yield Finding("ok", "disk", words)
+        yield Finding("ok", "disk", gettext("%(size)s MB free", size=size))
 
 
 def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[Finding]:
     """Report the file STOP and the accounts whose sending is stopped, or that nothing stops sending."""
     if data_dir.has_stop_file(directory):
         yield Finding(
-            "warn", "sending", f"the file {directory / data_dir.STOP_FILE} stops all sending; remove it to resume"
+            "warn",
+            "sending",
+            gettext("the file %(path)s stops all sending; remove it to resume", path=directory / data_dir.STOP_FILE),
         )
     stopped_accounts = rows(
         "SELECT name, stop_reason FROM account WHERE sending_stopped = 1 AND id = coalesce(?, id) ORDER BY id",
         (account_id,),
     )
     for name, reason in stopped_accounts:
-        yield Finding("warn", "sending", f"stopped for {name}{f' ({reason})' if reason else ''}")
+        yield Finding(
+            "warn",
+            "sending",
+            gettext("stopped for %(name)s (%(reason)s)", name=name, reason=reason)
+            if reason
+            else gettext("stopped for %(name)s", name=name),
+        )
     if not stopped_accounts and not data_dir.has_stop_file(directory):
-        yield Finding("ok", "sending", "not stopped")
+        yield Finding("ok", "sending", gettext("not stopped"))
 
 
 def describe_process(directory: Path) -> str:
     """Return a text with the process id of the running service, or an empty string if it is not running."""
     process_id = data_dir.find_service_pid(directory)
-    return f"runs as process {process_id}" if process_id is not None else ""
+    return gettext("runs as process %(process_id)s", process_id=process_id) if process_id is not None else ""
 
 
 def check_service(directory: Path) -> Iterator[Finding]:
     """Report whether the service runs. If not, warn of messages that were being sent when the service ended."""
     words = describe_process(directory)
-    yield Finding("ok", "service", words or "not running")
+    yield Finding("ok", "service", words or gettext("not running"))
     if not words:
         (in_hand,) = rows(
             "SELECT (SELECT count(*) FROM message WHERE status = 'sending') + (SELECT count(*) FROM send_log l "
             "JOIN message m ON m.id = l.message_id WHERE l.sent_at IS NULL AND m.status <> 'sending')"
         )[0]
         if in_hand:
-            words = f"{in_hand} messages were being sent when the service ended; the next start handles them"
+            words = gettext(
+                "%(count)s messages were being sent when the service ended; the next start handles them", count=in_hand
+            )
             yield Finding("warn", "service", words)
 
 
@@ -200,7 +249,11 @@ def _show_first(problems: list[Finding]) -> Iterator[Finding]:
     """Yield the first `MAX_SHOWN` findings of a check, and how many more there are."""
     yield from problems[:MAX_SHOWN]
     if len(problems) > MAX_SHOWN:
-        yield Finding(problems[0].level, problems[0].check, f"{len(problems) - MAX_SHOWN} more like these")
+        yield Finding(
+            problems[0].level,
+            problems[0].check,
+            gettext("%(count)s more like these", count=len(problems) - MAX_SHOWN),
+        )
 
 
 def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
@@ -219,7 +272,13 @@ def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
     yield from _show_first([Finding("fail", "ledger", words) for words in problems])
     if not problems:
         yield Finding(
-            "ok", "ledger", "1 campaign balances" if len(campaigns) == 1 else f"{len(campaigns)} campaigns balance"
+            "ok",
+            "ledger",
+            ngettext(
+                "recipient totals add up for %(num)s campaign",
+                "recipient totals add up for %(num)s campaigns",
+                len(campaigns),
+            ),
         )
     for (row_account_id,) in rows("SELECT id FROM account WHERE id = coalesce(?, id) ORDER BY id", (account_id,)):
         for words in bookkeeping.check_contacts(row_account_id):
@@ -236,16 +295,26 @@ def check_backups(directory: Path) -> Iterator[Finding]:
     every = config.parse_seconds(config.current().backup.every) * 1000
     scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
     if not every:
-        yield Finding("note", "backups", "automatic backups are off (backup.every is 0)")
+        yield Finding("note", "backups", gettext("automatic backups are off (backup.every is 0)"))
         return
     first_account_at = scalar("SELECT min(created_at) FROM account")
     since = scheduled[0].created_at if scheduled else first_account_at
     if since is None:
         return
     age = clock.now_ms() - since
-    last = f"the last is {age / _HOUR_MS:.0f} hours old" if scheduled else "there is no backup yet"
+    last = (
+        gettext("the last is %(age)s hours old", age=f"{age / _HOUR_MS:.0f}")
+        if scheduled
+        else gettext("there is no backup yet")
+    )
     if age > _LATE_FACTOR * every:
-        yield Finding("warn", "backups", f"{last}, but one is due every {every / _HOUR_MS:g} hours: see the log")
+        yield Finding(
+            "warn",
+            "backups",
+            gettext(
+                "%(last)s, but one is due every %(every)s hours: see the log", last=last, every=f"{every / _HOUR_MS:g}"
+            ),
+        )
     else:
         words = f"{len(scheduled)} in {directory / create.BACKUP_DIRECTORY}, {last}"
         yield Finding("ok" if scheduled else "note", "backups", words if scheduled else last)
@@ -271,11 +340,17 @@ def check_clock(_: Path) -> Iterator[Finding]:
         "SELECT max(updated_at) FROM message"
     ))  # fmt: skip
     if latest > now + _CLOCK_TOLERANCE_MS:
-        words = f"it is {clock.iso(now)}, but the database has entries of {clock.iso(latest)}: the clock went back"
+        words = gettext(
+            "it is %(now)s, but the database has entries of %(latest)s: the clock went back",
+            now=clock.iso(now),
+            latest=clock.iso(latest),
+        )
         yield Finding("fail", "clock", words, "timedatectl set-ntp true")
     else:
         yield Finding(
-            "ok", "clock", f"{clock.iso(now)}, later than all entries of the database (no time server was asked)"
+            "ok",
+            "clock",
+            gettext("%(now)s, later than all entries of the database (no time server was asked)", now=clock.iso(now)),
         )
 
 
@@ -290,21 +365,36 @@ def check_queue(directory: Path) -> Iterator[Finding]:
     in_hand = fetch_one("SELECT count(*) FROM message WHERE status = 'sending' AND updated_at <= ?", (now - _LATE_MS,))
     uncertain = fetch_one("SELECT count(*) FROM message WHERE status = 'uncertain'")
     if data_dir.has_stop_file(directory) or not describe_process(directory):
-        yield Finding("ok", "queue", f"{count} messages wait until sending resumes")
+        yield Finding("ok", "queue", gettext("%(count)s messages wait until sending resumes", count=count))
     elif count:
         since = (now - max(oldest or 0, 1)) // 60_000 if oldest and oldest > 1 else None
-        words = f"{count} messages are overdue{f' by {since} minutes' if since else ''}"
-        yield Finding("warn", "queue", f"{words}: see /delivery/status for the reason")
+        words = (
+            gettext(
+                "%(count)s messages are overdue by %(minutes)s minutes: see /delivery/status for the reason",
+                count=count,
+                minutes=since,
+            )
+            if since
+            else gettext("%(count)s messages are overdue: see /delivery/status for the reason", count=count)
+        )
+        yield Finding("warn", "queue", words)
     else:
-        yield Finding("ok", "queue", "no message is overdue")
+        yield Finding("ok", "queue", gettext("no message is overdue"))
     if in_hand and in_hand[0] and describe_process(directory):
         yield Finding(
             "warn",
             "queue",
-            f"{in_hand[0]} messages have been in progress for more than 15 minutes: a server may be slow",
+            gettext(
+                "%(count)s messages have been in progress for more than 15 minutes: a server may be slow",
+                count=in_hand[0],
+            ),
         )
     if uncertain and uncertain[0]:
-        yield Finding("warn", "queue", f"{uncertain[0]} messages are unconfirmed: decide on their page")
+        yield Finding(
+            "warn",
+            "queue",
+            gettext("%(count)s messages are unconfirmed: review them in the Outbox", count=uncertain[0]),
+        )
 
 
 _FLOW_SCOPE_SQL = "f.hidden = 0 AND f.account_id = coalesce(:account, f.account_id)"
@@ -318,13 +408,13 @@ _FLOW_COUNTS_SQL = (
 )
 # Conditions of live runs that will never continue, or whose current step is inconsistent, by their description.
 _STUCK_CONDITIONS = {
-    "have no time at which they continue": "r.due_at IS NULL",
-    "belong to deleted contacts": "r.contact_id IS NULL",
-    "are in a step that their flow version does not have": (
+    gettext_noop("flow %(flow)s: %(count)s runs have no time at which they continue"): "r.due_at IS NULL",
+    gettext_noop("flow %(flow)s: %(count)s runs belong to deleted contacts"): "r.contact_id IS NULL",
+    gettext_noop("flow %(flow)s: %(count)s runs are in a step that their flow version does not have"): (
         "r.action_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM step s WHERE s.flow_id = r.flow_id "
         "AND s.version = r.version AND s.action_id = r.action_id)"
     ),
-    "are counted in a different step than they are in": (
+    gettext_noop("flow %(flow)s: %(count)s runs are counted in a different step than they are in"): (
         "r.step_visit_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM step_visit p WHERE p.id = r.step_visit_id "
         "AND p.run_id = r.id AND p.action_id = r.action_id AND p.outcome IS NULL)"
     ),
@@ -358,14 +448,20 @@ def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
     for flow_id, *counts in flows:
         for name, counter, actual in zip(("entered", "completed", "exited"), counts[:3], counts[3:], strict=True):
             if counter != actual:
-                problems.append(f"flow {flow_id}: the counter of {name} runs is {counter}, but there are {actual}")
-    for words, condition in _STUCK_CONDITIONS.items():
+                words = gettext(
+                    "flow %(flow)s: the counter of %(name)s runs is %(counter)s, but there are %(actual)s",
+                    flow=flow_id, name=name, counter=counter, actual=actual,
+                )  # fmt: skip
+                problems.append(words)
+    for text, condition in _STUCK_CONDITIONS.items():
         problems += [
-            f"flow {flow_id}: {count} runs {words}"
+            gettext(text, flow=flow_id, count=count)
             for flow_id, count in rows(f"{_STUCK_RUNS_SQL}{condition}) GROUP BY 1", parameters)
         ]
     problems += [
-        f"flow {flow_id}: {count} contacts are counted in a step that they have left"
+        gettext(
+            "flow %(flow)s: %(count)s contacts are counted in a step that they have left", flow=flow_id, count=count
+        )
         for flow_id, count in rows(_OPEN_VISITS_SQL, parameters)
     ]
     yield from _show_first([Finding("fail", "flows", words) for words in problems])
@@ -373,9 +469,9 @@ def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
         yield Finding(
             "ok",
             "flows",
-            "the counters of 1 flow are correct"
-            if len(flows) == 1
-            else f"the counters of {len(flows)} flows are correct",
+            ngettext(
+                "the counters of %(num)s flow are correct", "the counters of %(num)s flows are correct", len(flows)
+            ),
         )
 
 
@@ -385,8 +481,13 @@ def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding
         return
     now = clock.now_ms()
     for flow_id, count, since in rows(_LATE_RUNS_SQL, {"account": account_id, "late": now - _LATE_MS}):
-        words = f"flow {flow_id}: {count} runs have been due for {(now - since) // 60_000} minutes and do not continue"
-        yield Finding("warn", "flows", f"{words}; see the log")
+        words = gettext(
+            "flow %(flow)s: %(count)s runs have been due for %(minutes)s minutes and do not continue; see the log",
+            flow=flow_id,
+            count=count,
+            minutes=(now - since) // 60_000,
+        )
+        yield Finding("warn", "flows", words)
 
 
 def check_event_cursors(directory: Path) -> Iterator[Finding]:
@@ -398,12 +499,22 @@ def check_event_cursors(directory: Path) -> Iterator[Finding]:
     now = clock.now_ms()
     last_event_id = database.last_id("event")
     for name, event_id in rows(_AHEAD_CURSORS_SQL, (last_event_id,)):
-        words = f"{name} is at event {event_id}, but the last event is {last_event_id}: an older database was restored"
+        words = gettext(
+            "%(name)s is at event %(event)s, but the last event is %(last)s: an older database was restored",
+            name=name,
+            event=event_id,
+            last=last_event_id,
+        )
         yield Finding("fail", "events", words)
     if describe_process(directory):
         for name, count, since in rows(_BEHIND_CURSORS_SQL, (now - _LATE_MS,)):
-            words = f"{name} has not processed {count} events for {(now - since) // 60_000} minutes"
-            yield Finding("warn", "events", f"{words}; see the log")
+            words = gettext(
+                "%(name)s has not processed %(count)s events for %(minutes)s minutes; see the log",
+                name=name,
+                count=count,
+                minutes=(now - since) // 60_000,
+            )
+            yield Finding("warn", "events", words)
 
 
 _WEBHOOKS_SQL = (
@@ -419,28 +530,37 @@ def check_webhooks(directory: Path, account_id: int | None) -> Iterator[Finding]
     yield from _show_first(problems)
     count = len(rows(_WEBHOOKS_SQL, (account_id,)))
     if count and not problems:
-        yield Finding("ok", "webhooks", "1 webhook" if count == 1 else f"{count} webhooks")
+        yield Finding("ok", "webhooks", ngettext("%(num)s webhook", "%(num)s webhooks", count))
 
 
 def _find_webhook_faults(account_id: int | None) -> Iterator[Finding]:
     for webhook_id, account, url, encrypted_secret, enabled, failing_since, disabled_at, reason, pending in rows(
         _WEBHOOKS_SQL, (account_id,)
     ):
-        words = f"webhook {webhook_id} to {subscriptions.url_host(url)}"
+        values = {"id": webhook_id, "host": subscriptions.url_host(url), "pending": pending}
         if not subscriptions.decrypt_secrets(EncryptedSecrets(account, encrypted_secret)):
             yield Finding(
-                "fail", "webhooks", f"{words}: its secret cannot be read",
+                "fail", "webhooks", gettext("webhook %(id)s to %(host)s: its secret cannot be read", **values),
                 "restore the secret.key of this database, or POST "
                 f"/v1/my/webhooks/{webhook_id}/rotate_secret",
             )  # fmt: skip
         elif reason is not None:
             since = clock.iso(disabled_at)
             yield Finding(
-                "warn", "webhooks", f"{words} was disabled ({reason}) at {since}; {pending} deliveries are pending",
+                "warn",
+                "webhooks",
+                gettext(
+                    "webhook %(id)s to %(host)s was disabled (%(reason)s) at %(since)s; %(pending)s deliveries are "
+                    "pending",
+                    reason=reason, since=since, **values,
+                ),
                 f'fix the receiver, then PATCH /v1/my/webhooks/{webhook_id} {{"enabled": true}}',
             )  # fmt: skip
         elif enabled and failing_since is not None:
-            words += f" has accepted nothing since {clock.iso(failing_since)}; {pending} deliveries are pending"
+            words = gettext(
+                "webhook %(id)s to %(host)s has accepted nothing since %(since)s; %(pending)s deliveries are pending",
+                since=clock.iso(failing_since), **values,
+            )  # fmt: skip
             yield Finding("warn", "webhooks", words)
 
 
@@ -454,8 +574,11 @@ _UNSEEN_REFUSALS_SQL = (
 def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[Finding]:
     """Warn of each account with incoming SMS that may be opt-outs and that no user has reviewed."""
     for row_account_id, count, since in rows(_UNSEEN_REFUSALS_SQL, (account_id,)):
-        words = (
-            f"account {row_account_id}: {count} SMS may be opt-outs and have waited for review since {clock.iso(since)}"
+        words = gettext(
+            "account %(account)s: %(count)s SMS may be opt-outs and have waited for review since %(since)s",
+            account=row_account_id,
+            count=count,
+            since=clock.iso(since),
         )
         yield Finding("warn", "SMS", words, "GET /v1/my/incoming?unseen=true, then POST /v1/my/incoming/{id}/seen")
 
@@ -471,15 +594,20 @@ def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Findin
     ):
         until = sms_rules.get_parts_limit_end(row_account_id, zone, now)
         if until is not None:
-            words = (
-                f"account {row_account_id} has used its {settings.parts_per_day} SMS parts for today; "
-                f"SMS wait until {clock.iso(until)}"
+            words = gettext(
+                "account %(account)s has used its %(parts_per_day)s SMS parts for today; SMS wait until %(until)s",
+                account=row_account_id,
+                parts_per_day=settings.parts_per_day,
+                until=clock.iso(until),
             )
             problems.append(Finding("warn", "SMS", words, "raise sms.parts_per_day if the limit is too low"))
         for block in sms_rules.list_full_blocks(row_account_id):
-            words = (
-                f"account {row_account_id}: {block.messages} single SMS went to unknown numbers beginning "
-                f"with {block.prefix} within an hour; more are rejected"
+            words = gettext(
+                "account %(account)s: %(messages)s single SMS went to unknown numbers beginning with "
+                "%(prefix)s within an hour; more are rejected",
+                account=row_account_id,
+                messages=block.messages,
+                prefix=block.prefix,
             )
             problems.append(
                 Finding("warn", "SMS", words, "check who requests these messages: this may be SMS pumping fraud")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from appliance.core import crypto
 from appliance.core.crypto import EXPIRES_SOON_DAYS
 from appliance.core.errors import ConfigError, DeliveryError
+from appliance.core.i18n import gettext, gettext_noop, translate_stored
 from appliance.ops.doctor import checks
 from appliance.ops.doctor.checks import Finding
 from appliance.sending.delivery import connection_errors, smtp_connect
@@ -37,14 +38,14 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
     """
     name = config.current().email.transport
     if name == "capture":
-        yield Finding("ok", "email transport", "capture: messages stay in the built-in inbox")
+        yield Finding("ok", "email transport", gettext("test mode: messages are captured in the test inbox"))
         return
     if name == DIRECT:
         words = asyncio.run(smtp_connect.find_port_block())
         yield (
             Finding("fail", "email transport", words)
             if words
-            else Finding("ok", "email transport", "direct: mail servers can be reached")
+            else Finding("ok", "email transport", gettext("direct: mail servers can be reached"))
         )
         for helo_finding in smtp_connect.check_helo_name():
             yield Finding(helo_finding.level, "HELO name", helo_finding.message, helo_finding.record)
@@ -52,12 +53,26 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
     try:
         asyncio.run(asyncio.wait_for(_greet_relay(name), _ANSWER_SECONDS))
     except DeliveryError as error:
-        yield Finding("fail", "email transport", f"{name}: {error}{f'; {error.help}' if error.help else ''}")
+        yield Finding(
+            "fail",
+            "email transport",
+            "; ".join(
+                [f"{name}: {translate_stored(str(error))}", *([translate_stored(error.help)] if error.help else [])]
+            ),
+        )
     except TimeoutError:
-        yield Finding("fail", "email transport", f"{name}: no answer within {_ANSWER_SECONDS} s")
+        yield Finding(
+            "fail",
+            "email transport",
+            gettext("%(name)s: no answer within %(seconds)s s", name=name, seconds=_ANSWER_SECONDS),
+        )
     else:
-        login = " and accepts the login" if config.current().email.relay.username else ""
-        yield Finding("ok", "email transport", f"{name}: answers{login}")
+        words = (
+            gettext("%(name)s: answers and accepts the login", name=name)
+            if config.current().email.relay.username
+            else gettext("%(name)s: answers", name=name)
+        )
+        yield Finding("ok", "email transport", words)
 
 
 async def _greet_relay(name: str) -> None:
@@ -74,10 +89,12 @@ def check_listeners(directory: Path) -> Iterator[Finding]:
     if settings.inbound.listen:
         yield from _check_listener("inbound.listen", settings.inbound.listen, directory, b"220")
     elif settings.email.transport == DIRECT:
-        words = "off: bounces are not received, so sending to dead addresses continues"
+        words = gettext("off: bounces are not received, so sending to dead addresses continues")
         yield Finding("warn", "inbound.listen", words, '[inbound]\nlisten = "0.0.0.0:25"')
     else:
-        yield Finding("ok", "inbound.listen", "off; bounces are only received through the webhooks of the relay")
+        yield Finding(
+            "ok", "inbound.listen", gettext("off; bounces are only received through the webhooks of the relay")
+        )
 
 
 def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -> Iterator[Finding]:
@@ -88,24 +105,42 @@ def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -
     except OSError as error:
         if checks.describe_process(directory):
             reason = connection_errors.explain_failure(error).message
-            yield Finding("fail", name, f"{address} does not answer, although the service is running: {reason}")
+            yield Finding(
+                "fail",
+                name,
+                gettext(
+                    "%(address)s does not answer, although the service is running: %(reason)s",
+                    address=address,
+                    reason=reason,
+                ),
+            )
         else:
             yield from _check_port_is_free(name, address, target, port)
         return
     if not reply.startswith(greeting):
-        yield Finding("fail", name, f"another program answers at {address}: {reply[:60]!r}")
+        yield Finding(
+            "fail",
+            name,
+            gettext("another program answers at %(address)s: %(reply)s", address=address, reply=f"{reply[:60]!r}"),
+        )
     elif not checks.describe_process(directory):
-        yield Finding("fail", name, f"another program answers at {address}; the service cannot start")
+        yield Finding(
+            "fail", name, gettext("another program answers at %(address)s; the service cannot start", address=address)
+        )
     else:
-        yield Finding("ok", name, f"{address} answers")
+        yield Finding("ok", name, gettext("%(address)s answers", address=address))
 
 
 def _check_port_is_free(name: str, address: str, target: str, port: int) -> Iterator[Finding]:
     try:
         with socket.create_server((target, port), family=socket.AF_INET6 if ":" in target else socket.AF_INET):
-            yield Finding("ok", name, f"{address} is free for the service")
+            yield Finding("ok", name, gettext("%(address)s is free for the service", address=address))
     except OSError as error:
-        yield Finding("fail", name, f"cannot listen on {address}: {error.strerror or error}")
+        yield Finding(
+            "fail",
+            name,
+            gettext("cannot listen on %(address)s: %(value)s", address=address, value=error.strerror or error),
+        )
 
 
 def check_base_url(_: Path) -> Iterator[Finding]:
@@ -117,9 +152,11 @@ def check_base_url(_: Path) -> Iterator[Finding]:
         yield from _check_public_certificate(base, parts.hostname or "", parts.port or 443)
         return
     if settings.email.transport == "capture":
-        yield Finding("note", "links", f"{base}; use https before sending real email")
+        yield Finding("note", "links", gettext("%(base)s; use https before sending real email", base=base))
         return
-    words = f"{base} is not https, which mailbox providers require for one-click unsubscribe (RFC 8058)"
+    words = gettext(
+        "%(base)s is not https, which mailbox providers require for one-click unsubscribe (RFC 8058)", base=base
+    )
     yield Finding("warn", "links", words, 'base_url = "https://mail.example.com"')
 
 
@@ -135,19 +172,33 @@ def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Findi
         ):
             certificate = safe.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        yield Finding("fail", "links", f"{base}: browsers do not trust its certificate: {error.verify_message}")
+        yield Finding(
+            "fail",
+            "links",
+            gettext(
+                "%(base)s: browsers do not trust its certificate: %(verify_message)s",
+                base=base,
+                verify_message=error.verify_message,
+            ),
+        )
         return
     except OSError as error:
         yield Finding(
             "warn",
             "links",
-            f"{base} cannot be reached from this machine: {connection_errors.explain_failure(error).message}",
+            gettext(
+                "%(base)s cannot be reached from this machine: %(message)s",
+                base=base,
+                message=translate_stored(connection_errors.explain_failure(error).message),
+            ),
         )
         return
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])), UTC)
     days = (ends - datetime.now(UTC)).days
     yield Finding(
-        "warn" if days < EXPIRES_SOON_DAYS else "ok", "links", f"{base}; its certificate is valid for {days} days"
+        "warn" if days < EXPIRES_SOON_DAYS else "ok",
+        "links",
+        gettext("%(base)s; its certificate is valid for %(days)s days", base=base, days=days),
     )
 
 
@@ -161,15 +212,15 @@ def check_sms_transport(_: Path) -> Iterator[Finding]:
     """
     name = config.current().sms.transport
     if name == "capture":
-        yield Finding("ok", "SMS transport", "capture: messages stay in the built-in inbox")
+        yield Finding("ok", "SMS transport", gettext("test mode: messages are captured in the test inbox"))
         return
     provider = PROVIDERS[name]
     try:
         words = asyncio.run(asyncio.wait_for(provider.check_login(), _ANSWER_SECONDS))
     except (DeliveryError, TimeoutError) as error:
-        yield Finding("fail", "SMS transport", f"{name}: {error or 'no answer'}")
+        yield Finding("fail", "SMS transport", f"{name}: {translate_stored(str(error)) or gettext('no answer')}")
     else:
-        yield Finding("ok", "SMS transport", f"{name}: {words}")
+        yield Finding("ok", "SMS transport", f"{name}: {translate_stored(words)}")
     for words in provider.list_warnings():
         yield Finding("warn", "SMS transport", words)
     yield _check_sms_callbacks(provider)
@@ -179,9 +230,15 @@ def _check_sms_callbacks(provider: Provider) -> Finding:
     base = config.base_url(config.current())
     callback_url = f"{base}/hooks/{provider.hooks[-1]}"
     if not provider.build_callback_url(_ANY_MESSAGE_ID):
-        words = f"the provider cannot reach {base}: delivery reports and replies such as STOP are not received"
+        words = gettext(
+            "the provider cannot reach %(base)s: delivery reports and replies such as STOP are not received", base=base
+        )
         return Finding("warn", "SMS callbacks", words, 'base_url = "https://mail.example.com"')
-    return Finding("ok", "SMS callbacks", f"configure the provider to post incoming SMS to {callback_url}")
+    return Finding(
+        "ok",
+        "SMS callbacks",
+        gettext("configure the provider to post incoming SMS to %(callback_url)s", callback_url=callback_url),
+    )
 
 
 _TLS_TIMEOUT_SECONDS = 5.0
@@ -210,15 +267,33 @@ def _check_certificate(setting: str, certificate: str, key: str, listen: str) ->
         return Finding("fail", setting, str(error).removeprefix(f"{setting}: "))
     if certificate_facts.validity_error:
         return Finding("fail", setting, f"{certificate}: {certificate_facts.validity_error}")
-    words, host = f"valid for {certificate_facts.days_left} days", config.base_host(config.current())
+    words, host = (
+        gettext("valid for %(days_left)s days", days_left=certificate_facts.days_left),
+        config.base_host(config.current()),
+    )
     if listen and not certificate_facts.covers(host):
-        names = ", ".join(certificate_facts.host_names) or "no host"
-        return Finding("warn", setting, f"{words}, but issued for {names}: browsers reject it at {host}")
+        names = ", ".join(certificate_facts.host_names) or gettext("no host")
+        return Finding(
+            "warn",
+            setting,
+            gettext(
+                "%(words)s, but issued for %(names)s: browsers reject it at %(host)s",
+                words=words,
+                names=names,
+                host=host,
+            ),
+        )
     if listen and _serves_other_certificate(listen, certificate_facts.der):
-        return Finding("warn", setting, f"{words}, but the service uses a different one: see its log")
+        return Finding(
+            "warn", setting, gettext("%(words)s, but the service uses a different one: see its log", words=words)
+        )
     if certificate_facts.days_left < crypto.EXPIRES_SOON_DAYS:
-        return Finding("warn", setting, f"{words}; replace it with a new one, which is loaded without a restart")
-    return Finding("ok", setting, f"{words}; a new one is loaded without a restart")
+        return Finding(
+            "warn",
+            setting,
+            gettext("%(words)s; replace it with a new one, which is loaded without a restart", words=words),
+        )
+    return Finding("ok", setting, gettext("%(words)s; a new one is loaded without a restart", words=words))
 
 
 def _serves_other_certificate(listen: str, binary: bytes) -> bool:
@@ -244,7 +319,7 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
     domains = list(enabled if account_id is None else enabled.where(SendingDomain.account == account_id))
     if not domains:
         is_real = config.current().email.transport != "capture"
-        words = "none: real email must be sent from a domain of yours (add it under Settings, Sending domains)"
+        words = gettext("none: real email must be sent from a domain of yours (add it under Settings, Sending domains)")
         yield Finding("warn" if is_real else "note", "domains", words)
     for domain in domains:
         expected_records = records.get_records(domain)
@@ -255,7 +330,11 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
                 yield _report_record(domain, record)
         yield from _report_unnamed_records(domain, [checked for checked in invalid_records if not checked.value])
         if not invalid_records:
-            yield Finding("ok", f"domain {domain.name}", f"all {len(checked_records)} records are correct")
+            yield Finding(
+                "ok",
+                f"domain {domain.name}",
+                gettext("all %(count)s records are correct", count=len(checked_records)),
+            )
 
 
 def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Iterator[Finding]:
@@ -265,16 +344,19 @@ def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Ite
         named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)
         is_grave = any(record.required for record in unnamed_records) and config.current().email.transport != "capture"
         fix = 'base_url = "https://mail.example.com"' if problem == records.build_no_public_name_message() else ""
-        yield Finding("fail" if is_grave else "warn", f"domain {domain.name}", f"{named}: {problem}", fix)
+        yield Finding(
+            "fail" if is_grave else "warn", f"domain {domain.name}", f"{named}: {translate_stored(problem or '')}", fix
+        )
 
 
 def _report_record(domain: SendingDomain, record: Record) -> Finding:
     name = f"domain {domain.name}"
     description = (
-        f"{record.record_type} {record.name} ({record.purpose.replace('_', ' ')}): {record.problem or 'not found'}"
+        f"{record.record_type} {record.name} ({record.purpose.replace('_', ' ')}): "
+        f"{translate_stored(record.problem or gettext_noop('not found'))}"
     )
     if record.valid == "unknown":
-        return Finding("warn", name, f"{description} (lookup failed)")
+        return Finding("warn", name, gettext("%(record)s (lookup failed)", record=description))
     is_grave = record.required and config.current().email.transport != "capture"
     value = f"{record.priority} {record.value}".strip()
     quoted_value = f'"{value}"' if record.record_type == "TXT" else f"{value}."
@@ -297,13 +379,22 @@ def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
     for number, address, by in dict.fromkeys(_list_used_addresses(account_id)):
         domain = spelling.domain_of_address(address)
         if store.is_verified(number, domain):
-            words = f"{address} ({by}): signed by its own domain; DMARC passes"
+            words = gettext("%(address)s (%(by)s): signed by its own domain; DMARC passes", address=address, by=by)
             attention = store.get_attention(number, domain)
-            yield Finding("warn" if attention else "ok", "from", f"{words}; {attention}" if attention else words)
+            yield Finding(
+                "warn" if attention else "ok",
+                "from",
+                f"{words}; {store.describe_attention(attention)}" if attention else words,
+            )
             continue
         is_grave = email_settings.transport != "capture" and not email_settings.allow_unverified_domains
         name = spelling.display_domain(domain)
-        words = f"{address} ({by}): {name} is not verified, so email is not signed and DMARC fails"
+        words = gettext(
+            "%(address)s (%(by)s): %(name)s is not verified, so email is not signed and DMARC fails",
+            address=address,
+            by=by,
+            name=name,
+        )
         yield Finding(
             "fail" if is_grave else "warn", "from", words, f"campanero: Settings, Sending domains, add {domain}"
         )

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from appliance.core import addresses, clock
+from appliance.core.i18n import gettext
 from appliance.ops.doctor import checks
 from appliance.ops.doctor.checks import Finding
 from appliance.sending.delivery import dkim, dns_lookup
@@ -52,7 +53,9 @@ def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lo
     grave: Literal["warn", "fail"] = "fail" if level == "fail" else "warn"
     if domain.endswith(".invalid"):
         # The domain is reserved (RFC 2606) and has no DNS records, so there is no record to propose.
-        words = f"no From address is set, so the test message was from @{domain}, which mail servers reject"
+        words = gettext(
+            "no From address is set, so the test message was from @%(domain)s, which mail servers reject", domain=domain
+        )
         yield Finding(grave, "seed sender", words, "campanero: Settings, Sender, set the From address")
         return
     signing_domains: list[str] = []
@@ -64,17 +67,34 @@ def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lo
             yield Finding("fail", "seed DKIM", f"{name}: {fault}")
         else:
             signing_domains.append(tags["d"])
-            yield Finding("ok", "seed DKIM", f"signed by {tags['d']} ({name}); the signature is valid")
+            yield Finding(
+                "ok",
+                "seed DKIM",
+                gettext("signed by %(domain)s (%(name)s); the signature is valid", domain=tags["d"], name=name),
+            )
     if not message.get_all("DKIM-Signature"):
         fix = f"campanero: Settings, Sending domains, add {domain}"
-        yield Finding("fail" if grave == "fail" else "warn", "seed DKIM", f"email from {domain} is not signed", fix)
+        yield Finding(
+            "fail" if grave == "fail" else "warn",
+            "seed DKIM",
+            gettext("email from %(domain)s is not signed", domain=domain),
+            fix,
+        )
     return_domain = _domain_of(mail_from)
     is_spf_aligned = _is_aligned(return_domain, domain) and _has_record(lookup(return_domain, "TXT"), "v=spf1")
     if is_spf_aligned:
-        yield Finding("ok", "seed SPF", f"the return path {return_domain} has an SPF record")
+        yield Finding(
+            "ok",
+            "seed SPF",
+            gettext("the return path %(return_domain)s has an SPF record", return_domain=return_domain),
+        )
     else:
-        reason = "has no SPF record" if _is_aligned(return_domain, domain) else f"is not under {domain}"
-        yield Finding("warn", "seed SPF", f"the return path {return_domain} {reason}")
+        words = (
+            gettext("the return path %(name)s has no SPF record", name=return_domain)
+            if _is_aligned(return_domain, domain)
+            else gettext("the return path %(name)s is not under %(domain)s", name=return_domain, domain=domain)
+        )
+        yield Finding("warn", "seed SPF", words)
     yield from _check_dmarc(
         domain,
         bool(is_spf_aligned) or any(_is_aligned(signing_domain, domain) for signing_domain in signing_domains),
@@ -88,12 +108,17 @@ def _check_dmarc(domain: str, is_met: bool, grave: str, ask: Lookup) -> Iterator
     record_domain = next((name for name in parents if _has_record(ask(f"_dmarc.{name}", "TXT"), "v=DMARC1")), None)
     if record_domain is None:
         fix = f'_dmarc.{domain}. TXT "v=DMARC1; p=none"'
-        yield Finding("warn", "seed DMARC", f"{domain} has no DMARC record, which large mailbox providers require", fix)
+        yield Finding(
+            "warn",
+            "seed DMARC",
+            gettext("%(domain)s has no DMARC record, which large mailbox providers require", domain=domain),
+            fix,
+        )
     if not is_met:
-        words = f"neither a signature nor the return path belongs to {domain}: DMARC fails"
+        words = gettext("neither a signature nor the return path belongs to %(domain)s: DMARC fails", domain=domain)
         yield Finding("fail" if grave == "fail" else "warn", "seed DMARC", words)
     elif record_domain is not None:
-        yield Finding("ok", "seed DMARC", f"passes for {domain}")
+        yield Finding("ok", "seed DMARC", gettext("passes for %(domain)s", domain=domain))
 
 
 def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], lookup: Lookup) -> str | None:
@@ -103,10 +128,10 @@ def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], look
     """
     head, _, body = source.partition(b"\r\n\r\n")
     if b64decode(tags.get("bh", "")) != hashlib.sha256(dkim.canonicalize_body(body)).digest():
-        return "the body differs from the signed one"
+        return gettext("the body differs from the signed one")
     answer = lookup(f"{tags.get('s')}._domainkey.{tags.get('d')}", "TXT")
     if answer.state != "found":
-        return f"the public key cannot be read: {answer.error}"
+        return gettext("the public key cannot be read: %(error)s", error=answer.error)
     lines: dict[str, list[bytes]] = {}
     for line in dkim.canonicalize_headers(head):
         lines.setdefault(line.partition(b":")[0].decode("latin-1"), []).append(line)
@@ -119,7 +144,7 @@ def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], look
     return (
         None
         if any(_verify_signature(record, tags, data) for record in answer.records)
-        else "the published key does not match: it is another key"
+        else gettext("the published key does not match: it is another key")
     )
 
 
@@ -168,11 +193,11 @@ def check_test_message(directory: Path, account_id: int | None) -> Iterator[Find
     if the service is not running.
     """
     if not checks.describe_process(directory):
-        yield Finding("fail", "seed", "the service is not running, so nothing is sent", "campanero serve")
+        yield Finding("fail", "seed", gettext("the service is not running, so nothing is sent"), "campanero serve")
         return
     account = _find_account(account_id)
     if account is None:
-        yield Finding("fail", "seed", "the account does not exist", "campanero setup --email you@example.com")
+        yield Finding("fail", "seed", gettext("the account does not exist"), "campanero setup --email you@example.com")
         return
     number = transactions.write(_queue_message, account)
     try:
@@ -182,11 +207,20 @@ def check_test_message(directory: Path, account_id: int | None) -> Iterator[Find
             yield Finding(
                 "fail",
                 "seed",
-                f"message {number} did not arrive within {_ARRIVAL_TIMEOUT_SECONDS:.0f} s: its status is {status[0]}",
+                gettext(
+                    "message %(number)s did not arrive within %(seconds)s s: its status is %(status)s",
+                    number=number,
+                    seconds=f"{_ARRIVAL_TIMEOUT_SECONDS:.0f}",
+                    status=status[0],
+                ),
             )
             return
         sender = senders.resolve_email(account, None)
-        yield Finding("ok", "seed", f"message {number} from {sender} arrived in the built-in inbox")
+        yield Finding(
+            "ok",
+            "seed",
+            gettext("message %(number)s from %(sender)s arrived in the test inbox", number=number, sender=sender),
+        )
         level = "fail" if config.current().email.transport != "capture" else "warn"
         yield from check_received_message(arrived[1], arrived[0], level, dns_lookup.lookup)
         yield _check_one_click(arrived[1])
@@ -262,7 +296,7 @@ def _check_one_click(source: bytes) -> Finding:
     head = source.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ").replace(b"\r\n\t", b" ").decode("utf-8", "replace")
     match = re.search(r"^List-Unsubscribe: *<(https?://[^>]+)>", head, re.MULTILINE | re.IGNORECASE)
     if match is None or "List-Unsubscribe=One-Click" not in head:
-        return Finding("fail", "seed one-click", "the headers for one-click unsubscribe are missing")
+        return Finding("fail", "seed one-click", gettext("the headers for one-click unsubscribe are missing"))
     parts = urlsplit(match[1])
     try:
         connection = _connect_to_service(config.current())
@@ -270,12 +304,19 @@ def _check_one_click(source: bytes) -> Finding:
         status = connection.getresponse().status
         connection.close()
     except OSError as error:
-        return Finding("fail", "seed one-click", f"the service does not answer: {error}")
+        return Finding("fail", "seed one-click", gettext("the service does not answer: %(error)s", error=error))
     if status != 200:
-        return Finding("fail", "seed one-click", f"the service answers {status} to {parts.path}")
+        return Finding(
+            "fail",
+            "seed one-click",
+            gettext("the service answers %(status)s to %(path)s", status=status, path=parts.path),
+        )
     words = f"the link leads to {parts.scheme}://{parts.netloc}, and the service answers"
     if parts.scheme != "https":
         return Finding(
-            "warn", "seed one-click", f"{words}; mailbox providers accept only https", 'base_url = "https://..."'
+            "warn",
+            "seed one-click",
+            gettext("%(words)s; mailbox providers accept only https", words=words),
+            'base_url = "https://..."',
         )
     return Finding("ok", "seed one-click", words)

@@ -9,6 +9,7 @@ import re
 from typing import Literal, NamedTuple
 
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError
+from appliance.core.i18n import gettext_noop
 
 # When rejections suppress the address: at the first, second, third or fifth one within 30 days, or never ("nobody").
 # "left" means that the provider reports an opt-out.
@@ -35,64 +36,86 @@ class BounceClass(NamedTuple):
         )
 
 
-HARD = BounceClass("hard", "there is no such recipient", "at_once", "Nothing is sent to this address any more.")
+HARD = BounceClass(
+    "hard",
+    gettext_noop("the address does not exist"),
+    "at_once",
+    gettext_noop("No more messages are sent to this address."),
+)
 DISABLED = BounceClass(
-    "disabled", "the mailbox is switched off", "second",
-    "Nothing is sent to this address any more once this happens twice in 30 days.",
+    "disabled", gettext_noop("the mailbox is disabled"), "second",
+    gettext_noop("The address is suppressed if this happens twice in 30 days."),
 )  # fmt: skip
 DOMAIN_NOT_FOUND = BounceClass(
-    "nowhere", "the domain of the address cannot be found", "second",
-    "Nothing is sent to this address any more once this happens twice in 30 days.",
+    "nowhere", gettext_noop("the domain of the address cannot be found"), "second",
+    gettext_noop("The address is suppressed if this happens twice in 30 days."),
 )  # fmt: skip
 FULL = BounceClass(
-    "full", "the mailbox is full", "fifth", "After five such failures in 30 days nothing is sent any more."
+    "full",
+    gettext_noop("the mailbox is full"),
+    "fifth",
+    gettext_noop("The address is suppressed after five such failures in 30 days."),
 )
-TEMPORARY = BounceClass("temporary", "the recipient's server took no mail", "fifth", FULL.help)
-EXPIRED = BounceClass("expired", "it could not be delivered in time", "fifth", FULL.help)
+TEMPORARY = BounceClass(
+    "temporary", gettext_noop("the recipient's server did not accept the email"), "fifth", FULL.help
+)
+EXPIRED = BounceClass("expired", gettext_noop("it could not be delivered in time"), "fifth", FULL.help)
 SIZE = BounceClass(
-    "size", "the message is too big", "nobody", "Make the message smaller: fewer or smaller pictures inside it."
+    "size",
+    gettext_noop("the message is too large"),
+    "nobody",
+    gettext_noop("Make the message smaller: use fewer or smaller images."),
 )
 CONTENT = BounceClass(
-    "content", "the recipient's server does not like what the message says", "nobody",
-    "Look at subject, links and pictures; ask the recipient's postmaster where the words name one.",
+    "content", gettext_noop("the recipient's server rejected the content of the message"), "nobody",
+    gettext_noop("Check the subject, links and images; contact the postmaster if the reply names one."),
 )  # fmt: skip
 AUTHENTICATION = BounceClass(
-    "authentication", "the recipient's server cannot tell that the mail is ours", "nobody",
-    "Put the records of the page Domains into the DNS of the From domain.",
+    "authentication", gettext_noop("the recipient's server could not verify the sender"), "nobody",
+    gettext_noop("Add the records of Settings > Domains to the DNS of the From domain."),
 )  # fmt: skip
 REPUTATION = BounceClass(
-    "reputation", "the recipient's server wants less mail from here", "nobody",
-    "Send more slowly and only to people who expect it; complaints make it worse.",
+    "reputation", gettext_noop("the recipient's server is throttling email from this server"), "nobody",
+    gettext_noop("Send more slowly, and only to contacts who expect it; spam complaints make it worse."),
 )  # fmt: skip
 BLOCKLIST = BounceClass(
-    "blocklist", "the address we send from is on a block list", "nobody",
-    "Ask the list that the words name to take the sending address off, or send through a relay.",
+    "blocklist", gettext_noop("the IP address of the sending server is on a blocklist"), "nobody",
+    gettext_noop("Ask the blocklist that the reply names to remove the address, or send through a relay."),
 )  # fmt: skip
 SETUP = BounceClass(
-    "setup", "something is set up wrongly on the way", "nobody",
-    "Look at the words: a loop, a protocol fault, a sender address or a route that does not exist.",
+    "setup", gettext_noop("a server on the way is misconfigured"), "nobody",
+    gettext_noop(
+        "Read the server's reply: it may be a mail loop, a protocol error, or a sender "
+        "address or route that does not exist."
+    ),
 )  # fmt: skip
-REFUSED = BounceClass("refused", "it was refused without a reason we know", "nobody")
+REFUSED = BounceClass("refused", gettext_noop("it was rejected for an unknown reason"), "nobody")
 # Classes of SMS
 UNREACHABLE = BounceClass(
-    "unreachable", "the phone was switched off or out of reach", "third",
-    "Nothing is sent to this number any more once this happens three times in 30 days.",
+    "unreachable", gettext_noop("the phone was off or out of range"), "third",
+    gettext_noop("The number is suppressed if this happens three times in 30 days."),
 )  # fmt: skip
 OPTED_OUT = BounceClass(
-    "opted_out", "the person has told the provider to stop", "left",
-    "Nothing is sent to this number any more until a START comes from it.",
+    "opted_out", gettext_noop("the contact opted out at the provider"), "left",
+    gettext_noop("No more SMS are sent to this number until it replies START."),
 )  # fmt: skip
 FILTERED = BounceClass(
-    "filtered", "the network took it for unwanted and kept it back", "nobody",
-    "Say who writes and how to opt out, use links of your own domain, and ask the provider what its filters dislike.",
+    "filtered", gettext_noop("the network blocked it as spam"), "nobody",
+    gettext_noop(
+        "Name your brand and how to opt out, use links of your own domain, and ask the "
+        "provider what its filters reject."
+    ),
 )  # fmt: skip
 UNREGISTERED = BounceClass(
-    "unregistered", "the sender is not registered for this country", "nobody",
-    "Register the sender with the provider (in the US: brand and campaign of 10DLC, or a verified toll-free number).",
+    "unregistered", gettext_noop("the sender is not registered for this country"), "nobody",
+    gettext_noop(
+        "Register the sender with the provider (in the US: brand and campaign of 10DLC, "
+        "or a verified toll-free number)."
+    ),
 )  # fmt: skip
 COUNTRY = BounceClass(
-    "country", "the account at the provider may not write to this country", "nobody",
-    "Allow the country in the provider's geographic permissions, or leave it out with sms.countries.",
+    "country", gettext_noop("the provider account may not send to this country"), "nobody",
+    gettext_noop("Allow the country in the provider's geographic permissions, or exclude it with sms.countries."),
 )  # fmt: skip
 ALL_CLASSES = (
     HARD,
@@ -116,11 +139,13 @@ ALL_CLASSES = (
 )
 CLASSES_BY_NAME = {bounce_class.name: bounce_class for bounce_class in ALL_CLASSES}
 
-_SPF = "Put our SPF record into the DNS of the From domain (page Domains); of two SPF records keep one."
-_DKIM = "Put the TXT record <selector>._domainkey of the page Domains into the DNS of the From domain."
-_PTR = "Give the sending address a name in reverse DNS (PTR), and that name an address record that leads back to it."
-_DMARC = "Put the DKIM and _dmarc records of the page Domains into the DNS, and send from that domain."
-_TLS = "Let the connection be encrypted: the recipient's server takes no mail in clear text."
+_SPF = gettext_noop(
+    "Add our SPF record to the DNS of the From domain (Settings > Domains); if there are two SPF records, keep one."
+)
+_DKIM = gettext_noop("Add the TXT record <selector>._domainkey (Settings > Domains) to the DNS of the From domain.")
+_PTR = gettext_noop("Set reverse DNS (PTR) of the sending IP address to a host name that resolves back to it.")
+_DMARC = gettext_noop("Add the DKIM and _dmarc records (Settings > Domains) to the DNS, and send from that domain.")
+_TLS = gettext_noop("Encrypt the connection: the recipient's server accepts no email in clear text.")
 # Help for enhanced codes x.7.n, by n (RFC 7372, Google, Microsoft)
 _AUTHENTICATION_HELP = {
     20: _DKIM, 21: _DKIM, 22: _DKIM, 30: _DKIM, 23: _SPF, 24: _SPF, 27: _SPF, 25: _PTR,

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from appliance.core.i18n import gettext_noop
 from appliance.sending.delivery.smtp_client import ConnectionLost, ReplyTimeout
 
 CauseName = Literal[
@@ -22,20 +23,38 @@ class Cause(NamedTuple):
     help: str = ""
 
 
-_CHECK_PORT = "check host and port, and that the server is running"
-_CHECK_FIREWALL = "check host and port, and that no firewall blocks the port"
-_CONNECTION_REFUSED = Cause("refused", "connection refused, nothing is listening on this port", _CHECK_PORT)
-_CHECK_ENCRYPTION = "check that the port and the encryption belong together"
-_CLOSED = Cause("closed", "the server closed the connection", _CHECK_ENCRYPTION)
-_NO_ROUTE = Cause("no_route", "there is no route to this host", "check the network of this machine")
-_NOT_TLS = Cause(
-    "tls", "the server does not speak TLS on this port", "TLS usually belongs to port 465, STARTTLS to port 587"
+_CHECK_PORT = gettext_noop("check host and port, and that the server is running")
+_CHECK_FIREWALL = gettext_noop("check host and port, and that no firewall blocks the port")
+_CONNECTION_REFUSED = Cause(
+    "refused", gettext_noop("connection refused, nothing is listening on this port"), _CHECK_PORT
 )
-LOGIN_REJECTED = Cause("login", "the server rejected the login", "check user name and password")
-BUSY = Cause("busy", "the server takes no connections at the moment", "try again in a few minutes")
-CONNECTION_REJECTED = Cause("rejected", "the server rejected the connection", "its answer says why")
-_UNKNOWN_NAME = Cause("unknown_name", "DNS does not know this host name", "check the spelling of the host")
-_NO_NAME_SERVER = Cause("no_name_server", "the DNS server did not answer", "check the DNS servers of this machine")
+_CHECK_ENCRYPTION = gettext_noop("check that the port and the encryption belong together")
+_CLOSED = Cause("closed", gettext_noop("the server closed the connection"), _CHECK_ENCRYPTION)
+_NO_ROUTE = Cause(
+    "no_route", gettext_noop("there is no route to this host"), gettext_noop("check the network of this machine")
+)
+_NOT_TLS = Cause(
+    "tls",
+    gettext_noop("the server does not speak TLS on this port"),
+    gettext_noop("TLS usually belongs to port 465, STARTTLS to port 587"),
+)
+LOGIN_REJECTED = Cause(
+    "login", gettext_noop("the server rejected the login"), gettext_noop("check user name and password")
+)
+BUSY = Cause(
+    "busy", gettext_noop("the server takes no connections at the moment"), gettext_noop("try again in a few minutes")
+)
+CONNECTION_REJECTED = Cause(
+    "rejected", gettext_noop("the server rejected the connection"), gettext_noop("its answer says why")
+)
+_UNKNOWN_NAME = Cause(
+    "unknown_name", gettext_noop("DNS does not know this host name"), gettext_noop("check the spelling of the host")
+)
+_NO_NAME_SERVER = Cause(
+    "no_name_server",
+    gettext_noop("the DNS server did not answer"),
+    gettext_noop("check the DNS servers of this machine"),
+)
 
 
 def explain_failure(error: BaseException, seconds: float | None = None) -> Cause:
@@ -71,7 +90,7 @@ def _walk_causes(error: BaseException) -> Iterator[BaseException]:
 
 def _find_cause(error: BaseException) -> Cause | None:
     if isinstance(error, ssl.SSLCertVerificationError):
-        help = "use the host name that the certificate is for, or have its certificate renewed"
+        help = gettext_noop("use the host name that the certificate is for, or have its certificate renewed")
         return Cause("certificate", f"its certificate is not trusted ({error.verify_message})", help)
     if isinstance(error, ssl.SSLError):
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):

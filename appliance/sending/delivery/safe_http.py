@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery import connection_errors, dns_lookup
 from appliance.settings import config
 
@@ -99,6 +100,9 @@ def _embedded_ipv4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return None
 
 
+_PORT_REFUSED = gettext_stored("port %(port)s is not allowed")
+
+
 def find_url_fault(url: str) -> str | None:
     """Return why a URL can never be requested, or None. Each request also checks the IP addresses of the host."""
     try:
@@ -108,14 +112,14 @@ def find_url_fault(url: str) -> str | None:
         host = host if ":" in host else host.encode("idna").decode()
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
     except ValueError:
-        return "it cannot be read"
+        return gettext_noop("it cannot be read")
     if parts.scheme not in ("http", "https") or "@" in parts.netloc or not host:
-        return "it is no plain address of the web"
+        return gettext_noop("it is not a plain http or https URL")
     if host in config.current().network.allow_private_hosts:
         return None
     if port not in _ALLOWED_PORTS:
-        return f"port {port} is not allowed"
-    return None if _is_hostname(host) or is_public(host) else "it is not public"
+        return _PORT_REFUSED % {"port": port}
+    return None if _is_hostname(host) or is_public(host) else gettext_noop("it is not public")
 
 
 def _is_hostname(host: str) -> bool:

@@ -10,9 +10,27 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.core import clock
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery import dns_lookup
 from appliance.sending.delivery.dns_lookup import DnsAnswer
 from appliance.sending.domains.records import DKIM, Record, Validity
+
+# Problems are stored in English.
+_INCLUDE_NONE = gettext_stored("%(term)s: there is no SPF record, which receivers treat as an error")
+_INCLUDE_MANY = gettext_stored("%(term)s: there are %(count)s SPF records, which receivers treat as an error")
+_MANY_SPF = gettext_stored("there are %(count)s SPF records, and receivers treat more than one as an error: keep one")
+_MANY_DMARC = gettext_stored("there are %(count)s DMARC records, which count as no record: keep one")
+_UNKNOWN_POLICY = gettext_stored("its policy is %(policy)s: use p=none, p=quarantine or p=reject")
+_NO_POLICY = gettext_noop("it has no policy: use p=none, p=quarantine or p=reject")
+_INHERITED = gettext_stored("inherited from %(parent)s")
+_REPEATED_DOMAIN = gettext_stored("it is at %(name)s: your DNS provider appends the domain, so enter only %(short)s")
+_NO_RECORD = gettext_stored("there is no %(type)s record yet")
+_MANY_RECORDS = gettext_stored("there are %(count)s records: keep one")
+_OTHER_VERSION = gettext_stored("it begins with v=%(version)s, not v=DKIM1")
+_CUT_OFF = gettext_stored("the key is cut off after %(count)s of %(length)s characters")
+_OTHER_KIND = gettext_stored("it says k=%(found)s, not k=%(expected)s")
+_LACKS_TERM = gettext_stored("it does not have %(term)s")
+
 
 Lookup = Callable[[str, str], DnsAnswer]
 
@@ -60,7 +78,7 @@ class _SpfEvaluation:
             if name in _LOOKUP_TERMS:
                 self.lookups += 1
                 if self.lookups > _MAX_LOOKUPS:
-                    self.problem = "needs more than 10 DNS look-ups; receivers give up there"
+                    self.problem = gettext_noop("needs more than 10 DNS lookups, the limit of receivers")
                     return
             if name in ("include", "redirect") and passes and value and "%" not in value and not self.problem:
                 self.evaluate_include(name, value)
@@ -77,9 +95,8 @@ class _SpfEvaluation:
             return
         records = _spf_records(answer)
         if len(records) != 1:
-            count = "no SPF record" if not records else f"{len(records)} SPF records"
-            verb = "is" if not records else "are"
-            self.problem = f"{modifier} {domain}: there {verb} {count}, which receivers treat as an error"
+            text = _INCLUDE_MANY if records else _INCLUDE_NONE
+            self.problem = text % {"term": f"{modifier} {domain}", "count": len(records)}
             return
         self.evaluate_record(domain, records[0])
 
@@ -91,14 +108,14 @@ def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
     """
     records = _spf_records(answer)
     if not records:
-        return SpfResult((), problem="there is no SPF record")
+        return SpfResult((), problem=gettext_noop("there is no SPF record"))
     if len(records) > 1:
-        problem = f"there are {len(records)} SPF records, and receivers treat more than one as an error: keep one"
+        problem = _MANY_SPF % {"count": len(records)}
         return SpfResult(tuple(records), problem=problem)
     evaluation = _SpfEvaluation(lookup)
     evaluation.evaluate_record(domain, records[0])
     if not evaluation.problem and "all" in evaluation.terms:
-        evaluation.problem = "+all lets anybody send in this name"
+        evaluation.problem = gettext_noop("+all allows every server to send from this domain")
     return SpfResult(
         tuple(records), frozenset(evaluation.terms), evaluation.lookups, evaluation.problem, evaluation.is_unknown
     )
@@ -171,23 +188,22 @@ def check_dmarc(name: str, answer: DnsAnswer, lookup: Lookup) -> DmarcResult:
             return "unknown", (), answer.error
         if records := _dmarc_records(answer):
             return _check_policy(records, "sp", parent)
-    return "invalid", (), "there is no DMARC record yet"
+    return "invalid", (), gettext_noop("there is no DMARC record yet")
 
 
 def _check_policy(records: tuple[str, ...], tag: str, parent: str | None) -> DmarcResult:
     if len(records) > 1:
-        return "invalid", records, f"there are {len(records)} DMARC records, which count as no record: keep one"
+        return "invalid", records, _MANY_DMARC % {"count": len(records)}
     tags = {
         tag_text.partition("=")[0].strip().lower(): tag_text.partition("=")[2].strip().lower()
         for tag_text in records[0].split(";")
     }
     policy = tags.get(tag) or tags.get("p", "")
     if policy not in _POLICIES:
-        problem = f"its policy is {policy}" if policy else "it has no policy"
-        return "invalid", records, f"{problem}: use p=none, p=quarantine or p=reject"
-    notes = [f"inherited from {parent}"] if parent else []
+        return "invalid", records, _UNKNOWN_POLICY % {"policy": policy} if policy else _NO_POLICY
+    notes = [_INHERITED % {"parent": parent}] if parent else []
     if "pct" in tags:
-        notes.append("pct is obsolete and ignored")
+        notes.append(gettext_noop("pct is obsolete and ignored"))
     return "valid", records, "; ".join(notes) or None
 
 
@@ -300,43 +316,43 @@ def _explain_missing(record: Record, domain: str, lookup: Lookup) -> str:
     """
     if lookup(f"{record.name}.{domain}", record.record_type).records:
         short = record.name.removesuffix(f".{domain}")
-        return f"it is at {record.name}.{domain}: your DNS provider appends the domain, so enter only {short}"
-    return f"there is no {record.record_type} record yet"
+        return _REPEATED_DOMAIN % {"name": f"{record.name}.{domain}", "short": short}
+    return _NO_RECORD % {"type": record.record_type}
 
 
 def _check_ownership(record: Record, answer: DnsAnswer) -> RecordCheck:
     if record.value in (text.strip() for text in answer.records):
         return RecordCheck("valid", answer.records)
     if record.value in (text.strip().strip('"') for text in answer.records):
-        return RecordCheck("invalid", answer.records, "the value is in quotation marks: remove them")
-    return RecordCheck("invalid", answer.records, "the value differs")
+        return RecordCheck("invalid", answer.records, gettext_noop("the value is in quotation marks: remove them"))
+    return RecordCheck("invalid", answer.records, gettext_noop("the value differs"))
 
 
 def _check_dkim(record: Record, answer: DnsAnswer) -> RecordCheck:
     """Check the DKIM key that was found against the expected one, as a verifier reads it (RFC 6376, 3.6.1)."""
     if len(answer.records) > 1:
-        return RecordCheck("invalid", answer.records, f"there are {len(answer.records)} records: keep one")
+        return RecordCheck("invalid", answer.records, _MANY_RECORDS % {"count": len(answer.records)})
     expected, actual = _parse_tags(record.value), _parse_tags(answer.records[0])
     problem = None
     if actual.get("v", "DKIM1") != "DKIM1":
-        problem = f"it begins with v={actual['v']}, not v=DKIM1"
+        problem = _OTHER_VERSION % {"version": actual["v"]}
     elif "p" not in actual:
-        problem = "it has no p="
+        problem = gettext_noop("it has no p=")
     elif not actual["p"]:
-        problem = "its p= is empty, which means that the key is revoked"
+        problem = gettext_noop("its p= is empty, which means that the key is revoked")
     elif actual["p"] != expected["p"]:
         is_truncated = len(actual["p"]) >= 8 and expected["p"].startswith(actual["p"])
         problem = (
-            f"the key is cut off after {len(actual['p'])} of {len(expected['p'])} characters"
+            _CUT_OFF % {"count": len(actual["p"]), "length": len(expected["p"])}
             if is_truncated
-            else "the key differs"
+            else gettext_noop("the key differs")
         )
     elif actual.get("k", "rsa") != expected["k"]:
-        problem = f"it says k={actual['k']}, not k={expected['k']}"
+        problem = _OTHER_KIND % {"found": actual["k"], "expected": expected["k"]}
     elif "sha256" not in actual.get("h", "sha256").split(":"):
-        problem = "its h= does not allow sha256"
+        problem = gettext_noop("its h= does not allow sha256")
     elif not {"*", "email"} & set(actual.get("s", "*").split(":")):
-        problem = "its s= does not allow e-mail"
+        problem = gettext_noop("its s= does not allow email")
     return RecordCheck("invalid" if problem else "valid", answer.records, problem)
 
 
@@ -348,9 +364,11 @@ def _parse_tags(text: str) -> dict[str, str]:
 
 def _check_return_path(record: Record, answer: DnsAnswer) -> RecordCheck:
     if record.value not in {mx_record.partition(" ")[2] for mx_record in answer.records}:
-        return RecordCheck("invalid", answer.records, "mail to it goes elsewhere")
+        return RecordCheck("invalid", answer.records, gettext_noop("email to it goes to another server"))
     if not is_only_primary_mx(record.value, answer.records):
-        return RecordCheck("invalid", answer.records, "another server has the same or a better preference")
+        return RecordCheck(
+            "invalid", answer.records, gettext_noop("another server has the same or a better preference")
+        )
     return RecordCheck("valid", answer.records)
 
 
@@ -370,7 +388,7 @@ def _check_spf(record: Record, answer: DnsAnswer, lookup: Lookup) -> RecordCheck
         return RecordCheck("unknown", spf.records, spf.problem)
     term = record.value.split()[1]
     if spf.problem is None and not allows_term(spf, term, lookup):
-        return RecordCheck("invalid", spf.records, f"it does not have {term}")
+        return RecordCheck("invalid", spf.records, _LACKS_TERM % {"term": term})
     return RecordCheck("invalid" if spf.problem else "valid", spf.records or answer.records, spf.problem)
 
 
@@ -392,5 +410,5 @@ def _check_tracking(record: Record, lookup: Lookup) -> RecordCheck:
     if set(found_addresses.records) & {*own_addresses.records, record.value}:
         return RecordCheck("valid", found_addresses.records)
     if not (answer.records or found_addresses.records):
-        return RecordCheck("invalid", (), "there is no CNAME record yet")
-    return RecordCheck("invalid", answer.records or found_addresses.records, "it leads elsewhere")
+        return RecordCheck("invalid", (), gettext_noop("there is no CNAME record yet"))
+    return RecordCheck("invalid", answer.records or found_addresses.records, gettext_noop("it points to another host"))

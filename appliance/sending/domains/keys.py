@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from appliance.core import clock, crypto
 from appliance.core.errors import Conflict, SenderRejected
+from appliance.core.i18n import gettext
 from appliance.sending.delivery.dkim import Signer
 from appliance.settings import config
 from appliance.storage.database import rows
@@ -91,7 +92,7 @@ def store_next_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[D
     """
     waiting_algorithms = {key.algorithm for key in _fetch_by_state(domain, "next")}
     if waiting_algorithms & {pair.algorithm for pair in pairs}:
-        raise Conflict("a next key waits for its record already")
+        raise Conflict(gettext("a next key waits for its record already"))
     return [_store_key(domain, pair, "next") for pair in pairs]
 
 
@@ -101,7 +102,7 @@ def activate_key(key: DomainKey) -> None:
     if key.state == "active":
         return
     if key.state == "retired":
-        raise Conflict("a key that was retired does not come back")
+        raise Conflict(gettext("a key that was retired does not come back"))
     now = clock.now_ms()
     for previous_key in _fetch_by_state(key.domain, "active"):
         if previous_key.algorithm == key.algorithm:
@@ -114,7 +115,7 @@ def retire_key(key: DomainKey) -> None:
     """Retire a key. Raises Conflict for the active RSA key, without which the domain could not sign."""
     require_write_transaction()
     if key.state == "active" and key.algorithm == RSA:
-        raise Conflict("the domain needs a key: make a next one first")
+        raise Conflict(gettext("the domain needs a key: make a next one first"))
     if key.state != "retired":
         _retire(key, clock.now_ms())
 

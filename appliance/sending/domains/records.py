@@ -8,6 +8,7 @@ import idna
 import msgspec
 
 from appliance.core import addresses
+from appliance.core.i18n import gettext, gettext_stored
 from appliance.sending.delivery import mx_routes
 from appliance.sending.domains import keys
 from appliance.settings import config
@@ -120,7 +121,7 @@ def _build_records(domain: SendingDomain) -> list[Record]:
         ),
         _with_problem(
             Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
-            _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else build_no_public_name_message(),
+            _PRIVATE_RELAY % {"host": email.relay.host} if is_private_relay else build_no_public_name_message(),
         ),
         Record("TXT", f"_dmarc.{name}", f"v=DMARC1; p=none; rua=mailto:postmaster@{name}", "", "dmarc", False),
         _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), build_no_public_name_message()),
@@ -128,7 +129,10 @@ def _build_records(domain: SendingDomain) -> list[Record]:
     ]
 
 
-_PRIVATE_RELAY = "the relay is at {}, which receivers cannot see: allow the public address that it sends from"
+_PRIVATE_RELAY = gettext_stored(
+    "the relay is at %(host)s, which receivers cannot see: allow the public address that it sends from"
+)
+_NO_PUBLIC_NAME = gettext_stored("base_url is %(url)s, which DNS cannot point to: set it to a public host name")
 
 
 def _with_problem(record: Record, problem: str) -> Record:
@@ -138,7 +142,7 @@ def _with_problem(record: Record, problem: str) -> Record:
 
 def build_no_public_name_message() -> str:
     """Return the problem of a record that needs a public host name while `base_url` has none."""
-    return f"base_url is {config.base_url(config.current())}, which DNS cannot point to: set it to a public host name"
+    return _NO_PUBLIC_NAME % {"url": config.base_url(config.current())}
 
 
 def _dkim_records(domain: SendingDomain) -> list[Record]:
@@ -236,14 +240,14 @@ def parse_domain(text: str) -> str:
     try:
         name = addresses.parse_email(f"x@{typed}").key.partition("@")[2]
     except ValueError:
-        raise ValueError("is invalid") from None
+        raise ValueError(gettext("is invalid")) from None
     labels = name.split(".")
     if len(name) > _MAX_NAME_CHARACTERS or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError("is invalid")
+        raise ValueError(gettext("is invalid"))
     if labels[-1].isdecimal() or _is_ip_address(name):
-        raise ValueError("is invalid")
+        raise ValueError(gettext("is invalid"))
     if mx_routes.is_mailbox_provider(name):
-        raise ValueError("is reserved")
+        raise ValueError(gettext("is reserved"))
     return name
 
 

@@ -14,6 +14,7 @@ from appliance.accounts import audit
 from appliance.accounts.audit import Actor
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.core.i18n import gettext, gettext_stored, translate_stored
 from appliance.core.validation import Name, PageQuery
 from appliance.events import log as events
 from appliance.events.log import NewEvent
@@ -215,6 +216,15 @@ def _activate_seen_keys(domain: SendingDomain) -> None:
             audit.insert_entry(domain.account_id, audit.SYSTEM, "domain_key_active", f"domain:{domain.id}", data)
 
 
+_LOOKUP_FAILED = gettext_stored("the lookup failed: %(reason)s")
+
+
+def describe_attention(attention: str) -> str:
+    """Return the stored attention of a domain, such as `TXT example.com: ...; MX ...`, in the current language."""
+    parts = (part.partition(": ") for part in attention.split("; "))
+    return "; ".join(f"{name}{colon}{translate_stored(problem)}" for name, colon, problem in parts)
+
+
 def _update_status(domain: SendingDomain, current: list[Record], now: int) -> None:
     """Update status and attention from the required records.
 
@@ -231,7 +241,8 @@ def _update_status(domain: SendingDomain, current: list[Record], now: int) -> No
             _record_event(domain, "domain_verified", {})
     elif domain.status == "verified" and not domain.failed_checks:
         unknown = next(record for record in required if record.valid == "unknown")
-        _set_attention(domain, f"{unknown.record_type} {unknown.name} could not be asked for: {unknown.problem}", now)
+        text = f"{unknown.record_type} {unknown.name}: {_LOOKUP_FAILED % {'reason': unknown.problem}}"
+        _set_attention(domain, text, now)
 
 
 def _record_failure(domain: SendingDomain, invalid: list[Record], now: int) -> None:
@@ -312,7 +323,7 @@ def validate_name(account_id: int, request: DomainCreate) -> str:
     except ValueError as error:
         raise Invalid({"domain.name": [str(error)]}) from None
     if fetch_one("SELECT 1 FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name)):
-        raise Invalid({"domain.name": ["has already been taken"]})
+        raise Invalid({"domain.name": [gettext("has already been taken")]})
     return name
 
 
@@ -343,7 +354,7 @@ def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
     domain = get(account_id, domain_id)
     users = _campaigns_using(domain) + _flows_using(domain)
     if users:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=users)
+        raise Invalid({"base": [gettext("is in use")]}, reason="in_use", used_by=users)
     audit.insert_entry(account_id, by.name, "domain_delete", f"domain:{domain_id}", {"name": domain.name}, by.ip)
     SendingDomain.delete().where(SendingDomain.id == domain_id).execute()
     return domain

@@ -19,6 +19,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.content.designs.render import Advice
 from appliance.content.designs.theme import Look
 from appliance.core import clock, recipient_texts
+from appliance.core.i18n import gettext
 from appliance.sending.delivery import mime
 from appliance.sending.messages import links
 from appliance.sending.messages.ledger import Claim
@@ -411,11 +412,13 @@ class SmsText(NamedTuple):
     def find_problem(self) -> str | None:
         """Return why the text cannot be sent (it is empty or too long), or None."""
         if not self.body.strip():
-            return "it says nothing"
+            return gettext("the text is empty")
         if self.size.characters > MAX_CHARACTERS:
-            return f"it is too long (maximum is {MAX_CHARACTERS} characters)"
+            return gettext("the text is too long (maximum is %(limit)s characters)", limit=MAX_CHARACTERS)
         if self.size.parts > MAX_PARTS:
-            return f"it takes {self.size.parts} parts (maximum is {MAX_PARTS})"
+            return gettext(
+                "the text takes %(parts)s parts (maximum is %(limit)s)", parts=self.size.parts, limit=MAX_PARTS
+            )
         return None
 
 

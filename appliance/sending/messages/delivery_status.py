@@ -5,8 +5,9 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from appliance.accounts.accounts import RESTORED, describe_restore_stop
-from appliance.core import clock, data_dir, send_status
+from appliance.core import clock, data_dir, i18n, send_status
 from appliance.core.cache import CostAwareCache
+from appliance.core.i18n import gettext, ngettext
 from appliance.core.send_status import SendStatus
 from appliance.sending.messages import ledger, senders, sms_rules
 from appliance.sending.messages.senders import WarmUpDay
@@ -290,12 +291,13 @@ _summaries: CostAwareCache[SendingSummary] = CostAwareCache(min_age_seconds=1.5)
 
 def get_summary(account_id: int) -> SendingSummary:
     """Return an account's summary from a cache, which keeps it for at least 1.5 seconds."""
-    return _summaries.get(account_id, lambda: read_summary(account_id))
+    return _summaries.get((account_id, i18n.get_language()), lambda: read_summary(account_id))
 
 
 def forget_summary(account_id: int) -> None:
     """Remove an account's summary from the cache, so that the next reader sees the queue as it is now."""
-    _summaries.invalidate(account_id)
+    for language in i18n.LANGUAGES:
+        _summaries.invalidate((account_id, language))
 
 
 def read_summary(account_id: int) -> SendingSummary:
@@ -319,9 +321,9 @@ def read_summary(account_id: int) -> SendingSummary:
 def _get_stop_reason(account_id: int) -> str | None:
     row = fetch_one("SELECT sending_stopped, stop_reason FROM account WHERE id = ?", (account_id,))
     if row is not None and row[0]:
-        return str(row[1] or "stopped by a person")
+        return str(row[1] or gettext("stopped by a user"))
     if data_dir.has_stop_file(config.current().data_dir):
-        return "a file STOP in the data directory"
+        return gettext("a file STOP in the data directory")
     return disk_guard.send_blocker()
 
 
@@ -336,7 +338,14 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
         status = send_status.current(channel)
         blocks += [(block.until, block.text) for block in status.closed_transports if block.provider == transport]
         blocks += [
-            (block.until, f"limit of {block.per_hour} an hour")
+            (
+                block.until,
+                ngettext(
+                    "the limit of %(num)s message per hour is reached",
+                    "the limit of %(num)s messages per hour is reached",
+                    block.per_hour,
+                ),
+            )
             for block in status.exhausted_limits
             if block.name == "*"
         ]

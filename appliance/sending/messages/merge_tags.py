@@ -10,7 +10,9 @@ from appliance.audience.segments import members
 from appliance.content import brand as brands
 from appliance.content import media
 from appliance.content.templates import store as templates
+from appliance.core import i18n
 from appliance.core.errors import Invalid
+from appliance.core.i18n import gettext
 from appliance.storage.database import rows
 from appliance.storage.models import Account, Brand, Channel, Contact, Flow
 
@@ -169,9 +171,9 @@ class MergeTag(NamedTuple):
         if not self.missing_share:
             return ""
         if self.missing_share == 1:
-            return f"Nobody has a {self.label[0].lower()}{self.label[1:]}"
+            return gettext("No contact has a value")
         share = min(99, max(1, round(self.missing_share * 100)))
-        return f"{share}\N{NARROW NO-BREAK SPACE}% have no {self.label[0].lower()}{self.label[1:]}"
+        return gettext("%(percentage)s of contacts have no value", percentage=i18n.format_percent(share / 100, 0))
 
 
 class MergeTagGroup(NamedTuple):
@@ -196,25 +198,26 @@ def list_merge_tags(
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     data_examples = {key.name: key.example for key in store.summarize_objects([contact.data])} if contact else {}
     labels = data_labels or {}
+    event_tags = _list_event_tags(template.flow) if template is not None and template.flow_id else []
     groups = [
-        MergeTagGroup("Contact", _list_contact_tags(account_id, contact)),
-        MergeTagGroup("Contact data", [
+        MergeTagGroup(gettext("Contact"), _list_contact_tags(account_id, contact)),
+        MergeTagGroup(gettext("Custom fields"), [
             MergeTag(f"contact.data{_write_path(key.name)}", labels.get(key.name) or _write_label(key.name),
                      key.example if contact is None else data_examples.get(key.name, ""), key.missing_share)
             for key in store.summarize_data_keys(account_id)
         ]),
-        MergeTagGroup("Event", _list_event_tags(template.flow) if template is not None and template.flow_id else []),
-        MergeTagGroup("Brand", [
-            MergeTag("brand.company_name", "Company", brand.company_name or account.name),
-            MergeTag("brand.physical_address", "Postal address", (brand.physical_address or "")[:40]),
-            MergeTag("campaign.name", "Name of the campaign"),
+        MergeTagGroup(gettext("Event"), event_tags),
+        MergeTagGroup(gettext("Brand"), [
+            MergeTag("brand.company_name", gettext("Company"), brand.company_name or account.name),
+            MergeTag("brand.physical_address", gettext("Postal address"), (brand.physical_address or "")[:40]),
+            MergeTag("campaign.name", gettext("Campaign name")),
         ]),
     ]  # fmt: skip
     if links and (template is None or template.channel == "email"):
-        groups.append(MergeTagGroup("Links", [
-            MergeTag("unsubscribe_url", "Unsubscribe link", text="Unsubscribe"),
-            MergeTag("preferences_url", "Preferences link", text="Preferences"),
-            MergeTag("view_url", "View in browser", text="View in browser"),
+        groups.append(MergeTagGroup(gettext("Links"), [
+            MergeTag("unsubscribe_url", gettext("Unsubscribe link"), text="Unsubscribe"),
+            MergeTag("preferences_url", gettext("Preferences link"), text="Preferences"),
+            MergeTag("view_url", gettext("View-in-browser link"), text="View in browser"),
         ]))  # fmt: skip
     return [group for group in groups if group.tags]
 
@@ -227,12 +230,20 @@ def _list_contact_tags(account_id: int, contact: Contact | None) -> list[MergeTa
     first, last = columns["first_name"], columns["last_name"]
     return [
         MergeTag(
-            "first_name", "First name", first.example, first.missing_share, "contact.first_name", fallback="friend"
+            "first_name",
+            gettext("First name"),
+            first.example,
+            first.missing_share,
+            "contact.first_name",
+            fallback="friend",
         ),
-        MergeTag("last_name", "Last name", last.example, last.missing_share, "contact.last_name"),
-        MergeTag("email", "Email", email or "", alias="contact.email"),
+        MergeTag("last_name", gettext("Last name"), last.example, last.missing_share, "contact.last_name"),
+        MergeTag("email", gettext("Email"), email or "", alias="contact.email"),
         MergeTag(
-            "contact.country_code", "Country", columns["country_code"].example, columns["country_code"].missing_share
+            "contact.country_code",
+            gettext("Country"),
+            columns["country_code"].example,
+            columns["country_code"].missing_share,
         ),
     ]
 

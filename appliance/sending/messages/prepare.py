@@ -12,6 +12,7 @@ from appliance.content.designs import merge_limits
 from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto
 from appliance.core.errors import SenderRejected
+from appliance.core.i18n import gettext_noop, gettext_stored
 from appliance.sending.delivery import dkim, mime
 from appliance.sending.delivery.dkim import Signer
 from appliance.sending.delivery.smtp_client import Envelope
@@ -38,6 +39,13 @@ from appliance.storage.models.message import NO_CONTACT_ID
 
 # Webhooks of some mail services identify a message by an id in its headers, because the services replace the
 # Message-ID.
+
+
+# Errors that are stored with the message, in English
+_NOT_VERIFIED = gettext_stored("%(domain)s is no longer verified: check its DNS records")
+_TOO_MANY_LINES = gettext_stored("it has more than %(limit)s lines")
+_MAY_NOT_SEND = gettext_stored("it may not be sent: %(reason)s")
+_CANNOT_RENDER = gettext_stored("it cannot be rendered: %(reason)s")
 
 
 def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
@@ -156,7 +164,7 @@ class MessagePreparer:
         its sender.
         """
         if not claim.recipient:
-            raise ValueError("its recipient was erased")
+            raise ValueError(gettext_noop("its recipient was erased"))
         if claim.channel == "sms":
             return UnsignedMessage(self._build_sms(claim))
         headers: tuple[tuple[str, str], ...] = ()
@@ -183,10 +191,10 @@ class MessagePreparer:
         sender_domain = self._get_sender_domain(claim.account_id, sender)
         if sender_domain.is_unverified and claim.provider != "capture":
             domain_name = records.display_domain(records.domain_of_address(sender))
-            raise SenderRejected(f"{domain_name} is not verified as yours any more: look at its DNS records")
+            raise SenderRejected(_NOT_VERIFIED % {"domain": domain_name})
         content = mime.write(mail)
         if len(content) > MAX_MAIL_LINES and content.count(b"\n") > MAX_MAIL_LINES:
-            raise ValueError(f"it has more than {MAX_MAIL_LINES} lines")
+            raise ValueError(_TOO_MANY_LINES % {"limit": MAX_MAIL_LINES})
         # `is_stuffed`: our quoted-printable encoding never produces a line that begins with a dot.
         envelope = Envelope(_get_return_path(claim, sender, sender_domain), recipient, content, is_stuffed=True)
         prepared = PreparedMessage(envelope, mail.subject, sender, mail.message_id)
@@ -218,7 +226,7 @@ class MessagePreparer:
             raise ValueError(problem)
         sender = self._get_sms_sender(claim)
         if not sender and not senders.allows_no_sender(claim.provider):
-            raise SenderRejected("no number or name is set that it could be from")
+            raise SenderRejected(gettext_noop("no sender number or name is set"))
         envelope = Envelope(sender, claim.recipient, sms.body.encode())
         return PreparedMessage(envelope, "", sender, "", sms.size.parts, sms.has_opt_out_hint)
 
@@ -340,7 +348,7 @@ class MessagePreparer:
         if run_start is None:
             run_start = shared_content.fetch_run_starts([run_id]).get(run_id)
             if run_start is None:
-                raise ValueError("the run that sent it is gone")
+                raise ValueError(gettext_noop("the flow run that sent it was deleted"))
             self._run_starts[run_id] = run_start
         return run_start
 
@@ -424,9 +432,9 @@ def get_source(account_id: int, message_id: int) -> bytes:
     """
     row = ledger.get(account_id, message_id)
     if row.recipient_key is None:
-        raise NotReproducible("its recipient was erased, and what was written to them with that")
+        raise NotReproducible(gettext_noop("its recipient was erased, and its content too"))
     if ledger.has_secret_link(row):
-        raise NotReproducible("it holds a link that is for its recipient alone")
+        raise NotReproducible(gettext_noop("it contains a link that is only for its recipient"))
     for sql in (
         "SELECT content FROM retry_payload WHERE message_id = ?",
         "SELECT source FROM captured_message WHERE message_id = ?",
@@ -438,10 +446,10 @@ def get_source(account_id: int, message_id: int) -> bytes:
     try:
         return MessagePreparer().prepare(claim).envelope.content[:MAX_SOURCE_BYTES]
     except SenderRejected as error:
-        raise NotReproducible(f"nobody may send it: {error}") from None
+        raise NotReproducible(_MAY_NOT_SEND % {"reason": error}) from None
     except (MergeError, ValueError) as error:
         reason = error.describe() if isinstance(error, MergeError) else str(error)
-        raise NotReproducible(f"it cannot be made: {reason}") from None
+        raise NotReproducible(_CANNOT_RENDER % {"reason": reason}) from None
 
 
 def get_html(account_id: int, message_id: int) -> str:

@@ -23,6 +23,7 @@ from appliance.content.templates import revisions, starters, validation
 from appliance.content.templates import store as templates
 from appliance.content.templates.validation import Design
 from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.i18n import gettext
 from appliance.core.validation import Data, Id, Line, Subject, Text
 from appliance.sending.messages import compose, links, merge_tags
 from appliance.sending.messages.compose import CompiledMessage, FilledMessage, SmsPreview, SmsText
@@ -137,10 +138,17 @@ def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | No
     sms_preview = compose.describe_sms(sms)
     warnings = [PreviewWarning("sms_problem", sms_preview.problem, "body")] if sms_preview.problem else []
     if sms_preview.forcing is not None:
-        text = f"{sms_preview.forcing.name} is not in GSM-7: a part holds 70 characters instead of 160"
+        text = gettext(
+            "%(character)s is not in GSM-7: a part holds 70 characters instead of 160",
+            character=sms_preview.forcing.name,
+        )
         warnings.append(PreviewWarning("sms_ucs2", text, "body"))
     for name in merge.find_unknown_roots(merge.compile_template(body, "text").variables):
-        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", "body"))
+        warnings.append(
+            PreviewWarning(
+                "unknown_merge_tag", gettext("%(name)s is not a known merge tag and will be blank", name=name), "body"
+            )
+        )
     return Preview("", sms.body, warnings, 0, sms_preview)
 
 
@@ -307,13 +315,13 @@ def _find_contact(account_id: int, contact_id: Any, faults: Faults) -> Contact |
     try:
         return contacts.get(account_id, contact_id)
     except NotFound:
-        faults.add("contact_id", "must exist")
+        faults.add("contact_id", gettext("must exist"))
         return None
 
 
 def _can_be_rendered(path: str, messages: list[str]) -> bool:
     """Return whether a design with these errors at a path can be rendered, by leaving the invalid value out."""
-    return "show_if" in path or (messages == ["is invalid"] and (".props." in path or ".styles." in path))
+    return "show_if" in path or (messages == [gettext("is invalid")] and (".props." in path or ".styles." in path))
 
 
 def _build_samples(
@@ -341,10 +349,14 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
     warnings = [PreviewWarning(item.code, item.message, f"document.{item.path}") for item in content.advice]
     for name in merge.find_unknown_roots(content.variables()):
         warnings.append(
-            PreviewWarning("unknown_merge_tag", f"{name} is not a known merge tag and stays empty", "document")
+            PreviewWarning(
+                "unknown_merge_tag",
+                gettext("%(name)s is not a known merge tag and will be blank", name=name),
+                "document",
+            )
         )
     if len(filled.html.encode()) > GMAIL_CLIP_BYTES:
-        warnings.append(PreviewWarning("too_long", "over 102 KB: Gmail cuts it off", "document"))
+        warnings.append(PreviewWarning("too_long", gettext("over 102 KB: Gmail cuts it off"), "document"))
     return warnings
 
 
@@ -364,7 +376,7 @@ _NOTE_STYLE = (
 _PICTURE_KINDS = ("image", "gallery")
 
 _EMPTY_PICTURE = (
-    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100% - 32px);'
+    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100%% - 32px);'
     "max-width:568px;margin:12px auto;display:flex;flex-direction:column;align-items:center;justify-content:center;"
     "gap:8px;padding:16px;text-align:center;"
     "font:14px/1.5 system-ui,sans-serif;color:light-dark(#565b62,#c3c8cf);background:light-dark(#f3f5f6,#2a2e33);"
@@ -372,7 +384,7 @@ _EMPTY_PICTURE = (
     '<svg width="28" height="28" viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.6" '
     'aria-hidden="true"><rect x="3" y="3" width="18" height="18" rx="2"/><circle cx="9" cy="9" r="2"/>'
     '<path d="m21 15-3.1-3.1a2 2 0 0 0-2.8 0L6 21"/></svg>'
-    "<span>Drop an image here or <u>choose one</u></span></div>"
+    "<span>%s</span></div>"
 )
 
 
@@ -504,25 +516,33 @@ class _RowSplitter:
         """Return the HTML of a placeholder for an empty section or column, so that it can be seen and selected."""
         entry = self._entries.get(path)
         if path == "rows":
-            text = "Nothing here yet. Add a first section."
+            text = gettext("This email is empty. Add a section.")
         elif entry is None:
-            text = "Empty column"
+            text = gettext("Empty column")
         elif entry.section.kind is None:
-            text = f"{entry.section.type[:60] or 'A section'}: from the API, kept as it is and not shown in emails"
+            text = gettext("%(type)s: unknown section, not shown in emails", type=entry.section.type[:60] or "?")
         elif entry.section.props.get("show_if"):
-            text = f"{entry.label}: not shown to {_get_contact_name(self._contact)}"
+            text = self._describe_hidden(entry.label)
         elif _is_empty_picture(entry):
             return self._write_empty_picture(path)
         else:
-            text = f"{entry.label}: nothing in it yet"
+            text = gettext("%(section)s: empty", section=entry.label)
         return _wrap_in_table_row(f'<div data-note style="{_NOTE_STYLE}">{escape(text)}</div>', path)
+
+    def _describe_hidden(self, section: str) -> str:
+        names = (self._contact.first_name, self._contact.last_name) if self._contact is not None else ()
+        name = " ".join(name for name in names if name)
+        if name:
+            return gettext("%(section)s: not shown to %(name)s", section=section, name=name)
+        return gettext("%(section)s: not shown to this contact", section=section)
 
     def _write_empty_picture(self, path: str) -> str:
         """Return the drop area of a section without a picture, on a band as wide and coloured as other sections."""
+        area = _EMPTY_PICTURE % gettext("Drop an image here or <u>select one</u>")
         if path.count("[") > 1:
-            return _wrap_in_table_row(_EMPTY_PICTURE, path)
+            return _wrap_in_table_row(area, path)
         style = f"max-width:{self._theme.width}px;margin:0 auto;padding:1px 0;background:{self._theme.light.card}"
-        return f'<div class="c-card" style="{style}">{_EMPTY_PICTURE}</div>'
+        return f'<div class="c-card" style="{style}">{area}</div>'
 
 
 def _is_empty_picture(entry: Entry | None) -> bool:
@@ -538,12 +558,6 @@ def _is_empty_picture(entry: Entry | None) -> bool:
 def _wrap_in_table_row(html: str, path: str) -> str:
     """Return the HTML of a placeholder; in a column, whose content is a table, as a row of that table."""
     return html if path.count("[") <= 1 else f"<tr><td>{html}</td></tr>"
-
-
-def _get_contact_name(contact: Contact | None) -> str:
-    if contact is None:
-        return "this person"
-    return " ".join(name for name in (contact.first_name, contact.last_name) if name) or "this person"
 
 
 def _hash_text(text: str) -> str:

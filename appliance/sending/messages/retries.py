@@ -23,6 +23,7 @@ from appliance.core.errors import (
     possible_actions,
     refuse_transition,
 )
+from appliance.core.i18n import gettext, gettext_noop, gettext_stored
 from appliance.sending.delivery.smtp_client import Envelope
 from appliance.sending.messages import ledger, outcomes, queue
 from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome, PreparedMessage
@@ -51,7 +52,9 @@ def has_interrupted() -> bool:
 log = logging.getLogger("campanero.messages")
 # Rows pruned in one transaction.
 _MAX_PRUNED_ROWS = 100
-_STOPPED = "the service stopped while this message was being sent"
+_CANNOT_ASK = gettext_stored("unconfirmed, and its provider cannot be asked: %(reason)s")
+_NO_ANSWER = gettext_stored("delivery is unknown, and its provider does not say: %(reason)s")
+_STOPPED = gettext_noop("the service stopped while this message was being sent")
 
 
 # zlib gives up the interpreter lock for more bytes than this, and then waits for it much longer than the CRC takes.
@@ -123,7 +126,13 @@ def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]])
             and outcomes.get_channel_settings(claim).in_doubt == "resend"
         ):
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
-            ledger.mark_uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
+            ledger.mark_uncertain(
+                claim,
+                gettext_noop(
+                    "the service stopped while this message was being sent, and its content has changed since"
+                ),
+                now,
+            )
         else:
             outcomes.handle_uncertain(claim, Uncertain(_STOPPED), now, prepared)
     return len(interrupted)
@@ -149,7 +158,7 @@ def prune_payloads() -> int:
 # Delays after the first lookup (`outcomes.handle_uncertain`).
 _LOOKUP_DELAYS_SECONDS = (30.0, 120.0)
 _BELONGS_TO_OTHER = "SELECT 1 FROM message WHERE provider_id = ? AND provider = ? AND id <> ?"
-_NOT_FOUND = "nobody knows whether it was taken: its provider was asked three times and does not have it"
+_NOT_FOUND = gettext_noop("unconfirmed: its provider has no record of it after three checks")
 
 
 def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[AcceptedSms]) -> None:
@@ -206,14 +215,10 @@ def postpone_lookup(row: Claim, error: DeliveryError) -> None:
         return None
     now, settings = clock.now_ms(), outcomes.get_channel_settings(row)
     if isinstance(error, LookupUnsupported):
-        return _end_lookup(
-            row, f"nobody knows whether it was taken, and its provider cannot be asked: {error.text}", now
-        )
+        return _end_lookup(row, _CANNOT_ASK % {"reason": error.text}, now)
     if outcomes.has_expired(row, now):
         connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
-        return ledger.mark_uncertain(
-            row, f"nobody knows whether it was taken, nor does its provider say: {error.text}", now
-        )
+        return ledger.mark_uncertain(row, _NO_ANSWER % {"reason": error.text}, now)
     if isinstance(error, Postponed):
         return _set_due_at(row, now + int(error.seconds * 1000))
     if isinstance(error, ConnectionFailed):
@@ -271,9 +276,15 @@ RETRIABLE_STATUSES = ("failed", "uncertain")
 
 # What people can do with a message, and from which statuses.
 ACTIONS = {
-    "retry": Transition("sent again", "queued", RETRIABLE_STATUSES),
-    "assume_sent": Transition("counted as sent", "sent", ("uncertain",)),
-    "cancel": Transition("cancelled", "cancelled", ("queued", "held")),
+    "retry": Transition(
+        gettext_noop("A message with the status %(status)s cannot be sent again."), "queued", RETRIABLE_STATUSES
+    ),
+    "assume_sent": Transition(
+        gettext_noop("A message with the status %(status)s cannot be counted as sent."), "sent", ("uncertain",)
+    ),
+    "cancel": Transition(
+        gettext_noop("A message with the status %(status)s cannot be cancelled."), "cancelled", ("queued", "held")
+    ),
 }
 
 # The number of messages that a batch action changes in one transaction.
@@ -301,7 +312,10 @@ def retry(account_id: int, message_id: int, actor: str) -> Message:
     reason = queue.get_refusal(_get_claim(row.id))
     if reason is not None:
         raise Invalid(
-            {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=row.id, skip_reason=reason
+            {"to": [gettext("may not be written to")]},
+            reason="recipient_suppressed",
+            message_id=row.id,
+            skip_reason=reason,
         )
     _requeue([row.id], row.campaign_id)
     log.info("messages: retry actor=%s message=%s", actor, row.id)
@@ -420,8 +434,10 @@ def _require_action(row: Message, action: str) -> None:
     names = [name for name in possible_actions(ACTIONS, row.status) if name != "retry" or not is_cancelled]
     if action not in names:
         current = CurrentState(row.status, [ACTIONS[name].target for name in names], names)
-        reason = "Its campaign was cancelled." if is_cancelled and row.status in ACTIONS[action].sources else ""
-        raise refuse_transition("message", current, action, ACTIONS[action], reason)
+        reason = (
+            gettext("Its campaign was cancelled.") if is_cancelled and row.status in ACTIONS[action].sources else ""
+        )
+        raise refuse_transition(current, action, ACTIONS[action], reason)
 
 
 def _requeue(message_ids: list[int], campaign_id: int | None) -> None:

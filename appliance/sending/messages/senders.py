@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from appliance.content import brand as brands
-from appliance.core import addresses, clock
+from appliance.core import addresses, clock, i18n
+from appliance.core.i18n import gettext, gettext_noop
 from appliance.sending.delivery import mx_routes
 from appliance.sending.delivery.mx_routes import DIRECT, domain_of
 from appliance.sending.domains import records
@@ -68,9 +69,11 @@ def find_email_problems(account: Account, address: str, transport: str, marketin
     problems = []
     domain = records.domain_of_address(address)
     if not config.current().email.allow_unverified_domains and not domains.is_verified(account.id, domain):
-        problems.append(("from_email", f"{records.display_domain(domain)} is not verified as yours"))
+        problems.append(
+            ("from_email", gettext("%(domain)s is not verified as yours", domain=records.display_domain(domain)))
+        )
     if marketing and not (brands.get(account.id).physical_address or "").strip():
-        problems.append(("base", "the law wants a postal address: add it to the brand"))
+        problems.append(("base", gettext("a postal address is required by law: add it to the brand")))
     return problems
 
 
@@ -84,14 +87,30 @@ def find_email_advice(account_id: int, address: str, real: bool) -> list[tuple[s
         if real and not config.current().email.allow_unverified_domains:
             return []  # `find_email_problems` reports it
         if real and mx_routes.is_mailbox_provider(name):
-            prefix = f"{name} belongs to its provider"
-            return [
-                ("domain_unverified", f"{prefix}: mail in its name is refused, or taken for spam, from other servers")
-            ]
-        reason = "receivers may take it for spam" if real else "mail that leaves needs that"
-        return [("domain_unverified", f"{records.display_domain(name)} is not verified as yours: {reason}")]
+            text = gettext(
+                "%(domain)s belongs to a mailbox provider: email sent from it through other servers "
+                "is rejected or treated as spam",
+                domain=name,
+            )
+        elif real:
+            text = gettext(
+                "%(domain)s is not verified as yours: receivers may treat the email as spam",
+                domain=records.display_domain(name),
+            )
+        else:
+            text = gettext(
+                "%(domain)s is not verified as yours: real emails need that", domain=records.display_domain(name)
+            )
+        return [("domain_unverified", text)]
     attention = domains.get_attention(account_id, name)
-    return [("domain_attention", f"DNS of {records.display_domain(name)}: {attention}")] if attention else []
+    if not attention:
+        return []
+    text = gettext(
+        "DNS of %(domain)s: %(problem)s",
+        domain=records.display_domain(name),
+        problem=domains.describe_attention(attention),
+    )
+    return [("domain_attention", text)]
 
 
 def has_domain_failed(account_id: int, address: str) -> bool:
@@ -128,9 +147,11 @@ US_COUNTRIES = frozenset({"US", "PR", "VI", "GU", "AS", "MP"})
 _NUMBER_ONLY_COUNTRIES = US_COUNTRIES | {"CA"}
 # Sender of captured SMS if none is configured.
 _CAPTURE_SENDER = "Campanero"
-_LACKS_SENDER = "SMS are from nobody: set a number or name in the account (sms_from)"
-_PROVIDER_CHOOSES = "no sender is named (sms_from of the account): whatever carries the SMS has to know its own"
-_NUMBER_REQUIRED = "a name can be written to by nobody: {country} needs a number (sms.country_senders)"
+_LACKS_SENDER = gettext_noop("the SMS has no sender: set a number or name in the account (sms_from)")
+_PROVIDER_CHOOSES = gettext_noop("no sender is set (sms_from of the account): the provider has to use its own")
+_NUMBER_REQUIRED = gettext_noop(
+    "recipients cannot reply to a sender name: %(country)s needs a number (sms.country_senders)"
+)
 
 # Finds an SMS delivered to the United States. The index contains little else than SMS, so the query reads no email.
 _DELIVERED_TO_US = (
@@ -204,7 +225,7 @@ def find_sms_problems(account: Account, transport: str) -> list[tuple[str, str]]
     has_sender = account.sms_from or settings.twilio.from_ or settings.country_senders
     if transport == "capture" or has_sender or allows_no_sender(transport):
         return []
-    return [("base", _LACKS_SENDER)]
+    return [("base", gettext(_LACKS_SENDER))]
 
 
 def find_sms_fault(account: Account, number: str, transport: str) -> str | None:
@@ -213,8 +234,8 @@ def find_sms_fault(account: Account, number: str, transport: str) -> str | None:
         return None
     country = numbers.inspect_number(number).country
     if country in _NUMBER_ONLY_COUNTRIES and pick_sms_sender(account.sms_from, None, transport):
-        return _NUMBER_REQUIRED.format(country=country)
-    return None if allows_no_sender(transport) else _LACKS_SENDER
+        return gettext(_NUMBER_REQUIRED, country=country)
+    return None if allows_no_sender(transport) else gettext(_LACKS_SENDER)
 
 
 def find_sms_advice(account: Account, countries: set[str], hint: str | None, real: bool) -> list[tuple[str, str]]:
@@ -227,18 +248,22 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
     senders = {country: pick_sms_sender(account.sms_from, country) for country in sorted(countries)}
     named = sorted(country for country, sender in senders.items() if sender and is_alphanumeric(sender))
     if named and hint and "://" not in hint:
-        text = f"the hint asks for an answer, and nobody can answer {senders[named[0]]}: {', '.join(named)}"
+        text = gettext(
+            "the opt-out text asks for a reply, but recipients cannot reply to %(sender)s: "
+"%(countries)s",
+            sender=senders[named[0]], countries=", ".join(named),
+        )  # fmt: skip
         advice.append(("sms_sender_one_way", text))
     countries_without_sender = [country for country, sender in senders.items() if not sender]
     if real and countries_without_sender and not pick_sms_sender(account.sms_from, None):
         advice.append(
             (
                 "sms_sender_missing",
-                _PROVIDER_CHOOSES if allows_no_sender(config.current().sms.transport) else _LACKS_SENDER,
+                gettext(_PROVIDER_CHOOSES if allows_no_sender(config.current().sms.transport) else _LACKS_SENDER),
             )
         )
     elif real and countries_without_sender:
-        advice.append(("sms_sender_missing", _NUMBER_REQUIRED.format(country=", ".join(countries_without_sender))))
+        advice.append(("sms_sender_missing", gettext(_NUMBER_REQUIRED, country=", ".join(countries_without_sender))))
     american = next((sender for country, sender in senders.items() if country in US_COUNTRIES and sender), None)
     if real and american and fetch_one(_DELIVERED_TO_US, (account.id,)) is None:
         advice.append(("sms_unregistered", _describe_registration(american)))
@@ -248,12 +273,16 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
 def _describe_registration(sender: str) -> str:
     """Return a text that says how a sender must be registered before networks in the United States deliver its SMS."""
     if sender.startswith("+") and numbers.inspect_number(sender).type == "toll_free":
-        requirement = "verified as a toll-free number"
+        text = gettext_noop("networks in the US block SMS of unknown senders: verify %(sender)s as a toll-free number")
     elif sender.startswith("+"):
-        requirement = "registered (10DLC: brand and campaign)"
+        text = gettext_noop(
+            "networks in the US block SMS of unknown senders: register %(sender)s (10DLC: brand and campaign)"
+        )
     else:
-        requirement = "leased and approved as a short code"
-    return f"networks in the US block SMS of senders that are not known to them: {sender} has to be {requirement} first"
+        text = gettext_noop(
+            "networks in the US block SMS of unknown senders: lease %(sender)s and have it approved as a short code"
+        )
+    return gettext(text, sender=sender)
 
 
 @lru_cache(8)
@@ -381,14 +410,15 @@ def estimate_end(day: WarmUpDay, remaining: int) -> int | None:
 
 def describe_full_day(day: WarmUpDay) -> str:
     """Return a text that says that a domain has used up its quota of today, and on which day of its warm-up."""
-    day_number = f"day {day.step + 1} of {len(DAILY_CAPS)} of a new domain"
-    return f"today's {day.cap} messages from {day.domain} have gone, {day_number}"
+    return gettext(
+        "today's %(cap)s messages from %(domain)s are sent (day %(day)s of %(days)s of its warm-up)",
+        cap=day.cap, domain=day.domain, day=day.step + 1, days=len(DAILY_CAPS),
+    )  # fmt: skip
 
 
 def format_day(ms: int) -> str:
     """Return the UTC date of a time in milliseconds, such as `5 March`."""
-    then = datetime.fromtimestamp(ms / 1000, UTC)
-    return f"{then.day} {then.strftime('%B')}"
+    return i18n.format_date(datetime.fromtimestamp(ms / 1000, UTC), "MMMMd")
 
 
 # The functions below are called in the transaction that records outcomes.

@@ -18,6 +18,7 @@ import msgspec
 
 from appliance.core import clock
 from appliance.core.errors import RateLimitExceeded
+from appliance.core.i18n import gettext
 from appliance.sending.messages import ledger, senders
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.sms import numbers
@@ -52,11 +53,15 @@ def get_number_refusal(number: str) -> tuple[str, str] | None:
     """Return (reason code, text) if no SMS may be sent to a number, else None."""
     info = numbers.inspect_number(number)
     if not info.is_possible:
-        return "invalid_address", "is no number that a network has"
+        return "invalid_address", gettext("is not a number of a phone network")
     if info.type in numbers.PREMIUM_TYPES:
-        return "invalid_address", "is a number that costs extra: premium or shared cost"
+        return "invalid_address", gettext("is a premium-rate or shared-cost number")
     if not _is_country_allowed(info.country):
-        return "country_not_allowed", f"is in {info.country or 'no country'}, which is not among sms.countries"
+        return "country_not_allowed", (
+            gettext("is in %(country)s, which is not among sms.countries", country=info.country)
+            if info.country
+            else gettext("is in no country of sms.countries")
+        )
     return None
 
 
@@ -259,7 +264,9 @@ def limit_unknown_numbers(account_id: int, number: str) -> None:
     count, oldest = rows(_COUNT_IN_BLOCK, (prefix, account_id, first[0], limit))[0]
     if count >= limit:
         _warn_once(account_id, prefix, limit, now)
-        message = f"{limit} SMS in an hour went to unknown numbers beginning with {prefix}"
+        message = gettext(
+            "%(limit)s SMS in an hour went to unknown numbers beginning with %(prefix)s", limit=limit, prefix=prefix
+        )
         raise RateLimitExceeded(message, retry_after=max(1, (oldest + _HOUR_MS - now) // 1000 + 1))
 
 
@@ -349,7 +356,7 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 def find_quiet_hours_fault(hours: Any) -> str | None:
     """Return an error unless quiet hours are None or have the form `{"from": "21:00", "to": "08:00"}`."""
-    return None if hours is None or _parse_quiet_hours(hours) is not None else "is invalid"
+    return None if hours is None or _parse_quiet_hours(hours) is not None else gettext("is invalid")
 
 
 def get_quiet_end(hours: Any, zone: str, now: int) -> int | None:

@@ -18,6 +18,7 @@ from appliance.content.templates import revisions, store
 from appliance.content.templates.validation import Content
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
+from appliance.core.i18n import gettext
 from appliance.core.validation import (
     SEND_TIMES,
     Data,
@@ -60,7 +61,10 @@ def limit_unknown_recipients(account: Account, recipients: list[addresses.Addres
     while times and times[0] <= now - _HOUR_MS:
         times.popleft()
     if len(times) + len(unknown) > MAX_UNKNOWN_PER_HOUR:
-        message = f"At most {MAX_UNKNOWN_PER_HOUR} tests an hour can go to addresses outside of your contacts and team."
+        message = gettext(
+            "At most %(limit)s tests an hour can go to addresses outside of your contacts and team.",
+            limit=MAX_UNKNOWN_PER_HOUR,
+        )
         raise RateLimitExceeded(message, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
     times.extend(now for _ in unknown)
 
@@ -210,7 +214,7 @@ def _find_contact(account_id: int, request: TestRequest, faults: Faults) -> Cont
     try:
         return contacts.get(account_id, request.contact_id)
     except NotFound:
-        faults.add("contact_id", "must exist")
+        faults.add("contact_id", gettext("must exist"))
         return None
 
 
@@ -229,21 +233,23 @@ def _read_recipients(
         channels = contact.channels if contact is not None else []
         recipients = [("contact_id", channel.value) for channel in channels if channel.kind == kind][:1]
         if contact is not None and not recipients:
-            faults.add("contact_id", f"has no {'phone number' if kind == 'phone' else 'e-mail address'}")
+            faults.add(
+                "contact_id", gettext("has no phone number") if kind == "phone" else gettext("has no email address")
+            )
     elif not recipients and kind == "email":
         recipients = [("email", text) for text in _get_default_recipients(account_id, faults)]
     elif not recipients:
         # Only the email address of an owner is known.
-        faults.add("phone", "can't be blank")
+        faults.add("phone", gettext("can't be blank"))
     by_key: dict[str, addresses.Address] = {}
     for path, text in recipients:
         if not text:
-            faults.add(path, "can't be blank")
+            faults.add(path, gettext("can't be blank"))
             continue
         address = addresses.parse(kind, text)
         by_key.setdefault(address.key, address)
     if len(by_key) > MAX_RECIPIENTS:
-        faults.add(f"{name}s", f"is too long (maximum is {MAX_RECIPIENTS} entries)")
+        faults.add(f"{name}s", gettext("is too long (maximum is %(limit)s entries)", limit=MAX_RECIPIENTS))
     return list(by_key.values())
 
 
@@ -254,7 +260,7 @@ def _check_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
     """
     for other_field in ("email", "emails") if name == "phone" else ("phone", "phones"):
         if getattr(request, other_field):
-            faults.add(other_field, f"is not allowed for this template: use `{name}`")
+            faults.add(other_field, gettext("is not allowed for this template: use `%(name)s`", name=name))
 
 
 def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
@@ -263,7 +269,7 @@ def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
         return list(testers)
     owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
     if owner is None:
-        faults.add("email", "can't be blank")
+        faults.add("email", gettext("can't be blank"))
     return [owner.email] if owner is not None else []
 
 
@@ -274,15 +280,17 @@ def _require_ready(account: Account, template: Template, test_key: bool, prepare
     """
     fields = _build_fields(template)
     if not _is_written(template):
-        blocker = {"code": "content_required", "message": "write the message first", "field": "base"}
-        raise Invalid({"base": ["write the message first"]}, reason="content_required", blockers=[blocker])
+        blocker = {"code": "content_required", "message": gettext("write the message first"), "field": "base"}
+        raise Invalid({"base": [gettext("write the message first")]}, reason="content_required", blockers=[blocker])
     try:
         if template.channel == "sms":
             compose.compile_sms(fields["body"])
         else:
             prepared.compile(_build_source(fields, account))
     except MergeError as error:
-        raise Invalid({"base": [f"does not render: {error.describe()}"]}, reason="preflight_failed") from None
+        raise Invalid(
+            {"base": [gettext("does not render: %(error)s", error=error.describe())]}, reason="preflight_failed"
+        ) from None
     if test_key:
         return
     if template.channel == "sms":

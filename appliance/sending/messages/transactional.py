@@ -17,6 +17,7 @@ from appliance.content.designs.merge_limits import MergeError
 from appliance.core import addresses, clock, crypto, signals
 from appliance.core.addresses import Address
 from appliance.core.errors import Faults, Invalid
+from appliance.core.i18n import gettext
 from appliance.core.validation import (
     SEND_TIMES,
     Data,
@@ -82,7 +83,7 @@ def validate_sms(account: Account, request: SmsRequest, faults: Faults) -> Check
     address = _parse_phone(request.to, faults)
     links, segments = None, 0
     if not (request.body or "").strip():
-        faults.add("body", "can't be blank")
+        faults.add("body", gettext("can't be blank"))
     elif fault := gsm.find_length_fault(request.body):
         faults.add("body", fault)
     else:
@@ -102,7 +103,7 @@ def _parse_phone(text: str, faults: Faults) -> addresses.Address:
     try:
         address = addresses.parse_phone(text)
     except ValueError:
-        faults.add("to", "is invalid")
+        faults.add("to", gettext("is invalid"))
         return addresses.Address("phone", "", "")
     if refused := sms_rules.get_number_refusal(address.key):
         faults.add("to", refused[1])
@@ -135,7 +136,6 @@ def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, add
 
 _HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,900}")
-_BLANK = "can't be blank"
 
 _REFUSED_KEYS: RefusedKeys = {
     **use_instead("`body` for the HTML", "html", "html_body", "body_html", "content"),
@@ -279,7 +279,9 @@ def queue_message(
     faults = Faults()
     template, fields, checked = _validate_request(account, request, faults, prepared, can_read_contacts)
     if not account.transactional_allowed and request.transactional:
-        raise Invalid({"base": ["single messages are disabled in this account"]}, reason="transactional_disabled")
+        raise Invalid(
+            {"base": [gettext("single messages are disabled in this account")]}, reason="transactional_disabled"
+        )
     faults.check()
     if not test:
         _require_sender(account, request, template, checked.address)
@@ -325,7 +327,7 @@ def get_refusal(message: Message) -> RecipientSuppressed | None:
     if message.status != "skipped":
         return None
     return RecipientSuppressed(
-        {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=message.id,
+        {"to": [gettext("may not be written to")]}, reason="recipient_suppressed", message_id=message.id,
         skip_reason=message.skip_reason,
     )  # fmt: skip
 
@@ -343,9 +345,9 @@ def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Te
         return None
     template: Template | None = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
     if template is None:
-        faults.add("template_id", "must exist")
+        faults.add("template_id", gettext("must exist"))
     elif template.channel != request.channel:
-        faults.add("template_id", f"is for {template.channel}")
+        faults.add("template_id", gettext("is for the other channel"))
         return None
     return template
 
@@ -389,7 +391,7 @@ def _validate_request(
         {
             path: messages
             for path, messages in field_faults.fields.items()
-            if not (is_template_missing and messages == [_BLANK])
+            if not (is_template_missing and messages == [gettext("can't be blank")])
         }
     )
     if isinstance(request.idempotency_key, str):
@@ -409,16 +411,16 @@ def _validate_email(
 ) -> CheckedMessage:
     """Validate an email; add all errors to `faults`."""
     if not fields["subject"]:
-        faults.add("subject", _BLANK)
+        faults.add("subject", gettext("can't be blank"))
     if not (fields["body"] or fields["design"]):
-        faults.add("body", _BLANK)
+        faults.add("body", gettext("can't be blank"))
     for name, value in (_value_or_none(request.headers) or {}).items():
         if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
-            faults.add(f"headers.{name}", "is invalid")
+            faults.add(f"headers.{name}", gettext("is invalid"))
     try:
         address = addresses.parse_email(_text_or_none(request.to) or "")
     except ValueError:
-        faults.add("to", "is invalid")
+        faults.add("to", gettext("is invalid"))
         address = addresses.Address("email", "", "")
     links = None
     broken = {

@@ -16,6 +16,7 @@ from appliance.core.errors import (
     SenderRejected,
     Uncertain,
 )
+from appliance.core.i18n import gettext_noop
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.delivery.bounce_classes import BounceClass
 
@@ -70,25 +71,26 @@ def _rejected(help: str = "", kind: BounceClass = bounce_classes.REFUSED) -> Mea
     return Meaning(RecipientRejected, kind, help or kind.help)
 
 
-_LOGIN_HELP = (
+_LOGIN_HELP = gettext_noop(
     "The provider rejected the login: check account and token in the settings for sending "
     "(sms.twilio.account_sid, sms.twilio.auth_token)."
 )
-_SENDER_HELP = "Choose a sender that belongs to the account at the provider and can send SMS there."
-_RATE_HELP = "Send more slowly: limit SMS a second, or those of this sender (sms.rate_per_second, sms.sender_limits)."
+_SENDER_HELP = gettext_noop("Select a sender that belongs to your account at the provider and can send SMS there.")
+_RATE_HELP = gettext_noop(
+    "Send more slowly: limit SMS a second, or those of this sender (sms.rate_per_second, sms.sender_limits)."
+)
 _RATE_LIMITED = Meaning(RateLimited, bounce_classes.REFUSED, _RATE_HELP)
 
 MEANING_OF_CODE: dict[int, Meaning] = {
     # Codes about the account and its login.
     **dict.fromkeys((20003, 20005, 20006, 20008, 20403, 20404), _account_error(_LOGIN_HELP)),
-    30002: _account_error("The account at the provider is suspended; ask its support."),
-    21609: _account_error(
-        "The provider cannot call us: set the address at which this service is reached from outside (base_url)."
-    ),
+    30002: _account_error(gettext_noop("The account at the provider is suspended; ask its support.")),
+    21609: _account_error(gettext_noop("The provider cannot reach this service: set its public address (base_url).")),
     # Codes about the sender.
     **dict.fromkeys((21212, 21603, 21606, 21607, 21616, 21659, 21660, 21661), _sender_error(_SENDER_HELP)),
     **dict.fromkeys(
-        (21701, 21702, 21703, 21704, 21705), _sender_error("Look at the messaging service: it has no sender.")
+        (21701, 21702, 21703, 21704, 21705),
+        _sender_error(gettext_noop("Add a sender to the messaging service.")),
     ),
     # Codes about the sending rate.
     **dict.fromkeys((14107, 20429, 21611), _RATE_LIMITED),
@@ -97,7 +99,8 @@ MEANING_OF_CODE: dict[int, Meaning] = {
     **dict.fromkeys((21201, 21211, 21214, 21217, 21604), _invalid_number()),
     **dict.fromkeys((21614, 21635, 30005, 30006, 30011), _invalid_number()),
     21608: _rejected(
-        "A trial account writes to verified numbers only; upgrade it at the provider.", bounce_classes.SETUP
+        gettext_noop("A trial account can only send to verified numbers; upgrade it at the provider."),
+        bounce_classes.SETUP,
     ),
     30003: Meaning(RecipientRejected, bounce_classes.UNREACHABLE, bounce_classes.UNREACHABLE.help, "5.2.1"),
     21610: Meaning(RecipientRejected, bounce_classes.OPTED_OUT, bounce_classes.OPTED_OUT.help),
@@ -105,7 +108,9 @@ MEANING_OF_CODE: dict[int, Meaning] = {
     **dict.fromkeys((21408, 21612), Meaning(RecipientRejected, bounce_classes.COUNTRY, bounce_classes.COUNTRY.help)),
     # Codes about the content.
     **dict.fromkeys((21602, 21618, 21619), _rejected(kind=bounce_classes.CONTENT)),
-    **dict.fromkeys((21605, 21617, 30019, 30044), _rejected("Make the text shorter.", bounce_classes.SIZE)),
+    **dict.fromkeys(
+        (21605, 21617, 30019, 30044), _rejected(gettext_noop("Make the text shorter."), bounce_classes.SIZE)
+    ),
     **dict.fromkeys(
         (30004, 30007, 30038, 30450),
         Meaning(RecipientRejected, bounce_classes.FILTERED, bounce_classes.FILTERED.help, "5.7.1"),
@@ -113,10 +118,13 @@ MEANING_OF_CODE: dict[int, Meaning] = {
     # Codes about the registration of the sender.
     **dict.fromkeys((30018, 30024, 30032, 30033, 30034, 30035, 30040), _unregistered_sender()),
     # Codes about the transmission.
-    **dict.fromkeys((30008, 30009, 30017, 30500), _rejected("The network did not say why; it may go another time.")),
-    30010: _rejected("The message costs more than the account's limit allows.", bounce_classes.SETUP),
+    **dict.fromkeys(
+        (30008, 30009, 30017, 30500),
+        _rejected(gettext_noop("The network gave no reason; it may succeed another time.")),
+    ),
+    30010: _rejected(gettext_noop("The message costs more than the account's limit allows."), bounce_classes.SETUP),
     30036: Meaning(RecipientRejected, bounce_classes.EXPIRED, bounce_classes.EXPIRED.help, "5.4.7"),
-    30039: _rejected("Two systems answer each other; stop one of them.", bounce_classes.SETUP),
+    30039: _rejected(gettext_noop("Two systems reply to each other; stop one of them."), bounce_classes.SETUP),
 }
 _MEANING_OF_CLASS = {bounce_class.name: _rejected(kind=bounce_class) for bounce_class in _PHONE_CLASSES} | {
     "hard": _invalid_number(),

@@ -5,6 +5,7 @@ from typing import Final, Literal, NamedTuple
 from unicodedata import name, normalize
 
 from appliance.content.designs import merge
+from appliance.core.i18n import gettext
 from appliance.settings import config
 
 _BASIC: Final = (
@@ -147,9 +148,12 @@ def find_length_fault(body: str | None) -> str | None:
     if not body:
         return None
     if len(body) > MAX_CHARACTERS:
-        return f"is too long (maximum is {MAX_CHARACTERS} characters)"
+        return gettext("is too long (maximum is %(limit)s characters)", limit=MAX_CHARACTERS)
     if "{" not in body and "://" not in body:
         counted = count_segments(replace_typography(body) if config.current().sms.plain_quotes else body)
         if counted.parts > MAX_PARTS:
-            return f"is too long ({counted.parts} parts in {counted.alphabet}, maximum is {MAX_PARTS})"
+            return gettext(
+                "is too long (%(parts)s parts in %(alphabet)s, maximum is %(limit)s)",
+                parts=counted.parts, alphabet=counted.alphabet, limit=MAX_PARTS,
+            )  # fmt: skip
     return merge.find_error(body, "text")

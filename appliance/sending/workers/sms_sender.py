@@ -23,6 +23,7 @@ from appliance.core.errors import (
     Unavailable,
     Uncertain,
 )
+from appliance.core.i18n import gettext_noop
 from appliance.core.send_status import SendStatus
 from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import queue, queue_reader, retries
@@ -42,7 +43,7 @@ from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
 
-_STOPPED = "the service stopped while this message was being sent"
+_STOPPED = gettext_noop("the service stopped while this message was being sent")
 _PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 # Delay of a lookup while another message to the same number is being sent, because it might find that message.
 _CONCURRENT_SECONDS = 1.0

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from appliance.content.designs import theme
-from appliance.content.designs.kind import Kind, View, choice, colour, line, number, url
+from appliance.content.designs.kind import Finding, Kind, View, choice, colour, line, number, url
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -12,28 +13,28 @@ def text(view: View) -> str:
     return f"{view.props.text}:\n{view.props.href or '#'}{note}"
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a missing link, and a label that is hard to read on the button's colour."""
     if not view.props.href:
-        yield "link_missing", "a button leads nowhere"
+        yield Finding("link_missing", gettext_noop("A button has no link"))
     if view.props.text_color and view.props.style == "filled":
         ground = view.resolve_colour(view.props.background_color, view.theme.light.brand)
         if theme.contrast_ratio(view.resolve_colour(view.props.text_color, "#ffffff"), ground) < 3:
-            yield "contrast", "the words of a button can hardly be read on its colour"
+            yield Finding("contrast", gettext_noop("The text of a button is hard to read on its background colour"))
 
 
 KIND = Kind(
-    "button", "Button", "mouse-pointer-click",
+    "button", gettext_noop("Button"), "mouse-pointer-click",
     (
-        line("text", "Text", "Learn more", aliases=("label",), wording="label"),
-        url("href", "Link", aliases=("url",)),
-        colour("background_color", "Background"),
-        colour("text_color", "Text colour"),
-        number("border_radius", "Corners", None, 0, 40),
-        line("inner_padding", "Inner space"),
-        choice("style", "Style", "filled", "outline", "link"),
-        choice("width", "Width", "fit", "full"),
-        line("note", "Note below"),
+        line("text", gettext_noop("Text"), "Learn more", aliases=("label",), wording="label"),
+        url("href", gettext_noop("Link"), aliases=("url",)),
+        colour("background_color", gettext_noop("Background")),
+        colour("text_color", gettext_noop("Text colour")),
+        number("border_radius", gettext_noop("Corner radius"), None, 0, 40),
+        line("inner_padding", gettext_noop("Padding")),
+        choice("style", gettext_noop("Style"), "filled", "outline", "link"),
+        choice("width", gettext_noop("Width"), "fit", "full"),
+        line("note", gettext_noop("Note below")),
     ),
     text, is_in_columns=True, padding=(12, 32, 20, 32), advise=advise,
     matches=lambda props: "text" in props and "href" in props,

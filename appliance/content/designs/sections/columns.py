@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import InnerContent, Kind, Prop, View, choice, flag, items, number
+from appliance.content.designs.kind import Finding, InnerContent, Kind, Prop, View, choice, flag, items, number
+from appliance.core.i18n import gettext_noop
 
 _PRESETS = {"1:1": (50, 50), "1:2": (33.33, 66.67), "2:1": (66.67, 33.33), "1:1:1": (33.33, 33.33, 33.34),
             "1:1:1:1": (25, 25, 25, 25)}  # fmt: skip
@@ -63,27 +64,27 @@ def text(view: View) -> str:
     return "\n\n".join(inner.text for _, inner in cells(view) if inner.text)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a section with fewer than two columns."""
     if len(view.props.columns) < 2:
-        yield "section", "columns need at least two"
+        yield Finding("section", gettext_noop("A columns section needs at least 2 columns"))
 
 
 KIND = Kind(
-    "columns", "Columns", "columns-2",
+    "columns", gettext_noop("Columns"), "columns-2",
     (
-        items("columns", "Columns", (
-            number("width", "Width", None, 5, 95, unit="%"),
-            Prop(name="sections", kind="sections", label="Sections", maximum=50),
+        items("columns", gettext_noop("Columns"), (
+            number("width", gettext_noop("Width"), None, 5, 95, unit="%"),
+            Prop(name="sections", kind="sections", label=gettext_noop("Sections"), maximum=50),
         ), maximum=4, minimum=2),
-        choice("preset", "Widths", *_PRESETS, default=None),
-        number("gap", "Gap", 16, 0, 64),
-        flag("stack_on_phone", "One below the other on a phone", True),
+        choice("preset", gettext_noop("Column widths"), *_PRESETS, default=None),
+        number("gap", gettext_noop("Gap"), 16, 0, 64),
+        flag("stack_on_phone", gettext_noop("Stack on phones"), True),
     ),
     text, is_whole=True, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "columns" in props,
     initial_props={"preset": "1:1", "columns": [
-        {"sections": [{"type": "text", "props": {"content": "<p>Left</p>"}}]},
-        {"sections": [{"type": "text", "props": {"content": "<p>Right</p>"}}]},
+        {"sections": [{"type": "text", "props": {"content": "<p>Add the text of the left column here.</p>"}}]},
+        {"sections": [{"type": "text", "props": {"content": "<p>Add the text of the right column here.</p>"}}]},
     ]},
 )  # fmt: skip

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from appliance.content.designs.kind import Kind, View, choice, group, line, rich, url
+from appliance.content.designs.kind import Finding, Kind, View, choice, group, line, rich, url
+from appliance.core.i18n import gettext_noop
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
@@ -33,27 +34,28 @@ def text(view: View) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a missing code and a button without a link."""
     if not view.props.code:
-        yield "section", "a coupon has no code"
+        yield Finding("section", gettext_noop("A coupon has no code"))
     if view.props.button and view.props.button.text and not view.props.button.href:
-        yield "link_missing", "a button leads nowhere"
+        yield Finding("link_missing", gettext_noop("A button has no link"))
 
 
 KIND = Kind(
-    "coupon", "Coupon", "ticket",
+    "coupon", gettext_noop("Coupon"), "ticket",
     (
-        line("code", "Code"),
-        rich("text", "What it gives", aliases=("content", "title")),
-        line("expires_at", "Last day", help="a date, such as 2026-12-31"),
-        line("expires_text", "Words before the last day", "Valid until", wording="label"),
-        group("button", "Button", (
-            line("text", "Text", aliases=("label",), wording="label"), url("href", "Link", aliases=("url",)),
+        line("code", gettext_noop("Code")),
+        rich("text", gettext_noop("Offer"), aliases=("content", "title")),
+        line("expires_at", gettext_noop("Expiry date"), help=gettext_noop("A date, such as 2026-12-31.")),
+        line("expires_text", gettext_noop("Expiry label"), "Valid until", wording="label"),
+        group("button", gettext_noop("Button"), (
+            line("text", gettext_noop("Text"), aliases=("label",), wording="label"),
+            url("href", gettext_noop("Link"), aliases=("url",)),
         )),
-        choice("border", "Border", "dashed", "solid", "none"),
+        choice("border", gettext_noop("Border"), "dashed", "solid", "none"),
     ),
     text, is_in_columns=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: "code" in props,
-    initial_props={"code": "WELCOME10", "text": "<p>10 % off your next order</p>"},
+    initial_props={"code": "WELCOME10", "text": "<p>10% off your next order</p>"},
 )  # fmt: skip

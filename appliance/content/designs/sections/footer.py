@@ -4,6 +4,7 @@ Name and address always come from the brand.
 """
 
 from appliance.content.designs.kind import Kind, View, flag, items, line, rich, url
+from appliance.core.i18n import gettext_noop
 
 ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 # In HTML each line of the address is a line.
@@ -24,13 +25,15 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "footer", "Footer", "panel-bottom",
+    "footer", gettext_noop("Footer"), "panel-bottom",
     (
-        line("unsubscribe_text", "Words of the unsubscribe link", "Unsubscribe", wording="label"),
-        flag("preferences", "Link to preferences", True),
-        flag("view_in_browser", "Link to the browser", True),
-        rich("text", "Text"),
-        items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), maximum=8),
+        line("unsubscribe_text", gettext_noop("Unsubscribe link text"), "Unsubscribe", wording="label"),
+        flag("preferences", gettext_noop("Preferences link"), True),
+        flag("view_in_browser", gettext_noop("View-in-browser link"), True),
+        rich("text", gettext_noop("Text")),
+        items("links", gettext_noop("Links"), (
+            line("text", gettext_noop("Text"), "Link"), url("href", gettext_noop("Link"), aliases=("url",)),
+        ), maximum=8),
     ),
     text, is_whole=True, is_on_page=True, padding=(28, 32, 36, 32),
     matches=lambda props: bool({"unsubscribe_text", "company_name", "address"} & props.keys()),

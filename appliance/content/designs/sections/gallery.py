@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View, choice, image, items, line, url
+from appliance.content.designs.kind import Finding, Kind, View, choice, image, items, line, url
+from appliance.core.i18n import gettext_noop
 
 GAP = 8
 
@@ -16,23 +17,23 @@ def text(view: View) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise if no picture is chosen, or a chosen picture has no alternative text."""
     if not any(picture.src for picture in view.props.items):
-        yield "image_missing", "a picture is not chosen yet"
+        yield Finding("image_missing", gettext_noop("No image selected"))
     if any(picture.src and not picture.alt for picture in view.props.items):
-        yield "alt_missing", "a picture has no words for those who do not see it"
+        yield Finding("alt_missing", gettext_noop("An image has no alt text"))
 
 
 KIND = Kind(
-    "gallery", "Gallery", "images",
+    "gallery", gettext_noop("Gallery"), "images",
     (
-        items("items", "Pictures", (
-            image("src", "Picture", aliases=("image_url", "url")),
-            line("alt", "Words for those who do not see it"),
-            url("href", "Link"),
+        items("items", gettext_noop("Images"), (
+            image("src", gettext_noop("Image"), aliases=("image_url", "url")),
+            line("alt", gettext_noop("Alt text")),
+            url("href", gettext_noop("Link")),
         ), maximum=6, minimum=2),
-        choice("columns", "Beside each other", "2", "3"),
+        choice("columns", gettext_noop("Columns"), "2", "3"),
     ),
     text, is_in_columns=True, padding=(12, 28, 12, 28), advise=advise,
     matches=lambda props: isinstance(pictures := props.get("items"), list)

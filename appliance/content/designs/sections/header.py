@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View, choice, colour, image, items, line, number, url
+from appliance.content.designs.kind import Finding, Kind, View, choice, colour, image, items, line, number, url
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -12,10 +13,10 @@ def text(view: View) -> str:
     return "\n".join(part for part in (name, links) if part)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a logo without alternative text."""
     if logo(view) and not (view.props.logo_alt or view.look.company_name):
-        yield "alt_missing", "the logo has no words for those who do not see it"
+        yield Finding("alt_missing", gettext_noop("The logo has no alt text"))
 
 
 def logo(view: View) -> str | None:
@@ -27,15 +28,17 @@ def logo(view: View) -> str | None:
 
 
 KIND = Kind(
-    "header", "Header", "panel-top",
+    "header", gettext_noop("Header"), "panel-top",
     (
-        image("logo_url", "Logo", help="the brand's, where empty"),
-        line("logo_alt", "Words for the logo"),
-        number("logo_width", "Logo width", 140, 24, 400),
-        line("wordmark_text", "Name instead of a logo"),
-        colour("background_color", "Background"),
-        items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), maximum=4),
-        choice("layout", "Layout", "left", "centered"),
+        image("logo_url", gettext_noop("Logo"), help=gettext_noop("Leave empty to use the logo of your brand.")),
+        line("logo_alt", gettext_noop("Logo alt text")),
+        number("logo_width", gettext_noop("Logo width"), 140, 24, 400),
+        line("wordmark_text", gettext_noop("Text instead of a logo")),
+        colour("background_color", gettext_noop("Background")),
+        items("links", gettext_noop("Links"), (
+            line("text", gettext_noop("Text"), "Link"), url("href", gettext_noop("Link"), aliases=("url",)),
+        ), maximum=4),
+        choice("layout", gettext_noop("Layout"), "left", "centered"),
     ),
     text, is_whole=True, padding=(24, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"logo_url", "logo_alt", "wordmark_text"} & props.keys()),

@@ -1,6 +1,7 @@
 """The heading section."""
 
 from appliance.content.designs.kind import Kind, View, choice, colour, line, number
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -10,12 +11,12 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "heading", "Heading", "heading",
+    "heading", gettext_noop("Heading"), "heading",
     (
-        line("text", "Text", "Heading", wording="title"),
-        choice("level", "Level", "1", "2", "3", default="2"),
-        colour("color", "Colour"),
-        number("size", "Size", None, 12, 60),
+        line("text", gettext_noop("Text"), "Heading", wording="title"),
+        choice("level", gettext_noop("Level"), "1", "2", "3", default="2"),
+        colour("color", gettext_noop("Colour")),
+        number("size", gettext_noop("Size"), None, 12, 60),
     ),
     text, is_in_columns=True, padding=(20, 32, 4, 32),
     matches=lambda props: "text" in props and "level" in props,

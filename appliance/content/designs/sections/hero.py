@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from appliance.content.designs import theme
-from appliance.content.designs.kind import Kind, View, image, line, number, url
+from appliance.content.designs.kind import Finding, Kind, View, image, line, number, url
 from appliance.content.designs.kind import text as words
+from appliance.core.i18n import gettext_noop
 
 _UNSAFE = str.maketrans({"'": "%27", "(": "%28", ")": "%29", '"': "%22", "\\": "%5C", " ": "%20"})
 
@@ -43,35 +44,35 @@ def text(view: View) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a button without a link, and about a picture above the text without a title.
 
     Advise also if the address of the picture behind the text has merge tags; that picture is then left out.
     """
     if view.props.cta_text and not view.props.cta_url:
-        yield "link_missing", "a button leads nowhere"
+        yield Finding("link_missing", gettext_noop("A button has no link"))
     if view.props.background_url and not background_url(view):
-        yield "section", "the address of a picture behind words can have no merge tags"
+        yield Finding("section", gettext_noop("The address of a background image cannot contain merge tags"))
     if view.props.image_url and not view.props.title:
-        yield "alt_missing", "the picture of an opening has no words for those who do not see it"
+        yield Finding("alt_missing", gettext_noop("A hero with an image has no title, which is also the alt text"))
 
 
 KIND = Kind(
-    "hero", "Opening", "image-up",
+    "hero", gettext_noop("Hero"), "image-up",
     (
-        image("image_url", "Picture above", aliases=("src",)),
-        image("background_url", "Picture behind"),
-        line("title", "Title", aliases=("heading",), wording="title"),
-        words("subtitle", "Words below"),
-        line("cta_text", "Button", aliases=("button_text",), wording="label"),
-        url("cta_url", "Link", aliases=("href", "button_url")),
-        number("overlay", "Darken the picture", 40, 0, 80, unit="%"),
-        number("height", "Height over a picture", 320, 80, 800),
+        image("image_url", gettext_noop("Image above the text"), aliases=("src",)),
+        image("background_url", gettext_noop("Background image")),
+        line("title", gettext_noop("Title"), aliases=("heading",), wording="title"),
+        words("subtitle", gettext_noop("Subtitle")),
+        line("cta_text", gettext_noop("Button text"), aliases=("button_text",), wording="label"),
+        url("cta_url", gettext_noop("Button link"), aliases=("href", "button_url")),
+        number("overlay", gettext_noop("Image overlay"), 40, 0, 80, unit="%"),
+        number("height", gettext_noop("Height with a background image"), 320, 80, 800),
     ),
     text, is_whole=True, padding=(40, 32, 40, 32), advise=advise,
     matches=lambda props: bool({"title", "subtitle", "cta_text", "background_url"} & props.keys()),
     initial_props={
-        "title": "Say it in five words", "subtitle": "One sentence about what it is and for whom.",
+        "title": "Your headline here", "subtitle": "Add a sentence about your offer and who it is for.",
         "cta_text": "Learn more",
     },
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from appliance.content.designs import sanitizer
 from appliance.content.designs.kind import Kind, Prop, View
 from appliance.content.designs.kind import text as words
+from appliance.core.i18n import gettext_noop
 
 
 def fragment(view: View) -> str:
@@ -16,11 +17,12 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "html", "HTML", "code",
+    "html", gettext_noop("HTML"), "code",
     (
-        Prop(name="html", kind="html", label="HTML", help="scripts, forms and frames are taken out",
-             aliases=("content",)),
-        words("plain_text", "The same as text", help="made from the HTML, where empty"),
+        Prop(name="html", kind="html", label=gettext_noop("HTML"),
+             help=gettext_noop("Scripts, forms and frames are removed."), aliases=("content",)),
+        words("plain_text", gettext_noop("Plain-text version"),
+              help=gettext_noop("Leave empty to create it from the HTML.")),
     ),
     text, is_in_columns=True,
 )  # fmt: skip

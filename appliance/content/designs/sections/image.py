@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View, flag, image, line, number, url
+from appliance.content.designs.kind import Finding, Kind, View, flag, image, line, number, url
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -11,24 +12,24 @@ def text(view: View) -> str:
     return f"{alt_text}\n{view.props.href}".strip() if view.props.href else alt_text
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise if no picture is chosen, or the picture has no alternative text and is not decorative."""
     if not view.props.src:
-        yield "image_missing", "a picture is not chosen yet"
+        yield Finding("image_missing", gettext_noop("No image selected"))
     elif not view.props.alt and not view.props.decorative:
-        yield "alt_missing", "a picture has no words for those who do not see it"
+        yield Finding("alt_missing", gettext_noop("An image has no alt text"))
 
 
 KIND = Kind(
-    "image", "Picture", "image",
+    "image", gettext_noop("Image"), "image",
     (
-        image("src", "Picture", aliases=("image_url", "url")),
-        line("alt", "Words for those who do not see it"),
-        flag("decorative", "Only decoration", help="nothing is lost by not seeing it"),
-        url("href", "Link"),
-        number("width", "Width", 100, 5, 100, unit="%"),
-        number("border_radius", "Corners", 0, 0, 60),
-        image("dark_src", "Picture for dark mode"),
+        image("src", gettext_noop("Image"), aliases=("image_url", "url")),
+        line("alt", gettext_noop("Alt text")),
+        flag("decorative", gettext_noop("Decorative image"), help=gettext_noop("Screen readers skip it.")),
+        url("href", gettext_noop("Link")),
+        number("width", gettext_noop("Width"), 100, 5, 100, unit="%"),
+        number("border_radius", gettext_noop("Corner radius"), 0, 0, 60),
+        image("dark_src", gettext_noop("Dark mode image")),
     ),
     text, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "src" in props, matches_loosely=lambda props: "image_url" in props,

@@ -1,6 +1,7 @@
 """The list section: items with bullets, numbers, check marks, or a character for each item."""
 
 from appliance.content.designs.kind import Kind, View, choice, items, line, rich
+from appliance.core.i18n import gettext_noop
 
 _SIGNS = {"bullet": "•", "check": "✓", "icon": "•"}
 
@@ -24,16 +25,16 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "list", "List", "list",
+    "list", gettext_noop("List"), "list",
     (
-        items("items", "Points", (
-            line("icon", "Sign", help="an emoji or another character"),
-            line("title", "Title", wording="title"),
-            rich("text", "Text", aliases=("content",)),
+        items("items", gettext_noop("Items"), (
+            line("icon", gettext_noop("Symbol"), help=gettext_noop("An emoji or another character.")),
+            line("title", gettext_noop("Title"), wording="title"),
+            rich("text", gettext_noop("Text"), aliases=("content",)),
         ), maximum=12),
-        choice("style", "Style", "bullet", "number", "check", "icon"),
+        choice("style", gettext_noop("Style"), "bullet", "number", "check", "icon"),
     ),
     text, is_in_columns=True, padding=(8, 32, 12, 32),
     matches=lambda props: "items" in props,
-    initial_props={"items": [{"title": "First"}, {"title": "Second"}, {"title": "Third"}]},
+    initial_props={"items": [{"title": "First item"}, {"title": "Second item"}, {"title": "Third item"}]},
 )  # fmt: skip

@@ -4,21 +4,22 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from appliance.content.designs.kind import Kind, View, group, image, line, rich, url
+from appliance.content.designs.kind import Finding, Kind, View, group, image, line, rich, url
+from appliance.core.i18n import gettext_noop
 
 FIELDS = (
-    line("name", "Name", "Product", aliases=("title",)),
-    line("price", "Price"),
-    line("old_price", "Price before"),
-    image("image_url", "Picture", aliases=("src", "image")),
-    url("href", "Link", aliases=("url", "link")),
-    rich("description", "Description", aliases=("text",)),
+    line("name", gettext_noop("Name"), "Product", aliases=("title",)),
+    line("price", gettext_noop("Price")),
+    line("old_price", gettext_noop("Original price")),
+    image("image_url", gettext_noop("Image"), aliases=("src", "image")),
+    url("href", gettext_noop("Link"), aliases=("url", "link")),
+    rich("description", gettext_noop("Description"), aliases=("text",)),
     group(
         "button",
-        "Button",
+        gettext_noop("Button"),
         (
-            line("text", "Text", aliases=("label",), wording="label"),
-            url("href", "Link", aliases=("url",)),
+            line("text", gettext_noop("Text"), aliases=("label",), wording="label"),
+            url("href", gettext_noop("Link"), aliases=("url",)),
         ),
     ),
 )
@@ -34,12 +35,13 @@ def to_text(view: View, product: SimpleNamespace) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def advise_product(product: Any) -> Iterator[tuple[str, str]]:
+def advise_product(product: Any) -> Iterator[Finding]:
     """Advise about a missing picture and a button without a link."""
     if not product.image_url:
-        yield "image_missing", f"the product {product.name[:60]!r} has no picture"
+        text = gettext_noop("The product “%(name)s” has no image")
+        yield Finding("image_missing", text, {"name": product.name[:60]})
     if product.button and product.button.text and not (product.button.href or product.href):
-        yield "link_missing", "a button leads nowhere"
+        yield Finding("link_missing", gettext_noop("A button has no link"))
 
 
 def text(view: View) -> str:
@@ -48,7 +50,7 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "product", "Product", "shopping-bag", FIELDS, text, is_in_columns=True, padding=(20, 32, 20, 32),
+    "product", gettext_noop("Product"), "shopping-bag", FIELDS, text, is_in_columns=True, padding=(20, 32, 20, 32),
     advise=lambda view: advise_product(view.props), matches=lambda props: "price" in props,
-    initial_props={"name": "A product", "price": "€ 20"},
+    initial_props={"name": "Product name", "price": "€20"},
 )  # fmt: skip

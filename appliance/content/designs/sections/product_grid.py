@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View, items
+from appliance.content.designs.kind import Finding, Kind, View, items
 from appliance.content.designs.sections import product
+from appliance.core.i18n import gettext_noop
 
 GAP = 24
 
@@ -13,16 +14,17 @@ def text(view: View) -> str:
     return "\n\n".join(product.to_text(view, entry) for entry in view.props.items)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about missing pictures and links of each product."""
     for product_item in view.props.items:
         yield from product.advise_product(product_item)
 
 
 KIND = Kind(
-    "product_grid", "Products", "layout-grid", (items("items", "Products", product.FIELDS, maximum=6, minimum=2),),
+    "product_grid", gettext_noop("Product grid"), "layout-grid",
+    (items("items", gettext_noop("Products"), product.FIELDS, maximum=6, minimum=2),),
     text, is_whole=True, padding=(20, 32, 8, 32), advise=advise,
     matches=lambda props: isinstance(products := props.get("items"), list)
     and any(isinstance(entry, dict) and "price" in entry for entry in products),
-    initial_props={"items": [{"name": "One product", "price": "€ 20"}, {"name": "Another product", "price": "€ 30"}]},
+    initial_props={"items": [{"name": "First product", "price": "€20"}, {"name": "Second product", "price": "€30"}]},
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """The quote section: a quotation, its author, and the author's role and picture."""
 
 from appliance.content.designs.kind import Kind, View, image, line, rich
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -11,14 +12,14 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "quote", "Quote", "quote",
+    "quote", gettext_noop("Quote"), "quote",
     (
-        rich("text", "Words", aliases=("content", "quote")),
-        line("author", "Who said it"),
-        line("role", "What they are"),
-        image("photo_url", "Their picture", aliases=("src", "image_url")),
+        rich("text", gettext_noop("Quote"), aliases=("content", "quote")),
+        line("author", gettext_noop("Author name")),
+        line("role", gettext_noop("Job title")),
+        image("photo_url", gettext_noop("Photo"), aliases=("src", "image_url")),
     ),
     text, is_in_columns=True, padding=(20, 32, 20, 32),
     matches=lambda props: "text" in props and "author" in props,
-    initial_props={"text": "What somebody said about you.", "author": "Their name"},
+    initial_props={"text": "Add a quote from a customer here.", "author": "Customer name"},
 )  # fmt: skip

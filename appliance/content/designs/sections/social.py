@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from appliance.content.designs import theme
 from appliance.content.designs.kind import Kind, View, choice, items, line, number, url
+from appliance.core.i18n import gettext_noop
 
 # The letters, colour and name of each platform. A link to any other site is shown by its name.
 _PLATFORMS = {
@@ -73,14 +74,14 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "social", "Social links", "share-2",
+    "social", gettext_noop("Social"), "share-2",
     (
-        items("links", "Links", (
-            line("platform", "Platform", aliases=("name", "title", "icon")),
-            url("url", "Link", aliases=("href",)),
-        ), maximum=12, help="the brand's, where empty"),
-        choice("style", "Style", "colour", "ink", "outline"),
-        number("size", "Size", 24, 16, 48),
+        items("links", gettext_noop("Links"), (
+            line("platform", gettext_noop("Platform"), aliases=("name", "title", "icon")),
+            url("url", gettext_noop("Link"), aliases=("href",)),
+        ), maximum=12, help=gettext_noop("Leave empty to use the links of your brand.")),
+        choice("style", gettext_noop("Style"), "colour", "ink", "outline"),
+        number("size", gettext_noop("Size"), 24, 16, 48),
     ),
     text, is_in_columns=True, padding=(16, 32, 16, 32),
     matches=lambda props: "links" in props,

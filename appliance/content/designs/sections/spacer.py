@@ -1,6 +1,7 @@
 """The spacer section: empty space of a given height."""
 
 from appliance.content.designs.kind import Kind, View, number
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -9,6 +10,6 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "spacer", "Space", "move-vertical", (number("height", "Height", 24, 1, 200),), text, is_in_columns=True,
-    padding=(0, 0, 0, 0), matches_loosely=lambda props: "height" in props,
+    "spacer", gettext_noop("Spacer"), "move-vertical", (number("height", gettext_noop("Height"), 24, 1, 200),),
+    text, is_in_columns=True, padding=(0, 0, 0, 0), matches_loosely=lambda props: "height" in props,
 )  # fmt: skip

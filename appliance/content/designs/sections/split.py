@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View, choice, group, image, line, rich, url
+from appliance.content.designs.kind import Finding, Kind, View, choice, group, image, line, rich, url
+from appliance.core.i18n import gettext_noop
 
 _SHARES = {"1:1": (50, 50), "1:2": (36, 64), "2:1": (60, 40)}
 GAP = 24
@@ -22,30 +23,31 @@ def text(view: View) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a missing picture, a missing alternative text, and a button without a link."""
     if not view.props.src:
-        yield "image_missing", "a picture is not chosen yet"
+        yield Finding("image_missing", gettext_noop("No image selected"))
     elif not view.props.alt:
-        yield "alt_missing", "a picture has no words for those who do not see it"
+        yield Finding("alt_missing", gettext_noop("An image has no alt text"))
     if view.props.button and view.props.button.text and not view.props.button.href:
-        yield "link_missing", "a button leads nowhere"
+        yield Finding("link_missing", gettext_noop("A button has no link"))
 
 
 KIND = Kind(
-    "split", "Picture and words", "layout-list",
+    "split", gettext_noop("Image + text"), "layout-list",
     (
-        image("src", "Picture", aliases=("image_url",)),
-        line("alt", "Words for those who do not see it"),
-        choice("side", "Picture on the", "left", "right"),
-        choice("ratio", "Widths", "1:1", "1:2", "2:1", help="picture to words"),
-        line("title", "Title", aliases=("heading",), wording="title"),
-        rich("text", "Text", aliases=("content", "description")),
-        group("button", "Button", (
-            line("text", "Text", aliases=("label",), wording="label"), url("href", "Link", aliases=("url",)),
+        image("src", gettext_noop("Image"), aliases=("image_url",)),
+        line("alt", gettext_noop("Alt text")),
+        choice("side", gettext_noop("Image position"), "left", "right"),
+        choice("ratio", gettext_noop("Widths"), "1:1", "1:2", "2:1", help=gettext_noop("Ratio of image to text.")),
+        line("title", gettext_noop("Title"), aliases=("heading",), wording="title"),
+        rich("text", gettext_noop("Text"), aliases=("content", "description")),
+        group("button", gettext_noop("Button"), (
+            line("text", gettext_noop("Text"), aliases=("label",), wording="label"),
+            url("href", gettext_noop("Link"), aliases=("url",)),
         )),
     ),
     text, is_whole=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"side", "ratio"} & props.keys()),
-    initial_props={"title": "A title", "text": "<p>A few words beside the picture.</p>"},
+    initial_props={"title": "Your headline here", "text": "<p>Add the text next to your image here.</p>"},
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """The text section: paragraphs and lists of rich text."""
 
 from appliance.content.designs.kind import Kind, View, colour, number, rich
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -9,14 +10,14 @@ def text(view: View) -> str:
 
 
 KIND = Kind(
-    "text", "Text", "type",
+    "text", gettext_noop("Text"), "type",
     (
-        rich("content", "Text", "<p>Write something here.</p>", aliases=("text",)),
-        colour("color", "Colour"),
-        number("size", "Size", 16, 10, 40),
-        number("line_height", "Line height", 1.6, 1, 3, unit=""),
+        rich("content", gettext_noop("Text"), "<p>Add your text here.</p>", aliases=("text",)),
+        colour("color", gettext_noop("Colour")),
+        number("size", gettext_noop("Size"), 16, 10, 40),
+        number("line_height", gettext_noop("Line height"), 1.6, 1, 3, unit=""),
     ),
     text, is_in_columns=True,
     matches=lambda props: "content" in props, matches_loosely=lambda props: "text" in props,
-    initial_props={"content": "<p>Write something here.</p>"},
+    initial_props={"content": "<p>Add your text here.</p>"},
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View, flag, image, line, url
+from appliance.content.designs.kind import Finding, Kind, View, flag, image, line, url
+from appliance.core.i18n import gettext_noop
 
 
 def text(view: View) -> str:
@@ -10,23 +11,23 @@ def text(view: View) -> str:
     return f"[{view.props.caption or 'Video'}]\n{view.props.href or '#'}"
 
 
-def advise(view: View) -> Iterator[tuple[str, str]]:
+def advise(view: View) -> Iterator[Finding]:
     """Advise about a missing link, and a missing still picture or caption."""
     if not view.props.href:
-        yield "link_missing", "a video has no address"
+        yield Finding("link_missing", gettext_noop("A video has no link"))
     if not view.props.thumbnail:
-        yield "image_missing", "a video has no picture"
+        yield Finding("image_missing", gettext_noop("A video has no thumbnail"))
     elif not view.props.caption:
-        yield "alt_missing", "a video has no words for those who do not see it"
+        yield Finding("alt_missing", gettext_noop("A video has no caption, which is also the alt text"))
 
 
 KIND = Kind(
-    "video", "Video", "square-play",
+    "video", gettext_noop("Video"), "square-play",
     (
-        url("href", "Link", aliases=("url", "video_url")),
-        image("thumbnail", "Picture", aliases=("thumbnail_url", "image_url", "src")),
-        flag("play_badge", "Show that it plays", True),
-        line("caption", "Words below", aliases=("title",)),
+        url("href", gettext_noop("Link"), aliases=("url", "video_url")),
+        image("thumbnail", gettext_noop("Thumbnail"), aliases=("thumbnail_url", "image_url", "src")),
+        flag("play_badge", gettext_noop("Show play button"), True),
+        line("caption", gettext_noop("Caption"), aliases=("title",)),
     ),
     text, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "thumbnail" in props,
